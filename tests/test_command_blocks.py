@@ -52,15 +52,6 @@ def readme(folder: Path) -> None:
     items(folder, "items.csv", coffees)
     answers(folder, "answers.csv", coffees)
     links(folder, "links.csv", coffees)
-    items(folder, "pages.csv", list("abcd"))
-    votes = pd.DataFrame(
-        {"better": list("abcab"), "worse": list("bcdda"), "who": ["ann", "bob"] * 2 + ["ann"]}
-    )
-    votes.assign(first=votes["better"]).to_csv(folder / "votes.csv", index=False)
-    links(folder, "l.csv", list("abcd"))
-    players = ["anna", "ben", "carla", "dan", "eva"]
-    items(folder, "players.csv", players)
-    games(folder, "games.csv", players)
 
 
 def start(folder: Path) -> None:

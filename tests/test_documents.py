@@ -33,12 +33,20 @@ def run_blocks(page: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_readme_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_snippets_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     run_blocks(README, tmp_path)
-    assert (tmp_path / "run.nc").stat().st_size > 1000
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "gesha" in page
+    expected = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert capsys.readouterr().out == "".join(expected)
+    assert "Argentina" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.split()) <= 900
+    assert "make test" in text  # what .ci/run calls
 
 
 @pytest.mark.slow
