@@ -71,7 +71,9 @@ winner = games["winner"].where(~games["tie"])
 for team in ("Iran", "Japan", "France", "England"):
     own = ((before["home_team"] == team) | (before["away_team"] == team)).to_numpy()
     won = (winner[~later] == team).to_numpy()
-    print(f"{team}: {won.sum()} of {own.sum()} matches won, {within[~later][own].mean():.0%} within its confederation")
+    print(
+        f"{team}: {won.sum()} of {own.sum()} matches won, {within[~later][own].mean():.0%} within its confederation"
+    )
 
 # %% [markdown]
 # ## The confederation as a relation
@@ -111,7 +113,9 @@ plt.show()
 # European teams rise. `explain` has the parts of each strength:
 
 # %%
-related.explain().loc[["Spain", "Argentina", "Iran", "Japan"], ["confederation", "individual", "mean"]].round(2)
+related.explain().loc[["Spain", "Argentina", "Iran", "Japan"], ["confederation", "individual", "mean"]].round(
+    2
+)
 
 # %% [markdown]
 # ## Is it true?
