@@ -74,6 +74,11 @@ def fit(
             every = [*known["engine"], *known["model"]]
             hint = did_you_mean(name, every, f"they are {', '.join(every)}")
             raise DataError(f"fit: there is no option {name!r}; {hint}")
+    if answers is None:
+        raise DataError(
+            "fit: there are no answers; write relpref.fit(items, answers), or relpref.fit(answers=answers) where these name the items. "
+            "The prior alone: EP(xpgp).run(0, PreferenceData.from_tables(items))"
+        )
     data = PreferenceData.from_tables(items, answers, relations, columns=columns)
     ours = {name: value for name, value in options.items() if name in known["engine"]}
     theirs = {name: value for name, value in options.items() if name not in ours}

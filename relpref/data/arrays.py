@@ -64,7 +64,7 @@ def refuse_first(wrong: Any, said: Callable[[int], str]) -> None:
         raise DataError(said(int(wrong.argmax())))
 
 
-def nearest(value: object, known: Iterable[T], most: int = 3) -> list[T]:
+def nearest(value: object, known: Iterable[T], most: int = 3, cutoff: float = 0.6) -> list[T]:
     """Return the known values whose text is closest to that of ``value``, best first.
 
     Only the first 20 000 known values and the first 200 characters are compared, so that a message
@@ -72,7 +72,7 @@ def nearest(value: object, known: Iterable[T], most: int = 3) -> list[T]:
     """
     texts = {str(item)[:_LONGEST_COMPARED]: item for item in islice(known, _MOST_COMPARED)}
     wanted = str(value)[:_LONGEST_COMPARED]
-    return [texts[text] for text in difflib.get_close_matches(wanted, texts, n=most)]
+    return [texts[text] for text in difflib.get_close_matches(wanted, texts, n=most, cutoff=cutoff)]
 
 
 def did_you_mean(value: object, known: Iterable[object], otherwise: str) -> str:

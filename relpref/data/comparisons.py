@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from relpref.data.arrays import counted, did_you_mean, listed, read_only, refuse_first, shown
 from relpref.data.labels import LabelIndex, is_missing, label_column
 from relpref.data.lists import chosen_lists, joined_lists, known_lists, numbered, read_lists, sizes_of
-from relpref.data.tables import Table, as_table, check_columns, renamed
+from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, renamed, suffix_of
 from relpref.errors import DataError
 from relpref.limits import MAX_STRENGTHS
 from relpref.pytree import register
@@ -197,7 +197,8 @@ def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
 _WINNER_FORM = ("winner", "loser")
 _PAIR_FORM = ("first", "second")
 _EITHER = ("count", "rater", "shown_first", "list")
-_ALL = (*_WINNER_FORM, *_PAIR_FORM, "tie", "strength", "probability", *_EITHER)
+_ALL = (*_WINNER_FORM, *_PAIR_FORM, "result", "tie", "strength", "probability", *_EITHER)
+_RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # besides numbers
 
 
 # Whether pairs of a list are taken for that list, or for independent answers.
@@ -216,10 +217,8 @@ def read_comparisons(
     if value is None:
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
     table = answer_table(value, columns)
-    names = _check_form(table)
+    names, unused = _check_form(table)
     there = table.frame.columns
-    if table.frame.empty:
-        raise DataError(f"{table.name}: the table has no rows; give at least one comparison, or no table")
     remedy = "correct the label, add it to the items, or drop the row"
     winner, loser = (items.locate(table.labels(name), table.cell(name), remedy) for name in names)
     refuse_first(
@@ -229,11 +228,17 @@ def read_comparisons(
         ),
     )
     blank = None
-    if names == _PAIR_FORM and "winner" in there:
-        named = _one_of_two(table, "winner", items, winner, loser)
-        blank = named < 0
-        winner, loser = _exchanged(named == loser, winner, loser)
-    tie = _ties(table, blank)
+    if "result" in there:
+        outcome, coding = _results(table)
+        winner, loser = _exchanged(outcome < 0, winner, loser)
+        tie = outcome == 0 if (outcome == 0).any() else None
+        unused = (*unused, coding)
+    else:
+        if names == _PAIR_FORM and "winner" in there:
+            named = _one_of_two(table, "winner", items, winner, loser)
+            blank = named < 0
+            winner, loser = _exchanged(named == loser, winner, loser)
+        tie = _ties(table, blank)
     if tie is not None:
         # A tie has no winner: one order, so that equal ties are merged.
         winner, loser = _exchanged(tie & (winner > loser), winner, loser)
@@ -259,8 +264,8 @@ def read_comparisons(
         number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
         read, notes = read_lists(read, number.astype(np.int64), table.place)
     answers = Comparisons(**_merged(read, items.labels), raters=raters, strengths=strengths)
-    more = _notes(table, answers, lists)
-    return answers, (*(f"{NAME}: {note}" for note in notes), *more)
+    every = (*table.notes, *unused, *notes, *_notes(table, answers, lists))
+    return answers, tuple(f"{NAME}: {note}" for note in every)
 
 
 def answer_table(value: Any, columns: Mapping[str, str] | None = None) -> Table:
@@ -277,14 +282,18 @@ def answer_table(value: Any, columns: Mapping[str, str] | None = None) -> Table:
                 raise DataError(f"{NAME}[{row}] is {shown(pair)}; each pair is two labels, (winner, loser)")
         ends = {name: [pair[end] for pair in value] for end, name in enumerate(_WINNER_FORM)}
         value = pd.DataFrame(ends, dtype=object)
-    if isinstance(value, str):
+    if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
         raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
-    return renamed(as_table(value, NAME), columns)
+    table = renamed(as_table(value, NAME), columns)
+    if table.frame.empty:
+        raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
+    return table
 
 
 def compared(table: Table) -> list[Any]:
     """The labels of those that a table compares, see `read_comparisons`, in the order of its rows; some more than once."""
-    ends = (table.labels(name) for name in _check_form(table))
+    names, _ = _check_form(table)
+    ends = (table.labels(name) for name in names)
     return list(chain.from_iterable(zip(*ends, strict=True)))
 
 
@@ -292,26 +301,52 @@ def _exchanged(rows: Any, first: Any, second: Any) -> tuple[Any, Any]:
     return np.where(rows, second, first), np.where(rows, first, second)
 
 
-def _check_form(table: Table) -> tuple[str, str]:
-    """The names of the two columns of items; refuses columns that are in neither form."""
+def _check_form(table: Table) -> tuple[tuple[str, str], tuple[str, ...]]:
+    """The names of the two columns of items, and a note on columns that are not used; refuses columns that are in no form."""
     there = set(table.frame.columns)
-    soft = "probability" in there
     if "loser" in there or not there & set(_PAIR_FORM):
-        if soft:
+        if "probability" in there:
             raise DataError(
                 f"{table.name}: a table with the column 'probability' names no winner; name its columns first, second, "
                 "probability (of the first being the better)"
             )
-        check_columns(table, _WINNER_FORM, (*_EITHER, "tie", "strength"))
-        return _WINNER_FORM
-    if there.issuperset(_PAIR_FORM) and not soft and "winner" not in there:
-        raise DataError(
-            f"{table.name}: there is neither a column 'winner' nor 'probability' beside first and second; name the one that "
-            "holds the answers"
-        )
-    answer = "probability" if soft else "winner"
-    check_columns(table, (*_PAIR_FORM, answer), _EITHER if soft else (*_EITHER, "tie", "strength"))
-    return _PAIR_FORM
+        return _WINNER_FORM, check_columns(table, _WINNER_FORM, (*_EITHER, "tie", "strength"), _ALL)
+    forms = {
+        "probability": _EITHER,
+        "result": (*_EITHER, "strength"),
+        "winner": (*_EITHER, "tie", "strength"),
+    }
+    answer = next((name for name in forms if name in there), None)
+    if answer is None:
+        if there.issuperset(_PAIR_FORM):
+            raise DataError(
+                f"{table.name}: there is neither a column 'winner' nor 'probability' nor 'result' beside first and second; name the "
+                "one that holds the answers"
+            )
+        answer = "winner"
+    return _PAIR_FORM, check_columns(table, (*_PAIR_FORM, answer), forms[answer], _ALL)
+
+
+def _results(table: Table) -> tuple[NDArray[np.float64], str]:
+    """1 where the first won, 0 for a tie, −1 where the second won; and how that was coded."""
+    frame = table.frame
+    cells = [
+        _RESULTS.get(cell.strip(), cell) if isinstance(cell, str) else cell
+        for cell in frame["result"].tolist()
+    ]
+    numeric = all(not isinstance(cell, str) for cell in cells)
+    read = replace(
+        table,
+        frame=frame.assign(result=pd.Series(cells, index=frame.index, dtype=None if numeric else object)),
+    )
+    remedy = "write 1 where the first won, 0 where it lost and 0.5 for a tie; or 1, -1 and 0"
+    values = replace(read, text=not numeric).numbers("result", remedy)
+    table.refuse("result", ~np.isin(values, (-1, 0, 0.5, 1)), f" is no result; {remedy}")
+    if not (values == -1).any():
+        half = "0.5 is a tie, 0 lost" if (values == 0.5).any() else "0 is lost"
+        return 2 * values - 1, f"of the results, 1 is won by the first, {half}"
+    table.refuse("result", values == 0.5, f", and yet there are results of -1; {remedy}")
+    return values, "of the results, 1 is won by the first, 0 a tie, -1 lost"
 
 
 def _one_of_two(table: Table, column: str, items: LabelIndex, first: Any, second: Any) -> Any:
@@ -412,15 +447,15 @@ def _notes(table: Table, answers: Comparisons, lists: ListReading) -> tuple[str,
     size = len(table.frame)
     if answers.winner.size < size and answers.list is None:
         distinct = counted(answers.winner.size, "distinct one")
-        notes.append(f"{NAME}: {counted(size, 'row')} merged into {distinct}, counts added up")
+        notes.append(f"{counted(size, 'row')} merged into {distinct}, counts added up")
     if "list" in table.frame.columns and lists == "pairs":
         number = counted(table.frame["list"].nunique(), "choice or list", "choices or lists")
         notes.append(
-            f"{NAME}: {counted(size, 'pair')} {COMPOSED} {number}; the pairs of one are treated as independent, so that intervals are too "
+            f"{counted(size, 'pair')} {COMPOSED} {number}; the pairs of one are treated as independent, so that intervals are too "
             "narrow: those of 80% hold 43% of the differences between 20 drivers by their finishing orders"
         )
     if answers.tie is not None and answers.tie.all():
-        notes.append(f"{NAME}: every answer is a tie: that says utilities are near, not whose is higher")
+        notes.append("every answer is a tie: that says utilities are near, not whose is higher")
     return tuple(notes)
 
 

@@ -70,11 +70,15 @@ def ends_of(
     return first, second
 
 
-def edges_from_tables(tables: Iterable[Table], items: LabelIndex, targets: LabelIndex) -> Edges:
-    """Read the columns source, target and, if there, weight."""
-    pieces = []
+def edges_from_tables(
+    tables: Iterable[Table], items: LabelIndex, targets: LabelIndex
+) -> tuple[Edges, tuple[str, ...]]:
+    """Read the columns source, target and, if there, weight; and notes on how they were read."""
+    pieces: list[Edges] = []
+    notes: dict[str, None] = {}
     for table in tables:
-        check_columns(table, ("source", "target"), ("weight",))
+        unused = check_columns(table, ("source", "target"), ("weight",), ())
+        notes |= dict.fromkeys((*table.notes, *unused))
         frame = table.frame
         if len(frame) == 0:
             raise DataError(f"{table.name}: the table has no rows; give an edge or leave the relation out")
@@ -84,11 +88,11 @@ def edges_from_tables(tables: Iterable[Table], items: LabelIndex, targets: Label
         weight = table.numbers("weight", _WEIGHT_REMEDY) if weighted else np.ones(len(frame))
         pieces.append(Edges(*ends, weight, table.place))
     if len(pieces) == 1:
-        return pieces[0]
+        return pieces[0], tuple(notes)
     where = joined_places([piece.source.size for piece in pieces], [piece.where for piece in pieces])
     columns = zip(*((piece.source, piece.target, piece.weight) for piece in pieces), strict=True)
     source, target, weight = (np.concatenate(parts) for parts in columns)
-    return Edges(source, target, weight, where)
+    return Edges(source, target, weight, where), tuple(notes)
 
 
 def tidied(

@@ -1,51 +1,106 @@
 """The items: their labels and their numeric attributes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
-from typing import Any
+from os import PathLike
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed, nearest, read_only, refuse_first, shown
+from relpref.data.arrays import counted, refuse_first, shown
+from relpref.data.attributes import Column, Known, aligned, encoded, linked, parsed, read_column
 from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
-from relpref.data.tables import Table, numbers, read_pieces
+from relpref.data.relation import Relation
+from relpref.data.tables import SUFFIXES, Table, as_table, is_table, read_pieces, suffix_of
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_ATTRIBUTES
 
 _NAME = "items"
+_NAMES = ("id", "item", "key", "label", "name")  # of columns that hold labels
 
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """Labels and attributes as read from a table, and what maps a row to the words that name its place in a message."""
+    """Labels and attributes as read from a table, and what maps a row to the words that name its place in a message.
+
+    ``relations`` link those that share the value of a column, see `relpref.data.attributes.encoded`.
+    """
 
     labels: list[Any]
     attributes: NDArray[np.float64]
     attribute_names: tuple[str, ...]
     where: Place
+    relations: Mapping[str, Relation] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def index(self) -> LabelIndex:
         return LabelIndex(self.labels, self.where)
 
 
-def read_item_table(value: Any) -> ItemTable:
-    """Read labels and attributes."""
-    if isinstance(value, Path):
-        pieces = [_from_table(table) for table in read_pieces(value, max_columns=MAX_ATTRIBUTES + 1)]
-        if len(pieces) == 1:
-            return pieces[0]
-        labels = list(chain.from_iterable(piece.labels for piece in pieces))
-        attributes = np.concatenate([piece.attributes for piece in pieces])
-        where = joined_places([len(piece.labels) for piece in pieces], [piece.where for piece in pieces])
-        return ItemTable(labels, attributes, pieces[0].attribute_names, where)
-    if isinstance(value, Table):
-        return _from_table(value)
-    if isinstance(value, pd.DataFrame):
-        return _from_frame(value.index, value, Table(value, _NAME))
+class _Piece(NamedTuple):
+    """Some rows of a table, with columns that may still be text."""
+
+    labels: list[Any]
+    columns: dict[str, Any]
+    where: Place
+    text: bool
+
+
+def read_item_table(value: Any, known: Known | None = None, compared: Iterable[Hashable] = ()) -> ItemTable:
+    """Read labels and attributes.
+
+    Parameters
+    ----------
+    value : path, Table, DataFrame or another table, or sequence of labels
+    known : Known, optional
+        Of those to which these items are newcomers.
+    compared : iterable of labels, optional
+        Those that answers are about. A table without an index has its labels in the column that holds these, if there is one.
+    """
+    framed = False
+    if isinstance(value, PathLike) or (isinstance(value, str) and suffix_of(value) in SUFFIXES):
+        tables: Iterable[Table] = read_pieces(value, max_columns=MAX_ATTRIBUTES + 1)
+    elif isinstance(value, Table):
+        tables = [value]
+    elif framed := is_table(value):
+        tables = [_with_labels(as_table(value, _NAME), compared)]
+    else:
+        return _labels_alone(value, known)
+    pieces: list[_Piece] = []
+    notes: list[str] = []
+    for table in tables:
+        pieces.append(_piece(table, framed))
+        notes += table.notes
+    labels = list(chain.from_iterable(piece.labels for piece in pieces))
+    where = joined_places([len(piece.labels) for piece in pieces], [piece.where for piece in pieces])
+    where = pieces[0].where if len(pieces) == 1 else where
+    text = pieces[0].text
+    hint = "the labels are the first column" if text else "labels belong into the index, see set_index"
+    remedy = f"encode the column as numbers or drop it ({hint})"
+    unnamed = [name for name in pieces[0].columns if name.startswith("Unnamed: ")]
+    notes += [f"the column {name!r} has no name, and it is not used" for name in unnamed]
+    columns = {
+        name: read_column(
+            [piece.columns.pop(name) for piece in pieces], name, where, text=text, remedy=remedy
+        )
+        for name in list(pieces[0].columns)
+        if name not in unnamed
+    }
+    for name, column in columns.items():
+        if column.kind == "category":
+            continue
+        large = np.abs(column.values) > MAX_ATTRIBUTE
+        if large.any():
+            row = int(np.argmax(large))
+            value = column.values[row]
+            raise DataError(f"{where(row)}, column {name!r}: {value} exceeds {MAX_ATTRIBUTE}; rescale")
+    return _described(labels, columns, where, known, notes)
+
+
+def _labels_alone(value: Any, known: Known | None) -> ItemTable:
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | pd.Index | pd.Series | np.ndarray):
         raise DataError(
             f"{_NAME}: expected a DataFrame (index = labels) or a sequence of labels, got {type(value).__name__}; "
@@ -60,26 +115,59 @@ def read_item_table(value: Any) -> ItemTable:
         raise DataError(f"{_NAME}: the labels have the shape {value.shape}; pass one label per item")
     if len(value) == 0:
         raise DataError(f"{_NAME}: there are none; give at least one item")
-    return without_table(plain_labels(value, lambda row: f"{_NAME}, row {row}"))
+    where = without_table(()).where
+    return _described(plain_labels(value, where), {}, where, known, [])
 
 
-def _from_table(table: Table) -> ItemTable:
+def _described(
+    labels: list[Any], columns: Mapping[str, Column], where: Place, known: Known | None, notes: list[str]
+) -> ItemTable:
+    size = len(labels)
+    found = encoded(columns, size) if known is None else aligned(columns, known, size)
+    links = {name: linked(values, labels) for name, values in found.shared.items()}
+    relations = {name: Relation(table, "bipartite") for name, table in links.items() if table is not None}
+    every = tuple(f"{_NAME}: {note}" for note in (*notes, *found.notes))
+    return ItemTable(labels, found.values, found.names, where, relations, every)
+
+
+def _with_labels(table: Table, compared: Iterable[Hashable]) -> Table:
+    """A frame whose rows are only numbered has its labels in a column, if one holds what answers name."""
     frame = table.frame
+    if frame.index.names != [None] or not frame.index.equals(pd.RangeIndex(len(frame))):
+        return table
+    wanted = set(compared)
+    lacking = len(wanted.difference(frame.index))
+    for position, name in enumerate(frame.columns):
+        cells = frame.iloc[:, position].tolist()
+        kinds = set(map(type, cells))
+        if not kinds <= {str, int} or len(kinds) != 1:
+            continue
+        absent = len(wanted.difference(cells))
+        if wanted:
+            better = absent < min(lacking, len(wanted) / 2) or (not absent and str(name).lower() in _NAMES)
+        else:
+            better = kinds == {str} and len(set(cells)) == len(cells)
+        if better:
+            note = f"the labels are those of the column {str(name)!r}"
+            rest = frame.drop(columns=name).set_axis(pd.Index(cells, dtype=object), axis=0)
+            return replace(table, frame=rest, notes=(*table.notes, note))
+    return table
+
+
+def _piece(table: Table, framed: bool) -> _Piece:
+    """Some rows; labels are in the index of a frame, and in the first column of a file."""
+    frame = table.frame
+    if len(frame) == 0:
+        raise DataError(f"{table.name}: the table has no rows; give at least one item")
     # Parquet keeps the index of a DataFrame; one with a name, or of text, was made on purpose.
-    index = frame.index
-    if not table.text and (index.names != [None] or not pd.api.types.is_integer_dtype(index.dtype)):
-        return _from_frame(index, frame, table)
-    labels = frame.iloc[:, 0]
+    index, columns = frame.index, frame
+    made = index.names != [None] or not pd.api.types.is_integer_dtype(index.dtype)
+    if table.text or not (framed or made):
+        index, columns = frame.iloc[:, 0], frame.iloc[:, 1:]
     if table.text:
         place = table.cell(frame.columns[0])
-        empty = (labels == "").to_numpy(dtype=bool)
+        empty = (index == "").to_numpy(dtype=bool)
         refuse_first(empty, lambda row: f"{place(row)}: the label is empty; give every row a label")
-    return _from_frame(labels, frame.iloc[:, 1:], table)
-
-
-def _from_frame(index: Any, columns: Any, table: Table) -> ItemTable:
-    if len(columns) == 0:
-        raise DataError(f"{table.name}: the table has no rows; give at least one item")
     if columns.shape[1] > MAX_ATTRIBUTES:
         raise DataError(
             f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of {MAX_ATTRIBUTES}; "
@@ -98,57 +186,11 @@ def _from_frame(index: Any, columns: Any, table: Table) -> ItemTable:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{table.name}: the attribute {twice!r} occurs twice; rename or remove one")
-    attributes = np.empty((len(labels), len(names)))
-    hint = "the labels are the first column" if table.text else "labels belong into the index, see set_index"
-    remedy = f"encode the column as numbers or drop it ({hint})"
-    opening, place = None, ""
-    if table.opening is not None:
-        opening = table.opening.frame.iloc[0]
-        place = f"{table.opening.place(0)} (label {shown(opening.iloc[0])})"
-    for position, name in enumerate(names):
-        before = None if opening is None else (place, opening[name])
-        cells = columns.iloc[:, position]
-        values = numbers(cells, name, where, text=table.text, remedy=remedy, opening=before)
-        large = np.abs(values) > MAX_ATTRIBUTE
-        if large.any():
-            row = int(np.argmax(large))
-            raise DataError(f"{where(row)}, column {name!r}: {values[row]} exceeds {MAX_ATTRIBUTE}; rescale")
-        attributes[:, position] = values
-    return ItemTable(labels, attributes, names, where)
+    cells = (table.points(columns.iloc[:, position]) for position in range(len(names)))
+    kept = {name: parsed(column, text=table.text) for name, column in zip(names, cells, strict=True)}
+    return _Piece(labels, kept, where, table.text)
 
 
 def without_table(labels: Sequence[Any]) -> ItemTable:
     """Items of which nothing is known but their labels."""
     return ItemTable(list(labels), np.zeros((len(labels), 0)), (), lambda row: f"{_NAME}, row {row}")
-
-
-def standardization(attributes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean and the population standard deviation of each column."""
-    if attributes.shape[1] == 0:
-        return read_only(np.zeros(0)), read_only(np.ones(0))
-    constant = attributes.max(axis=0) == attributes.min(axis=0)
-    center = np.where(constant, attributes[0], attributes.mean(axis=0))
-    # Deviations are divided by the largest before they are squared: no overflow, no underflow.
-    deviation = attributes - center
-    largest = np.abs(deviation).max(axis=0)
-    largest = np.where(constant | (largest == 0), 1.0, largest)
-    scale = np.where(constant, 1.0, np.sqrt(np.mean((deviation / largest) ** 2, axis=0)) * largest)
-    return read_only(center), read_only(np.where(scale > 0, scale, 1.0))
-
-
-def align_attributes(newcomers: ItemTable, names: tuple[str, ...]) -> NDArray[np.float64]:
-    """Return the attributes of new items in the order of the known columns."""
-    theirs = newcomers.attribute_names
-    extra = [name for name in theirs if name not in names]
-    for name in names:
-        if name not in theirs:
-            meant = nearest(name, extra, most=1)
-            hint = f" (or is {meant[0]!r} meant to be it?)" if meant else ""
-            raise DataError(
-                f"{_NAME}: the new items lack the attribute {name!r}{hint}; "
-                f"give a DataFrame with the columns {listed(names)}"
-            )
-    if extra:
-        known = f"only {listed(names)} are known" if names else "the known items have no attributes"
-        raise DataError(f"{_NAME}: the new items have the attribute {extra[0]!r}, but {known}; drop it")
-    return newcomers.attributes[:, [theirs.index(name) for name in names]]

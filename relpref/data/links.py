@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -23,41 +23,106 @@ from relpref.data.edges import (
     tidied,
 )
 from relpref.data.graph import Graph, circulation, shared_targets
-from relpref.data.labels import LabelIndex, label_column
+from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
 from relpref.data.relation import Relation
-from relpref.data.tables import Table, as_table, numbers, read_pieces
+from relpref.data.tables import Table, as_table, is_table, numbers, read_pieces
 from relpref.errors import DataError
 from relpref.limits import require_memory
+
+Notes = tuple[str, ...]
 
 
 def read_links(
     name: str, table: Any, kind: str | None, items: LabelIndex, targets: LabelIndex
-) -> tuple[Edges, tuple[str, ...]]:
+) -> tuple[Edges, Notes]:
     """Read the links of a relation as they were given, not tidied."""
     called = f"relation {name!r}"
     if isinstance(table, str | os.PathLike):
         if not is_matrix_file(table):
-            return edges_from_tables(_named(read_pieces(table), called), items, targets), ()
+            edges, notes = edges_from_tables(_named(read_pieces(table), called), items, targets)
+            return edges, tuple(f"{called}: {note}" for note in notes)
         called = f"{called} ({os.fspath(table)})"
         table = read_matrix(table)
-    if isinstance(table, Table | pd.DataFrame):
-        read = as_table(table, called)
-        tables = [read] if read is not table else _named(iter([read]), called)
-        return edges_from_tables(tables, items, targets), ()
     # Nobody holds a networkx graph without having imported networkx: no need to load it here.
     networkx = sys.modules.get("networkx")
     if networkx is not None and isinstance(table, networkx.Graph):
         return _edges_of_networkx(table, called, items, targets, kind), ()
+    if (
+        isinstance(table, np.ndarray)
+        and table.dtype.kind in "fiub"
+        and table.shape == (len(items), len(items))
+    ):
+        table = scipy.sparse.csr_array(table)
     if scipy.sparse.issparse(table):
         if targets is not items:
             raise DataError(
                 f"{called}: a matrix has no labels for what the items link to; give a table with the columns source and target"
             )
+        if items.grows:
+            raise DataError(
+                f"{called}: a matrix names no items; give items, in the order of its rows, or a table with the columns source and target"
+            )
         return _edges_of_matrix(table, called, items, kind)
-    raise DataError(
-        f"{called}: expected a DataFrame of edges, a networkx graph or a scipy sparse matrix, "
-        f"got {type(table).__name__}; for a dense array pass scipy.sparse.csr_array(array)"
+    if isinstance(table, list | tuple | np.ndarray) and not is_table(table):
+        table = _table_of_links(table, called)
+    if not is_table(table):
+        raise DataError(
+            f"{called}: expected a table of edges, a list of (source, target), a networkx graph, or a matrix with a row for each item, "
+            f"got {type(table).__name__}"
+        )
+    read = as_table(table, called)
+    frame = read.frame
+    if targets is items and "source" not in frame.columns and set(frame.columns) == set(frame.index):
+        return _edges_of_matrix(_ordered(frame, called, items), called, items, kind)
+    tables = [read] if read is not table else _named(iter([read]), called)
+    edges, notes = edges_from_tables(tables, items, targets)
+    return edges, tuple(f"{called}: {note}" for note in notes)
+
+
+def _table_of_links(links: Any, called: str) -> pd.DataFrame:
+    """Of a list of (source, target) or (source, target, weight)."""
+    for row, link in enumerate(links):
+        if isinstance(link, str) or not hasattr(link, "__len__") or len(link) not in (2, 3):
+            raise DataError(
+                f"{called}, position {row}: {shown(link)} is no edge; write (source, target) or (source, target, weight)"
+            )
+    ends = {name: [link[end] for link in links] for end, name in enumerate(("source", "target"))}
+    table = pd.DataFrame(ends, dtype=object)
+    if any(len(link) == 3 for link in links):
+        table["weight"] = [link[2] if len(link) == 3 else 1 for link in links]
+    return table
+
+
+def _ordered(frame: pd.DataFrame, called: str, items: LabelIndex) -> Any:
+    """A matrix of weights with labels, in the order of the items."""
+    remedy = "correct the label, add it to the items, or drop its row and column"
+    rows, columns = (
+        items.locate(plain_labels(labels, str), lambda at: f"{called}, row or column {at}", remedy)
+        for labels in (frame.index, frame.columns)
     )
+    try:
+        weights = frame.to_numpy(dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{called}: the matrix has cells that are no numbers ({error}); correct them"
+        ) from None
+    entries = scipy.sparse.coo_array(weights)
+    ends = rows[entries.coords[0]], columns[entries.coords[1]]
+    return scipy.sparse.coo_array((entries.data, ends), shape=(len(items), len(items)))
+
+
+def _groups(relation: Relation, called: str) -> Relation:
+    """A relation whose table says to which group each item belongs: those of one group are linked."""
+    table = relation.table
+    if relation.kind not in (None, "bipartite"):
+        raise DataError(f"{called}: a group for each item is no {relation.kind} relation; leave the kind out")
+    items, groups = (
+        list(table.keys()),
+        list(table.values) if isinstance(table, pd.Series) else list(table.values()),
+    )
+    known = [(item, group) for item, group in zip(items, groups, strict=True) if not is_missing(group)]
+    options = {name: getattr(relation, name) for name in ("hubs", "max_degree")}
+    return Relation(_table_of_links(known, called), "bipartite", **options)
 
 
 def _named(tables: Iterator[Table], called: str) -> Iterator[Table]:
@@ -67,10 +132,6 @@ def _named(tables: Iterator[Table], called: str) -> Iterator[Table]:
 def _edges_of_matrix(
     matrix: Any, called: str, items: LabelIndex, kind: str | None
 ) -> tuple[Edges, tuple[str, ...]]:
-    if items.grows:
-        raise DataError(
-            f"{called}: a matrix names no items; give items, in the order of its rows, or a table with the columns source and target"
-        )
     size = len(items)
     if matrix.shape != (size, size):
         raise DataError(
@@ -165,7 +226,6 @@ def _edges_of_networkx(
     return Edges(*ends, strength, where)
 
 
-Notes = tuple[str, ...]
 _BYTES_PER_LINK = 80.0  # while they are sorted
 OPTIONS = ("kind", "form", "hubs", "max_degree", "teleport")
 
@@ -239,6 +299,13 @@ def read_relation(name: str, value: Any, items: LabelIndex, known: Links | None 
     """
     called = f"relation {name!r}"
     relation = value if isinstance(value, Relation) else Relation(value)
+    if isinstance(relation.table, pd.Series) or (
+        isinstance(relation.table, Mapping)
+        and not any(
+            isinstance(one, Sized) for one in relation.table.values() if not isinstance(one, str | tuple)
+        )
+    ):
+        relation = _groups(relation, called)
     if known is not None:
         relation = _with_options_of(known.relation, relation, called)
     bipartite = relation.kind == "bipartite"

@@ -16,6 +16,7 @@ import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import counted, read_only, shown
+from relpref.data.attributes import Known, standardization
 from relpref.data.comparisons import NAME as COMPARISONS
 from relpref.data.comparisons import (
     Comparisons,
@@ -27,11 +28,10 @@ from relpref.data.comparisons import (
     with_known_raters,
 )
 from relpref.data.graph import Graph, ScaleReference
-from relpref.data.items import ItemTable, align_attributes, read_item_table, standardization, without_table
+from relpref.data.items import ItemTable, read_item_table, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
 from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
-from relpref.data.tables import Table, read_table
 from relpref.errors import DataError, renamed_keywords, warn_renamed
 from relpref.pytree import register
 
@@ -116,8 +116,10 @@ class PreferenceData:
             If a comparison or a relation names something that is no item.
         """
         table = None if answers is None else answer_table(answers, columns)
-        read = _met(table, relations) if items is None else read_item_table(items)
-        return assembled(read, relations, table, lists)
+        labels = [] if table is None else compared(table)
+        given = checked_relations(relations)
+        read = _met(labels, given) if items is None else read_item_table(items, compared=labels)
+        return assembled(read, {**read.relations, **given}, table, lists)
 
     @classmethod
     @renamed_keywords(entities_path="items_path", comparisons_path="answers_path")
@@ -148,8 +150,7 @@ class PreferenceData:
         DataError
             If a file cannot be read or its content cannot be used; the message names file and line.
         """
-        items = None if items_path is None else Path(items_path)
-        answers = None if answers_path is None else read_table(answers_path)
+        items, answers = (None if path is None else Path(path) for path in (items_path, answers_path))
         return cls.from_tables(items, answers, relations, columns=columns, lists=lists)
 
     @classmethod
@@ -320,7 +321,7 @@ class PreferenceData:
         parts = self.parts_of(name)
         graphs = {other: graph for other, graph in self._graphs.items() if other not in parts}
         links = {other: self._links[other] for other in self._links if set(self.parts_of(other)) - set(parts)}
-        kept = tuple(note for note in self.notes if not note.startswith(f"relation {name!r}:"))
+        kept = tuple(note for note in self.notes if not note.startswith(f"relation {name!r}"))
         return replace(self, _graphs=graphs, _links=links, notes=kept)
 
     def with_cliques(self, name: str) -> "PreferenceData":
@@ -369,12 +370,13 @@ class PreferenceData:
                 )
         if items is None:
             raise DataError("items: there are no newcomers; give their labels (and attributes)")
-        newcomers = read_item_table(items)
+        known = Known(self.attribute_names, self.attribute_center, self.links)
+        newcomers = read_item_table(items, known)
         self._refuse_known(newcomers)
-        aligned = align_attributes(newcomers, self.attribute_names)
+        more = {**newcomers.relations, **more}
         index = LabelIndex((*self.labels, *newcomers.labels), lambda row: f"items, row {row}")
         graphs: dict[str, Graph] = {}
-        all_links, notes = dict(self.links), list(self.notes)
+        all_links, notes = dict(self.links), list(self.notes + newcomers.notes)
         for name in dict.fromkeys(self.relation_of(part) for part in self.relations):
             before = {part: self.relations[part] for part in self.parts_of(name)}
             read = self._read_more(name, more[name], index) if name in more else None
@@ -394,7 +396,7 @@ class PreferenceData:
         return replace(
             self,
             labels=index.labels,
-            attributes=read_only(np.concatenate([np.asarray(self.attributes), aligned], axis=0)),
+            attributes=read_only(np.concatenate([np.asarray(self.attributes), newcomers.attributes], axis=0)),
             _graphs=graphs,
             _links=all_links,
             notes=tuple(notes),
@@ -506,12 +508,10 @@ class PreferenceData:
         return f"PreferenceData({self.describe()})"
 
 
-def _met(answers: Table | None, relations: Any) -> ItemTable:
+def _met(compared: list[Any], relations: Mapping[str, Any]) -> ItemTable:
     """Those that answers and relations are about."""
-    index = GrowingIndex()
-    if answers is not None:
-        index.locate(compared(answers), str, "")
-    for name, value in checked_relations(relations).items():
+    index = GrowingIndex(dict.fromkeys(compared))
+    for name, value in relations.items():
         read_relation(name, value, index)
     if not len(index):
         raise DataError("items: there are none; give items, or answers or relations, which name them")
@@ -546,7 +546,7 @@ def assembled(
         comparisons=answers,
         _graphs=graphs,
         _links=links,
-        notes=(*more, *notes),
+        notes=(*more, *read.notes, *notes),
     )
 
 

@@ -1,7 +1,8 @@
 """A relation as the user gives it, how to understand it, and the files of a data set in a folder."""
 
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -30,9 +31,11 @@ class Relation:
 
     Parameters
     ----------
-    table : DataFrame, networkx graph, scipy sparse matrix, or path of a file
-        Columns source, target and optionally weight (default 1); or a graph whose nodes are labels, with
-        the edge attribute weight (default 1); or an n x n matrix of weights in the order of the items (row to column).
+    table : DataFrame, list of tuples, Series, networkx graph, matrix, or path of a file
+        Columns source, target and optionally weight (default 1); or tuples of these; or a graph whose nodes are labels, with
+        the edge attribute weight (default 1); or an n x n matrix of weights, dense or sparse, in the order of the items (row to column),
+        or a DataFrame with the labels in both its index and its columns. A Series (or a dictionary) gives the group of each item, and
+        items of one group are linked: a bipartite relation.
         A file holds a table (``.csv``, ``.csv.gz``, ``.parquet``), which is read in pieces, so that ten million lines need little
         memory; or a matrix (MatrixMarket, ``.mtx`` or ``.mtx.gz``; ``.npz`` as `scipy.sparse.save_npz` writes it).
     kind : {"undirected", "directed", "bipartite"}, optional
@@ -99,9 +102,9 @@ class Relation:
 
 def check_relation_name(name: object) -> str:
     """Return the name of a relation if it can become part of the names of model sites."""
-    if not isinstance(name, str) or not name.replace("_", "a").replace("-", "a").isalnum():
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]+( [\w-]+)*", name):
         raise DataError(
-            f"relations: {shown(name)} cannot be the name of a relation; use letters, digits, _ and - only "
+            f"relations: {shown(name)} cannot be the name of a relation; use letters, digits, _, - and single spaces only "
             "(for a file, the name before its ending)"
         )
     if name in OTHER_PARTS:
@@ -120,7 +123,11 @@ def checked_relations(relations: Any) -> dict[str, Any]:
             f"relations: expected a mapping of names to edges, got {type(relations).__name__}; "
             'pass {"name": edges} with a name of your choice'
         )
-    return {check_relation_name(name): value for name, value in relations.items()}
+    # A relation may be read twice.
+    return {
+        check_relation_name(name): list(value) if isinstance(value, Iterator) else value
+        for name, value in relations.items()
+    }
 
 
 def check_known(name: object, known: Collection[str]) -> None:

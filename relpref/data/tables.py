@@ -3,12 +3,13 @@
 import csv
 import io
 import os
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from numbers import Real
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,13 @@ from relpref.limits import MAX_CELLS_AT_ONCE, MAX_ROWS_AT_ONCE
 
 _BLOCK = 1 << 23  # characters that are read together
 _INT32_MAX = int(np.iinfo(np.int32).max)
-_TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
-_MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
+TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
+
+_SLIP = 0.8  # similarity from which on a name is most likely a slip of the pen
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # besides commas
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*").fullmatch
+_DECIMAL_POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*").fullmatch
 
 Lines = range | NDArray[np.int64]
 
@@ -48,6 +54,10 @@ class Table:
         Number of the first row where this is a piece of a larger table.
     opening : Table, optional
         The first row of the file where this is a later piece of it.
+    decimal : str
+        The decimal mark of text.
+    notes : tuple of str
+        How the file was read, where that was not as usual.
     """
 
     frame: Any
@@ -57,6 +67,8 @@ class Table:
     given: Mapping[Any, str] = field(default_factory=dict)
     first: int = 0
     opening: "Table | None" = None
+    decimal: str = "."
+    notes: tuple[str, ...] = ()
 
     @property
     def place(self) -> Place:
@@ -99,13 +111,19 @@ class Table:
 
     def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.float64]:
         """Return the numbers in all or some cells of a column, see `numbers`."""
-        cells, place = self.frame[column], self.place
+        cells, place = self.points(self.frame[column]), self.place
         opening = None
         if rows is not None:
             cells, place = cells.iloc[rows].infer_objects(), lambda row: self.place(int(rows[row]))
         elif self.opening is not None:
             opening = replace(self.opening, name=self.name).place(0), self.opening.frame[column].iloc[0]
         return numbers(cells, self.called(column), place, text=self.text, remedy=remedy, opening=opening)
+
+    def points(self, cells: Any) -> Any:
+        """Cells of numbers with a decimal point."""
+        if self.decimal == ".":
+            return cells
+        return cells.map(lambda cell: cell.replace(",", ".") if _DECIMAL_COMMA(cell) else cell)
 
     def counts(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.int64]:
         """Return positive whole numbers below 2**31 in all or some cells of a column."""
@@ -123,16 +141,16 @@ def numbers(
     ``where`` maps a row to the words that name its place, ``text`` says that cells come from a CSV file. ``opening`` are place and
     content of the file's first cell where this is a later piece: true and false are numbers where all cells of a column are.
     """
-    true_or_false = opening is None or opening[1] in _TRUTH
-    if opening is not None and true_or_false and not column.isin(list(_TRUTH)).all():
+    true_or_false = opening is None or opening[1] in TRUTH
+    if opening is not None and true_or_false and not column.isin(list(TRUTH)).all():
         raise DataError(f"{opening[0]}, column {name!r}: {shown(opening[1])} is not a number; {remedy}")
     cells = column.tolist()
-    values = _from_text(cells, true_or_false) if text else _from_cells(column)
+    values = from_text(cells, true_or_false) if text else from_cells(column)
     if values is not None and np.isfinite(values).all():
         return values
     for row, cell in enumerate(cells):
-        value = _number(cell, text)
-        missing = cell.strip() in _MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
+        value = number(cell, text)
+        missing = cell.strip() in MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
         if not missing and value is not None and np.isfinite(value):
             continue
         here = f"{where(row)}, column {name!r}"
@@ -144,9 +162,9 @@ def numbers(
     raise DataError(f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}")
 
 
-def _from_text(cells: list[str], true_or_false: bool) -> NDArray[np.float64] | None:
-    if cells and true_or_false and all(cell in _TRUTH for cell in cells):
-        return np.asarray([_TRUTH[cell] for cell in cells])
+def from_text(cells: list[str], true_or_false: bool) -> NDArray[np.float64] | None:
+    if cells and true_or_false and all(cell in TRUTH for cell in cells):
+        return np.asarray([TRUTH[cell] for cell in cells])
     # Python reads 1_5 as 15; in a table it is a slip.
     if any("_" in cell for cell in cells):
         return None
@@ -157,7 +175,7 @@ def _from_text(cells: list[str], true_or_false: bool) -> NDArray[np.float64] | N
         return None
 
 
-def _from_cells(column: Any) -> NDArray[np.float64] | None:
+def from_cells(column: Any) -> NDArray[np.float64] | None:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = dtype.categories.dtype
@@ -173,7 +191,7 @@ def _from_cells(column: Any) -> NDArray[np.float64] | None:
         return None
 
 
-def _number(cell: Any, text: bool) -> float | None:
+def number(cell: Any, text: bool) -> float | None:
     """One cell among others that are not all true or false; None where it is no number."""
     if "_" in cell if text else not isinstance(cell, Real | np.bool_):
         return None
@@ -185,22 +203,30 @@ def _number(cell: Any, text: bool) -> float | None:
         return np.inf
 
 
+def is_table(value: Any) -> bool:
+    """Whether `as_table` takes a value, and nothing else would."""
+    rows = isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)
+    return bool(rows) or isinstance(value, Mapping | Table | pd.DataFrame) or hasattr(value, "to_pandas")
+
+
 def as_table(value: Any, name: str) -> Table:
-    """Return a `Table` for a DataFrame of pandas or another library, a list of rows, or columns by name (or a `Table`, unchanged)."""
+    """Return a `Table` for a file, a DataFrame of pandas or another library, a list of rows, or columns by name."""
     if isinstance(value, Table):
         return value
-    if isinstance(value, Mapping) or (
-        isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)
-    ):
-        try:
-            value = pd.DataFrame(value)
-        except ValueError as error:
-            raise DataError(f"{name}: this is no table ({error}); give columns of equal length") from None
-    elif hasattr(value, "to_pandas"):  # Polars, Arrow
-        value = value.to_pandas()
-    if isinstance(value, pd.DataFrame):
-        return Table(value, name)
-    raise DataError(f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame")
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and suffix_of(value) in SUFFIXES):
+        return read_table(value)
+    if not is_table(value):
+        raise DataError(f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame")
+    try:
+        if hasattr(value, "to_pandas"):  # Polars, Arrow
+            value = value.to_pandas()
+        return Table(value if isinstance(value, pd.DataFrame) else pd.DataFrame(value), name)
+    except ImportError as error:
+        raise DataError(
+            f"{name}: the table cannot be converted ({error}); install 'relpref[parquet]'"
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name}: this is no table ({error}); give columns of equal length") from None
 
 
 def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
@@ -220,8 +246,14 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
     return replace(table, frame=table.frame.rename(columns=back), given=dict(names)) if back else table
 
 
-def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
-    """Refuse a table that lacks a required column, has one twice, or has one that would be ignored."""
+def check_columns(
+    table: Table, required: tuple[str, ...], optional: tuple[str, ...], known: tuple[str, ...] | None = None
+) -> tuple[str, ...]:
+    """Refuse a table that lacks a required column, has one twice, or has one that would be ignored.
+
+    Where columns that have another meaning are ``known``, those that are neither one of them nor nearly the name of an allowed one are
+    not refused, but named in the notes that are returned.
+    """
     columns = list(table.frame.columns)
     allowed = required + optional
     extra = [column for column in columns if column not in allowed]
@@ -235,8 +267,15 @@ def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, 
             hint = f"did you mean {wanted!r} where it says {shown(meant[0])}? Rename that column"
         else:
             hint = f"name a column {wanted!r}"
+            hint += (
+                f", or say which one it is: columns={{{wanted!r}: {extra[0]!r}}}" if known and extra else ""
+            )
         raise DataError(f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}")
+    unused = []
     for column in extra:
+        if known is not None and column not in known and not nearest(column, allowed, most=1, cutoff=_SLIP):
+            unused.append(column)
+            continue
         reason = did_you_mean(column, [name for name in optional if name not in columns], "remove it")
         if column == "" or str(column).startswith("Unnamed: "):
             reason = "it has no name; if it is an index, save the table with index=False, otherwise name or remove it"
@@ -246,6 +285,10 @@ def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, 
     for column in columns:
         if columns.count(column) > 1:
             raise DataError(f"{table.name}: the column {column!r} occurs twice; keep one of the two")
+    if not unused:
+        return ()
+    what = "the column" if len(unused) == 1 else "the columns"
+    return (f"{what} {listed(unused)} {'is' if len(unused) == 1 else 'are'} not used",)
 
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
@@ -260,8 +303,8 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) -> Table:
     """Read a CSV or Parquet file.
 
-    CSV is read strictly: UTF-8 (a byte order mark is accepted), separated by commas, a header line, the same number of cells in
-    every row. Cells stay text, so that labels such as ``NA`` or ``007`` survive.
+    CSV is read strictly: UTF-8 (a byte order mark is accepted), a header line, the same number of cells in every row, separated by
+    commas; or by semicolons, tabs or vertical bars, where the header has no comma, and numbers may have decimal commas then. Cells stay text, so that labels such as ``NA`` or ``007`` survive.
 
     Parameters
     ----------
@@ -280,7 +323,7 @@ def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) 
         return pieces[0]
     frame = pd.concat([piece.frame for piece in pieces], ignore_index=True)
     lines = np.concatenate([np.asarray(piece.lines, dtype=np.int64) for piece in pieces])
-    return Table(frame, pieces[0].name, lines, text=True)
+    return replace(pieces[0], frame=frame, lines=lines)
 
 
 def read_pieces(
@@ -301,41 +344,81 @@ def read_pieces(
             return
         content = decompressed(file, stream) if suffix == ".csv.gz" else stream
         with io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as text:
-            opening = None
-            for lines, frame in _csv_frames(file, text, max_columns):
-                table = Table(frame, str(file), lines, text=True, opening=opening)
-                opening = opening or replace(table, frame=frame.iloc[:1].copy(), lines=lines[:1])
-                yield table
+            first: Table | None = None
+            for lines, frame, style in _csv_frames(file, text, max_columns):
+                if first is None:
+                    first = _opened(Table(frame, str(file), lines, text=True), style)
+                    yield first
+                    first = replace(first, frame=frame.iloc[:1].copy(), lines=lines[:1], notes=())
+                else:
+                    yield replace(first, frame=frame, lines=lines, opening=first)
+
+
+def _opened(table: Table, style: "_Style") -> Table:
+    """The first piece of a file, with what is said of how it was read."""
+    notes = []
+    if style.spaced:
+        notes.append("spaces around the cells of the file were left out")
+    if style.delimiter == ",":
+        return replace(table, notes=tuple(notes))
+    cells = [cell for name in table.frame.columns for cell in table.frame[name].tolist()]
+    commas = any(map(_DECIMAL_COMMA, cells)) and not any(map(_DECIMAL_POINT, cells))
+    more = " and has decimal commas" if commas else ""
+    notes.insert(0, f"the file is separated by {_SEPARATORS[style.delimiter]}{more}")
+    return replace(table, decimal="," if commas else ".", notes=tuple(notes))
+
+
+class _Style(NamedTuple):
+    """How a CSV file is written."""
+
+    delimiter: str = ","
+    spaced: bool = False  # spaces around the cells
+
+    @classmethod
+    def of(cls, header: str) -> "_Style":
+        bare = re.sub('"[^"]*"?', "", header)
+        found = max(_SEPARATORS, key=bare.count)
+        delimiter = found if "," not in bare and found in bare else ","
+        cells = header.rstrip("\r\n").split(delimiter)
+        return cls(delimiter, len(cells) > 1 and any(cell != cell.strip() for cell in cells))
 
 
 def _csv_frames(
     file: Path, text: io.TextIOWrapper, max_columns: int | None
-) -> Iterator[tuple[Lines, pd.DataFrame]]:
+) -> Iterator[tuple[Lines, pd.DataFrame, _Style]]:
     """Lines and cells of the pieces of a CSV file, at least one (which has no rows where there is only a header)."""
 
     def frame(cells: list[str]) -> pd.DataFrame:
+        if style.spaced:
+            cells = [cell.strip() for cell in cells]
         columns = {name: cells[column :: len(header)] for column, name in enumerate(header)}
         return pd.DataFrame(columns, columns=pd.Index(header, dtype=object), dtype=object)
 
-    line, rows_found = 1, False
+    line, rows_found, style = 1, False, _Style()
     try:
-        _, line, header = next(_rows(file, text, line), (0, 0, []))
+        opening = [text.readline()]
+        while opening[-1] and not opening[-1].strip("\r\n"):
+            opening.append(text.readline())
+        style = _Style.of(opening[-1])
+        _, line, header = next(_rows(file, chain(opening, text), line, style), (0, 0, []))
+        if style.spaced:
+            header = [name.strip() for name in header]
         _check_header(file, header, max_columns)
         width = len(header)
         while block := text.read(_BLOCK):
             block += text.readline()
-            if cells := _plain_cells(block, width):
+            if cells := _plain_cells(block, width, style.delimiter):
                 first, line, rows_found = line, line + len(cells) // width, True
-                yield range(first, line), frame(cells)
+                yield range(first, line), frame(cells), style
                 continue
-            rows = _rows(file, chain(io.StringIO(block, newline=""), text), line, width)
+            rows = _rows(file, chain(io.StringIO(block, newline=""), text), line, style, width)
             for begins, _, cells in rows:
                 # One list of cells, not a list of rows, each of which Python's garbage collector would look at.
                 lines, rows_found = [begins], True
                 for begins, _, row in islice(rows, max(0, MAX_CELLS_AT_ONCE // width - 1)):
                     lines.append(begins)
                     cells += row
-                yield np.asarray(lines, dtype=np.int64), frame(cells)
+                yield np.asarray(lines, dtype=np.int64), frame(cells), style
     except UnicodeDecodeError as error:
         offset = text.buffer.tell() - len(error.object) + error.start  # type: ignore[attr-defined]
         raise DataError(
@@ -343,10 +426,10 @@ def _csv_frames(
             "save it again as comma-separated UTF-8 text (it may be UTF-16)"
         ) from error
     if not rows_found:
-        yield range(0), frame([])
+        yield range(0), frame([]), style
 
 
-def _plain_cells(block: str, width: int) -> list[str] | None:
+def _plain_cells(block: str, width: int, delimiter: str) -> list[str] | None:
     """Cells of whole lines that are plain rows, ten times as fast as by the reader of rows; None if some are not."""
     if any(mark in block for mark in '"\0'):
         return None
@@ -355,7 +438,7 @@ def _plain_cells(block: str, width: int) -> list[str] | None:
     ends = np.flatnonzero(raw == ord("\n"))
     # The length of a line, so more than that of its longest cell; 1 is a blank line.
     lengths = np.diff(ends, prepend=-1)
-    separators = raw[(raw == ord(",")) | (raw == ord("\n"))]
+    separators = raw[(raw == ord(delimiter)) | (raw == ord("\n"))]
     if (
         "\r" in block
         or lengths.min() == 1
@@ -364,21 +447,22 @@ def _plain_cells(block: str, width: int) -> list[str] | None:
         or (separators[width - 1 :: width] != ord("\n")).any()
     ):
         return None
-    return block[:-1].replace("\n", ",").split(",")
+    return block[:-1].replace("\n", delimiter).split(delimiter)
 
 
 def _rows(
-    file: Path, text: Iterable[str], line: int, width: int | None = None
+    file: Path, text: Iterable[str], line: int, style: _Style, width: int | None = None
 ) -> Iterator[tuple[int, int, list[str]]]:
     """Rows that are not blank of a text that begins on a line: their line, that of the next row, and their cells."""
-    reader, before = csv.reader(_without_zeros(file, text, line), strict=True), line - 1
+    lines, before = _without_zeros(file, text, line), line - 1
+    reader = csv.reader(lines, strict=True, delimiter=style.delimiter, skipinitialspace=style.spaced)
     try:
         for cells in reader:
             begins, line = line, before + reader.line_num + 1
             if cells and len(cells) != (width or len(cells)):
                 raise DataError(
                     f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has {width}; "
-                    "complete the row (a truncated file?) or quote cells that contain commas"
+                    "complete the row (a truncated file?) or quote cells that contain the separator"
                 )
             if cells:
                 yield begins, line, cells
@@ -402,8 +486,6 @@ def _without_zeros(file: Path, lines: Iterable[str], first: int) -> Iterator[str
 def _check_header(file: Path, header: list[str], max_columns: int | None) -> None:
     if not header:
         raise DataError(f"{file}: the file is empty; write a header and at least one row")
-    if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
-        raise DataError(f"{file}, line 1: the header {shown(header[0])} has no comma; separate by commas")
     _check_width(file, len(header), max_columns)
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, find, issparse
 
 from relpref.data.arrays import listed
-from relpref.data.items import standardization
+from relpref.data.attributes import standardization
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.errors import DataError
 from relpref.kernels.pairwise import Side

@@ -1,0 +1,272 @@
+"""Columns that describe items, as numbers: categories, dates, and what is missing."""
+
+import datetime
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relpref.data.arrays import counted, listed, nearest, read_only
+from relpref.data.labels import Place, is_missing
+from relpref.data.tables import MISSING, TRUTH, from_cells, from_text, number, numbers
+from relpref.errors import DataError
+from relpref.limits import MAX_LEVELS, MAX_PAIRS_OF_LEVELS
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?").fullmatch
+_DAYS_OF_YEAR = 365.2425
+_MARK = " missing"
+_SAME = "same_"
+
+
+class Column(NamedTuple):
+    """Cells of a column: float64 with NaN where one is missing; of categories text, or None where it is missing."""
+
+    kind: Literal["number", "date", "category", "empty"]
+    values: NDArray[Any]
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        return np.asarray(pd.isna(self.values))
+
+
+class Attributes(NamedTuple):
+    """Columns as numbers, shape (n, d); values that items share, by the name of their relation, None where one is missing; and notes."""
+
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
+    shared: Mapping[str, NDArray[Any]]
+    notes: tuple[str, ...]
+
+
+class Known(NamedTuple):
+    """What newcomers are described by: attributes with their means, and relations."""
+
+    names: tuple[str, ...]
+    center: NDArray[np.float64]
+    relations: Collection[str]
+
+
+def parsed(cells: Any, *, text: bool) -> Any:
+    """The cells of a piece of a column as numbers, where all are, to save memory; otherwise as they are."""
+    values = from_text(cells.tolist(), False) if text else from_cells(cells)
+    return cells if values is None or not np.isfinite(values).all() else values
+
+
+def read_column(pieces: Sequence[Any], name: str, where: Place, *, text: bool, remedy: str) -> Column:
+    """Read a column of numbers, dates or categories, of which each piece was `parsed`.
+
+    Text is a category, unless more than half of the cells can be read as numbers: the others are slips then, and refused.
+    """
+    if all(isinstance(piece, np.ndarray) for piece in pieces):
+        return Column("number", np.concatenate(pieces))
+    whole = pd.concat(
+        [pd.Series(piece, dtype=object if isinstance(piece, np.ndarray) else None) for piece in pieces],
+        ignore_index=True,
+    )
+    categorical = isinstance(whole.dtype, pd.CategoricalDtype)
+    if categorical and whole.cat.ordered:
+        codes = whole.cat.codes.to_numpy(np.float64)
+        return Column("number", np.where(codes < 0, np.nan, codes))
+    cells = whole.tolist()
+    missing = np.array([_is_blank(cell, text) for cell in cells], dtype=bool)
+    rows = np.flatnonzero(~missing)
+    there = [cells[row] for row in rows]
+    if not there:
+        return Column("empty", np.full(len(cells), np.nan))
+    if text and all(cell in TRUTH for cell in there):
+        return Column("number", _spread(np.array([TRUTH[cell] for cell in there]), rows, missing))
+    if all(isinstance(cell, datetime.timedelta) for cell in there):
+        days = np.array([pd.Timedelta(cell) / pd.Timedelta(days=1) for cell in there])
+        return Column("number", _spread(days, rows, missing))
+    dates = _years(there, text)
+    if dates is not None:
+        return Column("date", _spread(dates, rows, missing))
+    if all(isinstance(cell, str) for cell in there):
+        readable = sum(number(cell, True) is not None for cell in there)
+        slips = readable > len(there) / 2 or (readable and not TRUTH.keys().isdisjoint(there))
+        if categorical or not slips:
+            return Column("category", _spread(np.array(there, dtype=object), rows, missing))
+        if not text:
+            remedy = f"convert the column with astype(float) or astype('category'), or {remedy}"
+    if text:  # pieces that were numbers are so already
+        strings = [at for at, cell in enumerate(there) if isinstance(cell, str)]
+        words = pd.Series([there[at] for at in strings], dtype=object)
+        # An opening number says that true is none.
+        values = numbers(
+            words, name, lambda at: where(int(rows[strings[at]])), text=True, remedy=remedy, opening=("", "0")
+        )
+        for at, value in zip(strings, values.tolist(), strict=True):
+            there[at] = value
+        found = np.array(there, dtype=np.float64)
+    else:
+        known = whole.iloc[rows].infer_objects()
+        found = numbers(known, name, lambda at: where(int(rows[at])), text=False, remedy=remedy)
+    return Column("number", _spread(found, rows, missing))
+
+
+def _is_blank(cell: Any, text: bool) -> bool:
+    return cell.strip() in MISSING if text and isinstance(cell, str) else is_missing(cell)
+
+
+def _spread(values: NDArray[Any], rows: NDArray[np.intp], missing: NDArray[np.bool_]) -> NDArray[Any]:
+    """Values at some rows, and what stands for a missing one elsewhere."""
+    blank: Any = None if values.dtype == object else np.nan
+    everywhere = np.full(missing.size, blank, dtype=values.dtype)
+    everywhere[rows] = values
+    return everywhere
+
+
+def _years(cells: Sequence[Any], text: bool) -> NDArray[np.float64] | None:
+    """Dates as years; None where not all cells are dates."""
+    if text and not all(isinstance(cell, str) and _DATE(cell.strip()) for cell in cells):
+        return None
+    if not text and not all(isinstance(cell, datetime.date) for cell in cells):
+        return None
+    try:
+        stamps = pd.DatetimeIndex(pd.to_datetime(list(cells), utc=True, format="ISO8601" if text else None))
+    except ValueError:  # the 31st of February
+        return None
+    days = (stamps - pd.Timestamp("1970-01-01", tz="UTC")) / pd.Timedelta(days=1)
+    return np.asarray(1970 + days / _DAYS_OF_YEAR, dtype=np.float64)
+
+
+def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
+    """Columns as numbers.
+
+    A category of few levels becomes one column for each level (of two levels, for the second alone), one of many levels the relation of
+    those with the same value. Missing numbers are set to the mean of the others, and a column marks them.
+    """
+    numeric: dict[str, NDArray[np.float64]] = {}
+    shared: dict[str, NDArray[Any]] = {}
+    notes: list[str] = []
+    made: list[str] = []
+    for name, column in columns.items():
+        missing = column.missing
+        if column.kind == "empty":
+            notes.append(f"every value of {name!r} is missing, and it is not used")
+            continue
+        if column.kind == "category":
+            made += _encode_levels(name, column.values, missing, numeric, shared, notes)
+            continue
+        if column.kind == "date":
+            notes.append(f"{name!r} holds dates, which are read as years")
+        numeric[name] = column.values
+        if missing.any():
+            center = column.values[~missing].mean()
+            numeric[name] = np.where(missing, center, column.values)
+            numeric[name + _MARK] = missing.astype(np.float64)
+            made.append(name + _MARK)
+            of = f"{int(missing.sum())} of {counted(size, 'value')}"
+            notes.append(
+                f"{of} of {name!r} are missing: set to the mean, {center:.6g}, and marked by {name + _MARK!r}"
+            )
+    for name in made:
+        if name in columns:
+            raise DataError(f"items: the column {name!r} has the name of what marks another one; rename it")
+    values = np.stack(list(numeric.values()), axis=1) if numeric else np.zeros((size, 0))
+    return Attributes(tuple(numeric), values, shared, tuple(notes))
+
+
+def _encode_levels(
+    name: str,
+    values: NDArray[Any],
+    missing: NDArray[np.bool_],
+    numeric: dict[str, NDArray[np.float64]],
+    shared: dict[str, NDArray[Any]],
+    notes: list[str],
+) -> list[str]:
+    there = values[~missing]
+    levels, sizes = np.unique(there.astype(str), return_counts=True)
+    number, made = counted(levels.size, "value"), []
+    if levels.size == 1 and not missing.any():
+        notes.append(f"{name!r} has the same value for every item, and it is not used")
+    elif levels.size == there.size:
+        notes.append(f"{name!r} has another value for every item, and it is not used")
+    elif levels.size <= MAX_LEVELS:
+        kept = levels[1:] if levels.size == 2 and not missing.any() else levels
+        made = [f"{name}={level}" for level in kept]
+        numeric |= {new: (values == level).astype(np.float64) for new, level in zip(made, kept, strict=True)}
+        notes.append(f"{name!r} has {number}, read as {listed(made)}")
+    elif float(np.square(sizes, dtype=np.float64).sum()) > MAX_PAIRS_OF_LEVELS:
+        notes.append(f"{name!r} has {number}, each shared by too many items to link these; it is not used")
+    else:
+        relation = _SAME + re.sub(r"\W", "_", name)
+        shared[relation] = np.array(
+            [None if gone else f"{name}={value}" for value, gone in zip(values, missing, strict=True)]
+        )
+        notes.append(
+            f"{name!r} has {number}; items with the same one are linked in the relation {relation!r}"
+        )
+    return made
+
+
+def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attributes:
+    """The columns of new items as the attributes of the known ones, see `encoded`; the mean takes the place of what is missing."""
+    names = known.names
+    found, used = np.zeros((size, len(names))), set()
+    notes = []
+    for position, name in enumerate(names):
+        marked = name.removesuffix(_MARK)
+        of = next((given for given in columns if name.startswith(f"{given}=")), None)
+        if name in columns:
+            column = columns[name]
+            if column.kind == "category":
+                raise DataError(
+                    f"items, column {name!r}: the new items have text where the known items have numbers; correct it"
+                )
+            found[:, position] = np.where(column.missing, known.center[position], column.values)
+            used.add(name)
+        elif marked != name and marked in columns:
+            found[:, position] = columns[marked].missing
+        elif of is not None:
+            found[:, position] = columns[of].values == name.removeprefix(f"{of}=")
+            used.add(of)
+        elif not (marked != name and marked in names):
+            extra = [given for given in columns if given not in names]
+            meant = nearest(name, extra, most=1)
+            hint = f" (or is {meant[0]!r} meant to be it?)" if meant else ""
+            raise DataError(
+                f"items: the new items lack the attribute {name!r}{hint}; give a DataFrame with the columns {listed(names)}"
+            )
+    shared = {}
+    for name, column in columns.items():
+        relation = _SAME + re.sub(r"\W", "_", name)
+        if name in used:
+            continue
+        if relation in known.relations:
+            gone = column.missing
+            shared[relation] = np.array(
+                [None if no else f"{name}={value}" for value, no in zip(column.values, gone, strict=True)]
+            )
+        elif column.kind in ("category", "empty"):
+            notes.append(f"the column {name!r} of the new items is not used")
+        else:
+            there = f"only {listed(names)} are known" if names else "the known items have no attributes"
+            raise DataError(f"items: the new items have the attribute {name!r}, but {there}; drop it")
+    return Attributes(tuple(names), found, shared, tuple(notes))
+
+
+def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:
+    """Links from items to the values that they share; None where there are none."""
+    rows = [row for row, value in enumerate(values) if value is not None]
+    if not rows:
+        return None
+    ends = {"source": [labels[row] for row in rows], "target": [values[row] for row in rows]}
+    return pd.DataFrame(ends, dtype=object)
+
+
+def standardization(attributes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean and the population standard deviation of each column."""
+    if attributes.shape[1] == 0:
+        return read_only(np.zeros(0)), read_only(np.ones(0))
+    constant = attributes.max(axis=0) == attributes.min(axis=0)
+    center = np.where(constant, attributes[0], attributes.mean(axis=0))
+    # Deviations are divided by the largest before they are squared: no overflow, no underflow.
+    deviation = attributes - center
+    largest = np.abs(deviation).max(axis=0)
+    largest = np.where(constant | (largest == 0), 1.0, largest)
+    scale = np.where(constant, 1.0, np.sqrt(np.mean((deviation / largest) ** 2, axis=0)) * largest)
+    return read_only(center), read_only(np.where(scale > 0, scale, 1.0))
