@@ -3,14 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 
 import relpref
-from relpref.errors import DataError
+from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace
-from relpref.kernels import HiddenCommonCause
+from relpref.kernels import HiddenCommonCause, Precomputed
+from relpref.likelihoods import ProbitComparison
 from relpref.models import preference_gp, xpgp
 
 ITEMS = pd.DataFrame({"price": [2.0, 3.5, 1.0, 4.0]}, index=["mocha", "sumatra", "instant", "gesha"])
@@ -82,3 +86,58 @@ def test_what_was_chosen_is_saved(tmp_path: Path) -> None:
     posterior = relpref.fit(answers=ANSWERS, hyperparameters="maximize")
     posterior.save(tmp_path / "run.nc")
     assert dict(relpref.load(tmp_path / "run.nc").info) == dict(posterior.info)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda data: EP(xpgp).run(data), r"takes a seed or a JAX key first .*EP\(program\)\.run\(0, data\)"),
+        (lambda data: Laplace(xpgp).run(data, 0), r"Laplace\(program\)\.run\(0, data\)"),
+        (lambda data: EP(xpgp).run(0, ANSWERS), r"got a DataFrame .*relpref\.fit\(items, answers\)"),
+        (lambda data: relpref.fit(ITEMS), r"there are no answers; write relpref\.fit\(items, answers\)"),
+        (
+            lambda data: EP(xpgp).run(0, data, attribute_kernel=Precomputed()),
+            r"their shape is \(4, 1\); give the matrix",
+        ),
+    ],
+)
+def test_wrong_calls_say_what_to_write(call: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        call(relpref.PreferenceData.from_tables(ITEMS, ANSWERS))
+
+
+def test_a_numpy_array_indexed_in_a_program_is_named() -> None:
+    prices = ITEMS["price"].to_numpy()
+
+    def mine(data: relpref.PreferenceData) -> None:
+        utility = numpyro.sample("utility", dist.Normal(jnp.zeros(4), 1.0).to_event(1))
+        gap = utility[data.winner] - utility[data.loser] + prices[data.winner]
+        numpyro.sample("answer", ProbitComparison(gap), obs=jnp.ones(data.winner.shape))
+
+    with pytest.raises(
+        UnsupportedProgramError, match=r"mine indexes a NumPy array .*jnp\.asarray\(array\)\[index\]"
+    ):
+        relpref.fit(ITEMS, ANSWERS, model=mine)
+
+
+def test_a_covariance_among_the_attributes_is_not_standardized() -> None:
+    matrix = np.array([[2.0, 0.5, 0, 0], [0.5, 1, 0, 0], [0, 0, 1, 0.3], [0, 0, 0.3, 3]])
+    items = pd.DataFrame(matrix, index=ITEMS.index, columns=list(ITEMS.index))
+    options: Any = {"hyperparameters": "maximize", "individual": False}
+    as_attributes = relpref.fit(items, ANSWERS, attribute_kernel=Precomputed(), **options)
+    given = relpref.fit(ITEMS, ANSWERS, attribute_kernel=Precomputed(matrix), **options)
+    np.testing.assert_allclose(as_attributes.belief.mean(), given.belief.mean(), rtol=1e-12)
+
+
+def test_pairs_to_predict_in_any_form() -> None:
+    posterior = relpref.fit(ITEMS, ANSWERS.assign(rater=list("xxyy")), hyperparameters="maximize")
+    wanted = posterior.prefer([("gesha", "mocha")])
+    pd.testing.assert_frame_equal(posterior.prefer("gesha", "mocha"), wanted)
+    pd.testing.assert_frame_equal(posterior.prefer(("gesha", "mocha")), wanted)
+    pd.testing.assert_frame_equal(posterior.prefer(wanted), wanted)
+    pd.testing.assert_frame_equal(posterior.prefer(wanted[["first", "second"]].to_numpy()), wanted)
+    with pytest.raises(DataError, match=r"ask for one rater at a time, such as \[posterior\.prefer"):
+        posterior.prefer("gesha", "mocha", rater=["x", "y"])
+    for wrong in ("gesha", 7):
+        with pytest.raises(DataError, match="give a list of pairs of labels"):
+            posterior.prefer(wrong)

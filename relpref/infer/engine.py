@@ -13,9 +13,11 @@ from warnings import warn
 
 import jax
 import numpy as np
+import pandas as pd
 from scipy.special import logsumexp
 
 from relpref.compiled import float64
+from relpref.data.arrays import shown
 from relpref.description import Description
 from relpref.errors import ClusterError, DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import assemble, positive_definite, prior_notes, thinned
@@ -70,23 +72,32 @@ _forked = False  # whether this process is a forked child of one that had used J
 
 
 @contextmanager
-def computing(engine: str, *given: Any) -> Iterator[None]:
-    """Compute in float64, with what an engine was ``given``, after a check that it can be done here.
+def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> Iterator[None]:
+    """Compute in float64, with a key, a program's arguments and what else an engine was ``given``, after a check that it can be done here.
 
     Raises
     ------
     ClusterError
         In a forked child of a process that had used JAX, where any computation would wait for ever.
     DataError
-        Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``.
+        Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``, or where the key is none or the data are a table.
     """
+    if not isinstance(rng_key, int | np.integer) and not hasattr(rng_key, "dtype"):
+        raise DataError(
+            f"{engine}.run takes a seed or a JAX key first and got {shown(rng_key)}; write {engine}(program).run(0, data)"
+        )
+    if any(isinstance(argument, pd.DataFrame) for argument in args):
+        raise DataError(
+            f"{engine}.run got a DataFrame where a program takes data; write relpref.fit(items, answers), or "
+            f"{engine}(program).run(0, relpref.PreferenceData.from_tables(items, answers))"
+        )
     if _forked:
         raise ClusterError(
             f"{engine} cannot run in this process: it was forked from one that had used JAX, whose threads it lacks, so it would "
             "wait for ever. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or use relpref.parallel.run_all"
         )
     # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where they are large.
-    leaves = jax.tree.leaves(given, is_leaf=_is_graph)
+    leaves = jax.tree.leaves((rng_key, args, given), is_leaf=_is_graph)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in (*leaves, jax.device_put(np.zeros(())))):
         raise DataError(
             f"{engine} cannot be traced by JAX: a fit looks at the values of its data. Call it outside of jax.jit, jax.vmap and "

@@ -137,7 +137,14 @@ class Call:
 
             model = handlers.substitute(model, substitute_fn=place)
         with running:
-            sites: dict[str, Values] = handlers.trace(model).get_trace(*args, **kwargs)
+            try:
+                sites: dict[str, Values] = handlers.trace(model).get_trace(*args, **kwargs)
+            except jax.errors.TracerArrayConversionError as error:
+                name = getattr(self.program, "__name__", "the program")
+                raise UnsupportedProgramError(
+                    f"{name} indexes a NumPy array by what JAX traces, or hands such a value to NumPy; write jnp.asarray(array)[index] and "
+                    "functions of jax.numpy in the program"
+                ) from error
         return sites
 
 

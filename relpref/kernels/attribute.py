@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from relpref.data.padding import allows_padding
 from relpref.description import Description
+from relpref.errors import DataError
 from relpref.linalg import Covariance, Dense, checked_symmetric, real
 
 
@@ -207,13 +208,15 @@ class Precomputed:
     ----------
     covariance : array, shape (n, n), optional
         Symmetric positive semidefinite, in the order of the items. By default it is what the data have as attributes: in the row of
-        each item its kernel with all of them.
+        each item its kernel with all of them. Programs do not standardize these.
 
     Raises
     ------
     DataError
         If it is not a square, finite and symmetric matrix.
     """
+
+    unscaled: ClassVar[bool] = True  # takes attributes as they are
 
     covariance: ArrayLike | None = None
 
@@ -228,6 +231,11 @@ class Precomputed:
 
     def __call__(self, domain: Any, *, normalize: bool = True) -> Dense:
         """The matrix as it was given, or the attributes; nothing is scaled."""
+        if self.covariance is None and domain.shape[0] != domain.shape[1]:
+            raise DataError(
+                f"Precomputed() takes the attributes as the covariance, and their shape is {domain.shape}; give the matrix, "
+                "Precomputed(matrix)"
+            )
         return Dense(real(domain if self.covariance is None else self.covariance))
 
     def describe(self) -> Description:

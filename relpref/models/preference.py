@@ -65,7 +65,10 @@ class Hyperparameters:
         found: dict[str, Covariance] = {}
         if data.attributes.shape[1] or attribute_kernel is not None:
             kernel = attribute_kernel or SquaredExponential()
-            attributes = real(data.standardized_attributes() if standardize else data.attributes)
+            unscaled = getattr(kernel, "unscaled", False)
+            attributes = real(
+                data.standardized_attributes() if standardize and not unscaled else data.attributes
+            )
             # a² K_a (XPGP eq. 1)
             scale = 1.0 if unit else jnp.square(self.sample(f"{prefix}attributes_amplitude", AMPLITUDE_PRIOR))
             values = {

@@ -85,6 +85,12 @@ def _rater(answers: Comparisons, rater: Any) -> int:
         raise DataError(
             f"rater is {shown(rater)}, but the answers do not say who gave them; leave it out, or fit answers with a column rater"
         )
+    if isinstance(rater, list | np.ndarray | pd.Series) or (
+        isinstance(rater, tuple) and rater not in answers.raters
+    ):
+        raise DataError(
+            f"rater is {shown(rater)}; ask for one rater at a time, such as [posterior.prefer(pairs, rater=name) for name in raters]"
+        )
     if rater not in answers.raters:
         close = nearest(rater, answers.raters)
         hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
@@ -216,7 +222,14 @@ def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[
 
 def pairs_of_labels(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     """The pairs that a question is about."""
+    if isinstance(pairs, pd.DataFrame):
+        ends = [name for name in ("first", "second") if name in pairs.columns]
+        pairs = pairs[ends if len(ends) == 2 else list(pairs.columns)].itertuples(index=False, name=None)
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise DataError(f"pairs is {pairs!r}; give a list of pairs of labels, for example [('a', 'b')]")
     listed = list(pairs)
+    if len(listed) == 2 and all(isinstance(label, str) for label in listed):
+        listed = [(listed[0], listed[1])]
     for row, pair in enumerate(listed):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise DataError(f"pairs[{row}] is {pair!r}; each pair is two labels, for example ('a', 'b')")

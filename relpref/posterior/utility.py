@@ -174,13 +174,20 @@ class UtilityPosterior(Posterior):
         return pd.DataFrame(summaries(self.belief, interval), index=self._labels())
 
     def prefer(
-        self, pairs: Iterable[tuple[Any, Any]], *, rater: Any = None, shown_first: Iterable[Any] | None = None
+        self,
+        pairs: Iterable[tuple[Any, Any]] | Any,
+        second: Any = None,
+        *,
+        rater: Any = None,
+        shown_first: Iterable[Any] | None = None,
     ) -> pd.DataFrame:
         """How likely the first of each pair is preferred to the second.
 
         Parameters
         ----------
-        pairs : iterable of (label, label)
+        pairs : iterable of (label, label), or label
+            The first of a single pair, where ``second`` is given.
+        second : label, optional
         rater : label, optional
             Who is asked, where answers have raters; a typical one by default.
         shown_first : iterable of labels, optional
@@ -201,11 +208,11 @@ class UtilityPosterior(Posterior):
         DataError
             If something that is not a pair is among the pairs, or the answers do not speak of raters or positions.
         """
-        pairs = pairs_of_labels(pairs)
+        pairs = pairs_of_labels(pairs) if second is None else [(pairs, second)]
         self._warn_if_not_converged()
-        first, second = (self.data.index([pair[end] for pair in pairs]) for end in (0, 1))
-        margins = self.belief.differences(first, second)
-        asked = questions(self.data, first, second, rater, shown_first)
+        first, last = (self.data.index([pair[end] for pair in pairs]) for end in (0, 1))
+        margins = self.belief.differences(first, last)
+        asked = questions(self.data, first, last, rater, shown_first)
         expected = expectations(self, self.likelihood, self.data.comparisons, asked, margins)
         return preference_table(pairs, expected, margins)
 

@@ -103,7 +103,7 @@ def test_a_traced_run_is_refused_in_a_sentence(case: str, data: PreferenceData) 
 
 def test_vmap_over_what_a_run_does_not_see_is_let_through() -> None:
     def inside(_: Any) -> Any:
-        with engine.computing("EP", 0, np.zeros(3)):
+        with engine.computing("EP", 0, (np.zeros(3),)):
             return jnp.zeros(1)
 
     assert jax.vmap(inside)(jnp.arange(2)).shape == (2, 1)
