@@ -58,7 +58,7 @@ def parsed(cells: Any, *, text: bool) -> Any:
 def read_column(pieces: Sequence[Any], name: str, where: Place, *, text: bool, remedy: str) -> Column:
     """Read a column of numbers, dates or categories, of which each piece was `parsed`.
 
-    Text is a category, unless more than half of the cells can be read as numbers: the others are slips then, and refused.
+    Text is a category, unless at least half of the cells can be read as numbers: the others are slips then, and refused.
     """
     if all(isinstance(piece, np.ndarray) for piece in pieces):
         return Column("number", np.concatenate(pieces))
@@ -86,7 +86,7 @@ def read_column(pieces: Sequence[Any], name: str, where: Place, *, text: bool, r
         return Column("date", _spread(dates, rows, missing))
     if all(isinstance(cell, str) for cell in there):
         readable = sum(number(cell, True) is not None for cell in there)
-        slips = readable > len(there) / 2 or (readable and not TRUTH.keys().isdisjoint(there))
+        slips = readable >= len(there) / 2 or (readable and not TRUTH.keys().isdisjoint(there))
         if categorical or not slips:
             return Column("category", _spread(np.array(there, dtype=object), rows, missing))
         if not text:

@@ -219,7 +219,7 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
         ((*TABLES, "--relation", "=tables/relations/hot.csv"), "write the name and the file"),
         ((*TABLES, "--relation", "hot="), "write the name and the file"),
         ((*TABLES, *RELATION, *RELATION), "'hot' is named twice"),
-        ((*TABLES, "--relation", "a b=tables/relations/hot.csv"), "'a b' cannot be the name of a relation"),
+        ((*TABLES, "--relation", "a  b=tables/relations/hot.csv"), "'a  b' cannot be the name of a relation"),
         ((*TABLES, "--relation", "../x=tables/relations/hot.csv"), "'../x' cannot be the name of a relation"),
         ((*TABLES, "--model", "xgp"), "--model xgp: there is no such program; use xpgp or preference_gp"),
         ((*TABLES, "--model", "ranking_classifier"), "there is no such program"),
