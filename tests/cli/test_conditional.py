@@ -169,7 +169,11 @@ def test_a_run_of_items_has_no_relation(place: Path, ask: Ask, write_tables: Cal
 @pytest.mark.parametrize(
     ("file", "text", "reason"),
     [
-        ("drugs.csv", "drug,size,charge\na,1,x\nb,1,2\n", "drugs.csv, line 2 (label 'a'), column 'charge': 'x'"),
+        (
+            "drugs.csv",
+            "drug,size,charge\na,1,x\nb,1,2\n",
+            "drugs.csv, line 2 (label 'a'), column 'charge': 'x'",
+        ),
         ("drugs.csv", "drug\na\nb\n", "drugs.csv: there are labels and nothing else; add numeric columns"),
         ("drugs.csv", "drug,size\na,1\na,2\n", "drugs.csv, line 3 (label 'a')"),
         ("known.csv", "source,target\na,x\n", "known.csv: there is no column 'value'"),
