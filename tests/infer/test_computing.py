@@ -29,7 +29,7 @@ from relpref.infer.engine import computing
 
 def said(_=None):
     try:
-        with computing("EP"):
+        with computing("EP", 0, ()):
             return "computes"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -47,7 +47,7 @@ def forked():
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     print("before JAX:", forked())
-    with computing("EP"):
+    with computing("EP", 0, ()):
         pass
     print("after JAX:", forked())
     print("here:", said())
