@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from relpref.lazy_jit.primitives import NAMES, RULES, elementwise
+from relpref.lazy_jit.functions import NAMES
+from relpref.lazy_jit.primitives import RULES, elementwise
 
 Function = Callable[[Any], Any]
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from relpref.lazy_jit.primitives import NAMES, RULES
+from relpref.lazy_jit.functions import NAMES
+from relpref.lazy_jit.primitives import RULES
 from relpref.lazy_jit.writer import TooLongError, UntranslatableError, Value, Writer, check, freed, indented
 
 # Estimates in seconds: to compile anything, and for each operation more.

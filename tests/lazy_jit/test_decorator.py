@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from relpref.lazy_jit import clear, decorator, lazy_jit, primitives, steps
+from relpref.lazy_jit import clear, decorator, functions, lazy_jit, primitives, steps
 
 
 @pytest.fixture(autouse=True)
@@ -281,7 +281,7 @@ def test_jax_does_what_was_not_foreseen(
     def f(x: Any) -> Any:
         return jnp.linalg.cholesky(jnp.cbrt(x))
 
-    monkeypatch.setitem(primitives.NAMES, "cholesky", refuse)
+    monkeypatch.setitem(functions.NAMES, "cholesky", refuse)
     assert f(np.eye(2) + 1)[0, 0] > 1 and entries()[-1].compiled._cache_size() == 1
     monkeypatch.setitem(primitives.RULES, "cbrt", refuse)
     assert f(np.eye(3) + 1)[0, 0] > 1 and entries()[-1].steps is None
