@@ -207,6 +207,7 @@ NAMES = {
         "ScaleReference",
         "Spectrum",
         "Table",
+        "best_worst",
         "choices",
         "orderings",
         "read_relation",

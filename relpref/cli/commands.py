@@ -127,6 +127,11 @@ COMMANDS = {
             "--columns NAME=COLUMN,...": _many(
                 "what the answers call their columns; such as winner=better,rater=who"
             ),
+            "--lists {exact,pairs}": _with(
+                "what pairs are that have the same value in the column list: exact takes them for one look at its items, pairs for "
+                "independent answers",
+                default="exact",
+            ),
             "--model MODEL": _with(
                 "xpgp uses attributes and relations, preference_gp attributes alone; or a program that an installed package offers as an "
                 "entry point of the group relpref",

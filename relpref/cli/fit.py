@@ -53,7 +53,7 @@ def run(chosen: argparse.Namespace) -> None:
         _say_what_takes_long(tables)
     registered_name("--model", "program", chosen.model, MODELS)
     registered_name("--engine", "engine", chosen.engine, ENGINES)
-    data = PreferenceData.from_files(*tables, columns=columns)
+    data = PreferenceData.from_files(*tables, columns=columns, lists=chosen.lists)
     data, keywords = _with_kernels(chosen, words, data)
     program = named("--model", "program", chosen.model, MODELS)
     try:
@@ -201,6 +201,7 @@ def _asked_for(
         "likelihood": None if chosen.likelihood == "probit" else chosen.likelihood,
         "lapse": chosen.lapse or None,
         "columns": columns or None,
+        "lists": None if chosen.lists == "exact" else chosen.lists,
         "attribute_kernel": chosen.attribute_kernel,
         "shared_lengthscale": chosen.shared_lengthscale or None,
         "individual": False if chosen.no_individual else None,

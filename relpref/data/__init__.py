@@ -1,6 +1,6 @@
 """Tables become validated, immutable arrays with labels; nothing here knows about inference."""
 
-from relpref.data.comparisons import Comparisons, choices, orderings
+from relpref.data.comparisons import Comparisons, best_worst, choices, orderings
 from relpref.data.graph import Graph, ScaleReference, Spectrum
 from relpref.data.links import Links
 from relpref.data.preference import PreferenceData
@@ -21,6 +21,7 @@ __all__ = [
     "ScaleReference",
     "Spectrum",
     "Table",
+    "best_worst",
     "choices",
     "orderings",
     "read_relation",

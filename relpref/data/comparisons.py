@@ -610,6 +610,53 @@ def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable)
     return frame.astype({"tie": bool}) if frame["tie"].any() else frame.drop(columns="tie")
 
 
+def best_worst(table: Any, *, items: Sequence[Hashable], best: Hashable, worst: Hashable) -> pd.DataFrame:
+    """Compose answers from the best and the worst of several: the best is preferred to each, and each to the worst.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Wide: one row for each question.
+    items
+        The columns that hold the items that were shown; blank where there were fewer.
+    best, worst
+        The columns that hold the chosen two of them.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``winner``, ``loser``, ``list`` for `PreferenceData.from_tables`; 2k − 3 rows for k items.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, a question has fewer than two items or one of them twice, or its best or worst is blank, none of them, or
+        both are one.
+    """
+    read = _checked(table, "best_worst", *items, best, worst)
+    shown_items = [read.frame[column].tolist() for column in items]
+    rows = []
+    for row, (one, other) in enumerate(
+        zip(read.frame[best].tolist(), read.frame[worst].tolist(), strict=True)
+    ):
+        inside = [column[row] for column in shown_items if not is_missing(column[row]) and column[row] != ""]
+        wrong = next((item for item in inside if inside.count(item) > 1), None)
+        if wrong is not None:
+            raise DataError(f"{read.place(row)}: {shown(wrong)} is shown twice; correct one of the two cells")
+        for column, item in ((best, one), (worst, other)):
+            if is_missing(item) or item not in inside:
+                raise DataError(
+                    f"{read.cell(column)(row)}: {shown(item)} is none of the items of the row, {listed(inside)}; name one of them"
+                )
+        if one == other:
+            raise DataError(
+                f"{read.place(row)}: {shown(one)} is the best and the worst; correct one of the two cells, or drop the row"
+            )
+        between = [item for item in inside if item not in (one, other)]
+        rows += [(one, item, row) for item in (*between, other)] + [(item, other, row) for item in between]
+    return pd.DataFrame(rows, columns=["winner", "loser", "list"], dtype=object)
+
+
 def _pairs(items: _List[Any], places: NDArray[np.float64]) -> _List[tuple[Any, Any, bool]]:
     """Every two of a list of which one has a place, the higher first, and whether they are tied."""
     order = np.argsort(places, kind="stable")

@@ -31,6 +31,7 @@ from relpref.data.graph import Graph, ScaleReference
 from relpref.data.items import ItemTable, read_item_table, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
 from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
+from relpref.data.lists import pairs_of_rankings
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
 from relpref.errors import DataError, renamed_keywords, warn_renamed
 from relpref.pytree import register
@@ -165,6 +166,37 @@ class PreferenceData:
             The folder; each file in ``relations`` is a relation of that name.
         """
         return cls.from_files(*find_files(path))
+
+    @classmethod
+    def from_rankings(cls, rankings: Any, *, lists: ListReading = "exact") -> "PreferenceData":
+        """The items of `Rankings` with each ranking as an answer.
+
+        Parameters
+        ----------
+        rankings : Rankings
+            With their items' attributes and relations. Items that one does not rank have no part in it: `Rankings.completed` puts them
+            below all others.
+        lists : {"exact", "pairs"}
+            As in `from_tables`.
+
+        Raises
+        ------
+        DataError
+            If a ranking is of one item alone.
+        """
+        alone = np.flatnonzero((rankings.positions >= 0).sum(axis=1) < 2)
+        if len(alone):
+            raise DataError(
+                f"rankings: that of {shown(rankings.rankers[alone[0]])}, number {alone[0]}, is of one item alone, and orders nothing; leave it "
+                "out, or use rankings.completed() if all others are below"
+            )
+        columns = pairs_of_rankings(rankings.positions, every=lists == "pairs")
+        labels = label_column(rankings.items.labels)
+        table = {name: labels.take(columns[name]) for name in ("winner", "loser")} | {"list": columns["list"]}
+        if columns["tie"].any():
+            table["tie"] = columns["tie"]
+        data: PreferenceData = rankings.items.with_comparisons(pd.DataFrame(table), lists=lists)
+        return data
 
     @property
     def relations(self) -> Mapping[str, Graph]:

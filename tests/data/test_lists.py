@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from relpref import PreferenceData
-from relpref.data import choices, orderings
+from relpref.data import Rankings, best_worst, choices, orderings
 from relpref.data.comparisons import changed
 from relpref.errors import DataError
 
@@ -177,3 +177,51 @@ def test_refused(answers: pd.DataFrame, message: str) -> None:
 def test_unknown_way() -> None:
     with pytest.raises(DataError, match="lists is 'some'; it is 'exact' or 'pairs'"):
         read(table("ab"), lists="some")
+
+
+def test_rankings() -> None:
+    orders = [
+        ["d", "a", "c"],
+        ["b", ("a", "c", "d")],
+        ["a", ("b", "c"), "d"],
+        [("a", "b"), ("c", "d")],
+        ["e", "a"],
+    ]
+    rankings = Rankings.from_orders(orders, items=ITEMS)
+    assert said(PreferenceData.from_rankings(rankings)) == said(read(composed(BLOCKS)))
+    tied = PreferenceData.from_rankings(Rankings.from_orders([[("b", "a")], ["a", ("b", "c")]], items=ITEMS))
+    assert tied.comparisons.tie is not None and tied.comparisons.tie.tolist() == [True, False, False]
+    pairs = PreferenceData.from_rankings(rankings, lists="pairs")
+    assert said(pairs) == said(read(composed(BLOCKS), lists="pairs"))
+    with pytest.raises(DataError, match="that of 1, number 1, is of one item alone"):
+        PreferenceData.from_rankings(Rankings.from_orders([["a", "b"], ["c"]], items=ITEMS))
+
+
+SHOWN = pd.DataFrame(
+    {
+        "one": list("aab"),
+        "two": list("bbc"),
+        "three": ["c", "c", ""],
+        "best": list("bac"),
+        "worst": list("cbb"),
+    }
+)
+
+
+def test_best_and_worst() -> None:
+    table = best_worst(SHOWN, items=["one", "two", "three"], best="best", worst="worst")
+    assert said(read(table)) == [(-1, "cb"), (0, "ac"), (0, "ba"), (1, "ac"), (1, "cb")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"worst": list("bbb")}, "row 0.*'b' is the best and the worst"),
+        ({"best": list("dac")}, "row 0.*'d' is none of the items of the row"),
+        ({"two": list("abc")}, "row 0.*'a' is shown twice"),
+        ({"worst": ["c", None, "b"]}, "row 1.*is none of the items of the row"),
+    ],
+)
+def test_unusable_best_and_worst(change: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        best_worst(SHOWN.assign(**change), items=["one", "two", "three"], best="best", worst="worst")
