@@ -18,14 +18,11 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from relpref.data.relation import Files, path_and_kind
-from relpref.data.tables import suffix_of
 from relpref.errors import DataError, StorageError
 from relpref.files import file_digest, previous, replaced_folder
-from relpref.parallel import versions
-from relpref.posterior.codec import conform
 
 if TYPE_CHECKING:
+    from relpref.data.relation import Files
     from relpref.infer import Posterior, RelationPosterior
 
 SCHEMA = 1
@@ -90,8 +87,10 @@ class Run:
     metadata: Mapping[str, Any]
 
 
-def copies(tables: Files) -> tuple[Copy, ...]:
+def copies(tables: "Files") -> tuple[Copy, ...]:
     """Look at the tables of a data set as they are."""
+    from relpref.data.relation import path_and_kind
+
     relations = {name: path_and_kind(given) for name, given in tables.relations.items()}
     named = {"entities": tables.items, "comparisons": tables.comparisons} | {
         f"relations/{name}.{kind}" if kind else f"relations/{name}": path
@@ -102,6 +101,8 @@ def copies(tables: Files) -> tuple[Copy, ...]:
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
     """Look at files as they are; their names in the folder of the run are the keys."""
+    from relpref.data.tables import suffix_of
+
     return tuple(Copy(f"{TABLES}/{name}{suffix_of(path)}", path.name, path) for name, path in files.items())
 
 
@@ -167,6 +168,8 @@ def save_run(
     report: Callable[[Path], object] | None = None,
 ) -> None:
     """Write a run, in place of the one that is there; whole or not at all."""
+    from relpref.parallel import versions
+
     check_target(folder, replace=replace, how="it was written meanwhile")
     with replaced_folder(folder) as part:
         for table in tables:
@@ -248,6 +251,8 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{file}: the run has the schema {record[_SCHEMA_KEY]}, this relpref reads up to {SCHEMA}; "
             "install a newer one: pip install --upgrade relpref"
         )
+    from relpref.posterior.codec import conform
+
     parts = [record[part] for part in ("posterior", "answers") if part in record]
     if not conform(record, _RECORD) or not all(_FILE.fullmatch(part["file"]) for part in parts):
         raise StorageError(f"{file}: the file is damaged: it is not what relpref writes; {_again(folder)}")

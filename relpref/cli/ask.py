@@ -17,7 +17,7 @@ from relpref.cli.output import say
 from relpref.cli.rank import labels
 from relpref.data.arrays import counted
 from relpref.errors import DataError
-from relpref.runs import ANSWERS, load_run, read_record
+from relpref.runs import ANSWERS, load_run
 
 if TYPE_CHECKING:
     from relpref.ask import Loop
@@ -75,7 +75,6 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
 
 def _opened(chosen: argparse.Namespace) -> "Loop":
     items = None
-    read_record(Path(chosen.run))  # refuses what is no run before anything heavy is imported
     if chosen.items is not None:
         posterior: Any = load_run(chosen.run).posterior
         items = labels(posterior.data.labels, next(csv.reader([chosen.items])))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 from relpref._version import __version__
@@ -197,5 +198,9 @@ def _add(parser: Any, options: Mapping[str, Any]) -> None:
 
 
 def _call(function: str, chosen: argparse.Namespace) -> None:
+    if hasattr(chosen, "run"):
+        from relpref.runs import read_record
+
+        read_record(Path(chosen.run))  # refuses what is no run before anything heavy is imported
     module, name = function.split(":")
     getattr(import_module(f"relpref.cli.{module}"), name)(chosen)

@@ -66,13 +66,16 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], r
     assert reason in said.err
 
 
-def test_help_loads_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["--help"], 0), (["rank", "--help"], 0), (["rank", "nowhere"], 2)]
+)
+def test_help_and_errors_load_nothing_heavy(arguments: list[str], code: int) -> None:
     heavy = ("jax", "numpy", "numpyro", "pandas", "scipy", "matplotlib", "jinja2")
     script = (
-        "import sys; from relpref.cli import main; code = main(['--help']); "
+        f"import sys; from relpref.cli import main; code = main({arguments}); "
         f"print([name for name in {heavy} if name in sys.modules], code)"
     )
     command = [sys.executable, "-W", "error", "-c", script]
     environment = os.environ | {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[] 0"
+    assert done.stdout.splitlines()[-1] == f"[] {code}"
