@@ -65,5 +65,8 @@ def draw_forest(
         first, last = (int(np.flatnonzero(np.equal(tiers, tier))[end]) for end in (0, -1))
         if tier % 2:
             axes.axhspan(first - 0.5, last + 0.5, color=colors.faint, alpha=0.45, linewidth=0, zorder=0)
-        here = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": "small"}
-        axes.text(0.995, first - 0.28, f"tier {tier}", color=colors.muted, **here)
+        # At the side where the dots are not.
+        left = float(table["mean"].iloc[first : last + 1].mean()) > 0.5 * (low + high)
+        here = {"transform": axes.get_yaxis_transform(), "ha": "left" if left else "right", "va": "center"}
+        at = 0.005 if left else 0.995
+        axes.text(at, first - 0.22, f"tier {tier}", color=colors.muted, fontsize="small", **here)

@@ -57,6 +57,7 @@ def largest_errors(errors: Floats, sds: Floats) -> Floats:
     """
     number, size = errors.shape
     spread = np.argsort(-sds.sum(axis=1), kind="stable")  # the largest errors come first
+    spread_of = sds.sum(axis=1)[spread]
     inverse = 1 / sds[np.ix_(spread, spread)]
     np.fill_diagonal(inverse, 0.0)
     starts = np.arange(0, size, _GROUP)
@@ -68,6 +69,10 @@ def largest_errors(errors: Floats, sds: Floats) -> Floats:
         found = largest[start : start + at_once]
         values = np.ascontiguousarray(errors[start : start + at_once, spread].T)
         high, low = np.maximum.reduceat(values, starts), np.minimum.reduceat(values, starts)
+        # The pair that is farthest apart for its spread is a good one to begin with.
+        relative, draws = values / spread_of[:, None], np.arange(len(found))
+        top, bottom = relative.argmax(axis=0), relative.argmin(axis=0)
+        found[:] = (values[top, draws] - values[bottom, draws]) * inverse[top, bottom]
         for row, own in enumerate(values):
             first = row // _GROUP
             bound = np.maximum(high[first:] - own, own - low[first:]) * steepest[row, first:, None]

@@ -132,6 +132,7 @@ def _summary(subject: Subject) -> dict[str, Any]:
         "most": _LEADERS,
         "leader": table.iloc[0],
         "chance": next((in_hundred(chance) for chance in subject.beats), None),
+        "settled": _settled(subject),
         "places": "–".join(
             dict.fromkeys(f"{table[name].iloc[0]:.0f}" for name in ("rank_lower", "rank_upper"))
         ),
@@ -144,6 +145,17 @@ def _summary(subject: Subject) -> dict[str, Any]:
         largest = [group for group in np.argsort(-sizes, kind="stable")[:_MOST_GROUPS] if sizes[group] > 1]
         facts["groups"] = [order[subject.groups[order] == group] for group in largest]
     return facts
+
+
+_MOST_SETTLED = 300  # items, all pairs of whom are looked at once more
+
+
+def _settled(subject: Subject) -> int:
+    """How many items the first is settled above, all pairs at once; 0 of too many to look."""
+    posterior, size = subject.posterior, len(subject.ranking)
+    if subject.within is not None or not 2 < size <= _MOST_SETTLED:
+        return 0
+    return size - int(posterior.tiers()["rank_upper"].iloc[0])
 
 
 _DRAWN = 20

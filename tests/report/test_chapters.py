@@ -43,6 +43,8 @@ def test_summary(make: Make, prose: Callable[..., str]) -> None:
     )
     better = make().prefer([("a", "b")])["p_better"][0]
     assert f"a is better than b with a probability of {100 * better:.0f}%." in text
+    settled = 8 - make().tiers()["rank_upper"].iloc[0]
+    assert f"It is settled above {settled} of the 7 others" in text
     assert "the better one wins 84% of the answers" in text
     assert f"{table['lower'].iloc[0]:.2f} to {table['upper'].iloc[0]:.2f}" in text
 
