@@ -1,4 +1,4 @@
-"""Take the README's picture of the page that asks, from the running program.
+"""Take the documentation's picture of the page that asks, from the running program.
 
 Usage: python tools/screenshot.py [FILE]     (default docs/ask.png; needs playwright and a Chromium)
 

@@ -13,7 +13,6 @@ import pandas as pd
 
 from relpref.cli.fit import sizes
 from relpref.cli.output import document, formatted, say
-from relpref.data import Relation
 from relpref.data_loaders import football
 from relpref.runs import REPORT, TABLES, Copy, check_target, is_run_of, save_run
 
@@ -113,7 +112,7 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
         return fitted(
             list(groups.index),
             football.answers(matches),
-            {NAME: Relation(_links(groups), kind="bipartite")},
+            {NAME: groups},
             seed=seed,
             progress_bar=progress_bar,
             priors=prior,
@@ -129,10 +128,6 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
         SHUFFLED: run(learned, season.shuffled(seed)),
     }
     return Outcome(season, run(season.matches, season.confederation), models)
-
-
-def _links(groups: pd.Series) -> pd.DataFrame:
-    return pd.DataFrame({"source": groups.index, "target": groups.to_numpy()})
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -288,10 +283,11 @@ def _report(outcome: Outcome, path: Path) -> None:
 
 
 def _tables(season: Season) -> tuple[Copy, ...]:
+    links = season.confederation.rename_axis("source").rename("target").reset_index()
     tables = {
-        "entities": season.confederation.reset_index()[["team"]].to_csv(index=False),
+        "entities": links[["source"]].to_csv(index=False, header=["team"]),
         "comparisons": football.answers(season.matches).to_csv(index=False),
-        f"relations/{NAME}.bipartite": _links(season.confederation).to_csv(index=False),
+        f"relations/{NAME}.bipartite": links.to_csv(index=False),
     }
     return tuple(Copy(f"{TABLES}/{name}.csv", f"{name}.csv", text.encode()) for name, text in tables.items())
 
