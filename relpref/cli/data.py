@@ -4,8 +4,8 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from relpref.cli.output import document, say, table
-from relpref.data.arrays import counted
+from relpref.cli.output import document, say
+from relpref.data.arrays import counted, text_table
 from relpref.data_loaders.registry import DATA_SETS, SETTING, DataSet, data_folder, data_set, how_to_get
 from relpref.errors import DataError
 
@@ -27,7 +27,7 @@ def _list(chosen: argparse.Namespace) -> None:
         (one.name, one.access, "yes" if _here(one, data_folder()) else "", one.title)
         for one in DATA_SETS.values()
     ]
-    say(table(("name", "access", "here", "what it is"), rows, left=(0, 1, 2, 3)))
+    say(text_table(("name", "access", "here", "what it is"), rows, left=(0, 1, 2, 3)))
     for one in DATA_SETS.values():
         say(f"\n{one.name}: {one.terms}\n  {one.address}\n  read with relpref.data_loaders: {one.loader}")
         say(f"  cite {one.cite}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relpref.data.arrays import label, width
+from relpref.data.arrays import label, text_table
 
 _PORTION = 10_000  # rows of a table that are made ready at a time
 
@@ -50,23 +50,12 @@ def _text(content: Any) -> str:
     return json.dumps(_plain(content), indent=2, allow_nan=False)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Columns under each other: text, those named ``left``, begins at the left, numbers end at the right."""
-    columns = []
-    for at, cells in enumerate(zip(header, *rows, strict=True)):
-        room = max(map(width, cells))
-        spaces = [" " * (room - width(cell)) for cell in cells]
-        pairs = zip(cells, spaces, strict=True)
-        columns.append([cell + space if at in left else space + cell for cell, space in pairs])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
-
-
 def formatted(
     columns: Sequence[tuple[str, str]], rows: Iterable[Mapping[Any, Any]], left: Sequence[int] = (0,)
 ) -> str:
     """A table of rows; each column is a heading and a format of its cells, such as ``{mean:.2f}``."""
     cells = [[label(text.format_map(row)) for _, text in columns] for row in rows]
-    return table([heading for heading, _ in columns], cells, left)
+    return text_table([heading for heading, _ in columns], cells, left)
 
 
 def _plain(value: Any) -> Any:

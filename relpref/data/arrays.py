@@ -2,7 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -56,6 +56,17 @@ def width(text: str) -> int:
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
     )
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Columns under each other: text, those named ``left``, begins at the left, numbers end at the right."""
+    columns = []
+    for at, cells in enumerate(zip(header, *rows, strict=True)):
+        room = max(map(width, cells))
+        spaces = [" " * (room - width(cell)) for cell in cells]
+        pairs = zip(cells, spaces, strict=True)
+        columns.append([cell + space if at in left else space + cell for cell, space in pairs])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def refuse_first(wrong: Any, said: Callable[[int], str]) -> None:

@@ -14,6 +14,7 @@ from scipy.special import ndtr
 
 from relpref.compiled import float64
 from relpref.data import PreferenceData, RelationData
+from relpref.data.arrays import counted, label
 from relpref.data.relation_data import Symmetry
 from relpref.errors import DataError, StorageError, renamed_keywords
 from relpref.infer.exact.closed import Loss
@@ -40,6 +41,7 @@ from relpref.posterior.codec import (
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import plot_forest
+from relpref.posterior.summary import forest
 from relpref.posterior.tables import objects, pairs_of_labels, preference_table, ranking_table, tier_table
 
 _PLAIN = {"noise": float, "shift": float, "log_evidence": float | None}
@@ -411,6 +413,19 @@ class RelationPosterior(PosteriorBase):
         if "dual" in arrays:
             solution = EdgeScores(problem, *scales, arrays["dual"], content["stopped"])
         return cls(problem, solution, log_evidence=plain["log_evidence"], **facts)
+
+    def _summarized(self, top: int, interval: float) -> list[str]:
+        first = self.nodes.labels[0]
+        sizes = f"{counted(len(self.nodes.labels), 'conditioning node')}, {counted(len(self.objects.labels), 'object')}"
+        lines = [f"Scores under the {self.loss} loss: {sizes}."]
+        if self.empty:
+            return lines
+        table = self.ranking(first, interval=interval)
+        return [
+            *lines,
+            f"The ranking for {label(first)}, for example:",
+            forest(table, top, interval, "object", "score"),
+        ]
 
     def __repr__(self) -> str:
         shape, how = f"{len(self.nodes.labels)} x {len(self.objects.labels)}", f"{self.engine}: {self.solver}"

@@ -21,6 +21,7 @@ from relpref.posterior.codec import Stored, checked, decode_data, encode_data, w
 from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import plot_forest
+from relpref.posterior.summary import Summary, fitted, forest
 from relpref.posterior.tables import check_interval
 from relpref.registry import find
 
@@ -163,6 +164,31 @@ class PosteriorBase:
             If a label, kernel or option cannot be stored, or the file cannot be written.
         """
         write(path, *self.arrays())
+
+    def summary(self, top: int = 10, interval: float = 0.9) -> str:
+        """What to read first: the best with their intervals, where they come from, how the fit was made and the tables were read.
+
+        Parameters
+        ----------
+        top : int
+            How many rows are shown.
+        interval : float
+            Probability of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        str
+            Plain text of a few lines, which is displayed as it is printed.
+        """
+        check_interval(interval)
+        state = [] if self.converged else [f"Not to be relied on, {self.result.name}: {self.result.value}"]
+        notes = [f"* {note}" for data in self.datasets().values() for note in getattr(data, "notes", ())]
+        lines = [*state, *self._summarized(top, interval), fitted(self)]
+        return Summary("\n".join([*lines, "How the tables were read:", *notes] if notes else lines))
+
+    def _summarized(self, top: int, interval: float) -> list[str]:
+        """What `summary` says of the values."""
+        return []
 
     def report(
         self,
@@ -411,6 +437,12 @@ class Posterior(PosteriorBase):
         check_interval(interval)
         table, label = self._ranked(interval, top)
         return plot_forest(table, top, f"{label}, with {100 * interval:g}% intervals", axes)
+
+    def _summarized(self, top: int, interval: float) -> list[str]:
+        if self.empty:
+            return []
+        table, _ = self._ranked(interval, top)
+        return [forest(table, top, interval, "site", "value")]
 
     def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:
         """What `plot` draws, highest first, and what the values are."""

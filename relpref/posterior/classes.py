@@ -170,6 +170,9 @@ class ClassPosterior(Posterior):
             dims["label"] = ["example"]
         return Groups(groups, coords, dims)
 
+    def _summarized(self, top: int, interval: float) -> list[str]:
+        return [f"{self.data.describe()}."]
+
     def __repr__(self) -> str:
         return f"ClassPosterior({self.data.describe()}; {self.engine}{self._evidence_in_words()})"
 

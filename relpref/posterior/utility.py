@@ -19,6 +19,7 @@ from relpref.posterior.codec import Stored, checked, decode, encode
 from relpref.posterior.gaussian import Belief, Floats
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
+from relpref.posterior.summary import forest, sources
 from relpref.posterior.tables import (
     check_interval,
     expectations,
@@ -92,6 +93,18 @@ class UtilityPosterior(Posterior):
             return ranking_of_the_best(large, self.data.labels, interval, top)
         rng = self._rng(rng_key) if ranks else None
         return ranking_table(self.belief.centred(), self.data.labels, interval, rng, "entity")
+
+    def _summarized(self, top: int, interval: float) -> list[str]:
+        lines = [
+            f"{self.data.describe()}." if self.has_answers else f"No answers yet: {self.data.describe()}."
+        ]
+        if self.empty:
+            return lines
+        table, _ = self._ranked(interval, top)
+        lines.append(forest(table, top, interval, "item", "utility"))
+        if len(next(iter(self.parts.values()), Parts({}, {})).means) > 1 and np.ptp(table["mean"]) > 0:
+            lines.append(sources(self.shares()))
+        return lines
 
     def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:
         more: dict[str, Any] = {"top": top} if self.large else {}

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.cli.output import document, table
-from relpref.data.arrays import label
+from relpref.cli.output import document
+from relpref.data.arrays import label, text_table
 from relpref.likelihoods import Probit
 from relpref.runs import load_run
 
@@ -163,7 +163,7 @@ def test_report_that_cannot_be_written(
 
 
 def test_columns_line_up_with_wide_letters() -> None:
-    lines = table(("what", "n"), [("日本", "1"), ("e\u0301a", "10")]).splitlines()
+    lines = text_table(("what", "n"), [("日本", "1"), ("e\u0301a", "10")]).splitlines()
     assert lines == ["what   n", "日本   1", "e\u0301a    10"]
 
 

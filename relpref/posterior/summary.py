@@ -1,0 +1,73 @@
+"""What a person reads first of a posterior: plain text."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from relpref.data.arrays import label, text_table
+
+_PARTS = {"individual": "the items themselves"}
+
+
+class Summary(str):
+    """Text that is displayed as it is printed."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str) -> str:
+    """The first rows of a ranking of something, with columns mean, lower and upper, and possibly tier and p_best."""
+    shown = table.head(top)
+    header = ["", what, value, f"{100 * interval:g}% interval"]
+    columns = [
+        [f"{place}" for place in range(1, len(shown) + 1)],
+        [label(_name(name)) for name in shown.index],
+        [f"{mean:+.2f}" for mean in shown["mean"]],
+        [
+            f"{lower:+.2f} to {upper:+.2f}" if np.isfinite(upper - lower) else ""
+            for lower, upper in zip(shown["lower"], shown["upper"], strict=True)
+        ],
+    ]
+    if "p_best" in shown:
+        header.append("best")
+        columns.append([_percent(chance) for chance in shown["p_best"]])
+    if "tier" in shown and len(table) and table["tier"].iloc[-1] > 1:
+        header.append("tier")
+        columns.append([f"{tier}" for tier in shown["tier"]])
+    text = text_table(header, list(zip(*columns, strict=True)), left=(1,))
+    hidden = len(table) - len(shown)
+    return f"{text}\n({hidden} more)" if hidden else text
+
+
+def _name(name: Hashable) -> str:
+    return " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
+def _percent(chance: float) -> str:
+    if np.isnan(chance):
+        return ""
+    return "<1%" if 0 < chance < 0.01 else ">99%" if 0.99 < chance < 1 else f"{chance:.0%}"
+
+
+def sources(shares: pd.Series) -> str:
+    """How much of the differences each part of the model accounts for."""
+    listed = ", ".join(f"{_PARTS.get(name, name)} {share:.0%}" for name, share in shares.items())
+    return f"Where the differences come from: {listed}."
+
+
+def fitted(posterior: Any) -> str:
+    """How the posterior came about."""
+    model = posterior.info.get("model")
+    how = {
+        "integrate": f", averaged over hyperparameters ({posterior.effective_points:.0f} effective points)",
+        "nuts": ", averaged over draws of the hyperparameters",
+        "maximize": ", hyperparameters at their maximum",
+        "em": ", hyperparameters at their maximum",
+    }.get(str(posterior.info.get("hyperparameters")), "")
+    evidence = "" if posterior.log_evidence is None else f"; log evidence {posterior.log_evidence:.2f}"
+    return f"Fitted{f' {model}' if model else ''} by {posterior.engine}{how}{evidence}."
