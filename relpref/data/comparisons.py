@@ -343,8 +343,8 @@ def _results(table: Table) -> tuple[NDArray[np.float64], str]:
     values = replace(read, text=not numeric).numbers("result", remedy)
     table.refuse("result", ~np.isin(values, (-1, 0, 0.5, 1)), f" is no result; {remedy}")
     if not (values == -1).any():
-        half = "0.5 is a tie, 0 lost" if (values == 0.5).any() else "0 is lost"
-        return 2 * values - 1, f"of the results, 1 is won by the first, {half}"
+        tie = ", 0.5 for a tie" if (values == 0.5).any() else ""
+        return 2 * values - 1, f"results were read as 1 for a win of the first{tie} and 0 for a loss"
     table.refuse("result", values == 0.5, f", and yet there are results of -1; {remedy}")
     return values, "of the results, 1 is won by the first, 0 a tie, -1 lost"
 

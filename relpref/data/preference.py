@@ -87,21 +87,29 @@ class PreferenceData:
         columns: Mapping[str, str] | None = None,
         lists: ListReading = "exact",
     ) -> "PreferenceData":
-        """Validate tables.
+        """Validate tables. How they were read is in ``notes``.
+
+        A table is a DataFrame of pandas or another library, a list of dictionaries, a dictionary of columns, or the path of a file.
 
         Parameters
         ----------
-        items : DataFrame or sequence of hashable, optional
-            One row per item: the index holds the labels, the columns are numeric attributes. Or labels alone. By default the labels
-            are those of the answers, in the order of the rows, and then those of the relations.
-        answers : DataFrame, optional
-            None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and either ``winner`` (blank
-            where ``tie`` is true, and nowhere else) or ``probability`` (as reported, that the first is the better). Optional
-            columns: ``tie`` (true or false), ``strength`` (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered),
-            ``shown_first`` (which of the two was; blank where that is not known), ``count`` (how often; default 1), ``list`` (see
-            `choices` and `orderings`).
-        relations : mapping of str to DataFrame, networkx graph, scipy sparse matrix, path of a file or Relation, optional
-            Edges by name. A DataFrame has the columns ``source``, ``target`` and, optionally, ``weight``; see `Relation`.
+        items : table or sequence of hashable, optional
+            One row per item: the index holds the labels (of a table without an index the column that holds those of the answers, of a
+            file the first column), and the columns are attributes. Or labels alone. By default the labels are those of the answers, in
+            the order of the rows, and then those of the relations.
+
+            Attributes are numbers, booleans, dates (read as years) or categories. Categories of few values become columns of 0 and 1,
+            those of many values a relation ``same_<column>`` that links items with the same value. A missing number is set to the mean
+            of the others, and the column ``<column> missing`` marks it.
+        answers : table or iterable of (winner, loser), optional
+            None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and one of ``winner`` (blank
+            where ``tie`` is true, and nowhere else), ``result`` (1 where the first won and 0 where it lost, with 0.5 for a tie; or 1, -1,
+            and 0 for a tie) and ``probability`` (as reported, that the first is the better). Optional columns: ``tie`` (true or false),
+            ``strength`` (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank
+            where that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`). Other columns are not
+            used, and noted.
+        relations : mapping of str to table, list of edges, Series, graph, matrix, path of a file or Relation, optional
+            Edges by name, see `Relation`. A table has the columns ``source``, ``target`` and, optionally, ``weight``.
         columns : mapping of str to str, optional
             What the table of answers calls these columns: ``{"winner": "better", "rater": "who"}``.
         lists : {"exact", "pairs"}

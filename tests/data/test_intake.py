@@ -260,7 +260,7 @@ def test_results_by_code(results: list[Any], ties: Any) -> None:
     wanted = pd.DataFrame([("a", "b"), middle, ("d", "c")], columns=["winner", "loser"])
     same = PreferenceData.from_tables(LABELS, wanted if ties is None else wanted.assign(tie=ties))
     pd.testing.assert_frame_equal(data.to_tables()[1], same.to_tables()[1])
-    assert "of the results, 1 is won by the first" in data.notes[0]
+    assert "results were read as 1 for a win of the first" in data.notes[0]
 
 
 @pytest.mark.parametrize(
