@@ -67,6 +67,11 @@ def fit(
     ['tea', 'coffee', 'water']
     """
     program = _registered("program", "model", model) if isinstance(model, str) else model
+    other = {"RelationData": "relpref.rls.ConditionalRanker", "Rankings": "relpref.classifiers"}
+    for parameter in list(signature(program).parameters.values())[:1]:
+        kind = getattr(parameter.annotation, "__name__", str(parameter.annotation))
+        if kind in other:
+            raise DataError(f"model: {model!r} is for {kind}, not for answers to pairs; see {other[kind]}")
     made = _registered("engine", "engine", engine)
     known = {"engine": _keywords(made), "model": _keywords(program)[1:]}
     for name in options:

@@ -69,6 +69,7 @@ def test_cliques_are_counted_where_a_kernel_needs_them() -> None:
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
+        ({"model": "conditional_ranking"}, "'conditional_ranking' is for RelationData.*ConditionalRanker"),
         ({"model": "xgp"}, "model: there is no program 'xgp'; did you mean 'xpgp'"),
         ({"engine": "ep"}, "engine: there is no engine 'ep'; use 'EP' or 'Laplace'"),
         (

@@ -51,12 +51,30 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "comparison": (
+        "Comparison",
+        "GradedComparison",
+        "LogisticComparison",
+        "ProbitComparison",
+        "SoftComparison",
+    ),
+    "labels": ("CentredNormal", "Link", "LogitBernoulli", "ProbitBernoulli", "bernoulli"),
+    "lists": ("ListComparison", "ListSizes", "SharedNoise"),
+    "tilted": (
+        "GaussianLikelihood",
+        "GaussianSite",
+        "Likelihood",
+        "TiltedMoments",
+        "as_likelihood",
+        "is_log_concave",
+    ),
+}
+
+
 def __getattr__(name: str) -> Any:
     """The distributions are imported when they are first used: they need JAX, and the models of answers do not."""
-    if name not in __all__:
-        raise AttributeError(f"module 'relpref.likelihoods' has no attribute {name!r}")
-    homes = (
-        import_module(f"relpref.likelihoods.{module}")
-        for module in ("comparison", "labels", "lists", "tilted")
-    )
-    return next(getattr(home, name) for home in homes if hasattr(home, name))
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"relpref.likelihoods.{module}"), name)
+    raise AttributeError(f"module 'relpref.likelihoods' has no attribute {name!r}")

@@ -27,9 +27,9 @@ def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str
     columns = [
         [f"{place}" for place in range(1, len(shown) + 1)],
         [label(_name(name)) for name in shown.index],
-        [f"{mean:+.2f}" for mean in shown["mean"]],
+        [_signed(mean) for mean in shown["mean"]],
         [
-            f"{lower:+.2f} to {upper:+.2f}" if np.isfinite(upper - lower) else ""
+            f"{_signed(lower)} to {_signed(upper)}" if np.isfinite(upper - lower) else ""
             for lower, upper in zip(shown["lower"], shown["upper"], strict=True)
         ],
     ]
@@ -42,6 +42,10 @@ def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str
     text = text_table(header, list(zip(*columns, strict=True)), left=(1,))
     hidden = len(table) - len(shown)
     return f"{text}\n({hidden} more)" if hidden else text
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}"  # no negative zero
 
 
 def _name(name: Hashable) -> str:
