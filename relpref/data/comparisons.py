@@ -346,7 +346,7 @@ def _results(table: Table) -> tuple[NDArray[np.float64], str]:
         tie = ", 0.5 for a tie" if (values == 0.5).any() else ""
         return 2 * values - 1, f"results were read as 1 for a win of the first{tie} and 0 for a loss"
     table.refuse("result", values == 0.5, f", and yet there are results of -1; {remedy}")
-    return values, "of the results, 1 is won by the first, 0 a tie, -1 lost"
+    return values, "results were read as 1 for a win of the first, 0 for a tie and -1 for a loss"
 
 
 def _one_of_two(table: Table, column: str, items: LabelIndex, first: Any, second: Any) -> Any:
