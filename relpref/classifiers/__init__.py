@@ -1,12 +1,8 @@
 """The two Gaussian process classifiers, and features of rankings, as scikit-learn estimators and transformers."""
 
 from relpref.classifiers.kronecker import KroneckerGPClassifier
-from relpref.classifiers.ranking import CutFeatures, KendallFeatures, MallowsFeatures, RankingGPClassifier
+from relpref.classifiers.ranking import CutFeatures, RankingGPClassifier
+from relpref.classifiers.ranking import KendallFeatures as KendallFeatures
+from relpref.classifiers.ranking import MallowsFeatures as MallowsFeatures
 
-__all__ = [
-    "CutFeatures",
-    "KendallFeatures",
-    "KroneckerGPClassifier",
-    "MallowsFeatures",
-    "RankingGPClassifier",
-]
+__all__ = ["CutFeatures", "KroneckerGPClassifier", "RankingGPClassifier"]

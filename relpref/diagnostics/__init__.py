@@ -1,18 +1,16 @@
 """How far a result can be trusted, and what it rests on."""
 
-from relpref.diagnostics.calibration import Calibration
-from relpref.diagnostics.certificate import Certificate, certify
+from relpref.diagnostics.calibration import Calibration as Calibration
+from relpref.diagnostics.certificate import Certificate as Certificate
+from relpref.diagnostics.certificate import certify
 from relpref.diagnostics.comparison import compare, evidence_without_each, influence, raters
-from relpref.diagnostics.held_out import HeldOut
+from relpref.diagnostics.held_out import HeldOut as HeldOut
 from relpref.diagnostics.loo import k_fold, leave_one_out
-from relpref.diagnostics.nuts import Check, check
+from relpref.diagnostics.nuts import Check as Check
+from relpref.diagnostics.nuts import check
 from relpref.diagnostics.sbc import calibrate
 
 __all__ = [
-    "Calibration",
-    "Certificate",
-    "Check",
-    "HeldOut",
     "calibrate",
     "certify",
     "check",

@@ -5,58 +5,35 @@ from typing import Any
 
 from relpref.errors import warn_renamed
 from relpref.explore.choose import next_pairs
-from relpref.explore.forecast import Gaps
-from relpref.explore.scores import (
-    DEFAULT,
-    SCORES,
-    Bald,
-    Eubo,
-    LookAhead,
-    MutualInformation,
-    Random,
-    Ratio,
-    Score,
-    Scorer,
-    State,
-    TopK,
-    Variance,
-)
-from relpref.explore.simulation import (
-    AnswersSaved,
-    Step,
-    Truth,
-    answers_saved,
-    learning_curves,
-    simulate,
-    simulate_steps,
-)
-from relpref.explore.stopping import ExpectedGain, expected_gain, why
+from relpref.explore.forecast import Gaps as Gaps
+from relpref.explore.scores import DEFAULT as DEFAULT
+from relpref.explore.scores import SCORES, Score, TopK
+from relpref.explore.scores import Bald as Bald
+from relpref.explore.scores import Eubo as Eubo
+from relpref.explore.scores import LookAhead as LookAhead
+from relpref.explore.scores import MutualInformation as MutualInformation
+from relpref.explore.scores import Random as Random
+from relpref.explore.scores import Ratio as Ratio
+from relpref.explore.scores import Scorer as Scorer
+from relpref.explore.scores import State as State
+from relpref.explore.scores import Variance as Variance
+from relpref.explore.simulation import AnswersSaved as AnswersSaved
+from relpref.explore.simulation import Step as Step
+from relpref.explore.simulation import Truth, answers_saved, learning_curves, simulate
+from relpref.explore.simulation import simulate_steps as simulate_steps
+from relpref.explore.stopping import ExpectedGain as ExpectedGain
+from relpref.explore.stopping import expected_gain, why
 
 __all__ = [
-    "DEFAULT",
     "SCORES",
-    "AnswersSaved",
-    "Bald",
-    "Eubo",
-    "ExpectedGain",
-    "Gaps",
-    "LookAhead",
-    "MutualInformation",
-    "Random",
-    "Ratio",
     "Score",
-    "Scorer",
-    "State",
-    "Step",
     "TopK",
     "Truth",
-    "Variance",
     "answers_saved",
     "expected_gain",
     "learning_curves",
     "next_pairs",
     "simulate",
-    "simulate_steps",
     "why",
 ]
 

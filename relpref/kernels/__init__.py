@@ -1,102 +1,56 @@
 """Covariance functions of attributes, of graphs and of edges, and the Gaussian that carries them."""
 
-from relpref.kernels.attribute import (
-    AttributeKernel,
-    Linear,
-    Matern32,
-    Matern52,
-    Precomputed,
-    SquaredExponential,
-)
-from relpref.kernels.cut import (
-    SubmodularFunction,
-    cut_features,
-    cut_kernel,
-    cut_scale,
-    item_graph,
-    submodular_features,
-)
-from relpref.kernels.edge_landmarks import EdgeGram, EdgeLandmarks
-from relpref.kernels.graph import (
-    Diffusion,
-    Features,
-    GaussianProcess,
-    GraphKernel,
-    HiddenCommonCause,
-    RegularizedLaplacian,
-    attribute_covariance,
-    graph_covariance,
-    individual_covariance,
-    landmark_features,
-)
+from relpref.kernels.attribute import AttributeKernel as AttributeKernel
+from relpref.kernels.attribute import Linear, Matern32, Matern52, Precomputed, SquaredExponential
+from relpref.kernels.cut import SubmodularFunction as SubmodularFunction
+from relpref.kernels.cut import cut_features, cut_kernel, item_graph, submodular_features
+from relpref.kernels.cut import cut_scale as cut_scale
+from relpref.kernels.edge_landmarks import EdgeGram as EdgeGram
+from relpref.kernels.edge_landmarks import EdgeLandmarks as EdgeLandmarks
+from relpref.kernels.graph import Diffusion, GaussianProcess, HiddenCommonCause, RegularizedLaplacian
+from relpref.kernels.graph import Features as Features
+from relpref.kernels.graph import GraphKernel as GraphKernel
+from relpref.kernels.graph import attribute_covariance as attribute_covariance
+from relpref.kernels.graph import graph_covariance as graph_covariance
+from relpref.kernels.graph import individual_covariance as individual_covariance
+from relpref.kernels.graph import landmark_features as landmark_features
 from relpref.kernels.mallows import kendall_features, kendall_kernel, mallows_kernel
-from relpref.kernels.pairwise import (
-    MLPK,
-    Cartesian,
-    Kronecker,
-    PairwiseKernel,
-    Preference,
-    Reciprocal,
-    RelationVectors,
-    Side,
-    Symmetric,
-)
-from relpref.kernels.ranking import (
-    Cut,
-    GivenFeatures,
-    GramKernel,
-    Kendall,
-    Landmarks,
-    Mallows,
-    RankingKernel,
-    mallows_features,
-    mallows_landmarks,
-)
+from relpref.kernels.pairwise import MLPK as MLPK
+from relpref.kernels.pairwise import Cartesian as Cartesian
+from relpref.kernels.pairwise import Kronecker as Kronecker
+from relpref.kernels.pairwise import PairwiseKernel as PairwiseKernel
+from relpref.kernels.pairwise import Preference as Preference
+from relpref.kernels.pairwise import Reciprocal as Reciprocal
+from relpref.kernels.pairwise import RelationVectors
+from relpref.kernels.pairwise import Side as Side
+from relpref.kernels.pairwise import Symmetric as Symmetric
+from relpref.kernels.ranking import Cut, Kendall, Landmarks, Mallows
+from relpref.kernels.ranking import GivenFeatures as GivenFeatures
+from relpref.kernels.ranking import GramKernel as GramKernel
+from relpref.kernels.ranking import RankingKernel as RankingKernel
+from relpref.kernels.ranking import mallows_features as mallows_features
+from relpref.kernels.ranking import mallows_landmarks as mallows_landmarks
 
 __all__ = [
-    "MLPK",
-    "AttributeKernel",
-    "Cartesian",
     "Cut",
     "Diffusion",
-    "EdgeGram",
-    "EdgeLandmarks",
-    "Features",
     "GaussianProcess",
-    "GivenFeatures",
-    "GramKernel",
-    "GraphKernel",
     "HiddenCommonCause",
     "Kendall",
-    "Kronecker",
     "Landmarks",
     "Linear",
     "Mallows",
     "Matern32",
     "Matern52",
-    "PairwiseKernel",
     "Precomputed",
-    "Preference",
-    "RankingKernel",
-    "Reciprocal",
     "RegularizedLaplacian",
     "RelationVectors",
-    "Side",
     "SquaredExponential",
-    "SubmodularFunction",
-    "Symmetric",
-    "attribute_covariance",
     "cut_features",
     "cut_kernel",
-    "cut_scale",
-    "graph_covariance",
-    "individual_covariance",
     "item_graph",
     "kendall_features",
     "kendall_kernel",
-    "landmark_features",
-    "mallows_features",
     "mallows_kernel",
-    "mallows_landmarks",
     "submodular_features",
 ]

@@ -3,52 +3,30 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from relpref.likelihoods.answers import AnswerModel, Logistic, Probit, answer_model
+from relpref.likelihoods.answers import AnswerModel as AnswerModel
+from relpref.likelihoods.answers import Logistic, Probit
+from relpref.likelihoods.answers import answer_model as answer_model
 
 if TYPE_CHECKING:
-    from relpref.likelihoods.comparison import (
-        Comparison,
-        GradedComparison,
-        LogisticComparison,
-        ProbitComparison,
-        SoftComparison,
-    )
-    from relpref.likelihoods.labels import CentredNormal, Link, LogitBernoulli, ProbitBernoulli, bernoulli
-    from relpref.likelihoods.lists import ListComparison, ListSizes, SharedNoise
-    from relpref.likelihoods.tilted import (
-        GaussianLikelihood,
-        GaussianSite,
-        Likelihood,
-        TiltedMoments,
-        as_likelihood,
-        is_log_concave,
-    )
+    from relpref.likelihoods.comparison import Comparison, LogisticComparison, ProbitComparison
+    from relpref.likelihoods.comparison import GradedComparison as GradedComparison
+    from relpref.likelihoods.comparison import SoftComparison as SoftComparison
+    from relpref.likelihoods.labels import CentredNormal as CentredNormal
+    from relpref.likelihoods.labels import Link as Link
+    from relpref.likelihoods.labels import LogitBernoulli as LogitBernoulli
+    from relpref.likelihoods.labels import ProbitBernoulli as ProbitBernoulli
+    from relpref.likelihoods.labels import bernoulli as bernoulli
+    from relpref.likelihoods.lists import ListComparison as ListComparison
+    from relpref.likelihoods.lists import ListSizes as ListSizes
+    from relpref.likelihoods.lists import SharedNoise as SharedNoise
+    from relpref.likelihoods.tilted import GaussianLikelihood as GaussianLikelihood
+    from relpref.likelihoods.tilted import GaussianSite as GaussianSite
+    from relpref.likelihoods.tilted import Likelihood as Likelihood
+    from relpref.likelihoods.tilted import TiltedMoments
+    from relpref.likelihoods.tilted import as_likelihood as as_likelihood
+    from relpref.likelihoods.tilted import is_log_concave as is_log_concave
 
-__all__ = [
-    "AnswerModel",
-    "CentredNormal",
-    "Comparison",
-    "GaussianLikelihood",
-    "GaussianSite",
-    "GradedComparison",
-    "Likelihood",
-    "Link",
-    "ListComparison",
-    "ListSizes",
-    "Logistic",
-    "LogisticComparison",
-    "LogitBernoulli",
-    "Probit",
-    "ProbitBernoulli",
-    "ProbitComparison",
-    "SharedNoise",
-    "SoftComparison",
-    "TiltedMoments",
-    "answer_model",
-    "as_likelihood",
-    "bernoulli",
-    "is_log_concave",
-]
+__all__ = ["Comparison", "Logistic", "LogisticComparison", "Probit", "ProbitComparison", "TiltedMoments"]
 
 
 _HOMES = {
@@ -61,6 +39,37 @@ _HOMES = {
     ),
     "labels": ("CentredNormal", "Link", "LogitBernoulli", "ProbitBernoulli", "bernoulli"),
     "lists": ("ListComparison", "ListSizes", "SharedNoise"),
+    "tilted": (
+        "GaussianLikelihood",
+        "GaussianSite",
+        "Likelihood",
+        "TiltedMoments",
+        "as_likelihood",
+        "is_log_concave",
+    ),
+}
+
+
+_HOMES = {
+    "comparison": (
+        "Comparison",
+        "GradedComparison",
+        "LogisticComparison",
+        "ProbitComparison",
+        "SoftComparison",
+    ),
+    "labels": (
+        "CentredNormal",
+        "Link",
+        "LogitBernoulli",
+        "ProbitBernoulli",
+        "bernoulli",
+    ),
+    "lists": (
+        "ListComparison",
+        "ListSizes",
+        "SharedNoise",
+    ),
     "tilted": (
         "GaussianLikelihood",
         "GaussianSite",
