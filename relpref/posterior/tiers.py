@@ -31,7 +31,7 @@ def tier_columns(belief: Belief, draws: Floats, probability: float) -> dict[str,
         np.maximum(np.add.outer(np.diagonal(covariance), np.diagonal(covariance)) - 2 * covariance, 0.0)
     )
     # Entries that are the same to the model differ by rounding and jitter alone.
-    sds = np.maximum(sds, max(_FLOOR * sds.max(initial=0.0), np.finfo(float).tiny))
+    sds = np.maximum(sds, _FLOOR * sds.max(initial=0.0) or 1.0)
     largest = largest_errors(draws[:, order] - mean, sds)
     critical = np.quantile(largest, probability, method="higher")
     settled = np.triu(np.subtract.outer(mean, mean) > critical * sds, 1)
