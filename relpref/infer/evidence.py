@@ -324,7 +324,8 @@ def concluded(problem: Problem, found: Approximation, its: Prior) -> Evidence:
         variance, most = space.precision_limit()
         highest = xp.max(xp.where(known.rows, precision, 0.0) * variance, initial=0.0)
         ending = xp.where((highest > most) & arrived, _TOO_PRECISE, ending)
-    ending = xp.where(xp.isfinite(found.log_evidence) | ~arrived, ending, _NONFINITE)
+    elsewhere = found.info.code != _CONVERGED  # ~ would take a Python bool for a number
+    ending = xp.where(xp.isfinite(found.log_evidence) | elsewhere, ending, _NONFINITE)
     return Evidence(
         log_evidence=found.log_evidence,
         log_prior=its.log_prior,

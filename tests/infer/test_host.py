@@ -12,8 +12,9 @@ import pytest
 
 from relpref.data import PreferenceData
 from relpref.infer import EP, Laplace
-from relpref.infer.evidence import use_dual_space
+from relpref.infer.evidence import evaluate, expectation_propagation, use_dual_space
 from relpref.infer.program import Program
+from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Sites
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
@@ -92,3 +93,14 @@ def test_host_and_compiled(engine: Any, name: str) -> None:
                 ours, theirs = (jax.tree.map(np.asarray, getattr(one, field)) for one in (host, compiled))
                 jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-8), ours, theirs)
         assert host.gradient and all(np.all(value == 0) for value in host.gradient.values())
+
+
+def test_an_evidence_that_is_no_number_is_told() -> None:
+    def without_evidence(*given: Any) -> Any:
+        return expectation_propagation(*given)._replace(log_evidence=np.float64(np.nan))
+
+    with jax.enable_x64(True):
+        program = Program.of(xpgp, (table(8, 30),))
+        start = Sites(*np.zeros((2, program.layout.num_rows)))
+        found = evaluate(without_evidence, program, False, False, program.medians, start, 1e-10, 300, None)
+    assert CODES[int(found.info.code)] is Result.nonfinite
