@@ -12,7 +12,6 @@ from scipy.special import ndtr
 from relpref._version import __version__
 from relpref.description import Description, describe
 from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, parts_of, site_part
-from relpref.infer.sampling import UNMIXED
 from relpref.kernels import Kendall, RegularizedLaplacian, SquaredExponential
 from relpref.models import preference_gp, ranking_classifier, xpgp
 from relpref.models.preference import kernels_by_part
@@ -216,21 +215,26 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
 
 
 _ELSEWHERE = ("engine", "result", "groups", "hyperparameters", "model", "seed", "data", "notes")
+_TITLES = {"iterations": "Sweeps", "r_hat": "R-hat", "ess": "Effective draws"}
 _LONGEST_VALUE = 20  # in the table; longer text, which would push its numbers aside, is a note under it
 
 
 def computation(posterior: Any) -> Chapter:
     """The chapter on how the computation went, from what the engine reports."""
-    info = {
-        clean(name): _value(value)
+    titles = dict(_TITLES)
+    if posterior.sampled or posterior.kind == "relation":
+        titles["iterations"] = "Draws" if posterior.sampled else "Iterations"
+    told = [("Engine", posterior.engine), ("Result", posterior.result.name.replace("_", " "))]
+    if posterior.log_evidence is not None:
+        told.append(("Log evidence", fixed(posterior.log_evidence)))
+    told += [
+        (titles.get(name) or clean(name).replace("_", " ").capitalize(), _value(value))
         for name, value in sorted(posterior.info.items())  # in one order, before and after it was saved
         if name not in _ELSEWHERE and isinstance(value, str | int | float | bool)
-    }
+    ]
     facts = {
-        "posterior": posterior,
-        "info": {name: text for name, text in info.items() if len(text) <= _LONGEST_VALUE},
-        "notes": {name: text for name, text in info.items() if len(text) > _LONGEST_VALUE},
-        "unmixed": UNMIXED,
+        "rows": [row for row in told if len(row[1]) <= _LONGEST_VALUE],
+        "notes": [f"{title}: {text}" for title, text in told if len(text) > _LONGEST_VALUE],
     }
     return Chapter("How the computation went", "common.html:computation", facts)
 
