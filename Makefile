@@ -18,7 +18,7 @@ RELPREF_DATA := $(CURDIR)/../shared/data
 endif
 endif
 export RELPREF_DATA
-# OpenBLAS' threads wait for each other without sleeping; small factorisations are faster with one.
+# OpenBLAS' threads wait for each other without sleeping; small factorizations are faster with one.
 OPENBLAS_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -29,7 +29,7 @@ JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 COMPILED = JAX_COMPILATION_CACHE_DIR='$(JAX_COMPILATION_CACHE_DIR)' \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=$(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS)
 
-# And most of compiling is optimising, which the problems of the tests, small as they are, do not repay: a fifth less time.
+# And most of compiling is optimizing, which the problems of the tests, small as they are, do not repay: a fifth less time.
 QUICKLY = XLA_FLAGS='--xla_backend_optimization_level=0'
 
 # A worker runs whole files, whose problems share what JAX compiles.

@@ -46,7 +46,7 @@ def least(problem: Problem) -> Any:
 
 
 def products(problem: Problem) -> Any:
-    """What further regularisations need: two products each."""
+    """What further regularizations need: two products each."""
     for _ in range(FURTHER):
         result = problem.gram @ problem.labels @ problem.gram.T
     return result
@@ -61,7 +61,7 @@ def fit(problem: Problem, loss: str) -> Any:
 
 
 def path(problem: Problem, loss: str, systems: dict[Any, Any]) -> Any:
-    """Dual coefficients for further regularisations, the decomposition known."""
+    """Dual coefficients for further regularizations, the decomposition known."""
     key = (id(problem), loss)
     if key not in systems:
         ranker = ConditionalRanker("precomputed", loss=loss, regularization=1.0)

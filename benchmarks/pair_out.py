@@ -18,7 +18,7 @@ from benchmarks.measure import note, table
 TITLE = "Leave-pair-out: predictions for every pair of m examples by RankRLS without it"
 NOTES = """\
 Gaussian kernel, ten attributes, continuous labels. Decomposition: the kernel matrix and its eigendecomposition, once for all values of
-the regularisation. Product: the m x m matrix of one value. Pairs: all m(m - 1)/2 held-out predictions and their concordance from that
+the regularization. Product: the m x m matrix of one value. Pairs: all m(m - 1)/2 held-out predictions and their concordance from that
 matrix. Together: `leave_pair_out()` of a fitted estimator, one value. RLScore: its `leave_pair_out` of all pairs after its training, up
 to 2000 examples. Training again: one pair (median of three), times the number of pairs. Medians of the calls; exponents from the last
 two sizes."""
@@ -38,7 +38,7 @@ HEADER = (
 
 
 def run(repeats: int) -> str:
-    """Time every size, and ten values of the regularisation at the largest."""
+    """Time every size, and ten values of the regularization at the largest."""
     contestants, missing = installed({"RLScore": rlscore})
     rows, timed = [], []
     for size in SIZES:
@@ -98,7 +98,7 @@ def seconds(call: Callable[[], Any], repeats: int) -> float:
 
 
 def path() -> str:
-    """Ten values of the regularisation at the largest size, decomposition included."""
+    """Ten values of the regularization at the largest size, decomposition included."""
     from relpref.rls import RankRLS
 
     x, y = problem(SIZES[-1])

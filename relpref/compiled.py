@@ -6,7 +6,7 @@ Where the user has configured JAX's own cache, that one is used and this one is 
 
 Entries are code that runs: the folder must be the user's and closed to others, or it is not used. JAX's configuration stays as it
 is. Nothing public of JAX keeps what some calls compile and nothing else, so `kept` is the one place that looks at its private state; where
-that has changed, and wherever a folder cannot be used, everything is compiled as if there was no cache.
+that has changed, and if a folder cannot be used, everything is compiled as if there was no cache.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ class Private(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _private() -> Private | None:
-    """None where what is wanted of them is no longer there."""
+    """None if the wanted entries no longer exist."""
     try:
         from jax._src import compilation_cache, config
     except ImportError:
@@ -110,7 +110,7 @@ class Entries:
     def get(self, key: str) -> bytes | None:
         """What was put there, if it is whole."""
         if not _inside():
-            return None  # somebody else's thread compiles meanwhile
+            return None  # another thread is compiling
         file = self._path / key
         with suppress(OSError):
             content = file.read_bytes()
@@ -121,7 +121,7 @@ class Entries:
         return None
 
     def put(self, key: str, value: bytes) -> None:
-        """Write an entry, or write it anew where it was of no use."""
+        """Write an entry, or rewrite an unusable one."""
         if not _inside():
             return
         with suppress(OSError):
@@ -194,7 +194,7 @@ def _name() -> str:
 
 
 def _usable(folder: Path | None) -> Path | None:
-    """The folder, made where it does not exist; None if others could write into it, or nobody can."""
+    """The folder, made if missing; None if others can write into it, or if it is not writable."""
     if folder is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Results that are kept on disk as they come, so that an interrupted computation goes on where it stopped."""
+"""Results that are kept on disk as they come, so that an interrupted computation can be continued."""
 
 import base64
 import hashlib

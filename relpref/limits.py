@@ -43,7 +43,7 @@ MAX_ITEMS_OF_ANSWERS = 2000  # whose matrix is made for what is said of answers,
 MAX_MESSAGE_BYTES = 1 << 22  # of a message of 20 Newsgroups; the longest is a tenth of that
 
 # explore
-MAX_ITEMS_OF_SCORES = 5000  # all pairs of so many are looked at: 12.5 million
+MAX_ITEMS_OF_SCORES = 5000  # items whose pairs are all scored: 12.5 million
 MAX_ITEMS_OF_EXACT_INFORMATION = 400  # one linear system in as many unknowns for each question
 MAX_PAIRS_AT_ONCE = 1 << 16  # whose temporaries stay in the processor's cache
 MAX_CANDIDATES = 600  # without a covariance matrix; of those that the user names, up to five times as many
@@ -52,12 +52,12 @@ MAX_CANDIDATES = 600  # without a covariance matrix; of those that the user name
 MAX_NEW_CANDIDATES, MAX_LINKS_TIMES_CANDIDATES = 200, 1e9
 # Covariances of the others take products with a matrix of the answers: the square of the answers times the candidates stays below this.
 MIN_CANDIDATES, MAX_ANSWERS_SQUARED_TIMES_CANDIDATES = 300, 1e10
-MAX_ITEMS_OF_GAIN = 1000  # all pairs of so many are looked at after each answer; of more, so many are drawn
+MAX_ITEMS_OF_GAIN = 1000  # items whose pairs are all scored after each answer; of more, this many are drawn
 MAX_FORECAST_ANSWERS = 50  # one by one; what comes after is read off a curve through these
 
 # ask
 MAX_QUICK_ANSWERS = (
-    25  # more are learnt at once, by a full update: equal ones are one row, and as many quick changes
+    25  # more are learned at once, by a full update: equal ones are one row, and as many quick changes
 )
 MAX_QUICK_ERROR_OF_ASKING = 0.25  # posterior sds: beyond, the next question waits for a full update, which takes a second for 300 items
 MAX_INTERVALS = 100  # in a ranking of more items than a matrix has room for: each takes a solve

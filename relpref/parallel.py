@@ -33,7 +33,7 @@ def _pools() -> Any:
 
 
 def threads_for(size: int) -> AbstractContextManager[None]:
-    """A block in which products and factorizations of matrices of so many rows take as many threads as pay off."""
+    """A block in which products and factorizations of matrices of this many rows take as many threads as pay off."""
     return one_thread() if size < _ALONE else nullcontext()
 
 
@@ -98,7 +98,7 @@ def run_all(
 ) -> Iterator[tuple[int, Result]]:
     """Call a function with each item and hand the results over as they come.
 
-    The results are the same bytes wherever they are computed, if versions, kind of processor and number of cores are the same: linear
+    The results are the same bytes on each machine, if versions, kind of processor and number of cores are the same: linear
     algebra uses a single thread within an item. Processors are kept busy by several items at a time.
 
     Parameters
@@ -231,7 +231,7 @@ def _on_dask(
                 raise
             raise ClusterError(
                 f"{name}: what is to be computed cannot be read there ({cause}); scheduler and workers need relpref, and modules "
-                "of one's own, as they are here"
+                "of your own, as they are here"
             ) from error
         except (CancelledError, _NoWorkersError) as error:
             lost = "has no workers left" if isinstance(error, _NoWorkersError) else "went away"
@@ -244,7 +244,7 @@ class _NoWorkersError(Exception):
 
 
 def _arriving(finished: Any, client: Any) -> Iterator[Any]:
-    """Futures as they finish; looks now and then whether there is anyone to finish them, which Dask would wait for in silence."""
+    """Futures as they finish; checks regularly whether workers are left, because Dask would wait without a message."""
     looked = seen = time.monotonic()
     while not finished.is_empty():
         yield from finished.next_batch(block=False)
@@ -287,7 +287,7 @@ def _local_cluster(workers: int) -> Any:
 
     # XLA's own threads stay as they are here: what it compiles for fewer of them rounds differently.
     # Dask lets freed memory go back to the system at once. Matrices of some megabytes, freed and wanted again at every step, would
-    # be paged in anew each time: that took more than half of the time of fits of a thousand items.
+    # be paged in again each time: that took more than half of the time of fits of a thousand items.
     # Tasks run beside the main thread, where only a single arena can grow large enough.
     settings = dask.config.get("distributed.nanny.pre-spawn-environ") | {
         "MALLOC_TRIM_THRESHOLD_": 2**30,

@@ -1,4 +1,4 @@
-"""Immutable data classes as JAX pytrees, without JAX as long as nobody else imports it.
+"""Immutable data classes as JAX pytrees, without importing JAX.
 
 Tables are read and rankings printed without JAX, whose import takes longer than both. The classes are registered at the moment when
 JAX is imported, by whomever.

@@ -105,7 +105,7 @@ def register(kind: Kind, name: str, object: Any) -> None:
     if name in OWN[kind] or _added[kind].get(name, object) is not object:
         raise DataError(f"the {kind} {name!r} is registered already, as another object; choose another name")
     if not callable(object):
-        raise DataError(f"the {kind} {name!r} is {object!r}, which nobody can call; give the {kind} itself")
+        raise DataError(f"the {kind} {name!r} is {object!r}, which is not callable; give the {kind} itself")
     if kind in ("kernel", "likelihood") and not (isinstance(object, type) and is_dataclass(object)):
         raise DataError(
             f"the {kind} {name!r} is {object!r}; give its class, a dataclass, so that a file can keep its fields"

@@ -57,7 +57,7 @@ def evaluated(function: Callable[..., Any], *args: Any) -> Any:
     with float64():
         try:
             hash(skeleton)
-        except TypeError:  # somebody's own kernel
+        except TypeError:  # a custom kernel
             found = function(*args)
         else:
             found = _evaluated(function, skeleton, arrays)

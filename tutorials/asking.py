@@ -9,8 +9,8 @@
 # %% [markdown]
 # # Asking the right questions
 #
-# People tire after thirty questions. With 24 teas there are 276 pairs: which of them should be put to a taster? The model knows which answers
-# it can foresee and which it cannot, so it can say which question is worth asking next, and when further questions are not worth the trouble.
+# With 24 teas there are 276 pairs, too many for one taster. The model can predict some answers and not others. It chooses the most informative
+# question, and says when more questions are not worth it.
 
 # %%
 import jax
@@ -24,9 +24,9 @@ from relpref.infer import EP
 from relpref.models import xpgp
 
 # %% [markdown]
-# ## Teas, and somebody who drinks them
+# ## Teas and a taster
 #
-# Each tea has two attributes. The taster likes the flowery ones that are not too strong; an answer is that liking plus noise.
+# Each tea has two attributes. The taster likes flowery teas that are not too strong. An answer is that liking plus noise.
 
 
 # %%
@@ -49,8 +49,8 @@ teas.head(3).round(2)
 # %% [markdown]
 # ## The first question
 #
-# A fit needs no answer to begin with: without any, every tea may be anything, but teas with like attributes are liked alike. `next_pairs` looks at
-# every pair. `score` is how much the answer would tell about all the others, their mutual information (Krause, Singh & Guestrin 2008).
+# A fit needs no answers: each tea is then uncertain, and teas with similar attributes have similar utilities. `next_pairs` scores each pair. `score`
+# is the mutual information between the answer and the answers to all other pairs (Krause, Singh & Guestrin 2008).
 
 # %%
 posterior = EP(xpgp).run(jax.random.key(0), relpref.PreferenceData.from_tables(teas), progress_bar=False)
@@ -60,8 +60,8 @@ next_pairs(posterior, k=3).round(3)
 # %% [markdown]
 # ## Thirty questions
 #
-# Ask, take the answer in, ask again. `update` goes on from where the fit is; with `hyperparameters="schedule"` these are fitted again whenever there are
-# a quarter more answers than the last time. (`relpref ask` does this loop with a person, in the terminal or in the browser.)
+# Ask, take the answer, ask again. `update` continues from the last fit. With `hyperparameters="schedule"` it refits the hyperparameters when there are
+# a quarter more answers. (`relpref ask` runs this loop with a person, in the terminal or in the browser.)
 
 # %%
 rng = np.random.default_rng(0)
@@ -90,14 +90,14 @@ for axes, one, title in zip(grid, (start, posterior), ("before", "after 30 answe
     axes.errorbar(true, ranking["mean"], yerr=spread, fmt="o", markersize=4, capsize=2)
     axes.plot([true.min(), true.max()], [true.min(), true.max()], color="grey", linewidth=1)
     axes.set(xlabel="true liking", title=title)
-grid[0].set_ylabel("liking against the average, 90 %")
+grid[0].set_ylabel("liking relative to the average, 90 %")
 plt.show()
 
 # %% [markdown]
-# Before the first answer every tea is average, with a wide interval. Thirty answers later the order is there: good teas above, bad ones below, including
-# teas that were hardly asked about.
+# Before the first answer each tea is average, with a wide interval. After thirty answers the order is close to the truth, also for teas with few
+# answers.
 
-# %%
+# %% tags=["thumbnail"]
 figure, axes = plt.subplots(figsize=(6, 4.4), layout="constrained")
 for number, pair in enumerate(asked):
     ends = teas.loc[list(pair)]
@@ -110,12 +110,12 @@ axes.set(xlabel="strength", ylabel="flowery", title="The pairs that were asked (
 plt.show()
 
 # %% [markdown]
-# Early questions span the picture, to learn what the attributes do. Later ones are finer.
+# Early questions compare distant teas, to learn the effect of the attributes. Later questions are finer.
 #
 # ## When to stop
 #
-# `expected_gain` says how many pairs are expected to be in the wrong order, now and after some more answers. It needs no truth, so one can compare it with the
-# truth here.
+# `expected_gain` estimates the share of pairs in the wrong order, now and after more answers. It does not need the truth. Here we can compare it with
+# the truth.
 
 # %%
 further = expected_gain(posterior, answers=10)
@@ -129,18 +129,17 @@ axes.set(xlabel="answers", ylabel="pairs in the wrong order, %", ylim=(0, None))
 plt.show()
 
 # %% [markdown]
-# The two lines need not agree for one taster and one set of answers, but they should be of one size: the expected share is an average over everything that
-# the model holds possible.
+# The two lines differ for one taster and one set of answers. The expected share is an average over everything that is possible under the model.
 #
-# ## Is that better than asking anything?
+# ## Compare with random questions
 #
-# One run is an anecdote. `simulate` repeats it, with tasters and teas of its own for each seed: once with the questions chosen as above, by mutual
-# information, and once with questions drawn at random. Any other way to choose can be compared in the same manner, one of your own included.
+# One run proves little. `simulate` repeats it with other tasters and teas: once with questions by mutual information and once with random questions.
+# Other scores are compared in the same way, also your own.
 
 
 # %%
 def draw(seed):
-    """Somebody with a taste, and what the model is told of the teas."""
+    """A simulated taster, and the data of the model."""
     table, hidden = make_teas(100 + seed)
     return Truth(relpref.PreferenceData.from_tables(table), hidden)
 
@@ -164,11 +163,11 @@ print(
 )
 
 # %% [markdown]
-# Bands and interval are bootstrap intervals over the twelve seeds. They are wide: a study that is to be believed takes more. With sixty items, five
-# simulators and fifty seeds the package's own study finds that chosen questions save a fifth to a third of the answers.
+# Bands and interval are bootstrap intervals over the twelve seeds. They are wide; a study needs more seeds. With sixty items, five simulators and fifty
+# seeds, chosen questions save a fifth to a third of the answers.
 #
 # ## What was learned
 #
-# * A model with uncertainty can choose its own questions, from the very first, with no answers at hand.
-# * `expected_gain` says how wrong the ranking still is expected to be, and what ten more answers would change: a reason to stop.
-# * Compare strategies with `simulate` on a truth like yours before you rely on one; differences of single runs mean little.
+# * A model with uncertainty chooses its own questions, from the first one.
+# * `expected_gain` estimates the error of the ranking, and the effect of ten more answers.
+# * Compare strategies with `simulate` on a truth like yours. Differences of single runs mean little.

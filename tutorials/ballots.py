@@ -7,15 +7,14 @@
 # ---
 
 # %% [markdown]
-# # Kernels on ballots: a classifier one can believe, and a map of the voters
+# # Kernels on ballots: a classifier and a map
 #
-# A town votes on how to spend its budget. Every ballot lists up to four of eight projects, best first. Which ballots come from the old
-# town and which from the new estates? And how do the voters lie to each other? The way: read the file, choose a kernel on
-# rankings, fit a Gaussian process classifier, check its probabilities, draw the map.
+# A town votes on its budget. Each ballot lists up to four of eight projects, best first. Which ballots come from the old town and which from the new
+# estates? This tutorial reads the file, chooses a kernel on rankings, fits a Gaussian process classifier, checks its probabilities, and draws a map of
+# the voters.
 #
-# A kernel says how alike two ballots are. That is all a Gaussian process needs to learn from them, even though they are neither
-# numbers nor of one length. Here it is the graph cut kernel of Conserva, Deisenroth & Sesh Kumar (2022), which knows that projects
-# may be alike.
+# A kernel measures the similarity of two ballots of any length. Here it is the graph cut kernel of Conserva, Deisenroth & Sesh Kumar (2022), which
+# uses the similarity of projects.
 
 # %%
 import tempfile
@@ -36,9 +35,8 @@ from relpref.kernels import cut_kernel
 # %% [markdown]
 # ## The file
 #
-# So that this page needs no data from elsewhere, the ballots are drawn here. A voter's score of a project is the project's attributes
-# times what the voter's district cares for, plus Gumbel noise (so the orders follow a Plackett-Luce model); the best two, three or
-# four are put on the ballot. Skip this cell if there is a file already.
+# Skip this cell if you have a file. Here the ballots are simulated. The score of a project is the product of its attributes and the weights of the
+# voter's district, plus Gumbel noise (a Plackett-Luce model). The best two, three or four projects are on the ballot.
 
 # %%
 projects = pd.DataFrame(
@@ -69,7 +67,7 @@ file = Path(tempfile.mkdtemp()) / "ballots.csv"
 ballots.to_csv(file, index_label="ranker")
 
 # %% [markdown]
-# One row for each ballot, one column for each project, the place in the cell, blank where a project is not on the ballot:
+# Each ballot is a row and each project a column. A cell holds the position, or is blank if the project is not on the ballot:
 
 # %%
 table = pd.read_csv(file, index_col="ranker")
@@ -78,8 +76,8 @@ table.head(4)
 # %% [markdown]
 # ## Rankings
 #
-# What does a blank mean? Here everybody saw all eight projects, so what is not on the ballot is below what is: `completed()` says that.
-# (Had each voter been shown four projects only, blanks would mean "unknown", and the next line would end after `from_table`.)
+# Here each voter saw all eight projects, so a blank is below all listed projects: `completed()` states that. If voters had been shown four projects
+# only, blanks would be unknown, and `completed()` would be wrong.
 
 # %%
 voters = (
@@ -92,8 +90,8 @@ print(voters)
 # %% [markdown]
 # ## A classifier
 #
-# The cut kernel compares ballots project by project, and knows from the projects' attributes that a voter who puts the library first
-# is not far from one who puts the sports hall first. `RankingGPClassifier` is a scikit-learn estimator; rankings are split like any array.
+# The cut kernel compares ballots project by project. The attributes tell it that a ballot with the library first is similar to one with the sports hall
+# first. `RankingGPClassifier` is a scikit-learn estimator, and rankings are split like arrays.
 
 # %%
 train, test = train_test_split(voters, test_size=0.25, random_state=0, stratify=voters.label)
@@ -105,10 +103,10 @@ print(
 )
 
 # %% [markdown]
-# ## Can the probabilities be believed?
+# ## Calibration
 #
-# If they can, then of the ballots that are said to be from the old town with a probability of about 70 %, about 70 % are. All ballots are
-# predicted once, by a classifier that has not seen them, in five folds; bars are the error that chance alone makes.
+# Of the ballots with a probability of about 70 % for the old town, about 70 % should be from the old town. Five folds predict each ballot once, by a
+# classifier that has not seen it. Bars are the standard error of a calibrated forecast.
 
 # %%
 folds = StratifiedKFold(5, shuffle=True, random_state=0)
@@ -122,20 +120,20 @@ print(f"the largest gap of the eight bins is {np.max(np.abs(happened - said) / e
 figure, axes = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
 axes.plot([0, 1], [0, 1], color="grey", linewidth=1)
 axes.errorbar(said, happened, yerr=error, marker="o", capsize=2)
-axes.set(xlabel="probability said", ylabel="share that it happened to", xlim=(0, 1), ylim=(0, 1))
+axes.set(xlabel="predicted probability", ylabel="observed frequency", xlim=(0, 1), ylim=(0, 1))
 axes.set_title("Reliability")
 plt.show()
 
 # %% [markdown]
-# The points follow the diagonal, as far as eight groups of 75 ballots can show it.
+# The points follow the diagonal within the error of eight groups of 75 ballots.
 
 # %% [markdown]
 # ## A map of the voters
 #
-# The same kernel, without any labels: the two directions in which ballots differ most (kernel principal components). The color is
-# what the classifier says of each voter. A name stands where a ballot with that project alone would lie.
+# The map uses the same kernel without labels: the two directions in which ballots differ most (kernel principal components). The color is the held-out
+# probability. Each name marks the position of a ballot with that project alone.
 
-# %%
+# %% tags=["thumbnail"]
 principal = KernelPCA(n_components=2, kernel="precomputed")
 spots = principal.fit_transform(cut_kernel(voters))
 alone = Rankings.from_orders([[project] for project in projects.index], items=projects).completed()
@@ -159,15 +157,15 @@ for project in np.argsort(names[:, 1]):
     )
 axes.set(xticks=[], yticks=[], title="A map of the voters")
 axes.legend(frameon=False)
-figure.colorbar(dots, ax=axes, label=f"probability that it is from the {voters.classes[1]}")
+figure.colorbar(dots, ax=axes, label=f"probability of the {voters.classes[1]}")
 plt.show()
 
 # %% [markdown]
-# The two directions know nothing of districts, and yet voters of the old town gather below on the left and those of the new estates above
-# on the right. Where they mix, the classifier says something near one half, as it should.
+# The two directions do not use the districts. Voters of the old town are below on the left and those of the new estates above on the right. Where they
+# mix, the probability is close to one half.
 #
 # ## What was learned
 #
-# * A blank in a ranking has a meaning that only you know: below all others, or unknown.
-# * With a kernel, ballots of any length go into a classifier and onto a map, without turning them into numbers by hand.
-# * Held-out probabilities are checked by comparing them with what happened, and here they can be taken at their word.
+# * A blank in a ranking means below all others, or unknown. Only you know which.
+# * With a kernel, ballots of any length go into a classifier and onto a map.
+# * Compare held-out probabilities with the outcomes. Here they are calibrated.

@@ -9,9 +9,9 @@
 # %% [markdown]
 # # Four engines on one program, and how to check a fit
 #
-# A model says what is believed before the answers; an engine works out what to believe after them, and most engines approximate. Here four of them run the
-# same program on the same answers: EP (expectation propagation), Laplace's approximation, NUTS (draws, exact in the long run) and mean-field SVI. Then
-# come three checks that need no other engine to compare with: a certificate, answers left out, and simulation-based calibration.
+# An engine computes the posterior, and most engines approximate. Here four of them run the same program on the same answers: EP (expectation
+# propagation), Laplace's approximation, NUTS (draws, exact in the limit) and mean-field SVI. Three checks follow that need no other engine: a
+# certificate, leave-one-out, and simulation-based calibration.
 
 # %%
 import time
@@ -33,8 +33,8 @@ from relpref.models import xpgp
 # %% [markdown]
 # ## A problem on which engines differ
 #
-# Twenty-four cheeses with two attributes, linked where they come from the same dairy, and sixty answers. Some cheeses win or lose every comparison: that is
-# where posteriors are skewed, and where a Gaussian is a compromise.
+# Twenty-four cheeses have two attributes, links between cheeses of the same dairy, and sixty answers. Some cheeses win or lose each comparison. Their
+# posteriors are skewed.
 
 # %%
 rng = np.random.default_rng(2)
@@ -56,8 +56,8 @@ print(data)
 # %% [markdown]
 # ## Four posteriors
 #
-# To compare like with like, all engines get the hyperparameters of largest evidence, which EP finds first (so its time includes the search). numpyro's two run the whitened program
-# (`noncentered`) with these given, in float64; `from_samples` gives their draws the same methods as every posterior.
+# All engines get the hyperparameters with the largest evidence, which EP finds first (its time includes the search). NUTS and SVI run the whitened
+# program (`noncentered`) in float64, and `from_samples` gives their draws the methods of a posterior.
 
 # %%
 posteriors, seconds = {}, {}
@@ -104,9 +104,9 @@ timed("NUTS", nuts)
 timed("SVI", svi)
 
 # %% [markdown]
-# ## How far from NUTS?
+# ## Distance from NUTS
 #
-# Two thousand draws know a mean to a few hundredths of a posterior standard deviation, which serves as the truth here.
+# Two thousand draws determine a mean to a few hundredths of a posterior standard deviation. They are the reference here.
 
 # %%
 truth = posteriors["NUTS"]
@@ -139,13 +139,13 @@ left.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# EP's points lie where they should, at no error and equal width. Laplace takes the mode for the mean, and says of pairs that are nearly settled that they are
-# more open than they are. Mean-field SVI ignores how coordinates go together: its means are fair, its widths far too small.
+# EP's points lie at no error and equal width. Laplace takes the mode for the mean, and its probabilities for nearly settled pairs are too close to one
+# half. Mean-field SVI ignores correlations: its means are fair, its widths far too small.
 #
 # ## Check 1: a certificate
 #
-# Draws from an approximation can be weighted to make them draws from the exact posterior. If the weights are about equal, nothing needed mending (Yao et al. 2018;
-# Vehtari et al. 2024). `certify` does that, and says what it found; where the weights can be relied on, the certificate holds the corrected means.
+# Weights turn draws from an approximation into draws from the exact posterior. If the weights are nearly equal, the approximation is accurate (Yao et al.
+# 2018; Vehtari et al. 2024). `certify` computes them. If the weights are reliable, the certificate has the corrected means.
 
 # %%
 for name in ("EP", "Laplace"):
@@ -155,7 +155,7 @@ for name in ("EP", "Laplace"):
 # %% [markdown]
 # ## Check 2: leave answers out
 #
-# What would the model have said of each answer, had it not seen it? EP keeps what each answer contributed, so it can be taken away without another fit.
+# EP keeps the contribution of each answer, so it can predict each answer from all others without refitting.
 
 # %%
 held_out = leave_one_out(posteriors["EP"])
@@ -167,38 +167,38 @@ bins = held_out.reliability(bins=4)
 figure, axes = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
 axes.plot([0, 1], [0, 1], color="grey", linewidth=1)
 axes.errorbar(bins["predicted"], bins["observed"], yerr=bins["se"], fmt="o", capsize=3)
-axes.set(xlabel="probability said, answer left out", ylabel="share that happened", title="Sixty answers")
+axes.set(xlabel="held-out probability", ylabel="observed frequency", title="Sixty answers")
 plt.show()
 
 # %% [markdown]
-# The table shows the answers that surprise the model most; the picture, whether its probabilities can be taken at their word, as far as sixty answers tell.
-# (Each answer counts from both sides, which makes the picture symmetrical.)
+# The table shows the most surprising answers. The picture shows the calibration of the probabilities, as far as sixty answers can. (Each answer counts
+# from both sides, so the picture is symmetric.)
 #
 # ## Check 3: calibration
 #
-# Draw hyperparameters, utilities and answers from the model itself, fit them, and look where the truth falls in the posterior. Over many simulations its place
-# must be uniform (Talts et al. 2018). The picture is the distribution of these places less the uniform one; the band holds the whole curve of a calibrated
+# Draw hyperparameters, utilities and answers from the model, fit them, and compute the rank of the truth in the posterior. Over many simulations the
+# ranks must be uniform (Talts et al. 2018). The picture is their distribution minus the uniform one. The band holds the whole curve of a calibrated
 # engine with a probability of 99 %.
 
 # %%
 figure, axes = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
-for engine, colour in ((EP, "C0"), (Laplace, "C1")):
+for engine, shade in ((EP, "C0"), (Laplace, "C1")):
     calibration = calibrate(xpgp, data, engine=engine, simulations=200, progress_bar=False)
     print(f"{engine.__name__}: {calibration.sentence}")
     grid, lower, upper = calibration.band(0.99)
     share = (calibration.pit[:, None] <= grid).mean(axis=0)
-    axes.step(grid, share - grid, where="post", color=colour, label=engine.__name__)
+    axes.step(grid, share - grid, where="post", color=shade, label=engine.__name__)
 axes.fill_between(grid, lower - grid, upper - grid, color="grey", alpha=0.25, label="calibrated, 99 %")
 axes.legend(frameon=False)
-axes.set(xlabel="place of the truth in the posterior", ylabel="distribution less the uniform one")
+axes.set(xlabel="rank of the truth in the posterior", ylabel="distribution minus the uniform one")
 plt.show()
 
 # %% [markdown]
-# A curve that rises first and falls below 0 later is that of a posterior that is too narrow: the truth lies in its tails too often.
+# A curve that first rises and then falls below 0 means that the posterior is too narrow.
 #
 # ## What was learned
 #
-# * One program, any engine: the difference between posteriors is then the engine's alone.
-# * EP is as near to the truth as thousands of draws, and much quicker once it is compiled. Laplace and mean-field SVI are quick as well, but their probabilities are off.
-# * `certify` checks a fit on your own data, `leave_one_out` the model against your answers, and `calibrate` the engine on data that the model itself made up, before there is any answer.
-# * All of it here was for given hyperparameters. By default `EP(xpgp)` averages over them.
+# * One program runs under each engine, so differences between posteriors are those of the engines.
+# * EP is as accurate as thousands of draws, and much faster. Laplace and mean-field SVI are fast, but their probabilities are off.
+# * `certify` checks a fit on your data, `leave_one_out` the model against your answers, and `calibrate` the engine on simulated data.
+# * All of this was for given hyperparameters. By default `EP(xpgp)` averages over them.

@@ -99,7 +99,7 @@ plt.show()
 
 # %%
 class Blunder(dist.Distribution):
-    """The first wins with probability Φ(predictor), or 1/2 if somebody blundered."""
+    """The first wins with probability Φ(predictor), or 1/2 after a blunder."""
 
     arg_constraints: ClassVar = {"predictor": dist.constraints.real, "chance": dist.constraints.unit_interval}
     support = dist.constraints.boolean

@@ -7,30 +7,27 @@
 # ---
 
 # %% [markdown]
-# # Quickstart: from two tables to a ranking one can send
+# # Quickstart: from two tables to a ranking
 #
-# A hiking club wants to rank twelve walks. It has a table of walks, with their length and climb, and a table of answers: somebody who
-# had done two of the walks said which one was better. It also knows which walks lie in the same valley. Out of these tables come a
-# ranking with intervals, an answer to "is this one really better?", an explanation, a report, and a file to go on with.
+# A hiking club wants to rank twelve walks. It has a table of walks with their length and climb, a table of answers to "which of two walks is
+# better?", and a list of walks in the same valley. This tutorial computes a ranking with intervals, the probability that one walk is better than
+# another, an explanation, a report and a file.
 
 # %%
 import tempfile
 from pathlib import Path
 
-import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 import relpref
-from relpref.infer import EP
-from relpref.models import xpgp
 
 # %% [markdown]
 # ## Two tables
 #
-# If you have tables of your own, skip this cell. Here they are made up. Walkers like walks of middling length, dislike climbs, and the
-# river's valley is lovelier than its numbers say; an answer compares two such scores, with some noise, because tastes differ.
+# Skip this cell if you have tables of your own. Here they are simulated. Walkers like walks of medium length, dislike climbs, and like the river's
+# valley. An answer compares two such scores with noise.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -57,50 +54,44 @@ walks.to_csv(folder / "walks.csv", index=False)
 pd.DataFrame({"winner": names[better], "loser": names[worse]}).to_csv(folder / "answers.csv", index=False)
 
 # %% [markdown]
-# The first table has one row for each walk. Its index is the name by which answers call it; its numbers are attributes.
+# The first table has one row for each walk. Its index is the label that answers use, and its numbers are attributes.
 
 # %%
 walks = pd.read_csv(folder / "walks.csv", index_col="walk")
 walks.head(3)
 
 # %% [markdown]
-# The second has one row for each answer. (A column `count` would say how often it was given, `tie` that neither was better, `rater` who
-# gave it.)
+# The second table has one row for each answer. (Optional columns: `count` repeats an answer, `tie` marks a tie, `rater` names the person.)
 
 # %%
 answers = pd.read_csv(folder / "answers.csv")
 answers.head(3)
 
 # %% [markdown]
-# Which walks are alike in ways that no number says? Those of one valley, perhaps. A relation is a table of links, or a networkx graph:
-# here each two walks of the same valley.
+# A relation is a table of links, or a networkx graph. Here it links each two walks of the same valley.
 
 # %%
 same_valley = walks.reset_index().merge(walks.reset_index(), on="valley", suffixes=("", "_other"))
 same_valley = same_valley[same_valley["walk"] < same_valley["walk_other"]]
 links = same_valley[["walk", "walk_other"]].set_axis(["source", "target"], axis=1)
-
-data = relpref.PreferenceData.from_tables(
-    items=walks[["length_km", "climb_m"]], answers=answers, relations={"valley": links}
-)
-print(data)
+links.head(3)
 
 # %% [markdown]
 # ## The fit
 #
-# `xpgp` is the model of Kersting & Xu (2009): every walk has a utility, which is a smooth function of its attributes plus a part that
-# neighbors in the relation share, plus a part of its own. An answer favors the walk of higher utility, but not always. `EP` (expectation propagation) finds the
-# utilities that go with the answers, and how sure one can be of them.
+# The model is that of Kersting & Xu (2009): the utility of a walk is a smooth function of its attributes, plus a part that it shares with
+# neighbors in the relation, plus a part of its own. The walk with the higher utility wins with a probability above one half. Expectation
+# propagation computes the posterior of the utilities.
 
 # %%
-posterior = EP(xpgp).run(jax.random.key(0), data, progress_bar=False)
+posterior = relpref.fit(walks[["length_km", "climb_m"]], answers, {"valley": links}, progress_bar=False)
 print(posterior)
 
 # %% [markdown]
 # ## The ranking
 #
-# `mean` is a walk's utility against the average of all walks, in units of the noise of one answer. With a probability of 90 % it lies between
-# `lower` and `upper`. `p_best` is the probability that no walk is better.
+# `mean` is the utility relative to the average of all walks, in units of the noise of one answer. It lies between `lower` and `upper` with a
+# probability of 90 %. `p_best` is the probability that no walk is better.
 
 # %%
 ranking = posterior.ranking(interval=0.9)
@@ -112,18 +103,17 @@ spread = [ranking["mean"] - ranking["lower"], ranking["upper"] - ranking["mean"]
 axes.errorbar(ranking["mean"], ranking.index, xerr=spread, fmt="o", capsize=3)
 axes.axvline(0, color="grey", linewidth=1)
 axes.invert_yaxis()
-axes.set(xlabel="utility against the average walk, with 90 % intervals", title="Twelve walks, best first")
+axes.set(xlabel="utility relative to the average, with 90 % intervals", title="Twelve walks, best first")
 plt.show()
 
 # %% [markdown]
-# Long intervals that overlap say that the order of these walks is not settled by the answers. The places of single walks are in the columns
-# `rank_lower` and `rank_upper`.
+# Where long intervals overlap, the order is open. `rank_lower` and `rank_upper` bound the rank of each walk.
 
 # %% [markdown]
-# ## Is this one really better?
+# ## Compare two walks
 #
-# Two probabilities are worth telling apart. `p_better`: the first walk's utility is the higher one. `probability`: the next person asked says
-# so. The second is nearer to one half, since people differ.
+# `p_better` is the probability that the first walk has the higher utility. `probability` is the probability that the next person prefers it. It
+# is closer to one half, because people differ.
 
 # %%
 best, second, last = ranking.index[0], ranking.index[1], ranking.index[-1]
@@ -142,24 +132,24 @@ figure.colorbar(image, label="probability that the row is better than the column
 plt.show()
 
 # %% [markdown]
-# Dark blue and dark red are settled. Pale fields are open: pairs of walks that are near each other in the ranking, or about which little was said.
+# Dark blue and dark red pairs are settled. Pale pairs are open: close in the ranking, or with few answers.
 
 # %% [markdown]
-# ## Why is it up there?
+# ## Explain a utility
 #
-# Each utility is the sum of a part that the attributes explain, one that comes from the valley, and one that is the walk's own (`individual`).
+# Each utility is the sum of a part from the attributes, a part from the valley, and a part of the walk itself (`individual`).
 
 # %%
 parts = posterior.explain().loc[order[::-1], ["attributes", "valley", "individual"]]
 figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")
 parts.plot.barh(ax=axes, width=0.75)
 axes.axvline(0, color="grey", linewidth=1)
-axes.set(xlabel="contribution to the utility", ylabel="", title="Where utilities come from")
+axes.set(xlabel="contribution to the utility", ylabel="", title="Parts of the utilities")
 plt.show()
 
 # %% [markdown]
-# The bars of one walk add up to its utility, which is relative to the average of all walks as in the ranking. Walks of the same valley have similar orange bars:
-# the relation corrects what length and climb alone would have said. Over all walks, the parts account for these shares of the differences:
+# The bars of a walk add up to its utility relative to the average. Walks of the same valley have similar orange bars: the relation corrects what
+# length and climb predict. These are the shares of the parts in the differences between walks:
 
 # %%
 posterior.shares().round(2)
@@ -167,8 +157,7 @@ posterior.shares().round(2)
 # %% [markdown]
 # ## More answers, a report, and a file
 #
-# A posterior is updated with further answers; the old one stays as it was. It is saved to one file, which holds the data as well, and a
-# report is one HTML file that needs nothing else.
+# `update` returns a new posterior with more answers. A file holds the posterior and the data. The report is one HTML file.
 
 # %%
 posterior = posterior.update(pd.DataFrame({"winner": [second] * 3, "loser": [best] * 3}))
@@ -180,7 +169,7 @@ report = again.report(folder / "report.html", title="Twelve walks")
 print(f"{report.name}: {report.stat().st_size / 1000:.0f} kB")
 
 # %% [markdown]
-# The same on the command line, for which a table of items holds names and numbers only:
+# The command line does the same. Its table of items holds names and numbers only:
 
 # %%
 walks[["length_km", "climb_m"]].to_csv(folder / "attributes.csv")

@@ -9,9 +9,9 @@
 # %% [markdown]
 # # Relevance feedback on documents with links
 #
-# A reader looks for papers on some topic and says of a few pairs which of the two is nearer to it. Which of all the other papers should be read? Their
-# words help, and so do their citations: a paper that cites relevant ones is likely to be relevant, whatever words it uses. This is what the
-# mixed graph preference Gaussian process was made for (XPGP; Kersting & Xu 2009). Here it is compared with the same model without citations.
+# A reader looks for papers on a topic and compares a few pairs. Which of the other papers should be read? Words help, and so do citations: a paper that
+# cites relevant ones is likely to be relevant. The mixed graph preference Gaussian process (XPGP; Kersting & Xu 2009) uses both. Here it is compared with
+# the same model without citations.
 
 # %%
 import os
@@ -36,8 +36,8 @@ from relpref.models import preference_gp, xpgp
 # %% [markdown]
 # ## Papers, words, citations
 #
-# Cora is a network of papers on machine learning in seven classes, with the words and the citations of each. `relpref data get cora` fetches it. Where it
-# is not at hand, this cell makes up a network of the same form: papers of a class share some words, and mostly cite each other.
+# Cora is a network of machine learning papers in seven classes, with their words and citations. `relpref data get cora` fetches it. Without it, this cell
+# simulates a network of the same form: papers of a class share some words, and mostly cite each other.
 
 
 # %%
@@ -58,8 +58,8 @@ here = Path(os.environ.get("RELPREF_DATA", "")) / "planetoid"
 network = planetoid.load("cora", here) if here.is_dir() else make_up()
 
 # %% [markdown]
-# To keep this page quick, only four classes stay, and of each the forty papers with most citations, as far as they are connected. Their words become six topics (a singular value
-# decomposition), which are the attributes.
+# To keep this page fast, it uses four classes and the forty connected papers with most citations of each. Six topics of their words (a singular value
+# decomposition) are the attributes.
 
 # %%
 cited = np.bincount(network.links[["source", "target"]].to_numpy().ravel(), minlength=len(network.classes))
@@ -83,10 +83,10 @@ print(
 )
 
 # %% [markdown]
-# ## What the reader says
+# ## Answers of the reader
 #
-# Asked about a paper of the class and one of another, the reader names the right one nine times out of ten; asked about two that are both right or
-# both wrong, either of them.
+# For a paper of the class and one of another, the reader names the right one nine times out of ten. For two papers that are both right or both wrong, the
+# answer is random.
 
 # %%
 rng = np.random.default_rng(1)
@@ -153,23 +153,23 @@ for name in engines:
     one = results.loc[name]
     axes.errorbar(one.index, one["mean"], yerr=one["sem"], fmt="o-", capsize=3, label=name)
 axes.legend(frameon=False)
-axes.set(xlabel="answers", ylabel="AUC of papers never asked about", title="Six sets of answers each")
+axes.set(xlabel="answers", ylabel="AUC of papers without answers", title="Six sets of answers each")
 plt.show()
 
 # %% [markdown]
-# Bars are one standard error over the sets of answers. Citations are worth more than any number of further answers here: from words alone the model learns
-# slowly, with citations a few answers tell of whole neighborhoods.
+# Bars are one standard error over the sets of answers. Citations improve the predictions more than further answers do: from words the model learns slowly,
+# with citations each answer informs a whole neighborhood.
 #
-# ## Where it comes from
+# ## Explain the utilities
 #
-# `explain` splits each paper's utility into what its words and what its citations contribute, and what is its own. The first two are shown.
+# `explain` splits the utility of a paper into the contributions of words, of citations, and of the paper itself. The first two are shown.
 
-# %%
+# %% tags=["thumbnail"]
 posterior = posteriors["words and citations"]
 parts = posterior.explain()
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-for mask, colour, label in ((~relevant, "C7", "another class"), (relevant, "C3", "the class that is wanted")):
-    left.scatter(parts["attributes"][mask], parts["cites"][mask], s=16, color=colour, label=label)
+for mask, shade, label in ((~relevant, "C7", "another class"), (relevant, "C3", "the wanted class")):
+    left.scatter(parts["attributes"][mask], parts["cites"][mask], s=16, color=shade, label=label)
 left.legend(frameon=False)
 left.set(
     xlabel="contribution of words", ylabel="contribution of citations", title="Two parts of each utility"
@@ -177,7 +177,7 @@ left.set(
 
 spots = nx.spring_layout(graph, seed=3, k=0.25)
 nx.draw_networkx_edges(graph, spots, ax=right, edge_color="lightgrey", width=0.8)
-for mask, shape, label in ((~relevant, "o", "another class"), (relevant, "^", "the class that is wanted")):
+for mask, shape, label in ((~relevant, "o", "another class"), (relevant, "^", "the wanted class")):
     members = [paper for paper in graph if mask[paper]]
     dots = right.scatter(
         *np.array([spots[paper] for paper in members]).T,
@@ -198,14 +198,13 @@ figure.colorbar(dots, ax=right, label="utility")
 plt.show()
 
 # %% [markdown]
-# On the left the two kinds of papers are told apart upwards, by citations, much more than sideways. On the right utilities are alike among papers that cite
-# each other, also among those of which no answer spoke, and mostly high where they should be: at the triangles.
+# On the left citations separate the two kinds of papers (vertically) much better than words (horizontally). On the right papers that cite each other have
+# similar utilities, also papers without answers, and utilities are mostly high where they should be: at the triangles.
 #
-# ## Which pairs to ask about
+# ## Choose the pairs
 #
-# So far the pairs were right by construction: one relevant paper in each. A program does not know which those are. Left to itself it may draw pairs at
-# random, or ask what tells it most (`next_pairs`). Both begin without any answer; the hyperparameters are those found above, as if an earlier reader
-# had taught the model what words and citations are worth. Quick updates take milliseconds.
+# So far each pair had one relevant paper. A program does not know which those are. It can draw pairs at random, or ask the most informative question
+# (`next_pairs`). Both begin without answers and with the hyperparameters found above. Quick updates take milliseconds.
 
 # %%
 engine = EP(xpgp, fixed=posterior.hyperparameters)
@@ -228,12 +227,12 @@ def at_random(posterior):
 
 
 def by_information(posterior):
-    """The pair whose answer tells most."""
+    """The most informative pair."""
     return next_pairs(posterior, rng_key=int(rng.integers(2**31)))[["first", "second"]].iloc[0]
 
 
 figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
-for choose, label in ((at_random, "pairs at random"), (by_information, "pairs that tell most")):
+for choose, label in ((at_random, "pairs at random"), (by_information, "most informative pairs")):
     tracks = np.array([feedback(choose) for _ in range(8)])
     mean, error = tracks.mean(axis=0), tracks.std(axis=0, ddof=1) / np.sqrt(len(tracks))
     axes.plot(np.arange(1, 31), mean, label=label)
@@ -243,13 +242,12 @@ axes.set(xlabel="answers", ylabel="AUC of all papers", title="Eight runs each, w
 plt.show()
 
 # %% [markdown]
-# The chosen pairs come out ahead late, if at all. Many of them are of two papers that are both beside the point: the model expects much of the answer, and
-# gets a coin toss that it believes. Somebody who can say "neither" should be let to (a column `tie`), and a choice of questions is to be tried on a
-# reader like one's own before one relies on it, as in the tutorial on asking the right questions.
+# The chosen pairs lead late, if at all. Many of them are pairs of two irrelevant papers: the model expects information and gets a coin toss. Allow such a
+# reader to say "neither" (a column `tie`), and simulate your reader before you rely on a choice of questions, as in the tutorial on asking.
 #
 # ## What was learned
 #
-# * Links are evidence: with citations as a relation the model needs far fewer answers than with words alone, and it finds papers of which nobody spoke.
-# * `explain` says whether it was the words or the citations that brought a paper to the top.
-# * Judge on papers that were in no answer; the others are no test.
-# * The question that tells most presumes that readers answer as the model thinks. Where they toss coins, random questions are hard to beat.
+# * Links are evidence: with citations the model needs far fewer answers, and finds relevant papers without answers.
+# * `explain` says whether words or citations brought a paper to the top.
+# * Judge on papers that were in no answer.
+# * The most informative question assumes that readers answer as the model does. If they toss coins, random questions are hard to beat.

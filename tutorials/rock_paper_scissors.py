@@ -9,10 +9,9 @@
 # %% [markdown]
 # # Rock, paper, scissors: where no global ranking exists
 #
-# Who is the best player of rock, paper, scissors? Nobody: whoever likes rock beats those who like scissors, who beat those who like paper,
-# who beat those who like rock. A model that gives each player one utility cannot say that. A *conditional* ranking can: for each
-# player it ranks the others, from those that this player beats to those it loses to (Pahikkala et al. 2010). Here both models learn from
-# the same games, and then predict games between players that neither has seen.
+# Players who like rock beat those who like scissors, who beat those who like paper, who beat those who like rock. A model with one utility for each
+# player cannot represent this. A *conditional* ranking can: for each player it ranks the others, from those that this player beats to those it
+# loses to (Pahikkala et al. 2010). Here both models learn from the same games, and then predict games between players that neither has seen.
 
 # %%
 import jax
@@ -29,8 +28,8 @@ from relpref.rls import ConditionalRanker, ConditionalRankerCV
 # %% [markdown]
 # ## Players and games
 #
-# Sixty players, each with a taste: how often they show rock, paper and scissors. They play 1500 games; a draw is decided by a coin. Sixty further
-# players have a taste as well, but no game yet. For them we know the truth, that is, how likely each would beat each.
+# Sixty players have a taste: how often they show rock, paper and scissors. They play 1500 games; a coin decides draws. Sixty further players have a
+# taste but no game yet. For them the true probabilities are known.
 
 # %%
 drawn = play_rock_paper_scissors(30.0, players=60, games=1500, seed=1)
@@ -42,7 +41,8 @@ drawn.games.head(3)
 # %% [markdown]
 # ## Two models
 #
-# The first learns one utility for each player: a smooth function of the taste, and a part that is the player's own. Whoever has the higher utility should win against everyone.
+# The first model has one utility for each player: a smooth function of the taste plus a part of the player. The player with the higher utility should
+# win against everyone.
 
 # %%
 games = drawn.games
@@ -59,8 +59,8 @@ utility = EP(preference_gp).run(jax.random.key(0), data, progress_bar=False)
 print(utility)
 
 # %% [markdown]
-# The second learns a function of *pairs* of players, which changes its sign when the two change places (`symmetry="reciprocal"`). Its
-# regularization is chosen by how well it predicts games between players held out, because that is what it will be asked.
+# The second model learns a function of *pairs* of players, which changes its sign when the two are exchanged (`symmetry="reciprocal"`). Its
+# regularization is chosen by predictions of games between held-out players.
 
 # %%
 ranker = ConditionalRankerCV(
@@ -70,12 +70,12 @@ ranker = ConditionalRankerCV(
     folds=5,
 ).fit(drawn.players, games)
 conditional = ranker.posterior_
-print(conditional, f"with the regularisation {ranker.regularization_}")
+print(conditional, f"with the regularization {ranker.regularization_}")
 
 # %% [markdown]
 # ## New players
 #
-# How likely does each of the sixty new players beat each other one? Three answers: the truth and the two models'.
+# These are the probabilities that each of the sixty new players beats each other one: the truth and the two models.
 
 # %%
 new = drawn.test_players
@@ -109,8 +109,8 @@ figure.colorbar(image, ax=grid, label="probability to win", shrink=0.8)
 plt.show()
 
 # %% [markdown]
-# The left picture is a circle: rock loses to paper, paper to scissors, scissors to rock. The conditional ranking finds it, for players it never
-# saw. The utilities cannot make a circle, and so they say "about one half" almost everywhere.
+# The truth is a cycle: rock loses to paper, paper to scissors, scissors to rock. Conditional ranking finds it for players that it never saw. Utilities
+# cannot form a cycle, so they predict about one half almost everywhere.
 
 # %%
 off = ~np.eye(len(order), dtype=bool)
@@ -137,12 +137,12 @@ pd.DataFrame(
 ).T.round(3)
 
 # %% [markdown]
-# Of the triples of many players hardly more than a quarter can be in a circle, whatever the relation. Here nearly so many are, and one utility for
-# each player allows none at all.
+# Hardly more than a quarter of the triples of many players can be cycles, whatever the relation. Here nearly as many are. One utility for each player
+# allows none.
 #
-# ## A ranking for each
+# ## A ranking for each player
 #
-# Whom should the new player with the strongest taste for rock look for, and whom avoid?
+# Which opponents should the new player with the strongest taste for rock look for?
 
 # %%
 lover = new["rock"].idxmax()
@@ -153,7 +153,7 @@ ranking.head(3).round(2)
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
 place = pd.Series(np.arange(1, len(ranking) + 1), index=ranking.index)
-for move, colour in zip(("rock", "paper", "scissors"), ("C0", "C1", "C2"), strict=True):
+for move, shade in zip(("rock", "paper", "scissors"), ("C0", "C1", "C2"), strict=True):
     mine = ranking.loc[favourite.loc[ranking.index] == move]
     spread = [mine["mean"] - mine["lower"], mine["upper"] - mine["mean"]]
     axes.errorbar(
@@ -162,7 +162,7 @@ for move, colour in zip(("rock", "paper", "scissors"), ("C0", "C1", "C2"), stric
         yerr=spread,
         fmt="o",
         markersize=4,
-        color=colour,
+        color=shade,
         label=f"likes {move}",
     )
 axes.axhline(0, color="grey", linewidth=1)
@@ -170,16 +170,16 @@ axes.legend(frameon=False)
 axes.set(
     xlabel=f"place among the opponents of {lover}",
     ylabel="expected result, -1 to 1, with 90 % intervals",
-    title="Whom a lover of rock beats",
+    title="Opponents of a player of rock",
 )
 plt.show()
 
 # %% [markdown]
-# Scissors first, paper last, and other lovers of rock in the middle. The intervals are those of the expected result, not of a single game, which is
-# won or lost. (The linear model does not know that nothing can be expected beyond -1 and 1, hence the values a little outside.)
+# Scissors come first, paper last, and other players of rock in the middle. The intervals are those of the expected result, not of a single game. (The
+# linear model does not know the bounds -1 and 1, hence the values slightly outside.)
 #
 # ## What was learned
 #
-# * Before ranking anything, ask whether one ranking can exist: in a relation with circles a utility for each is the wrong question.
-# * A reciprocal conditional ranking learns from the same games, and predicts players without any game from their attributes.
-# * Choose its regularization by the hold-out that is like the use: here pairs of players that are both new.
+# * One ranking cannot describe a relation with cycles.
+# * A reciprocal conditional ranking learns from the same games, and predicts players without games from their attributes.
+# * Choose its regularization by the hold-out that matches the use: here pairs of players that are both new.

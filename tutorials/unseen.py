@@ -7,11 +7,11 @@
 # ---
 
 # %% [markdown]
-# # Ranking what was never seen, and knowing how little one knows
+# # New fields, new varieties: ranking for new nodes
 #
-# A seed company has planted varieties of wheat in fields and noted the yields. Which variety is best for a *new* field? Where would a
-# *new* variety do well? Both are conditional ranking: rank objects (varieties) for a given node (a field), also for nodes and objects of which
-# there is no label at all (Pahikkala et al. 2010, 2013). What can be said of them is less certain, and a good model says by how much.
+# A seed company has planted varieties of wheat in fields and measured the yields. Which variety is best for a *new* field? Where would a *new* variety
+# do well? Both are conditional ranking: rank objects (varieties) for a given node (a field), also for nodes and objects without labels (Pahikkala et al.
+# 2010, 2013). The intervals are wider for them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -25,9 +25,8 @@ from relpref.models import conditional_ranking
 # %% [markdown]
 # ## Fields, varieties, yields
 #
-# Fields differ in rain and in soil, varieties in how much water they like and how deep they root. How a yield depends on the four is a smooth random
-# function here, plus noise of 0.3. Forty fields and thirty varieties; half of both are kept as "new": the model never sees any of their yields. Of the
-# rest half has been planted.
+# Fields differ in rain and soil, varieties in thirst and roots. The yield is a smooth random function of the four, plus noise of 0.3. There are forty
+# fields and thirty varieties. Half of both are kept as "new". Of the rest half has been planted.
 
 # %%
 rng = np.random.default_rng(8)
@@ -64,24 +63,24 @@ planted = noisy.iloc[:20, :15].where(rng.random((20, 15)) < 0.5)
 planted.iloc[:3, :6].round(2)
 
 # %% [markdown]
-# Blanks are unknown. The table goes in as it is.
+# Blanks are unknown. The model takes the table as it is.
 #
 # ## The fit
 #
-# The yield of a field and a variety is a Gaussian process whose covariance is a product: alike fields, with alike varieties, give alike yields.
-# The posterior is exact, and the hyperparameters (lengthscales, amplitude, noise) are those of the largest evidence.
+# The yield of a field and a variety is a Gaussian process with a product covariance: similar fields with similar varieties have similar yields. The
+# posterior is exact, and the hyperparameters (lengthscales, amplitude, noise) maximize the evidence.
 
 # %%
 data = relpref.RelationData.from_tables(known_fields, planted, known_varieties)
 posterior = Exact(conditional_ranking).run(0, data, loss="regression")
 print(posterior)
-print(f"noise {posterior.hyperparameters['noise']:.2f}, truly 0.30")
+print(f"noise {posterior.hyperparameters['noise']:.2f}, truth: 0.30")
 
 # %% [markdown]
 # ## Four settings
 #
-# What is asked may be about a known field and a known variety whose yield is missing (setting 1), a new field (2), a new variety (3), or both (4).
-# In all of them a new one is given by its attributes.
+# A question is about a known field and a known variety whose yield is missing (setting 1), a new field (2), a new variety (3), or both (4). New ones are
+# given by their attributes.
 
 # %%
 settings = {
@@ -107,16 +106,16 @@ for name, (some_fields, some_varieties, unknown) in settings.items():
     correlations = [true.loc[one].corr(mean.loc[one], method="kendall") for one in true.index]
     rows[name] = {
         "error": np.sqrt((error**2).mean()),
-        "sd said": cells[name]["sd"].mean(),
+        "stated sd": cells[name]["sd"].mean(),
         "in 90 % interval": (error < 1.645 * cells[name]["sd"]).mean(),
         "Kendall's tau": np.mean(correlations),
     }
 pd.DataFrame(rows).T.round(2)
 
 # %% [markdown]
-# Errors grow from setting 1 to setting 4, and so do the standard deviations that the model states, so that in all four nearly nine in ten of the
-# true yields lie within their intervals. (A little fewer, because the hyperparameters found are taken for certain.) Kendall's τ compares, for each
-# field, the order of the varieties with the true one: 1 would be no mistake.
+# Errors grow from setting 1 to setting 4, and so do the standard deviations: in all four nearly nine in ten of the true yields lie within their
+# intervals. (Slightly fewer, because the hyperparameters are taken as known.) Kendall's τ compares, for each field, the order of the varieties with the
+# true one.
 
 # %%
 figure, grid = plt.subplots(1, 4, figsize=(11, 3.2), sharex=True, sharey=True, layout="constrained")
@@ -142,18 +141,17 @@ plt.show()
 #
 # ## Varieties for a new field
 #
-# This is what a farmer would be given: all thirty varieties, of which half were never planted, for a field with no history. The new ones are
-# marked.
+# This ranking of all thirty varieties is for a field without history. Half of the varieties were never planted.
 
 # %%
 field = new_fields.iloc[[0]]
 ranking = posterior.ranking(field, varieties)
 ranking.head(5)[["mean", "lower", "upper", "rank_lower", "rank_upper", "p_best"]].round(2)
 
-# %%
+# %% tags=["thumbnail"]
 figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
 place = pd.Series(np.arange(1, 31), index=ranking.index)
-for name, colour, members in (("known", "C0", known_varieties), ("new", "C1", new_varieties)):
+for name, shade, members in (("known", "C0", known_varieties), ("new", "C1", new_varieties)):
     mine = ranking.loc[ranking.index.isin(members.index)]
     spread = [mine["mean"] - mine["lower"], mine["upper"] - mine["mean"]]
     axes.errorbar(
@@ -162,7 +160,7 @@ for name, colour, members in (("known", "C0", known_varieties), ("new", "C1", ne
         yerr=spread,
         fmt="o",
         capsize=2,
-        color=colour,
+        color=shade,
         label=f"{name} variety",
     )
 axes.plot(place, truth.loc[field.index[0], ranking.index], "k_", markersize=9, label="truth")
@@ -175,9 +173,9 @@ axes.set(
 plt.show()
 
 # %% [markdown]
-# ## Far from everything known
+# ## Far from the data
 #
-# The fields that were planted have a rain between 0 and 1. What of wetter ones?
+# The planted fields have a rain between 0 and 1. These predictions are for wetter fields.
 
 # %%
 best = ranking.index[ranking.index.isin(known_varieties.index)][0]
@@ -192,12 +190,11 @@ axes.set(xlabel="rain", ylabel=f"yield of {best}")
 plt.show()
 
 # %% [markdown]
-# Within the gray range the band is narrow. Beyond it the band opens until it is as wide as if nothing were known: the model does not pretend that what
-# it saw goes on for ever.
+# Within the gray range the band is narrow. Beyond it the band widens to that of the prior.
 #
 # ## What was learned
 #
-# * A relation can be asked about nodes and objects that it does not contain: give their attributes in place of labels.
-# * New fields, new varieties and both at once are different questions; hold out what will be new when you judge a model.
-# * The posterior's intervals widen with what is new, and held the truth about as often as they said.
-# * Intervals widen, too, with the distance from what was seen; a prediction far away is marked as such.
+# * Give the attributes of new nodes and objects in place of labels.
+# * New fields, new varieties and both are different questions. Hold out what will be new when you judge a model.
+# * The intervals widen for new nodes and objects, and contained the truth about as often as stated.
+# * The intervals also widen with the distance from the data.

@@ -30,7 +30,7 @@ from relpref.runs import ANSWERS, RECORD, REPORT, load_run
 __all__ = ["create_app", "runs_in", "serve"]
 
 _FIRST = View(most=5)
-# A report comes with its folder, whoever wrote that: nothing in it runs, and nothing is loaded.
+# A report comes with its folder from any author: nothing in it runs, and nothing is loaded.
 _REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -221,7 +221,7 @@ def create_app(folder: str | Path, *, token: str, ask: bool = False) -> Starlett
     folder : path
         Holds the folders of runs, or is one.
     token : str
-        First part of every path; whoever does not know it gets nothing.
+        First part of every path; requests without it are refused.
     ask : bool
         Whether people may answer questions on it; otherwise nothing is written.
     """

@@ -23,7 +23,7 @@ _OWN = ("text", "image", "link")
 
 @dataclass(frozen=True)
 class Item:
-    """An item as it is shown. Nothing in it is to be trusted: whoever shows it escapes it.
+    """An item as it is shown. Nothing in it is trusted: the caller escapes it.
 
     Attributes
     ----------

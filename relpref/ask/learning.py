@@ -23,10 +23,10 @@ from relpref.posterior.utility import UtilityPosterior
 from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, read_record, record_text
 
 
-def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False) -> UtilityPosterior:
+def learned(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False) -> UtilityPosterior:
     """The posterior after changes of the answers; ``quick``: by rank-one changes, where there are few and the posterior allows it.
 
-    Somebody waits for quick changes, and a full update follows in the background. Quick changes depend a little on their order, so they are made one by one, as in a process that saw them come.
+    A person waits for quick changes, and a full update follows in the background. Quick changes depend a little on their order, so they are made one by one, as in a process that saw them come.
     """
     steps = changes.steps
     if quick and steps["count"].sum() <= MAX_QUICK_ANSWERS:
@@ -72,7 +72,7 @@ def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
         return posterior, 0
     with store:
         changes = store.changes(known_version(run, store))
-    return learnt(posterior, changes), len(changes)
+    return learned(posterior, changes), len(changes)
 
 
 def askable(run: Run) -> UtilityPosterior:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.ask.items import Item, item, read_items
-from relpref.ask.learning import askable, check_known, known_version, learnt, publish, without_others
+from relpref.ask.learning import askable, check_known, known_version, learned, publish, without_others
 from relpref.ask.store import AnswerStore, Question, rater_name
 from relpref.ask.tables import answers_table, export_answers, import_answers
 from relpref.data.arrays import counted, shown
@@ -247,13 +247,13 @@ class Loop:
             return open_
 
     def answer(self, question_id: str, outcome: str, rater: str) -> None:
-        """Answer an open question: on the disk when this returns, and the posterior has learnt from it.
+        """Answer an open question: on the disk when this returns, and the posterior has learned from it.
 
         Parameters
         ----------
         question_id : str
         outcome : {"first", "second", "tie"}
-            Which of the question's ``first`` and ``second`` is preferred, wherever they are shown.
+            Which of the question's ``first`` and ``second`` is preferred, on either side.
         rater : str
 
         Raises
@@ -425,7 +425,7 @@ class Loop:
         changes = self._store.changes(self.version)
         self._tried = changes.version
         try:
-            self.posterior = learnt(self.posterior, changes, quick=True)
+            self.posterior = learned(self.posterior, changes, quick=True)
         except RelprefError as error:
             self.trouble = f"Every answer is kept, but the ranking does not know the last ones yet: {error}"
             added = changes.added

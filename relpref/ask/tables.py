@@ -78,7 +78,7 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
         verb = "has no" if column in known else "has a"
         raise DataError(
             f"{file}: the table {verb} column {column!r}, unlike the answers that the run was fitted on ({listed(known)}); give tables of "
-            "the same kind, or fit all of them anew"
+            "the same kind, or refit with all of them"
         )
     answers = read.table(data.labels)
     store.add(answers, hashlib.sha256(file.read_bytes()).hexdigest(), file.name)

@@ -46,9 +46,9 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: in
     Parameters
     ----------
     loop : Loop
-        Open; whoever made it closes it.
+        Open; its owner closes it.
     token : str
-        First part of every path; whoever does not know it gets nothing.
+        First part of every path; requests without it are refused.
     rater : str, optional
         Who answers where the address says nothing else; by default the page asks for a name.
     per_page : int

@@ -84,7 +84,7 @@ class EdgeSide:
         return _as_given((*self.domain.labels, *(("new", row) for row in range(len(cross)))), matrix)
 
     def _among(self, features: Any, cross: Floats) -> Floats:
-        """Kernel of new nodes with each other; of a precomputed kernel NaN, but for the diagonal where the known nodes have one value."""
+        """Kernel of new nodes with each other; for a precomputed kernel NaN, except on the diagonal where the known nodes have one value."""
         kernel = self.domain.kernel
         if getattr(kernel, "kernel", None) != "precomputed":
             return kernel(features, features)

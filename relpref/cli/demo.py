@@ -133,7 +133,7 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
 def run(chosen: argparse.Namespace) -> None:
     """Fit, print, write the report and the run."""
     out = Path(chosen.out)
-    # An earlier demo can always be made again; a run of somebody's own cannot.
+    # An earlier demo can always be made again; a run of the user cannot.
     replace = is_run_of(out, "demo")
     check_target(out, replace=replace, how="the demo does not replace it")
     season = read()

@@ -1,4 +1,4 @@
-"""NumPy arrays that nobody may write into."""
+"""Read-only NumPy arrays."""
 
 import difflib
 import unicodedata

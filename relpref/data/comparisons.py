@@ -515,10 +515,7 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
 
 
 def _with_column(name: str, answers: Comparisons, these: str, those: str) -> Comparisons:
-    """With a column of zeros: no ties, a position that nobody noted, or nothing where there is no answer that it could belong to.
-
-    No list is −1.
-    """
+    """With a column of zeros: no ties, an unknown position, or nothing without answers. No list is −1."""
     size = len(answers.winner)
     all_tied = answers.tie is not None and bool(answers.tie.all())
     if not (name in ("tie", "shown_first", "list") or size == 0 or (name == "strength" and all_tied)):

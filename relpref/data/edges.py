@@ -152,7 +152,7 @@ def _refuse_conflicts(
     labels: tuple[Sequence[Any], Sequence[Any]],
     kind: str | None,
 ) -> None:
-    """Refuse two weights of one link, or of the two directions of an edge if nobody said what these mean."""
+    """Refuse two weights of one link, or of the two directions of an edge if their meaning is not given."""
     source, weight, where = edges.source[rows], edges.weight[rows], edges.where
     differs = ~first[1:] & (weight[1:] != weight[:-1])
     turned = source[1:] != source[:-1]

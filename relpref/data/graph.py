@@ -207,7 +207,7 @@ class Graph:
     frozen_reference : ScaleReference, optional
         What kernels are scaled by, if not by this graph itself.
     counts_cliques : bool
-        Whether ``cliques`` is wanted, see `with_cliques`.
+        Whether ``cliques`` is needed, see `with_cliques`.
 
     Raises
     ------
@@ -396,7 +396,7 @@ class Graph:
     def padded(self, size: int) -> "Graph":
         """Return the graph with nodes without links up to so many in all.
 
-        Its spectrum and its scale are those that it has, filled up, so that their shapes tell nothing but the size.
+        Its spectrum and its scale are padded, so that their shapes depend on the size only.
         """
         more = range(self.num_nodes, size)
         values, vectors, gap_weights = self.spectrum

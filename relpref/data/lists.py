@@ -132,7 +132,7 @@ def _check_columns(columns: Columns, rows: Positions, of_row: Positions, place: 
         refuse_first(
             np.asarray(columns["shown_first"])[rows] != 0,
             lambda row: (
-                f"{place(int(rows[row]))}: of a list nobody knows what being shown first does; leave the cell blank"
+                f"{place(int(rows[row]))}: the effect of being shown first in a list is unknown; leave the cell blank"
             ),
         )
     _, first, which = np.unique(of_row, return_index=True, return_inverse=True)

@@ -1,6 +1,6 @@
 """The same data filled up to a round number of items and of answers, so that data sets of many sizes share what JAX compiles.
 
-What fills them up says nothing: items that no answer and no link is about, and answers that were given 0 times. A Gaussian process
+The padding carries no information: items without answers and links, and answers that were given 0 times. A Gaussian process
 gives the other items the same prior without them. Not so every program: one may look at the mean of all items. So a program says that
 it may be given such data (`allows_padding`), and its results are cut to the items and the answers that there are.
 """
@@ -70,7 +70,7 @@ def padded_answers(answers: Comparisons) -> Comparisons:
 
 
 def padded(data: PreferenceData) -> PreferenceData:
-    """The data with items and answers that say nothing after those that there are; labels are numbers."""
+    """The data with items and answers without information appended; labels are numbers."""
     size = room_for_items(data.num_items)
     # At the center, so that kernels of distances are computed from it as they were.
     rows = np.broadcast_to(data.attribute_center, (size - data.num_items, len(data.attribute_center)))

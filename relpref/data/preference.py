@@ -319,7 +319,7 @@ class PreferenceData:
         Parameters
         ----------
         by : {"pair", "answer", "rater"}
-            The items that were compared; nothing but the answer itself; or who gave it, an error if that is not known. A list is a group
+            The items that were compared; the answer only; or who gave it, an error if that is not known. A list is a group
             of its own.
         """
         answers = self.comparisons
@@ -393,7 +393,7 @@ class PreferenceData:
             New labels, with the same attributes.
         relations : mapping of str to edges, optional
             Links of known relations, each with at least one newcomer; see `from_tables` for their forms. Those of
-            a directed or bipartite relation go under its own name, and its graphs are made anew from all links.
+            a directed or bipartite relation go under its own name, and its graphs are rebuilt from all links.
 
         Raises
         ------
@@ -471,7 +471,7 @@ class PreferenceData:
             what = f"{source} is" if bipartite else f"both {source} and {target} are"
             raise DataError(
                 f"{edges.where(row)}: {what} known already; extend adds edges of newcomers "
-                "only: drop the row, or make the data anew with from_tables"
+                "only: drop the row, or rebuild the data with from_tables"
             )
         return read
 
@@ -623,7 +623,7 @@ def marginal(data: "PreferenceData", positions: NDArray[Any], spare: int = 0) ->
 
 
 def induced(data: "PreferenceData", positions: NDArray[Any]) -> tuple["PreferenceData", NDArray[np.int64]]:
-    """The data of some items for whoever wants to look at them: answers and links among them; and the rows of these answers."""
+    """The data of some items: answers and links among them; and the rows of these answers."""
     here = np.zeros(data.num_items, dtype=bool)
     here[positions] = True
     rows = np.flatnonzero(data.comparisons.whole_lists(here[data.winner] & here[data.loser]))

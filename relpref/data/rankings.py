@@ -495,7 +495,7 @@ class Rankings:
         return "\n".join([*lines, "  ..."] if len(self) > _RANKINGS_SHOWN else lines)
 
 
-# What kernels have to know of the values when they are compiled is static: rankings of other items are compiled anew.
+# What kernels have to know of the values when they are compiled is static: rankings of other items are compiled again.
 register(
     Rankings,
     leaves=("items", "positions", "label", "features", "residual"),

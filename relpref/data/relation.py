@@ -50,7 +50,7 @@ class Relation:
         (co-citation). ``"random_walk"`` joins items by how often a walk along the links goes from one to the other
         (Chung 2005), one graph for both directions.
     hubs : {"weight", "count"}, optional
-        What a target shared by d items adds to the edge between two of them, besides the product of the weights of their links:
+        What a target shared by d items adds to the edge between two of them, in addition to the product of the weights of their links:
         1/(d − 1), so that a hub joins each of them as strongly as a small one (Newman 2001); or 1 for ``"count"``.
         Not for random walks.
     max_degree : int, optional

@@ -528,7 +528,7 @@ class RelationData:
                 for name in ("attribute_center", "attribute_scale")
             ):
                 wrong = (
-                    f"the attributes of its {side} are standardised otherwise than those of the training data"
+                    f"the attributes of its {side} are standardized otherwise than those of the training data"
                 )
         if wrong is not None:
             raise DataError(

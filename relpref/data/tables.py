@@ -329,7 +329,7 @@ def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) 
 def read_pieces(
     path: str | os.PathLike[str], *, max_columns: int | None = None, whole: bool = False
 ) -> Iterator[Table]:
-    """Read a CSV or Parquet file in pieces, see `read_table`; Parquet in one where it is wanted as a whole."""
+    """Read a CSV or Parquet file in pieces, see `read_table`; Parquet at once if the whole is needed."""
     file, suffix = Path(path), suffix_of(path)
     if suffix not in SUFFIXES:
         raise DataError(

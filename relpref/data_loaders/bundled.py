@@ -1,4 +1,4 @@
-"""Data sets that come with the package or with scikit-learn: how people travelled, and handwritten digits."""
+"""Data sets that come with the package or with scikit-learn: how people traveled, and handwritten digits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def load_modechoice() -> ModeChoice:
     the terminal times of the timetable.
 
     Generalized cost is left out: it is cost plus time at a fixed rate. Income and party size are the same for all four alternatives
-    of a traveler: they decide who resembles whom, and so which alternatives the relation joins.
+    of a traveler: they decide the similarity of travelers, and so which alternatives the relation joins.
 
     The sample was drawn by choice: how often a mode occurs says nothing about how popular it is.
     """

@@ -62,7 +62,7 @@ def among(table: Table, labels: Iterable[str]) -> Table:
     return replace(table, frame=table.frame[kept], lines=lines)
 
 
-# The name says it wherever the relation is named: in hyperparameters, shares and reports.
+# The name appears in hyperparameters, shares and reports.
 DERIVED = "similarity_derived"
 NOTE = (
     f"relation {DERIVED!r}: derived from the attributes (nearest neighbours by cosine), not observed; "

@@ -44,7 +44,7 @@ def read_matches(
     -------
     DataFrame
         One row for each match that has been played, in the file's order: ``date``, ``home_team``, ``away_team``, ``home_score``,
-        ``away_score`` (after extra time, without penalties), ``tournament``, and ``neutral``, whether the ground was nobody's home.
+        ``away_score`` (after extra time, without penalties), ``tournament``, and ``neutral``, whether the ground was neutral.
 
     Raises
     ------

@@ -152,7 +152,7 @@ def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[st
                 raise DataError(f"{where}: {shown(line.strip())} does not have the form {_SHAPE}; correct it")
             judgment, qid, cells, document = match.groups()
             if not judgment.isascii() or not judgment.isdigit():
-                remedy = "leave out what nobody judged" if judgment == "-1" else "correct the line"
+                remedy = "leave out documents without a judgment" if judgment == "-1" else "correct the line"
                 raise DataError(f"{where}: label {shown(judgment)} is not a judgment 0, 1, ...; {remedy}")
             values = _values(cells.split(), where, width)
             width = len(values)

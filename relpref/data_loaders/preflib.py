@@ -14,7 +14,7 @@ def load(
     folder: str | os.PathLike[str] | None = None,
     incomplete: Literal["top-k", "subset"] | None = None,
 ) -> Rankings:
-    """Read a file of orders, wherever in the library it is.
+    """Read a file of orders of the library.
 
     Parameters
     ----------

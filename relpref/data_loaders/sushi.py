@@ -61,7 +61,7 @@ def load(which: Literal["a", "b"] = "a", folder: str | os.PathLike[str] | None =
     Parameters
     ----------
     which : {"a", "b"}
-        Set A: full rankings of 10 sushis. Set B: of 100 sushis, everybody ranked 10 chosen for him or her (non-exhaustive).
+        Set A: full rankings of 10 sushis. Set B: each person ranked 10 of 100 sushis (non-exhaustive).
     folder : path, optional
         With the files ``sushi3*``; ``$RELPREF_DATA/sushi3-2016`` by default.
 

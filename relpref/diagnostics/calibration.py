@@ -170,7 +170,7 @@ class Calibration:
 
 
 # ArviZ has such a picture (plot_ecdf_pit), with an envelope in 0.x and with points marked by another test (POT-C) in 1.x: neither is
-# the band that the p-value here belongs to, and one picture for all versions is wanted.
+# the band that the p-value here belongs to, and all versions should give one picture.
 def draw(found: Mapping[str, Calibration], path: str | os.PathLike[str], *, columns: int = 3) -> Path:
     """Write one panel for each calibration as SVG, under its title: every quantity's curve and the band of the first."""
     import matplotlib as mpl

@@ -26,7 +26,7 @@ _AGREE, _ENOUGH = 1.01, 400  # R-hat and effective draws that can be relied on (
 _DISAGREE = 1.05
 _MIN_DRAWS = 50  # effective ones, over which a posterior is only averaged
 _FALLEN = 0.95  # errors after twice the draws, where these are what errors come from (0.71 is expected)
-_EQUAL = 1e-3  # sd of log weights that are equal but for rounding
+_EQUAL = 1e-3  # sd of log weights that are equal up to rounding
 
 # By verdict and case.
 _SENTENCES = {

@@ -218,8 +218,8 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     III with its mean, variance and skewness. A rater with few answers can be at odds only by very improbable ones. Other answers of the
     same rater stay, and agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
 
-    Where everybody's noise is fitted the median of them is itself uncertain, and a little low. With eight equal raters of 25 answers
-    each, 15 of 613 simulated tables (2.4 %) had somebody at odds at ``false_alarms=0.01``, and 7 at 0.003; with one of the eight at
+    If each rater's noise is fitted, the median of them is itself uncertain, and a little low. With eight equal raters of 25 answers
+    each, 15 of 613 simulated tables (2.4 %) had a rater at odds at ``false_alarms=0.01``, and 7 at 0.003; with one of the eight at
     random or contrary, no other rater was in 219.
     """
     from scipy.stats import pearson3
@@ -239,7 +239,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
         left = left_out(origin.run(None, posterior.key, fixed=posterior.hyperparameters), usual)
     if np.isnan(left.predictive.moments).any():
         raise DataError(
-            "nobody knows what the answers could have been: the likelihood is one of its own, or the posterior is a sample"
+            "the other possible answers are unknown: the likelihood is a custom one, or the posterior is a sample"
         )
     each = [np.ones(len(left.log_score)), left.log_score, *left.predictive.moments]
     number, score, mean, variance, third = (
@@ -267,7 +267,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
 def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = True) -> pd.DataFrame:
     """Fit again without each part of the model, one at a time, and compare the evidence.
 
-    Hyperparameters are fitted anew, except those that were fixed. Options for the part that is left out (its kernel, its priors, its
+    Hyperparameters are refitted, except those that were fixed. Options for the part that is left out (its kernel, its priors, its
     fixed values) are left out with it.
 
     Parameters

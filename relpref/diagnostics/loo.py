@@ -92,7 +92,7 @@ class Given(Question):
         return np.asarray((found.chance.T if self.paired else found.chance[[2, 0]].T)[self.first])
 
     def log_scores(self, found: Predictive) -> Floats:
-        """Of whole answers in each component, shape (K, answers); decisions that were not reached say nothing."""
+        """Of whole answers in each component, shape (K, answers); decisions that were not reached do not count."""
         single = np.where(found.count > 0, found.log_score, 0.0)
         log_score = np.zeros((len(single), len(self.table)))
         np.add.at(log_score.T, self.unit, single.T)
@@ -183,7 +183,7 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     Raises
     ------
     UnsupportedProgramError
-        If the posterior does not know its program (draws or a program of one's own, read back from a file).
+        If the posterior does not know its program (draws or a custom program, read back from a file).
     DataError
         If the posterior has no numbers, has answers that came by quick updates, comes from no labels, or has fewer than 25 draws.
 
@@ -236,7 +236,7 @@ def k_fold(
     folds : int
         At least 2.
     by : {"pair", "answer", "rater"}
-        What leaves together: all answers to a pair of items, whoever gave them, since else a repeated question gives its own answer;
+        What leaves together: all answers to a pair of items by any rater, because a repeated question would predict itself;
         each answer with its repetitions; or all answers of a rater, who is a stranger then. Lists leave whole. Examples of classes leave one by one, edges
         between the same two nodes together.
     hyperparameters : {"refit", "keep"}

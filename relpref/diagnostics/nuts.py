@@ -39,7 +39,7 @@ class Check:
     Attributes
     ----------
     verdict : {"agrees", "differs", "undecided"}
-        "undecided" where NUTS itself did not converge, which says nothing of the posterior.
+        "undecided" if NUTS itself did not converge.
     sentence : str
     table : DataFrame
         As `Certificate.table`, with NUTS for the exact posterior; of some items alone, relative to their average. Empty where nothing

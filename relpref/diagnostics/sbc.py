@@ -283,7 +283,7 @@ def calibrate(
     StorageError
         If the file is of other simulations, or cannot be written.
     ClusterError
-        If other processes went away; the same call goes on with what is in the file.
+        If other processes went away; the same call continues with what is in the file.
     """
     if simulations < 1:
         raise DataError(f"simulations is {simulations}; it must be at least 1")

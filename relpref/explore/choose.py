@@ -153,7 +153,7 @@ def narrowed(
 
 
 def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> Positions:
-    """Items that answers are about, and others; half of each are the best, half drawn, so that nobody is left out for ever."""
+    """Items that answers are about, and others; half of each are the best, half drawn, so that each item has a chance."""
     data, mean = posterior.data, posterior.belief.mean()
     most = np.inf if limits.most_appearances is None else limits.most_appearances
     open_ = appearances(data) < most
@@ -165,7 +165,7 @@ def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Gene
     new = int(np.clip(sizes.MAX_LINKS_TIMES_CANDIDATES / max(links, 1), 20, sizes.MAX_NEW_CANDIDATES))
     groups = ((known & open_, number - new), (~known & open_, new))
     chosen = np.concatenate([_halves(np.flatnonzero(group), mean, size, rng) for group, size in groups])
-    # Where nobody may be asked about, none of these may be either.
+    # If no item may be asked about, none of these may be either.
     return chosen if len(chosen) > 1 else touched(data)[:2]
 
 
@@ -292,7 +292,7 @@ def next_pairs(
     most_appearances : int, optional
         An item that was in so many answers is not asked about again.
     hardest : float, optional
-        Pairs whose preference probability is nearer to one half than that are left out: people tire of them. 0.02 leaves out
+        Pairs whose preference probability is nearer to one half than that are left out, because people cannot answer them. 0.02 leaves out
         those between 0.48 and 0.52, a tie counting one half.
     rater : label, optional
         Who is asked; a typical rater by default.
@@ -414,7 +414,7 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
     missing = [name for name in names if name not in posterior.hyperparameters]
     if missing:
         raise DataError(
-            f"the posterior has no hyperparameter {listed(missing)}, so nobody knows what an answer would tell; "
+            f"the posterior has no hyperparameter {listed(missing)}, so the information of an answer is unknown; "
             "use a program of relpref.models, or leave the columns of answers out that it belongs to"
         )
     parameters = {name: posterior.hyperparameters[name] for name in names}

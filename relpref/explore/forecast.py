@@ -23,10 +23,10 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 Singles = NDArray[np.float32]
 
-_MAX_ROWS = 128  # of a block: half of their square lies below the diagonal, and is looked at in vain
+_MAX_ROWS = 128  # of a block: half of their square lies below the diagonal, and is computed for nothing
 
 _BLOCK = 128  # pairs of one call of the compiled function: its shapes never change
-# Trapezoidal rule: in steps of so many sds of the gap, or of so many noise scales where the gap is wide, on either side. The integrand
+# Trapezoidal rule: in steps of this many sds of the difference, or noise scales if it is wide, on either side. The integrand
 # is analytic in a strip of about two noise scales, so the error falls like exp(−2π·2/step).
 _NODES, _STEP, _NOISE_STEP = 40, 0.16, 0.5
 _REACH = _NODES * _NOISE_STEP  # noise scales beyond which an answer is certain, logistic noise included
@@ -64,7 +64,7 @@ class Belief:
 
     @property
     def rounding(self) -> float:
-        """A variance of a gap that is 0 but for rounding: of items that are one and the same to the model."""
+        """A variance of a difference that is 0 up to rounding: of items that are equal to the model."""
         return 1e-14 * float(np.diagonal(self.covariance).max(initial=0.0))
 
     def responses(self, gaps: Gaps) -> Floats:

@@ -45,7 +45,7 @@ class Score:
     reason: ClassVar[str]  # why a pair is asked about, for the one who answers
     about_the_best: ClassVar[bool] = False  # of too many items, look at the best, not at the uncertain ones
     few: ClassVar[int] = 128
-    max_items: ClassVar[int] = MAX_ITEMS_OF_SCORES  # all pairs of so many are looked at
+    max_items: ClassVar[int] = MAX_ITEMS_OF_SCORES  # items whose pairs are all scored
 
     def value(self, state: State, pairs: Gaps) -> Floats | Singles:
         """Scores of pairs, of the shape of their moments."""
@@ -91,7 +91,7 @@ class Ratio(Score):
 
     def value(self, state: State, pairs: Gaps) -> Floats:
         square = np.square(pairs.mean)
-        # A mean that is 0 but for rounding is 0: otherwise the digits that are lost would choose the question.
+        # A mean that is 0 up to rounding is 0: otherwise the digits that are lost would choose the question.
         square *= square > 1e-20 * pairs.variance
         certain = pairs.variance == 0
         ratio = np.where(certain, 0.0, np.inf)
@@ -139,7 +139,7 @@ class LookAhead(Bald):
     """
 
     name = "look_ahead"
-    reason = "its answer and the question after it are expected to tell most together"
+    reason = "its answer and that to the next question are expected to be the most informative together"
     few: ClassVar[int] = 384
 
     def value(self, state: State, pairs: Gaps) -> Floats:
@@ -170,7 +170,7 @@ class MutualInformation(Score):
     """
 
     name = "mutual_information"
-    reason = "its answer is expected to tell most about the answers that nobody was asked for"
+    reason = "its answer is expected to be the most informative about the other answers"
     exact_items: ClassVar[int] = MAX_ITEMS_OF_EXACT_INFORMATION
 
     def value(self, state: State, pairs: Gaps) -> Floats:
@@ -193,7 +193,7 @@ class MutualInformation(Score):
             precision = self._precision(state, gaps)
             first, second = place[gaps.first], place[gaps.second]
             left = own[first] + own[second] - 2 * after[first, second]
-            share = np.clip(precision * left, 0.0, 1 - 1e-12)  # below 1 but for rounding
+            share = np.clip(precision * left, 0.0, 1 - 1e-12)  # below 1 up to rounding
             return np.asarray(0.5 * (np.log1p(precision * gaps.variance) + np.log1p(-share)))
 
         return Scorer(value, value)
@@ -234,7 +234,7 @@ class TopK(Score):
     """
 
     name = "top_k"
-    reason = "its answer is expected to tell most about who is among the best"
+    reason = "its answer is expected to be the most informative about which are among the best"
     about_the_best = True
     few: ClassVar[int] = 256
 

@@ -31,7 +31,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """A hidden order of the items of a data set, and somebody who answers by it.
+    """A hidden order of the items of a data set, and a simulated person who answers by it.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Truth:
         first, second, sign, weight = self._known_orders
         gaps, mean = belief.differences(first, second), belief.mean()
         gap = gaps.mean * sign
-        # A gap that is known for certain is in its order for certain.
+        # The order of a certain difference is certain.
         with np.errstate(divide="ignore", invalid="ignore"):
             certainty = np.where(gap == 0, 0.0, np.abs(gap) / gaps.sd)
         wrong = np.where(gap < 0, 1.0, np.where(gap == 0, 0.5, 0.0))
@@ -182,7 +182,7 @@ def simulate_steps(
     start: UtilityPosterior,
     limits: Mapping[str, Any] | None = None,
 ) -> Iterator[Step]:
-    """Ask, answer and learn, for as long as somebody takes the steps and something is left to ask.
+    """Ask, answer and learn, while the caller takes steps and questions are left.
 
     The answer to the r-th question about a pair depends on the seed, the pair and r alone. ``start`` is the posterior from
     ``truth.data``; the other arguments are as in `simulate`, for one strategy and one seed.
@@ -265,16 +265,16 @@ def simulate(
     """Let strategies ask questions about a known truth, and judge what is learned after every answer.
 
     Everything follows from the seed: the truth where it is drawn, the choice among equally good questions, and the answers. The
-    r-th answer about a pair is the same whoever asks, so that strategies are compared seed by seed.
+    r-th answer about a pair is the same for each strategy, so that strategies are compared seed by seed.
 
     Parameters
     ----------
     truth : Truth, or callable from a seed to a Truth
     strategies : iterable of str, or mapping from name to strategy
-        Names of scores (see `next_pairs`); or, by names of one's own, scores or callables from a posterior to the pair of labels to
+        Names of scores (see `next_pairs`); or, by your own names, scores or callables from a posterior to the pair of labels to
         ask about next, None to stop.
     seeds, answers : iterable of int, int
-        One run for each seed, of so many answers; it ends earlier where nothing is left to ask.
+        Answers of a run, one run for each seed; it ends earlier if nothing is left to ask.
     fit : callable
         From the data at the start to its posterior, which is updated after each answer, with hyperparameters on the schedule of
         `UtilityPosterior.update`; `relpref.models.xpgp` by EP by default.
@@ -283,7 +283,7 @@ def simulate(
     scheduler : str, optional
         Where runs are computed, see `relpref.parallel.run_all`; here by default. Other processes take what can be pickled.
     resume : path, optional
-        A file that keeps finished runs; the same call goes on where an earlier one stopped, and more seeds and strategies may be
+        A file that keeps finished runs; the same call continues where an earlier one stopped, and more seeds and strategies may be
         added. It knows the truth by its content and callables by their names: after a change of what they do, take another file.
     progress_bar : bool
 
@@ -300,7 +300,7 @@ def simulate(
     DataError, StorageError
         If an argument cannot be used; if the file holds runs with other settings, or another strategy of the same name.
     ClusterError
-        If other processes went away; the same call goes on with what is in the file.
+        If other processes went away; the same call continues with what is in the file.
     """
     named = dict(strategies) if isinstance(strategies, Mapping) else {name: name for name in strategies}
     chosen = list(dict.fromkeys(int(seed) for seed in seeds))

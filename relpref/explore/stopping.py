@@ -35,7 +35,7 @@ class ExpectedGain:
     goal : float
         The share at which enough is known.
     missing : int or None
-        About how many more answers reach the goal; 0 where it is reached, None where nobody can say or they will not.
+        About how many more answers reach the goal; 0 where it is reached, None if it is unknown or they will not.
     stalled : bool
         Whether more answers will not reach the goal: the next n/2 of n items are expected to gain less than 5 % of ``wrong_now``
         (ties, for example, never settle), or too few questions are left.
@@ -73,7 +73,7 @@ class ExpectedGain:
 
     @property
     def sentence(self) -> str:
-        """In words: how far the order is known, and how many answers are missing, or that one can stop."""
+        """In words: how far the order is known, and how many answers are missing, or that enough is known."""
         goal = f"the goal of {100 * self.goal:g}%"
         now = f"{self.finding}, which reaches {goal}" if self.enough() else self.finding
         if not self.answers:
@@ -205,7 +205,7 @@ def _wrong_members(before: Belief, after: Belief, top: int) -> float:
     """Expected share of the leading ``top`` that do not belong there, after answers that lead from one belief to the other."""
     _, _, mean, variance = before.boundary(top)
     rest = after.boundary(top)[3]
-    # Whoever is wrongly in has somebody's place, who is wrongly out.
+    # Each item that is wrongly in displaces one that is wrongly out.
     return float(_wrong(mean, np.maximum(variance, 0.0), np.maximum(rest, 0.0)).sum() / (2 * top))
 
 

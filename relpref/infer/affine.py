@@ -1,7 +1,7 @@
 """The predictors of observed sites whose likelihood is any distribution: what of a program is affine in its latents.
 
 The parameters of the distribution are traced as functions of the latent vector. What is affine in it is followed as far as it goes; the
-rest is the remainder. All that it takes from one row must be one number, but for an affine map: that is the row's predictor.
+rest is the remainder. All that it takes from one row must be one number, up to an affine map: that is the row's predictor.
 """
 
 from collections.abc import Callable, Iterable

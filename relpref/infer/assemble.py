@@ -39,7 +39,7 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
     if data is not None and list(slices) == [_UTILITY] and slices[_UTILITY].stop == data.num_items:
         common["info"] = {**common["info"], **group_notes(data), **composed_note(data)}
         model = origin.keywords.get("likelihood")
-        # A program of one's own may mean something else by the word.
+        # A custom program may mean something else by the word.
         own = isinstance(model, AnswerModel) and not isinstance(model, type)
         likelihood: Any = model if own else Probit()
         return UtilityPosterior(**common, likelihood=likelihood, slices=slices, origin=origin, data=data)
@@ -115,7 +115,7 @@ def prior_notes(
 
 
 def positive_definite(evidence: Evidence) -> bool:
-    """Whether every site's prior covariance is one, up to jitter; EP in gap space factorises none of them."""
+    """Whether every site's prior covariance is one, up to jitter; EP in gap space factorizes none of them."""
     totals = [sum(np.asarray(part) for part in parts.values()) for parts in evidence.blocks.values()]
     return all(bool(np.all(np.isfinite(np.asarray(cholesky(total).lower)))) for total in totals)
 

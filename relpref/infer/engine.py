@@ -78,7 +78,7 @@ def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> 
     Raises
     ------
     ClusterError
-        In a forked child of a process that had used JAX, where any computation would wait for ever.
+        In a forked child of a process that had used JAX, where any computation would hang.
     DataError
         Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``, or where the key is none or the data are a table.
     """
@@ -94,7 +94,7 @@ def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> 
     if _forked:
         raise ClusterError(
             f"{engine} cannot run in this process: it was forked from one that had used JAX, whose threads it lacks, so it would "
-            "wait for ever. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or use relpref.parallel.run_all"
+            "hang. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or use relpref.parallel.run_all"
         )
     # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where they are large.
     leaves = jax.tree.leaves((rng_key, args, given), is_leaf=_is_graph)
@@ -182,7 +182,7 @@ class GaussianEngine:
         scalars first, then entries of vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
         ``info["effective_points"]`` says how even the weights are. Where covariances of all points would take too much memory, above
         about 640 items, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximize"`` climbs log evidence
-        plus log prior by its exact gradient and takes the maximum for certain: intervals are too narrow where answers are few.
+        plus log prior by its exact gradient and ignores the uncertainty around it: intervals are too narrow where answers are few.
         ``"em"`` reaches the same place by the paper's expectation maximization (XPGP eq. 15-16), more slowly. ``"nuts"`` samples them
         from evidence times prior, starting at the maximum, and returns a mixture of one posterior for each draw: the reference, and
         the remedy where too few points are effective. The prior density at the maximum is always that of the unconstrained values,
@@ -204,7 +204,7 @@ class GaussianEngine:
         where an answer was given more than 20 times, it is always "latent", which keeps its accuracy where sites are precise.
     structure : {"auto", "dense", "sparse"}
         How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that
-        are evaluated where they are wanted, see `relpref.infer.large`; "auto" takes the second above 4000 items.
+        are evaluated on request, see `relpref.infer.large`; "auto" takes the second above 4000 items.
     padding : bool, optional
         Of no effect any more: whatever allows it is compiled for round numbers of items and answers, see
         `relpref.data.padding.allows_padding`.
@@ -272,7 +272,7 @@ class GaussianEngine:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keywords that it was made with, but for ``fixed``."""
+        """The keywords that it was made with, except ``fixed``."""
         names = [field.name for field in fields(self) if field.name not in ("program", "fixed")]
         return {name: getattr(self, name) for name in names}
 
@@ -574,7 +574,7 @@ class EP(GaussianEngine):
     evidence within a few tenths of a nat. ``tol`` bounds the largest mismatch of tilted and
     posterior moments.
 
-    Labels and reported probabilities with Gaussian noise are solved in closed form: exact but for rounding, which stays below 1e-6
+    Labels and reported probabilities with Gaussian noise are solved in closed form: exact up to rounding, which stays below 1e-6
     posterior sds in means and 1e-4 in sds while noise/√count is at least 1e-5 (for utilities of scale 1; the sds' error grows with
     the square of that scale). More precise ones end with the result ``too_precise``.
     """

@@ -261,7 +261,7 @@ def _evaluate(
 
 
 def prior(program: Program, reading: Reading, projection: bool = False) -> Prior:
-    """What is kept of a reading; with A, if it is wanted as a matrix."""
+    """What is kept of a reading; with A, if it is needed as a matrix."""
     blocks = {}
     for site, block in zip(program.layout.slices, reading.covariance.blocks, strict=True):
         parts = getattr(block, "parts", {"": block})

@@ -23,7 +23,7 @@ class Point(NamedTuple):
 
     value: Array  # x, the projections, shape (m,)
     dual: Array  # β with x = (prior covariance of the projections) β, shape (m,)
-    height: Array  # Σ log p − ½ βᵀx, the log posterior density but for a constant
+    height: Array  # Σ log p − ½ βᵀx, the log posterior density up to a constant
 
 
 class State(NamedTuple):

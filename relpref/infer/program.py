@@ -37,7 +37,7 @@ from relpref.skeleton import Skeleton
 Values = dict[str, Any]
 Model = Callable[..., None]  # a numpyro program
 Shapes = tuple[Any, ...]  # of jax.ShapeDtypeStruct: arrays before they are looked at
-# Whoever runs a program holds it: numpyro's handlers are one stack for all threads.
+# Held while a program runs: numpyro's handlers are one stack for all threads.
 running = threading.RLock()
 
 MATRICES = 4  # of the size of a prior covariance that are needed at once
@@ -382,7 +382,7 @@ class Program:
     def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Reading:
         """The program at given unconstrained hyperparameters; differentiable in them.
 
-        Without ``in_memory`` covariances stay as the program made them, to be evaluated where they are wanted.
+        Without ``in_memory`` covariances stay as the program made them, to be evaluated on request.
         """
         unconstrained = unconstrained or {}
         origin = jnp.zeros(self.layout.num_latents)

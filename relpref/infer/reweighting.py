@@ -303,9 +303,9 @@ def _without_each(
 
 
 def require_draws(num_samples: int) -> None:
-    """Refuse a number of draws of which weights say nothing."""
+    """Refuse too few draws."""
     if num_samples < MIN_DRAWS:
-        raise DataError(f"num_samples is {num_samples}; weights of fewer than {MIN_DRAWS} draws say nothing")
+        raise DataError(f"num_samples is {num_samples}; give at least {MIN_DRAWS}")
 
 
 def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterior:
@@ -333,7 +333,7 @@ def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterio
             "reweighted ones; raise num_samples, or run NUTS on the same program and from_samples",
             found.smoothed,
         )
-    # Systematic resampling: a draw of weight w comes w·s times, but for one more or less.
+    # Systematic resampling: a draw of weight w comes w·s times, plus or minus one.
     total = np.cumsum(np.exp(found.smoothed.log_weights))
     places = (np.arange(num_samples) + rng.random()) / num_samples * total[-1]
     kept = rng.permutation(np.minimum(np.searchsorted(total, places), number - 1))

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 # While the search is under way, sites this near to their fixed point are enough: the evidence is stationary in the sites,
 # so its error is of second order in the residual, and the gradient's of first.
 SEARCH_TOLERANCE = 1e-4
-# Where the approximation itself is wanted, and not only its evidence, the sites have to settle further.
+# If the approximation itself is needed, and not only its evidence, the sites have to converge further.
 CLOSE = 1e-6
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
 _CONVERGED = CODES.index(Result.converged)
@@ -233,7 +233,7 @@ def fit_hyperparameters(
     at_first : mapping, optional
         Hyperparameters where the first search starts, instead of their priors' medians.
     whole : bool, optional
-        Whether the (n, n) arrays of a posterior are wanted; None: not even room for them.
+        Whether the (n, n) arrays of a posterior are needed; None: not even room for them.
     space : str, optional
         In place of the engine's.
     """
@@ -338,7 +338,7 @@ _MAX_NEWTON = 1.5  # longest step from the maximum to that on the standardized s
 
 # Offsets from the prior's median at which a prior is tabulated, in the unconstrained space.
 _GRID = 0.05 * np.sinh(np.linspace(-8.0, 8.0, 801))
-_FARTHEST = 6.5  # standard deviations; the map goes on linearly beyond
+_FARTHEST = 6.5  # standard deviations; the map is linear beyond
 
 
 POINTS_INFO = ("points", "directions", "failed_points", "held")  # of ``info``, what updates do not change
@@ -353,7 +353,7 @@ class Evaluated(NamedTuple):
     result: Any  # what is kept of the evaluation
 
 
-# From flattened unconstrained hyperparameters, shape (k, p), and whether the results are wanted; None where the engine fails.
+# From flattened unconstrained hyperparameters, shape (k, p), and whether the results are needed; None if the engine fails.
 Evaluate = Callable[[Floats, bool], list[Evaluated | None]]
 
 

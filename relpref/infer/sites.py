@@ -1,6 +1,6 @@
 """Expectation propagation: parallel site updates with a damping that adapts.
 
-A sweep is *fresh* when it factorizes the posterior anew, O(n³), and *held* when it keeps the covariance of the last fresh one: then
+A sweep is *fresh* when it factorizes the posterior again, O(n³), and *held* when it keeps the covariance of the last fresh one: then
 only the means follow the new sites, O(n²). Means need many sweeps to settle and variances few, so a few held sweeps after each fresh
 one halve the number of factorizations (Seeger & Nickisch 2011, "Fast convergent algorithms for expectation propagation approximate
 Bayesian inference"). Convergence is judged at fresh sweeps only.
@@ -267,7 +267,7 @@ Projection = Map | Rows
 class DualSpace:
     """Observation space, for m ≤ n: everything in the m x m space of projections."""
 
-    latent: ClassVar[bool] = False  # whether the latent vector's own mean and covariance are at hand
+    latent: ClassVar[bool] = False  # whether the latent vector's own mean and covariance are available
 
     gram: Array  # G = A K Aᵀ, and the noise that rows share, shape (m, m)
     jitter: Array  # 0; nothing is factorized but B = I + T^½ G T^½
@@ -290,7 +290,7 @@ class DualSpace:
         xp = namespace(shift, self.gram)
         before = xp.diagonal(self.gram)
         variance = before - xp.sum(xp.square(factor.white), axis=0)
-        # Two items that are the same to the prior have a gap variance of 0 but for rounding, of either sign.
+        # Two items that are the same to the prior have a gap variance of 0 up to rounding, of either sign.
         rounding = 10 * np.finfo(before.dtype).eps * xp.max(before, initial=0.0)
         variance = xp.where(xp.abs(variance) <= rounding, 0.0, variance)
         mean = self.response(factor, shift, projection)

@@ -303,7 +303,7 @@ def cut_features(
         (GCK eq. 14). "all": enumerate. "sample": sample. "auto": enumerate where there are at most 1024. "raw": the mean of the
         gains before they are made monotone, in closed form; biased, for where it has to be fast.
     tol : float
-        Sampling goes on until the norm of the standard errors of a ranking's features is at most this share of their norm.
+        Sampling continues until the norm of the standard errors of a ranking's features is at most this share of their norm.
     rng_key : int or JAX key
         For the sampling. The same key and ranking give the same features whatever the other rankings are.
     return_error : bool
@@ -319,7 +319,7 @@ def cut_features(
     Raises
     ------
     DataError
-        If the weights cannot be used; if all placements are wanted and there are too many; if the tolerance is not reached; if
+        If the weights cannot be used; if all placements are requested and there are too many; if the tolerance is not reached; if
         rankings in a trace are not exhaustive (where their positions are traced, too, their features are NaN).
 
     Notes

@@ -68,7 +68,7 @@ class EdgeLandmarks:
     ) -> Self:
         """Choose some of the edges at random, the less those chosen explain one the more likely it is (`pivoted_cholesky`).
 
-        Arguments are those of `edge_kernel`, and besides the ``number`` of landmarks at most, by default as many as it takes to leave nothing
+        Arguments are those of `edge_kernel`, and the ``number`` of landmarks at most, by default as many as it takes to leave nothing
         out, and ``weights``, shape (q,): how much it matters to explain each edge. Repeated edges count once.
         """
         left, right = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)

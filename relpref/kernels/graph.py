@@ -232,7 +232,7 @@ def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
 
 
 def with_scale(graph: Graph) -> tuple[Graph, float | None]:
-    """The graph with what its kernels are scaled by, and the error of that; None where somebody else has given the scale."""
+    """The graph with what its kernels are scaled by, and the error of that; None if the scale was given."""
     known = _KNOWN.setdefault(graph, {})
     if graph.frozen_reference is None:
         if "scale" not in known:
@@ -249,7 +249,7 @@ def gap_scale(reference: ScaleReference, function: Any, heat: bool = False) -> A
 
 
 def _scaled(covariance: Any, graph: Graph, function: Any, heat: bool = False) -> Any:
-    """As by `gap_scale`, with NumPy: JAX would compile for every graph anew."""
+    """As `gap_scale`, with NumPy: JAX would compile again for every graph."""
     reference = graph.reference
     variance = float(np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues))))
     if heat:

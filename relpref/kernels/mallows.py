@@ -76,7 +76,7 @@ def mallows_kernel(
     ρ(t) = [t]_q!/t! and D the number of pairs ordered strictly in both, and differently. 1 on the diagonal for full rankings only.
 
     A sampled ranking stands for the mixture of its draws: every Gram matrix is positive semidefinite; the kernel of a sampled ranking
-    with itself, and with an equal ranking of somebody else, which has the same draws, is too large by about (1 − k)/samples.
+    with itself, and with an equal ranking of another person, which has the same draws, is too large by about (1 − k)/samples.
     """
     left, right = position_pair(a, b)
     require_memory(

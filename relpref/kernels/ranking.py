@@ -269,7 +269,7 @@ class Landmarks:
         The landmarks. If they are all the rankings of the training data, each once, nothing is approximated.
     error : float
         Share of the prior variance of the rankings they were chosen from that they leave out, 0 to 1, at the hyperparameters for which
-        they were chosen; NaN if nobody chose. Each ranking has that variance by itself, see `Features`.
+        they were chosen; NaN if they were given. Each ranking has that variance by itself, see `Features`.
     """
 
     kernel: GramKernel

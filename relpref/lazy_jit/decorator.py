@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 # Steps kept in all, of all functions and signatures: one takes some 2 kB with what JAX keeps of its trace.
 _MOST_STEPS = 100_000
 _NUMBERS = (bool, int, float)
-# Where the rules do not foresee what somebody's program holds, JAX runs it.
+# JAX runs programs that the rules do not cover.
 _UNFORESEEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _DEFECT = "%s is compiled, because a rule of relpref.lazy_jit failed, which is a defect: %s"
 _CONFIG: Any = jax.config

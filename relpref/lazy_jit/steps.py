@@ -74,7 +74,7 @@ def translate(closed: ClosedJaxpr, leaves: Sequence[Any]) -> Steps:
 
 
 def _closed(result: Any, leaves: list[Any]) -> Any:
-    """A result that nobody can change."""
+    """A read-only result."""
     if isinstance(result, np.ndarray):
         if not result.shape:
             return result[()]

@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 # Estimates in seconds: to run an operation on numbers and on arrays, and for each element.
 _ON_NUMBERS, _ON_ARRAYS, _ELEMENT = 2e-7, 0.6e-6, 1e-9
-_CHEAP = 1e-4  # of a line that may be computed in vain
+_CHEAP = 1e-4  # of a line whose result may not be used
 _FOLDED = 50_000  # elements of a constant
 _UNROLLED = 16  # repetitions of a short loop
 _LARGE = 10_000  # elements of an array that is dropped as soon as it is not needed
@@ -506,7 +506,7 @@ def indented(head: str, lines: Sequence[str]) -> str:
 
 
 def freed(block: _Block, used: set[str]) -> list[str]:
-    """The lines of a block; large arrays of it are dropped after their last use, but for those ``used`` afterwards."""
+    """The lines of a block; large arrays of it are dropped after their last use, except those ``used`` afterwards."""
     lines = [text for text, _ in block.lines]
     last: dict[str, int] = {}
     for number, text in enumerate(lines):

@@ -1,4 +1,4 @@
-"""How answers come about: the models that choose a distribution by the columns of the answers. JAX is imported when that is made."""
+"""Models of answers, which choose a distribution by the columns of the answers. JAX is imported when that is made."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ PLATES = {"rater_noise": "rater"}
 
 @runtime_checkable
 class AnswerModel(Protocol):
-    """How answers come about."""
+    """A model of answers."""
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
         """Its parameters for these columns, by site, and their default priors; those of `PLATES` for one member."""
@@ -190,7 +190,7 @@ class Probit(_Noisy):
         if answers.tie is None and answers.strength is None:
             return in_lists(ProbitComparison(gap, **seen), answers)
         zero = jnp.zeros_like(gap, shape=())
-        # A prior of one's own may be that of one step for all.
+        # A custom prior may be that of one step for all.
         steps = jnp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
         thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
         return in_lists(

@@ -167,7 +167,7 @@ class ListComparison(TreeDistribution):
         return order[jnp.minimum(place, len(order) - 1)], place < stop
 
     def _slots(self, rows: Array, there: Array) -> tuple[Array, Array]:
-        """Utilities of each list's items but for a constant, and the numbers of their blocks; shape (lists, items) each."""
+        """Utilities of each list's items up to a constant, and the numbers of their blocks; shape (lists, items) each."""
         gap = jnp.where(there, (self.single.gap / self._scale)[rows], 0.0)
         winner, loser = (jnp.where(there, item[rows], -1) for item in (self.winner, self.loser))
         at = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)

@@ -51,7 +51,7 @@ GUMBEL = Noise(True, (5.0, 24.0))
 
 
 def namespace(array: Array) -> Any:
-    """``numpy`` or ``jax.numpy``; `relpref.linalg.arrays` has it for whoever needs JAX anyway."""
+    """``numpy`` or ``jax.numpy``; `relpref.linalg.arrays` has it for code that needs JAX anyway."""
     return np if isinstance(array, np.ndarray) else import_module("jax.numpy")
 
 

@@ -1,4 +1,4 @@
-"""Covariances and their factorisations; knows nothing of statistics."""
+"""Covariances and their factorizations; knows nothing of statistics."""
 
 import warnings
 from typing import Any

@@ -31,7 +31,7 @@ class BlockCG(NamedTuple):
         One solution in each column; finite, whatever the reason.
     steps : int
     residual : array of float64, shape (k,)
-        √(rᵀM⁻¹r / bᵀM⁻¹b) of each column: computed anew where ``verify`` found it converged, else from the recurrence.
+        √(rᵀM⁻¹r / bᵀM⁻¹b) of each column: recomputed if ``verify`` found it converged, else from the recurrence.
     reason : str
         Of the worst column, see `CGResult`.
     """
@@ -57,7 +57,7 @@ def block_cg(
     """Solve A X = B for a symmetric positive (semi)definite A; every column has step lengths of its own.
 
     A column that has converged stays as it is, whatever the others need; on the host, when half of the columns have, the
-    rest goes on without them. The answer for a column does not depend on those beside it.
+    rest continues without them. The result for a column does not depend on the others.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def block_cg(
         Bound on √(rᵀM⁻¹r / bᵀM⁻¹b), also column by column. With M the diagonal this norm weighs an entry by its own scale.
     max_steps : int
     verify : bool
-        Compute the residual anew where the recurrence says that a column converged, and go on from the true one.
+        Recompute the residual if a column converged by the recurrence, and continue from the true one.
     callback : callable, optional
         Called after each iteration with its number, the solutions so far (live: copy them to keep them) and the largest
         residual; if it returns True, the iterations stop.
@@ -224,7 +224,7 @@ class CGResult(NamedTuple):
         Finite, whatever the reason.
     iterations : int
     residual : float
-        ‖b − A x‖ / ‖b‖: computed anew when converged, else from the recurrence.
+        ‖b − A x‖ / ‖b‖: recomputed when converged, else from the recurrence.
     reason : str
         "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a product was not
         finite, or the tolerance is out of reach, in double precision or because b is not in the range of A; with the smallest
@@ -329,7 +329,7 @@ def in_threads(
     with ThreadPoolExecutor(max(min(workers or cores(), len(parts)), 1)) as pool:
         futures = [pool.submit(function, part) for part in parts]
         try:
-            # One after the other, whoever is ready first: what is made of the results must not depend on it.
+            # In order, whichever is ready first: the results must not depend on the order of completion.
             for part, future in zip(parts, futures, strict=True):
                 yield part, future.result()
                 done += part.stop - part.start

@@ -82,7 +82,7 @@ class Covariance(ABC):
         return self.dense()[np.asarray(rows)][:, np.asarray(columns)]
 
     def in_memory(self) -> "Covariance":
-        """The same by matrices that JAX can differentiate, for engines that factorise."""
+        """The same by matrices that JAX can differentiate, for engines that factorize."""
         return self
 
     def congruence(self, apply: LinearMap) -> Array:

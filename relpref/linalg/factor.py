@@ -30,7 +30,7 @@ class Eigen(NamedTuple):
 
 
 def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: float = 0.0) -> Eigen:
-    """Decompose a positive semidefinite matrix; eigenvalues that are nothing but rounding become 0.
+    """Decompose a positive semidefinite matrix; eigenvalues within rounding become 0.
 
     Beside a small λ in 1/(eigenvalue + λ) they would count, and identical nodes or a kernel of low rank lose most digits.
 
@@ -62,7 +62,7 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: fl
 
 
 def factor_eigen(factor: ArrayLike) -> Eigen:
-    """Decompose F Fᵀ from a finite F of shape (n, d), O(n d²), without the eigenvalues that are nothing but rounding."""
+    """Decompose F Fᵀ from a finite F of shape (n, d), O(n d²), without the eigenvalues within rounding."""
     left, singular, _ = svd(np.asarray(factor, dtype=np.float64), full_matrices=False, check_finite=False)
     count, width = left.shape
     kept = singular > np.finfo(np.float64).eps * max(count, width) * singular.max(initial=0.0)

@@ -22,7 +22,7 @@ Positions = NDArray[np.intp]
 
 Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
 
-# A product takes rows in runs of so many, so that its result is still in the cache when the shift is added.
+# A product takes this many rows at a time, so that its result is still in the cache when the shift is added.
 _RUN = 4096
 # Components with fewer nodes share one pass over the vectors, and do not decide how systems are solved.
 _LARGE = 10_000
@@ -45,7 +45,7 @@ _DENSE, _DENSE_SIZE = 0.1, 4000
 class OrderedLaplacian:
     """Δ = D − W with the nodes in an order of its own: large components first, in each the hubs first.
 
-    The rows of hubs are wanted by most products; side by side they stay in the cache.
+    Most products need the rows of hubs; side by side they stay in the cache.
     """
 
     order: NDArray[np.intp]  # which node is at each place
@@ -241,7 +241,7 @@ class Solution(NamedTuple):
     iterations : int
         Products with the Laplacian for the block of columns that needed most.
     residual : float
-        Largest √(rᵀM⁻¹r / bᵀM⁻¹b) among the columns, M = diag(Δ) + shift, r = b − (Δ + shift I) x computed anew in double
+        Largest √(rᵀM⁻¹r / bᵀM⁻¹b) among the columns, M = diag(Δ) + shift, r = b − (Δ + shift I) x recomputed in double
         precision.
     method : str
         What solved them.
@@ -350,7 +350,7 @@ class LaplacianSolver:
         self._seen = SeenBlock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes: the links travel, what was factorised and seen does not."""
+        """For other processes: the links travel, what was factorized and seen does not."""
         laplacian = self.laplacian()
         return type(self), (
             scipy.sparse.csr_array(scipy.sparse.diags_array(laplacian.diagonal()) - laplacian),
@@ -443,7 +443,7 @@ class LaplacianSolver:
         Parameters
         ----------
         shift, tol, progress
-            As in `solve`. What was kept with a larger tolerance is computed anew.
+            As in `solve`. Results with a larger tolerance are recomputed.
         rows, columns : array of int, shapes (r,) and (c,)
             Positions of nodes, in any order, also repeated.
         """
@@ -540,7 +540,7 @@ class LaplacianSolver:
             values += correction
             laplacian.apply(shift, values, residual)
             np.subtract(rhs, residual, out=residual)
-        method = "a sparse factorisation" if direct else "conjugate gradients (Jacobi)"
+        method = "a sparse factorization" if direct else "conjugate gradients (Jacobi)"
         return Solution(values, steps, worst, method)
 
     def _factorised(self, shift: float) -> Any:

@@ -122,7 +122,7 @@ def quadrature(
     through = project or (lambda vectors: vectors)
     start = through(np.reshape(root, (-1, 1)) * rng.choice([-1.0, 1.0], (size, probes)))
     norm = np.linalg.norm(start, axis=0)
-    # Without all vectors at hand copies of eigenvalues turn up, which share the weight of the original: harmless, but wasteful.
+    # Without all vectors, copies of eigenvalues turn up, which share the weight of the original: harmless, but wasteful.
     keep = size * probes * steps <= _KEPT
     found = lanczos(lambda vectors: through(apply(vectors)), start, steps, keep=keep)
     nodes, weights = np.zeros((probes, steps)), np.zeros((probes, steps))
@@ -163,7 +163,7 @@ def log_determinant(
     found = quadrature(lambda vectors: apply(vectors / root) / root, diagonal.size, probes, steps, rng)
     if not np.all(found.nodes[found.weights > 0] > 0):
         raise DataError(
-            f"a log determinant is wanted of a matrix that is not positive definite: it has an eigenvalue near {found.nodes.min():.3g} "
+            f"a log determinant was requested of a matrix that is not positive definite: it has an eigenvalue near {found.nodes.min():.3g} "
             "of its diagonal"
         )
     value, error = found.estimate(np.log)

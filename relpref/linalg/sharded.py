@@ -70,7 +70,7 @@ class Shards:
         return int(self.mesh.size)
 
     def block(self, rows: int) -> int:
-        """How many of so many rows each device holds; the last ones hold padding, too."""
+        """Rows on each device, of a total; the last devices hold padding, too."""
         return -(-rows // self.count)
 
     def place(self, shape: tuple[int, ...], rows_from: Any, spread: bool = True) -> Array:
@@ -162,7 +162,7 @@ class _Operands(NamedTuple):
 
 @dataclass(frozen=True)
 class _System:
-    """K + λ, within the range of the centring C of each row's edges, as one device sees it."""
+    """K + λ, within the range of the centering C of each row's edges, as one device sees it."""
 
     shards: Shards
     sign: float

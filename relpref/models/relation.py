@@ -85,7 +85,7 @@ def conditional_ranking(
     ----------
     data : RelationData
     loss : {"ranking", "regression"}
-        ``"regression"``: labels are scores plus noise. ``"ranking"``: besides, every conditioning node has an unknown offset with
+        ``"regression"``: labels are scores plus noise. ``"ranking"``: in addition, every conditioning node has an unknown offset with
         a flat prior, so that only differences for one node are informative (CR10 eq. 12).
     node_kernel, object_kernel : AttributeKernel, optional
         On the attributes of nodes and of objects; `SquaredExponential` by default.

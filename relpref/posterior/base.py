@@ -71,7 +71,7 @@ class PosteriorBase:
     Attributes
     ----------
     kind : str
-        ``"utilities"``, ``"relation"``, ``"classes"``; ``"program"`` where a program of one's own has another form.
+        ``"utilities"``, ``"relation"``, ``"classes"``; ``"program"`` for a custom program of another form.
     hyperparameters : dict from site to array or float
     log_evidence : float or None
     info : dict

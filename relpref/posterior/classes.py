@@ -208,7 +208,7 @@ def _decisions(
             variance = jnp.reshape(jnp.sum((rows @ covariance) * rows, axis=1), predictor.shape)
             variance = jnp.maximum(variance, 0.0)
         moments = likelihood.tilted(jnp.ones(predictor.shape, jnp.int32), predictor, variance)
-        if likelihood.spread is not None:  # what the process varies besides its features
+        if likelihood.spread is not None:  # what the process varies in addition to its features
             variance = variance + likelihood.spread
         return predictor, variance, jnp.exp(moments.log_normalizer)
 

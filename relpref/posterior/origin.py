@@ -1,4 +1,4 @@
-"""How a posterior came about: the program, its arguments and the engine, to be run again or stored."""
+"""The origin of a posterior: the program, its arguments and the engine, to be run again or stored."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _CALL = {"program": str, "kwargs": dict[str, Any], "engine": dict[str, Any], "co
 
 @dataclass(frozen=True)
 class Origin:
-    """How a posterior came about, for whoever wants to fit again with other data.
+    """The origin of a posterior, to fit again with other data.
 
     ``engine``, which has its options, is None of draws made elsewhere. It is not ``complete`` where priors of the user's own were lost
     because a file cannot hold them: other hyperparameters would be another model.
@@ -108,7 +108,7 @@ class Origin:
         """The inverse of `encoded`; None where the program is not registered and none of the caller's own is given.
 
         The package's own programs, kernels and engines need JAX, which rankings and predictions do not: arguments are decoded, and
-        refused, when somebody asks for them.
+        refused, when they are requested.
         """
         if stored is None:
             return None

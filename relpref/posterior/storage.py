@@ -65,7 +65,7 @@ def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | R
 
 
 class _Arrays(dict[str, Any]):
-    """The arrays of a file, and which of them nobody looked at."""
+    """The arrays of a file, and which of them were not used."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         super().__init__(arrays)

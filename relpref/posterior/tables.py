@@ -1,4 +1,4 @@
-"""The tables that posteriors hand out: rankings, and what is expected of next answers."""
+"""The tables of posteriors: rankings, and predictions of the next answers."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ def expectations(
     for site in getattr(model, "sites", model.parameters)(answers):
         if site not in posterior.hyperparameters:
             raise DataError(
-                f"the posterior has no hyperparameter {site!r}, so nobody knows what its program makes of the columns of the answers; "
+                f"the posterior has no hyperparameter {site!r}, so the use of the columns of the answers is unknown; "
                 "use a program of relpref.models, or leave the columns out"
             )
         parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
@@ -146,7 +146,7 @@ def ranking_of_the_best(belief: Any, labels: Sequence[Hashable], interval: float
     """As `ranking_table`, relative to the average and without a matrix; sd, lower and upper are NaN below the first ``top``."""
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 0:
         raise DataError(
-            f"top is {top!r}; give a whole number from 0, of how many of the best intervals are wanted"
+            f"top is {top!r}; give a whole number from 0, the number of best items with intervals"
         )
     means = belief.mean() - belief.mean().mean()
     order = np.argsort(-means, kind="stable")
@@ -211,7 +211,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
 
 
 def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Rank of every entry in every draw, 1 = highest; ties in random order, so that none of them is the best for certain."""
+    """Rank of every entry in every draw, 1 = highest; ties in random order, so that each has a chance to be the best."""
     order = np.argsort(-draws, axis=1, kind="stable")
     if np.any(np.diff(np.take_along_axis(draws, order, axis=1), axis=1) == 0):
         order = np.lexsort((rng.random(draws.shape), -draws), axis=1)

@@ -37,9 +37,9 @@ GUESSED = "guessed"  # of ``info``: hyperparameters that were never fitted
 _SITES = ("precision", "shift")
 MAX_QUICK_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
 _CHECKED = 4  # heaviest components of a mixture, whose error is estimated
-_SAME_SITE = 1e-2  # relative difference of sites that are one but for the tolerance they were found with
+_SAME_SITE = 1e-2  # relative difference of sites that are equal up to the tolerance they were found with
 _ROWS = 24  # whose change of precision is followed into the variances
-_CERTAIN = 1e-12  # of the largest variance: below, a difference is known but for rounding
+_CERTAIN = 1e-12  # of the largest variance: below, a difference is known up to rounding
 _SEARCH_INFO = (
     "hyperparameters",
     "evaluations",
@@ -73,7 +73,7 @@ class Update:
         self.guessed = {GUESSED: names} if names else {}
 
     def _values(self) -> dict[str, Any]:
-        """The hyperparameters; those of columns, raters and strengths that nobody knew before are at their prior's median."""
+        """The hyperparameters; those of new columns, raters and strengths are at their prior's median."""
         answers, values = self.data.comparisons, dict(self.posterior.hyperparameters)
         for site, prior in self.posterior.likelihood.parameters(answers).items():
             shape = (len(answers.raters),) if site in PLATES else prior.shape()
@@ -195,7 +195,7 @@ class Update:
         return parameters
 
     def _check_gaps(self, at_mode: bool) -> None:
-        """Refuse a program of one's own whose answers do not look at plain gaps by the posterior's likelihood.
+        """Refuse a custom program whose answers do not depend on plain differences by the posterior's likelihood.
 
         At a fixed point the sites say so themselves: each is what `match` makes of its cavity.
         """

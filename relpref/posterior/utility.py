@@ -42,7 +42,7 @@ class UtilityPosterior(Posterior):
     ----------
     data : PreferenceData
     likelihood : AnswerModel
-        How answers come about; of a program of one's own that takes no ``likelihood=``, `Probit` is assumed.
+        The model of answers; for a custom program without ``likelihood=``, `Probit` is assumed.
     """
 
     kind: ClassVar[Literal["utilities"]] = "utilities"
@@ -116,7 +116,7 @@ class UtilityPosterior(Posterior):
 
         One statement about all pairs at once. With c the quantile over 4000 draws of max_{i<j} |d_ij − E d_ij|/sd_ij, where d_ij is the
         difference of two utilities, item i is settled above j if E d_ij > c·sd_ij. With the given probability, all pairs that are settled
-        are in the right order. The ranking is cut wherever every item above is settled above every item below.
+        are in the right order. The ranking is cut where every item above is settled above every item below.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class UtilityPosterior(Posterior):
     def about(self, labels: Iterable[Any]) -> "UtilityPosterior":
         """The posterior of some of the items, with the answers and links among them; an unknown label is an `UnknownLabelError`.
 
-        Of too many items for a matrix that is what can be asked for more than means: draws, ranks, a report.
+        With too many items for a matrix, ask this for more than means: draws, ranks, a report.
         """
         return self.subset(np.unique(self.data.index(labels)).astype(np.int64))
 
@@ -349,7 +349,7 @@ class UtilityPosterior(Posterior):
         DataError
             If answers cannot be used, or one that is withdrawn was not given.
         UnsupportedProgramError
-            If the posterior does not know its program (draws from MCMC, or a program of one's own read back from a file); with
+            If the posterior does not know its program (draws from MCMC, or a custom program read back from a file); with
             ``quick`` also if its program looks at more than differences of utilities.
         InferenceError
             As for `GaussianEngine.run`.
@@ -419,7 +419,7 @@ class UtilityPosterior(Posterior):
         kernels = [keywords.get("attribute_kernel"), *(keywords.get("relation_kernels") or {}).values()]
         if any(isinstance(kernel, Precomputed) for kernel in kernels):
             raise UnsupportedProgramError(
-                "extend: a Precomputed covariance has no entries for newcomers; fit anew with the larger matrix"
+                "extend: a Precomputed covariance has no entries for newcomers; refit with the larger matrix"
             )
         told = kept_info(self, ("hyperparameters",))
         return run_again(self, origin, self.sites, self.hyperparameters, told, progress_bar)
@@ -428,7 +428,7 @@ class UtilityPosterior(Posterior):
         arrays, content = super().arrays()
         try:
             return arrays, content | {"likelihood": encode(self.likelihood)}
-        except TypeError:  # nobody could predict answers from the file
+        except TypeError:  # answers cannot be predicted from the file
             raise StorageError(
                 f"the likelihood {type(self.likelihood).__name__} cannot be stored; those of relpref.likelihoods can, and others after "
                 "relpref.register('likelihood', name, class)"
@@ -476,9 +476,7 @@ class UtilityPosterior(Posterior):
             for values in (parts.means, parts.covariances)
         )
         if not means and self.quick_answers:
-            raise DataError(
-                "nobody knows yet what quick updates did to the parts of the utilities; call update() first"
-            )
+            raise DataError("quick updates do not update the parts of the utilities; call update() first")
         if not means:
             raise DataError("this posterior's prior has no named parts to explain it by")
         return Parts(means, covariances)

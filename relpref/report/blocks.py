@@ -102,7 +102,7 @@ def _distinct(names: Sequence[str], longest: int | None = None) -> list[str]:
 
 
 def isolated(text: str) -> str:
-    """Text whose direction of writing does not spread to its neighbours."""
+    """Text whose direction of writing does not spread to its neighbors."""
     return f"{ISOLATE}{text}{_POP}"
 
 

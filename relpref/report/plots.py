@@ -36,7 +36,7 @@ _STYLE = {
 
 
 class Canvas:
-    """A matplotlib figure of so many points, and the words on it."""
+    """A matplotlib figure of a size in points, and the words on it."""
 
     def __init__(self, width: float, height: float) -> None:
         from matplotlib.backends.backend_svg import FigureCanvasSVG

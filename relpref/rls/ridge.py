@@ -276,7 +276,7 @@ class RLSCV(ChosenRegularization, RLS):
 
 
 class RankRLSCV(ChosenRegularization, RankRLS):
-    """`RankRLS` whose regularization is chosen by exact hold-outs; parameters and attributes as of `RLSCV`, but for ``cv``.
+    """`RankRLS` whose regularization is chosen by exact hold-outs; parameters and attributes as for `RLSCV`, except ``cv``.
 
     Parameters
     ----------

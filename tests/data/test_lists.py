@@ -164,7 +164,7 @@ def table(*pairs: str, **columns: Any) -> pd.DataFrame:
         (table("ab", "bc", count=[2, 1]), r"row 1 .*: the count is not that of the list's other rows"),
         (
             table("ab", "bc", shown_first=["a", ""]),
-            r"row 0 .*: of a list nobody knows what being shown first does",
+            r"row 0 .*: the effect of being shown first in a list is unknown",
         ),
         (table("ab", "ac", "bc", tie=[False, True, False]), r"row 1 .*: the two are tied, but not"),
     ],

@@ -62,7 +62,7 @@ def test_a_problem_says_that_its_graph_is_derived(write: Callable[[str], Path]) 
         ("2 10 1:0.5 2:1.0 #docid = e", "does not have the form label qid:QUERY"),
         (
             "-1 qid:10 1:0.5 2:1.0 #docid = e",
-            "'-1' is not a judgment 0, 1, ...; leave out what nobody judged",
+            "'-1' is not a judgment 0, 1, ...; leave out documents without a judgment",
         ),
         ("x qid:10 1:0.5 2:1.0 #docid = e", "'x' is not a judgment"),
         ("2 qid:10 1:0.5 3:1.0 #docid = e", "found '3:1.0' where feature 2 is due"),

@@ -224,7 +224,7 @@ def test_only_nodes_that_begin_with_the_known_ones_can_be_asked_about() -> None:
         ("its nodes do not begin with", NODES[1:], OBJECTS, matrix[1:]),
         ("its objects do not begin with", NODES, OBJECTS[:2], matrix[:, :2]),
         ("the attributes of its nodes are not those", NODES[["y", "x"]], OBJECTS, matrix),
-        ("standardised otherwise", pd.concat([NODES, NEW]), OBJECTS, np.vstack([matrix, np.ones((2, 3))])),
+        ("standardized otherwise", pd.concat([NODES, NEW]), OBJECTS, np.vstack([matrix, np.ones((2, 3))])),
         ("of another kind", NODES, None, np.ones((5, 5))),
     ):
         with pytest.raises(DataError, match=message):

@@ -140,7 +140,7 @@ def regret(posterior: Any) -> Section:
     lost = draws.max(axis=1)[:, None] - draws
     table = pd.DataFrame({"expected regret": lost.mean(axis=0)}, index=list(posterior.data.labels))
     best = table.sort_values("expected regret").head(5)
-    text = f"Whoever takes {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against taking the item that is really best."
+    text = f"Taking {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against taking the item that is really best."
     return Section("Expected regret", [text], best)
 
 

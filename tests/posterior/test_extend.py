@@ -116,5 +116,5 @@ def test_a_given_covariance_has_no_newcomers(data: PreferenceData) -> None:
     kernel = Precomputed(np.eye(data.num_items))
     engine = EP(xpgp, fixed={"attributes_amplitude": 1.0})
     posterior: Any = engine.run(0, alone, attribute_kernel=kernel, progress_bar=False)
-    with pytest.raises(UnsupportedProgramError, match="fit anew with the larger matrix"):
+    with pytest.raises(UnsupportedProgramError, match="refit with the larger matrix"):
         posterior.extend(NEWCOMERS)

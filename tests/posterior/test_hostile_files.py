@@ -419,7 +419,7 @@ def test_a_kernel_of_ones_own(saved: dict[str, Any]) -> None:
         ("programs", "mine", own_program, "kind is 'programs'"),
         ("program", "", own_program, "as text"),
         ("program", "xpgp", own_program, "registered already"),
-        ("program", "mine", "relpref.models:xpgp", "nobody can call"),
+        ("program", "mine", "relpref.models:xpgp", "not callable"),
         ("kernel", "mine", own_program, "a dataclass"),
         ("engine", "mine", own_program, "give its class"),
         ("chapter", "sites.mine", own_program, "names no kind of posterior"),

@@ -90,7 +90,7 @@ SETTINGS = {
 
 
 def compute(part: Part, quick: bool) -> list[Row]:
-    """AUC of held-out predictions for each loss, setting and regularisation."""
+    """AUC of held-out predictions for each loss, setting and regularization."""
     data = drug_target.load(str(part[0]))
     relation = data.interactions.to_numpy()
     rng = np.random.default_rng(2008)
@@ -109,7 +109,7 @@ def compute(part: Part, quick: bool) -> list[Row]:
 
 
 def markdown(rows: pd.DataFrame) -> str:
-    """AUC at one regularisation fixed beforehand, and its range over all of them."""
+    """AUC at one regularization fixed beforehand, and its range over all of them."""
     lines = []
     for (family, setting, loss), group in rows.groupby(["family", "setting", "loss"]):
         shown = group[np.isclose(group["regularization"], SHOWN)].iloc[0]
@@ -121,7 +121,7 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """AUC over the regularisation, a panel for each family."""
+    """AUC over the regularization, a panel for each family."""
     families = list(drug_target.FAMILIES)
     panels = figure.subplots(1, len(families), sharey=True)
     for panel, family in zip(panels, families, strict=True):

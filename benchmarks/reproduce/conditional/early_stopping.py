@@ -48,7 +48,7 @@ def drawn(quick: bool) -> Task:
 
 
 def compute(part: Part, quick: bool) -> list[Row]:
-    """The error on new nodes along the iterations, without any regularisation, with the known nodes in several orders."""
+    """The error on new nodes along the iterations, without any regularization, with the known nodes in several orders."""
     solver, loss, symmetry = map(str, part)
     task, rows = drawn(quick), list[Row]()
     for order in range(ORDERS):

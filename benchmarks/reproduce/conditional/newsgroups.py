@@ -95,7 +95,7 @@ def problems(task: Task) -> dict[Loss, RelationProblem]:
 def errors_of(
     problem: RelationProblem, path: Iterable[float], cross: Array, relation: Array
 ) -> Iterator[Array]:
-    """Ranking error of each new node at each regularisation; the first rows of ``relation`` only, if it has fewer than ``cross``."""
+    """Ranking error of each new node at each regularization; the first rows of ``relation`` only, if it has fewer than ``cross``."""
     nodes, objects = problem.nodes.ask(cross[: len(relation)]), problem.objects.ask(cross)
     for value in path:
         scores = problem.closed_scores(value, scale=1.0).mean(nodes, objects)
@@ -103,7 +103,7 @@ def errors_of(
 
 
 def choose(known: newsgroups.Newsgroups, groups: tuple[str, ...]) -> dict[Loss, float]:
-    """The regularisation with the smallest error on held-out groups, for each loss."""
+    """The regularization with the smallest error on held-out groups, for each loss."""
     errors = {loss: np.zeros(len(REGULARIZATIONS)) for loss in LOSSES}
     for trained, held_out in halves(groups):
         new = known.of(held_out)
@@ -117,7 +117,7 @@ def choose(known: newsgroups.Newsgroups, groups: tuple[str, ...]) -> dict[Loss, 
 
 
 def compute(part: Part, quick: bool) -> list[Row]:
-    """Choose a regularisation for either loss, train on the whole set, and judge every message of the other."""
+    """Choose a regularization for either loss, train on the whole set, and judge every message of the other."""
     groups, other = DIRECTIONS[str(part[0])]
     known, new = messages().of(groups), messages().of(other)
     if quick:

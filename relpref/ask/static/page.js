@@ -12,7 +12,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const queue = []; // what was chosen while an answer was on its way: the id of a question, or none for the first, and the button
 let busy = ""; // the id of the question whose answer is on its way
 
-// Where the page scrolls, the arrow down is for that, unless somebody is at a question.
+// Where the page scrolls, the arrow down is for that, unless a question has the focus.
 const scrolls = () => document.documentElement.scrollHeight > innerHeight && !document.activeElement.closest("form");
 const ids = (page) => [...page.querySelectorAll(".question")].map((form) => form.dataset.question);
 

@@ -1,8 +1,8 @@
 """A complete relation under a Kronecker kernel: everything in closed form from one eigendecomposition for each kernel of nodes.
 
 Scores f(v, w) are a Gaussian field with covariance K(v, v') G(w, w'), and labels are scores plus noise of variance λ; with the
-ranking loss each conditioning node has a flat offset besides. With K = V diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in
-the basis V ⊗ U, but for that offset, a correction of rank one for each eigenvector of K. V and U may hold only the eigenvectors
+ranking loss each conditioning node also has a flat offset. With K = V diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in
+the basis V ⊗ U, except for that offset, a correction of rank one for each eigenvector of K. V and U may hold only the eigenvectors
 whose eigenvalues are not 0: λ alone acts outside their range, and enters through norms.
 """
 
@@ -51,7 +51,7 @@ class KroneckerSystem:
             # CR13 Prop. 4.7: the symmetric kernel on Y is the ordinary one on (Y ± Yᵀ)/2.
             labels = 0.5 * (labels + SIGN[symmetry] * labels.T)
         elif loss == "ranking":
-            labels = labels - labels.mean(axis=1, keepdims=True)  # changes nothing but rounding
+            labels = labels - labels.mean(axis=1, keepdims=True)  # changes only rounding
         (p, r), (m, s) = left.vectors.shape, right.vectors.shape
         self.rotated: Floats = left.vectors.T @ labels @ right.vectors
         self.labels = labels if r < p or s < m else None

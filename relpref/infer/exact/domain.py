@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 NodeKernel = Callable[..., Floats]
 
 _ROUNDING = 1e-14  # of the largest variance: what is below it is 0
-_BLOCK = 64  # new nodes whose kernel among themselves is computed at once, where only its diagonal is wanted
+_BLOCK = 64  # new nodes whose kernel among themselves is computed at once, if only its diagonal is needed
 
 
 @dataclass(frozen=True, eq=False)

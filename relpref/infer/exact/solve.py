@@ -269,7 +269,7 @@ class RelationProblem:
             )
 
     def require_no_leak(self) -> None:
-        """Refuse what has no closed form of hold-outs, and a relation whose labels say everything twice if nobody told."""
+        """Refuse what has no closed form of hold-outs, and a relation whose labels are symmetric or reciprocal without saying so."""
         if not self.closed:
             raise DataError(
                 "hold-outs in closed form need a completely observed relation, the Kronecker kernel, and for the ranking loss "
@@ -331,7 +331,7 @@ class Scores(ABC):
         """Posterior means of the scores of b objects for a conditioning nodes, Σ_e a_e k((v, w), e), shape (a, b)."""
         side = right.side
         if self.problem.centres:
-            # The dual's rows add up to 0, so what is constant in G over training objects adds nothing but rounding.
+            # The dual's rows add up to 0, so what is constant in G over training objects adds only rounding.
             side = Side(centred(side.kernel), side.index)
         return self._constrained(self.problem.kernel.scores(left.side, side, self.dual_matrix), left, right)
 
@@ -360,7 +360,7 @@ class Scores(ABC):
         """Of the log evidence at scale 1."""
 
     def arrays(self) -> dict[str, Floats]:
-        """What has to be stored besides the problem, λ and the scale."""
+        """What has to be stored in addition to the problem, λ and the scale."""
         return {}
 
     @abstractmethod

@@ -154,7 +154,7 @@ class Changed(_Downdated):
 
     def arrays(self) -> dict[str, Any]:
         raise StorageError(
-            "what quick updates made of the covariance of so many items is not stored; call update() first"
+            "quick updates of the covariance of more than 4000 items are not stored; call update() first"
         )
 
 
@@ -236,6 +236,6 @@ class ImplicitBelief(GaussianBelief):
     def _check(self, number: int, what: str) -> None:
         if number > _WHOLE:
             raise DataError(
-                f"{what} {number} items were asked for; of so many they are worked out for some at a time: "
+                f"{what} {number} items were requested; more than 4000 are computed in parts: "
                 "posterior.about(labels) is the posterior of those, and ranking(top=...) gives intervals of the best"
             )

@@ -73,7 +73,7 @@ def fit_reduced(
     # By the numbers without anything that fills them up.
     fewer = data.num_comparisons <= len(positions) if space == "auto" else space == "observation"
     dual = fewer and all(is_log_concave(one.likelihood) for one in reading.observations)
-    # In observation space nobody minds how many items there are.
+    # In observation space the number of items does not matter.
     program = Program.of(*problem.reduced(positions, blocks, padding=dual), values)
     space = "observation" if dual else "latent"
     evidence, result, info, *_ = fit_hyperparameters(
@@ -97,7 +97,7 @@ def fit_reduced(
 def _dual(covariance: Any, projection: Any, precision: Floats, observation_space: bool) -> tuple[Any, Floats]:
     """Of the posterior precision K⁻¹ + AᵀTA, what `Conditioned` wants: a projection and its weights.
 
-    As of `relpref.infer.sites`, by SciPy: JAX would compile for every number of answers anew.
+    As of `relpref.infer.sites`, by SciPy: JAX would compile again for every number of answers.
     """
     try:
         if observation_space:

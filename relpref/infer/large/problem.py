@@ -157,7 +157,7 @@ class LargeProblem:
                 lost = [key for key, site in named.items() if site is None]
                 if lost:
                     raise UnsupportedProgramError(
-                        f"part {name!r} of the prior: no site of the program is the {lost[0]} of its kernel as it stands, so nobody knows "
+                        f"part {name!r} of the prior: no site of the program is the {lost[0]} of its kernel as it stands, so it is unknown "
                         "what is to be learned"
                     )
                 priors = {site: sites[site]["fn"] for site in named.values() if site}
@@ -181,7 +181,7 @@ class LargeProblem:
         """The program of some items, with what parts of its prior are among these: tables, or matrices.
 
         With ``padding`` there are more items and, where the program allows it, rows of answers, up to round numbers: items that no
-        answer is about and answers that were never given change nothing but the shape, for which a program is compiled.
+        answer is about and answers that were never given change only the shape, for which a program is compiled.
         """
         spare = room_for_items(len(positions)) - len(positions) if padding else 0
         known = {

@@ -367,7 +367,7 @@ class SparsePosterior(PosteriorCovariance):
     """
 
     latents: Latents
-    relations: Any  # Factorised or Iterative
+    relations: Any  # Factorized or Iterative
     weights: Floats  # diagonal of T
     excess: Floats  # E, shape (n, r)
     lower: Floats  # Cholesky factor of the inverse of cov(w)

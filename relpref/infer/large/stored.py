@@ -16,7 +16,7 @@ from relpref.posterior.utility import UtilityPosterior
 
 
 def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> ImplicitBelief:
-    """The distribution of so many utilities that their covariance is evaluated by the prior of their program."""
+    """The distribution of utilities whose covariance is evaluated by the prior of their program."""
     location, origin = np.asarray(arrays["mean"]), posterior.origin
     group = "sparse/" if "sparse/weights" in arrays else "dual/"
     weights = arrays[f"{group}weights"]
@@ -36,11 +36,11 @@ def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> I
 
 
 class Forgotten(Unknown):
-    """The prior of a program of one's own, which no file keeps."""
+    """The prior of a custom program, which no file keeps."""
 
     def _refuse(self, *_: Any) -> Any:
         raise StorageError(
-            "the file keeps the means of so many items, but not the program of your own that says how they vary together; fit again"
+            "the file keeps the means of these items, but not your own program, which defines their covariance; fit again"
         )
 
     block = matmul = row_means = scaled = average = relative_variance = shares = arrays = _refuse  # type: ignore[assignment]

@@ -213,7 +213,7 @@ def test_what_suits_the_graph(monkeypatch: Any) -> None:
     """Grids and trees are factorised, whatever the range; a grid with shortcuts has no sparse factor."""
     monkeypatch.setattr(refinement, "_LARGE", 1000)
     rhs = np.random.default_rng(8).standard_normal(45 * 45)
-    for shortcuts, method in ((0, "a sparse factorisation"), (500, "conjugate gradients (Jacobi)")):
+    for shortcuts, method in ((0, "a sparse factorization"), (500, "conjugate gradients (Jacobi)")):
         adjacency = lattice(45, shortcuts)
         found = LaplacianSolver(adjacency).solve(1e-4, rhs, tol=1e-10)
         assert found.method == method
@@ -221,7 +221,7 @@ def test_what_suits_the_graph(monkeypatch: Any) -> None:
         expected = scipy.sparse.linalg.spsolve(precision.tocsc(), rhs)
         np.testing.assert_allclose(found.values, expected, atol=1e-7 * abs(expected).max())
     tree = scipy.sparse.csgraph.minimum_spanning_tree(lattice(45, 500))
-    assert LaplacianSolver(tree + tree.T).solve(1e-4, rhs).method == "a sparse factorisation"
+    assert LaplacianSolver(tree + tree.T).solve(1e-4, rhs).method == "a sparse factorization"
 
 
 def test_what_is_refused() -> None:
