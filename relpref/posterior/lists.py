@@ -18,7 +18,7 @@ def list_chances(posterior: Any, items: NDArray[Any], rows: list[list[tuple[int,
     kinds = getattr(posterior.likelihood, "lists", None)
     if kinds is None:
         raise UnsupportedProgramError(
-            "the likelihood of one's own says how pairs are answered, and not lists; fit with Probit() or Logistic()"
+            "the custom likelihood is for pairs, not for lists; fit with Probit() or Logistic()"
         )
     if len(items) < 2 or len(np.unique(items)) < len(items):
         raise DataError(f"a list has two items or more, each of them once; got {len(items)}")

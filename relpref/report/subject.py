@@ -59,7 +59,7 @@ class Subject:
 
     @cached_property
     def beats(self) -> Floats:
-        """Probability that an answer favors each item over an average one, best first; empty where nobody knows."""
+        """Probability that an answer favors each item over an average one, best first; empty if unknown."""
         posterior, order = self.posterior, self.order
         if self.within is not None or not takes_likelihood(posterior):
             return np.empty(0)
