@@ -95,7 +95,8 @@ def tutorials() -> None:
 def skip(app: object, what: str, name: str, value: object, skipped: bool, options: object) -> bool | None:
     """Leave out what classes inherit from scikit-learn, and what engines share with other rooms."""
     room = str(getattr(value, "__module__", getattr(getattr(value, "fget", None), "__module__", "")))
-    internal = (room.startswith("relpref.infer.") and ENGINE_INTERNALS.fullmatch(name)) or name == "evaluate"
+    described = "typed property" not in str(getattr(value, "__doc__", ""))  # entries of ``info``
+    internal = not described or (room.startswith("relpref.infer.") and ENGINE_INTERNALS.fullmatch(name)) or name == "evaluate"
     return True if internal or room.startswith("sklearn") or name.endswith("_request") else None
 
 

@@ -43,7 +43,7 @@ def read_links(
             return edges, tuple(f"{called}: {note}" for note in notes)
         called = f"{called} ({os.fspath(table)})"
         table = read_matrix(table)
-    # Nobody holds a networkx graph without having imported networkx: no need to load it here.
+    # A networkx graph implies that networkx is imported: no need to load it here.
     networkx = sys.modules.get("networkx")
     if networkx is not None and isinstance(table, networkx.Graph):
         return _edges_of_networkx(table, called, items, targets, kind), ()

@@ -27,7 +27,7 @@ _CHOICES = {
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Links, and what their direction means.
+    """Links and the meaning of their direction.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Relation:
         Undirected: items are joined by the edges as they stand. Not needed where both directions agree; say
         ``"undirected"`` for a table, matrix or ``DiGraph`` whose directions differ: the larger of the two weights is used then.
 
-        Directed: who links to whom matters. Bipartite: items (sources) link to something that is no item (targets),
+        Directed: the direction matters. Bipartite: items (sources) link to things that are not items (targets),
         and two that link to the same target are joined; a table or a networkx graph.
     form : {"roles", "random_walk"}, optional
         Of a directed relation. By default an item has two roles, each with a utility of its own: ``<name>_linking`` joins those
@@ -54,7 +54,7 @@ class Relation:
         1/(d − 1), so that a hub joins each of them as strongly as a small one (Newman 2001); or 1 for ``"count"``.
         Not for random walks.
     max_degree : int, optional
-        Targets that more items link to are left out (a note says what that cost): a hub of degree d makes d² edges.
+        Targets that more items link to are left out (a note counts them): a hub of degree d makes d² edges.
         Not for random walks.
     teleport : float, optional
         Chance that the random walk goes anywhere instead of along a link; 0.15 by default.

@@ -192,13 +192,13 @@ class GaussianEngine:
     restarts : int
         Starting points of the search: the prior's median, then draws from it.
     draws, warmup : int
-        For ``"nuts"``: hyperparameter draws to keep, and steps to tune the sampler by before.
+        For ``"nuts"``: hyperparameter draws to keep, and tuning steps.
     tol : float
-        When the sites have settled; see the engine.
+        Tolerance of convergence; see the engine.
     max_sweeps : int
-        For each run of the engine at one value of the hyperparameters.
+        Maximum number of sweeps at one value of the hyperparameters.
     max_evaluations : int
-        Of the evidence, for each start.
+        Maximum number of evaluations of the evidence, for each start.
     space : {"auto", "latent", "observation"}
         Where the algebra happens; "auto" takes the cheaper. With a Gaussian likelihood (labels, reported probabilities), and
         where an answer was given more than 20 times, it is always "latent", which keeps its accuracy where sites are precise.
@@ -206,10 +206,9 @@ class GaussianEngine:
         How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that
         are evaluated on request, see `relpref.infer.large`; "auto" takes the second above 4000 items.
     padding : bool, optional
-        Of no effect any more: whatever allows it is compiled for round numbers of items and answers, see
-        `relpref.data.padding.allows_padding`.
+        Deprecated, without effect.
     throw : bool
-        Raise where the result is not ``converged``; otherwise the posterior carries the code and its answers warn.
+        Raise an error unless the result is ``converged``; otherwise the posterior has the code, and its methods warn.
     """
 
     name: ClassVar[str]
@@ -277,8 +276,7 @@ class GaussianEngine:
         return {name: getattr(self, name) for name in names}
 
     def run(self, rng_key: Any, *args: Any, progress_bar: bool = True, **kwargs: Any) -> Posterior:
-        """Fit.
-
+        """Fit the program.
         Parameters
         ----------
         rng_key : JAX key or int
@@ -286,7 +284,7 @@ class GaussianEngine:
         *args, **kwargs
             Passed to the program.
         progress_bar : bool
-            Show the search while it runs, where a person watches (stderr is a terminal).
+            Show the search while it runs, if stderr is a terminal.
 
         Returns
         -------

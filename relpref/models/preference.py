@@ -203,8 +203,8 @@ def xpgp(
     normalize : bool
         Scale every graph kernel to a mean gap variance of 2 (see `RegularizedLaplacian`).
     individual : bool
-        Give every item a part of its own, independent of all others, with one variance for all: what its attributes and its links do
-        not say. Site ``individual_amplitude``. XPGP lacks it, see ``docs/differences.md``; without it items of equal attributes and
+        Give every item an independent part with a common variance: what attributes and links do not
+        explain. Site ``individual_amplitude``. XPGP lacks it, see ``docs/differences.md``; without it items of equal attributes and
         equal links cannot be told apart, whatever the answers say.
 
     Raises

@@ -36,7 +36,7 @@ from relpref.posterior.tables import (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UtilityPosterior(Posterior):
-    """Beliefs about the utilities of labeled items. Only differences of utilities are identified by answers.
+    """The posterior of the utilities of labeled items. Answers identify only differences of utilities.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class UtilityPosterior(Posterior):
     def ranking(
         self, interval: float = 0.9, rng_key: Any = None, *, ranks: bool = True, top: int = 1000
     ) -> pd.DataFrame:
-        """The items, best first, each against the average of all.
+        """The items, best first, relative to the average of all.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class UtilityPosterior(Posterior):
         rater: Any = None,
         shown_first: Iterable[Any] | None = None,
     ) -> pd.DataFrame:
-        """How likely the first of each pair is preferred to the second.
+        """The probability that the first of each pair is preferred to the second.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class UtilityPosterior(Posterior):
         return float(list_chances(self, items, [rows], self._rng(rng_key))[0])
 
     def explain(self) -> pd.DataFrame:
-        """Where each utility comes from.
+        """Explain each utility by its parts.
 
         A warning says which parts the answers cannot tell apart, because their covariances are nearly proportional (correlated by over
         0.95), as of the items themselves (``individual``) and a relation of short range: only their sum is known.
@@ -300,7 +300,7 @@ class UtilityPosterior(Posterior):
         return pd.DataFrame(table, index=self._labels())
 
     def shares(self) -> pd.Series:
-        """How much of the spread between the items' mean utilities each part accounts for.
+        """The share of each part in the spread of the items' mean utilities.
 
         Returns
         -------
@@ -332,7 +332,7 @@ class UtilityPosterior(Posterior):
             More of them, as `PreferenceData.from_tables` takes them. The first tie or a new rater brings a hyperparameter, which is at its
             prior's median until hyperparameters are fitted again.
         withdraw : DataFrame or list of (winner, loser), optional
-            Answers that are taken back, as they were given.
+            Answers to remove, as they were given.
         quick : bool or float
             One rank-one change of mean and covariance for each answer, O(n²), from a site that matches its moments once: near the full
             result, in milliseconds. How near is estimated by one sweep: ``info["quick_error"]``, the largest move of a mean in posterior sds
