@@ -96,7 +96,11 @@ def skip(app: object, what: str, name: str, value: object, skipped: bool, option
     """Leave out what classes inherit from scikit-learn, and what engines share with other rooms."""
     room = str(getattr(value, "__module__", getattr(getattr(value, "fget", None), "__module__", "")))
     described = "typed property" not in str(getattr(value, "__doc__", ""))  # entries of ``info``
-    internal = not described or (room.startswith("relpref.infer.") and ENGINE_INTERNALS.fullmatch(name)) or name == "evaluate"
+    internal = (
+        not described
+        or (room.startswith("relpref.infer.") and ENGINE_INTERNALS.fullmatch(name))
+        or name == "evaluate"
+    )
     return True if internal or room.startswith("sklearn") or name.endswith("_request") else None
 
 

@@ -277,6 +277,7 @@ class GaussianEngine:
 
     def run(self, rng_key: Any, *args: Any, progress_bar: bool = True, **kwargs: Any) -> Posterior:
         """Fit the program.
+
         Parameters
         ----------
         rng_key : JAX key or int

@@ -31,7 +31,7 @@ class AttributeKernel(Protocol):
 
 
 _LENGTHSCALE = (
-    "Lengthscale: the distance in an attribute, in its standard deviations, over which items stay similar. "
+    "Lengthscale: how far two items can lie apart in an attribute, in standard deviations of it, and still be alike. "
     "Short: the attribute matters. Long, beyond about 10: it hardly does."
 )
 
