@@ -121,7 +121,7 @@ def test_its_report_says_what_it_says_of_itself(posterior: UtilityPosterior, tmp
         "K. L. Lange, R. J. A. Little and J. M. G. Taylor (1989)",
         "The rational quadratic kernel with α = 2 mixes smooth functions",
         "Its sweeps went on to a tolerance of 1e-12.",
-        "Whoever takes",
+        "Taking ",
         "items far apart typically differ by 2.12",
         "correlation 0.64 one standard deviation apart",
     ):
