@@ -65,7 +65,7 @@ def sources(shares: pd.Series) -> str:
 
 
 def fitted(posterior: Any) -> str:
-    """How the posterior came about."""
+    """The origin of the posterior."""
     model = posterior.info.get("model")
     how = {
         "integrate": f", averaged over hyperparameters ({posterior.effective_points:.0f} effective points)",
