@@ -28,28 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Logistic", "LogisticComparison", "Probit", "ProbitComparison", "TiltedMoments"]
 
-
-_HOMES = {
-    "comparison": (
-        "Comparison",
-        "GradedComparison",
-        "LogisticComparison",
-        "ProbitComparison",
-        "SoftComparison",
-    ),
-    "labels": ("CentredNormal", "Link", "LogitBernoulli", "ProbitBernoulli", "bernoulli"),
-    "lists": ("ListComparison", "ListSizes", "SharedNoise"),
-    "tilted": (
-        "GaussianLikelihood",
-        "GaussianSite",
-        "Likelihood",
-        "TiltedMoments",
-        "as_likelihood",
-        "is_log_concave",
-    ),
-}
-
-
 _HOMES = {
     "comparison": (
         "Comparison",
