@@ -290,11 +290,10 @@ def _layout(size: int, links: pd.DataFrame) -> Floats:
     near *= _PULL / np.sqrt(np.outer(degree, degree))  # else those with many links would lie in one place
     places, rest = np.random.default_rng(0).random((size, 2)) - 0.5, 1 / np.sqrt(size)
     for step in np.linspace(0.1, 0.002, _ITERATIONS):
-        gap = places[:, None] - places
-        distance = np.maximum(np.sqrt(np.square(gap).sum(axis=2)), 0.01)
-        pull = (
-            np.einsum("ij,ijd->id", (rest / distance) ** 2 - near * distance / rest, gap) - _CENTRE * places
-        )
+        distance = np.sqrt(sum(np.square(np.subtract.outer(one, one)) for one in places.T))
+        distance = np.maximum(distance, 0.01)
+        push = np.square(rest / distance) - near * distance / rest
+        pull = (push.sum(axis=1) - _CENTRE)[:, None] * places - push @ places
         places += pull * (step / np.maximum(np.sqrt(np.square(pull).sum(axis=1)), 0.01))[:, None]
     low, high = places.min(axis=0), places.max(axis=0)
     return np.asarray((places - low) / np.maximum(high - low, 1e-9))
