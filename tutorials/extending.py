@@ -73,7 +73,7 @@ fits = {
     "periodic": relpref.fit(hours, answers, attribute_kernel=Periodic(24.0), **options),
     "squared exponential": relpref.fit(hours, answers, **options),
 }
-print({name: round(one.log_evidence, 1) for name, one in fits.items()})
+print({name: round(float(one.log_evidence), 1) for name, one in fits.items()})
 
 # %%
 figure, grid = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")

@@ -348,7 +348,9 @@ def cut_features(
 
 
 def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> Any:
-    """Inner products of cut features (GCK eq. 12 and 14), shape (m, m') or (m, m).
+    """The graph cut kernel of rankings: inner products of cut features, shape (m, m') or (m, m).
+
+    GCK eq. 12 and 14.
 
     ``a`` and ``b`` are as for `kendall_kernel`, the others as for `cut_features`.
     """

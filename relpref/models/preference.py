@@ -183,7 +183,9 @@ def xpgp(
     normalize: bool = True,
     individual: bool = True,
 ) -> None:
-    """Utilities from attributes, any number of relations and the items themselves, compared in pairs (XPGP eq. 4-6).
+    """Utilities from attributes, any number of relations and the items themselves, compared in pairs.
+
+    The model of Kersting & Xu (2009; "XPGP"), eq. 4-6, with a part for each item.
 
     Parameters
     ----------
