@@ -137,7 +137,8 @@ def thumbnails(app: Any, failure: Exception | None) -> None:
         cells.sort(key=lambda cell: "thumbnail" not in cell["cell_metadata"].get("tags", ()))
         plots = [plot["uri"] for cell in cells for plot in cell.findall(image)]
         with Image.open(HERE / plots[0]) as plot:
-            width = plot.width if plot.width < 2.6 * plot.height else plot.height * 3 // 2  # the left part of a row of pictures
+            # Of a row of pictures the left part.
+            width = plot.width if plot.width < 2.6 * plot.height else plot.height * 3 // 2
             shown = ImageOps.contain(plot.crop((0, 0, width, plot.height)), (384, 288))
             card = ImageOps.pad(shown, (400, 300), color="white")
             card.save(Path(app.outdir) / "_static" / f"{Path(name).name}.png")
