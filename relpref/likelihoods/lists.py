@@ -145,7 +145,7 @@ class ListComparison(TreeDistribution):
             if gumbel
             else NOISE * jax.random.normal(among, shape, dtype)
         )
-        winner, loser = self.winner[rows], self.loser[rows]
+        winner, loser = jnp.asarray(self.winner)[rows], jnp.asarray(self.loser)[rows]
         both = jnp.concatenate([winner, loser], axis=1)
         # The noise of an item is that of the first place where it stands.
         places = (jnp.argmax(each[:, :, None] == both[:, None, :], axis=2) for each in (winner, loser))
@@ -160,8 +160,9 @@ class ListComparison(TreeDistribution):
 
     def _rows(self) -> tuple[Array, Array]:
         """The rows of each list in order, and which places have one; shape (lists, rows) each."""
-        order, numbers = jnp.argsort(self.number, stable=True), jnp.arange(self.sizes.lists)
-        ends = (jnp.searchsorted(self.number[order], numbers, side=side) for side in ("left", "right"))
+        number = jnp.asarray(self.number)  # made again from its leaves, it holds NumPy's arrays
+        order, numbers = jnp.argsort(number, stable=True), jnp.arange(self.sizes.lists)
+        ends = (jnp.searchsorted(number[order], numbers, side=side) for side in ("left", "right"))
         start, stop = (end[:, None] for end in ends)
         place = start + jnp.arange(self.sizes.rows)
         return order[jnp.minimum(place, len(order) - 1)], place < stop
@@ -169,7 +170,7 @@ class ListComparison(TreeDistribution):
     def _slots(self, rows: Array, there: Array) -> tuple[Array, Array]:
         """Utilities of each list's items up to a constant, and the numbers of their blocks; shape (lists, items) each."""
         gap = jnp.where(there, (self.single.gap / self._scale)[rows], 0.0)
-        winner, loser = (jnp.where(there, item[rows], -1) for item in (self.winner, self.loser))
+        winner, loser = (jnp.where(there, jnp.asarray(item)[rows], -1) for item in (self.winner, self.loser))
         at = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
 
         def first(one: Array, other: Array) -> tuple[Array, Array]:

@@ -1,0 +1,91 @@
+"""Lists from tables to posteriors: updated, padded, saved, refused, and under a sampler."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import relpref
+from relpref import PreferenceData
+from relpref.data import orderings
+from relpref.diagnostics import calibrate, check
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import EP, Laplace
+from relpref.likelihoods import Logistic, Probit
+from relpref.models import preference_gp
+
+ITEMS = [f"i{at}" for at in range(8)]
+FIXED = {"individual_amplitude": 1.0}
+
+
+def composed(number: int, seed: int) -> pd.DataFrame:
+    """Orders of four, and choices among them."""
+    rng = np.random.default_rng(seed)
+    utility, rows = rng.normal(size=len(ITEMS)), []
+    for at in range(number):
+        items = rng.choice(len(ITEMS), 4, replace=False)
+        order = items[np.argsort(-(utility[items] + np.sqrt(0.5) * rng.normal(size=4)))]
+        rows += [(at, ITEMS[item], min(place, 1 + 2 * (at % 2))) for place, item in enumerate(order)]
+    return orderings(
+        pd.DataFrame(rows, columns=["no", "item", "place"]), list="no", item="item", position="place"
+    )
+
+
+@pytest.fixture(scope="module")
+def data() -> PreferenceData:
+    return PreferenceData.from_tables(ITEMS, composed(10, 1))
+
+
+def fit(data: PreferenceData, program: Any = preference_gp, **options: Any) -> Any:
+    return EP(program, **{"fixed": FIXED, **options}).run(0, data, progress_bar=False)
+
+
+def test_updates_are_fits(data: PreferenceData, tmp_path: Path) -> None:
+    before, more = fit(data), composed(3, 2)
+    after = before.update(more)
+    both = pd.concat([composed(10, 1), more.assign(list=more["list"] + 100)])
+    anew = fit(PreferenceData.from_tables(ITEMS, both))
+    quick = before.update(more, quick=True)
+    for one in (after, quick):
+        assert one.log_evidence == pytest.approx(anew.log_evidence, abs=1e-6)
+        assert one.mean(site="utility") == pytest.approx(anew.mean(site="utility"), abs=1e-6)
+    back = after.update(withdraw=more)
+    assert back.log_evidence == pytest.approx(before.log_evidence, abs=1e-6)
+    before.save(tmp_path / "lists.nc")
+    again: Any = relpref.load(tmp_path / "lists.nc")
+    assert again.data.comparisons.columns.keys() == data.comparisons.columns.keys()
+    assert again.update(more).log_evidence == pytest.approx(after.log_evidence, abs=1e-6)
+
+
+def test_without_padding(data: PreferenceData) -> None:
+    def program(data: PreferenceData) -> None:
+        preference_gp(data)
+
+    one, other = fit(data), fit(data, program)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
+    assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-9)
+
+
+def test_refused(data: PreferenceData) -> None:
+    for engine in (EP(preference_gp, fixed=FIXED, structure="sparse"), Laplace(preference_gp, fixed=FIXED)):
+        with pytest.raises(UnsupportedProgramError, match="lists='pairs'"):
+            engine.run(0, data, progress_bar=False)
+    with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
+        EP(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=Logistic())
+    with pytest.raises(DataError, match="lapse=True is for single answers"):
+        EP(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=Probit(lapse=True))
+
+
+@pytest.mark.slow
+def test_nuts_agrees(data: PreferenceData) -> None:
+    found = check(fit(data), draws=2000, progress_bar=False)
+    assert found.verdict == "agrees", found.sentence
+
+
+@pytest.mark.slow
+def test_calibrated(data: PreferenceData) -> None:
+    """Lists are drawn with the noise that their pairs share; independent ones would not be."""
+    found = calibrate(preference_gp, data, fixed=FIXED, simulations=1000, progress_bar=False)
+    assert found.p_value() > 1e-3
