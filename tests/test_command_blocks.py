@@ -74,7 +74,9 @@ def asking(folder: Path) -> None:
 def page(folder: Path) -> None:
     items(folder, "items.csv", list("abc"))
     answers(folder, "answers.csv", list("abc"))
-    run("relpref fit --items items.csv --answers answers.csv --out run/ --quiet")
+    (folder / "runs").mkdir()
+    for out in ("run/", "runs/one/"):
+        run(f"relpref fit --items items.csv --answers answers.csv --out {out} --quiet")
 
 
 def large(folder: Path) -> None:
@@ -123,7 +125,7 @@ def commands(file: Path) -> list[str]:
 
 def run(command: str) -> None:
     arguments = shlex.split(command)[1:]
-    if "--web" in arguments:
+    if "--web" in arguments or arguments[0] == "serve":
         serve([sys.executable, "-u", "-m", "relpref.cli", *arguments])
         return
     assert main(arguments) == 0, command
@@ -139,7 +141,9 @@ def serve(program: list[str]) -> None:
     command = [sys.executable, "-c", LISTEN, *program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        said = next((line for line in process.stdout if line.startswith("Answer at ")), "")
+        said = next(
+            (line for line in process.stdout if line.startswith(("Answer at ", "The runs are at "))), ""
+        )
         process.send_signal(signal.SIGINT)
         try:
             process.wait(60)

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import runpy
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,10 @@ def run_blocks(page: Path, folder: Path) -> None:
             continue
         script = folder / f"block_{number}.py"
         script.write_text(block, encoding="utf-8")
-        names = runpy.run_path(str(script), init_globals=names)
+        with warnings.catch_warnings():
+            if needed:
+                warnings.simplefilter("ignore")  # those of other packages
+            names = runpy.run_path(str(script), init_globals=names)
 
 
 @pytest.mark.slow
