@@ -327,17 +327,18 @@ class PreferenceData:
             if answers.rater is None:
                 raise DataError("by is 'rater', but answers do not say who gave them; leave out by 'pair'")
             return np.asarray(answers.rater, dtype=np.int64), "rater"
-        low, high = np.minimum(answers.winner, answers.loser), np.maximum(answers.winner, answers.loser)
-        groups = (
-            np.arange(self.num_comparisons)
-            if by == "answer"
-            else low.astype(np.int64) * self.num_items + high
-        )
+        groups = np.arange(self.num_comparisons) if by == "answer" else self._pairs
         if answers.list is not None:
             groups = np.where(
                 answers.list < 0, groups, self.num_items**2 + self.num_comparisons + answers.list
             )
         return groups, by
+
+    @property
+    def _pairs(self) -> NDArray[np.int64]:
+        """A number for the two items of each answer, whichever won."""
+        low, high = np.minimum(self.winner, self.loser), np.maximum(self.winner, self.loser)
+        return low.astype(np.int64) * self.num_items + high
 
     def with_comparisons(
         self, table: Any, *, columns: Mapping[str, str] | None = None, lists: ListReading = "exact"
@@ -520,7 +521,7 @@ class PreferenceData:
     def describe(self) -> str:
         """Return the sizes in one line."""
         answers, names = self.comparisons, self.attribute_names
-        pairs = counted(np.unique(self.answer_groups("pair")[0]).size, "pair")
+        pairs = counted(np.unique(self._pairs).size, "pair")
         sizes = ", ".join(
             f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
             for name, graph in self.relations.items()

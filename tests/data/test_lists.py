@@ -55,6 +55,7 @@ def test_neighboring_pairs_are_kept() -> None:
     ]
     assert data.comparisons.tie is None
     assert data.comparisons.list_sizes == (4, 4, 4, True)
+    assert data.describe() == "5 items, 14 answers to 7 pairs, 13 of them in 4 lists"
     assert not data.notes
 
 
