@@ -10,9 +10,9 @@
 # # Travel choices: one choice among several
 #
 # In 1987, 210 people who traveled between Sydney, Canberra and Melbourne were asked whether they took the plane, the train, the bus or
-# the car (Greene and Hensher 1997; public domain). A choice among four is three answers: the chosen alternative was better than each other
-# one. This tutorial learns utilities from such choices, joins alternatives of similar travelers by a relation, and checks with travelers
-# that were held out whether the relation helps.
+# the car (Greene and Hensher 1997; public domain). A choice among four is a list of three answers: the chosen alternative was better than
+# each other one. This tutorial learns utilities from such choices, joins alternatives of similar travelers by a relation, and checks with
+# travelers that were held out whether the relation helps.
 
 # %%
 import matplotlib.pyplot as plt
@@ -34,6 +34,13 @@ choices = load_modechoice()
 choices.items.head(4)
 
 # %% [markdown]
+# The column `list` of the answers names the choice. The three answers of a choice share the noise of the chosen alternative, and the model
+# takes that into account.
+
+# %%
+choices.answers.head(3)
+
+# %% [markdown]
 # The relation `mode` joins alternatives of the same mode if their travelers are alike: a similar income, and a party of the same size.
 
 # %%
@@ -44,17 +51,16 @@ choices.travelers.head(3)
 # %% [markdown]
 # ## Hold out whole travelers
 #
-# The three answers of one traveler are one choice, so they are not independent. A quarter of the travelers is held out. Their alternatives
-# stay in the data, because attributes and links are known; their choices do not.
+# A quarter of the travelers is held out. Their alternatives stay in the data, because attributes and links are known; their choices do not.
 
 # %%
 rng = np.random.default_rng(0)
 travelers = choices.travelers.index.to_numpy()
 held_out = rng.choice(travelers, size=len(travelers) // 4, replace=False)
-traveler = choices.traveler.loc[choices.answers["winner"]].to_numpy()
-is_held_out = np.isin(traveler, held_out)
-learned, test = choices.answers[~is_held_out], choices.answers[is_held_out]
-print(f"{len(learned)} answers to learn from, {len(test)} of {len(held_out)} travelers held out")
+learned = choices.answers[~choices.answers["list"].isin(held_out)]
+print(
+    f"{len(learned)} answers of {len(travelers) - len(held_out)} travelers; {len(held_out)} travelers held out"
+)
 
 # %% [markdown]
 # ## Three models
@@ -87,12 +93,20 @@ models = {
 # %% [markdown]
 # ## Does the relation help?
 #
-# The log loss is the average of −log of the probability of an answer, 0.693 for a coin. Its standard error is over travelers.
+# `choose` gives the probability that each of several items is chosen. The log loss is the average of −log of the probability of the true
+# choice, 1.386 for one of four at random. The standard error is over travelers.
 
 # %%
-pairs = list(zip(test["winner"], test["loser"], strict=True))
-loss = pd.DataFrame({name: -np.log(model.prefer(pairs)["probability"]) for name, model in models.items()})
-loss = loss.groupby(traveler[is_held_out]).mean()
+modes = ["air", "train", "bus", "car"]
+
+
+def loss_of(model, traveler):
+    """−log of the probability of a traveler's choice."""
+    chances = model.choose([f"{traveler}:{mode}" for mode in modes])["probability"]
+    return -np.log(chances[f"{traveler}:{choices.travelers.loc[traveler, 'chosen']}"])
+
+
+loss = pd.DataFrame({name: [loss_of(model, one) for one in held_out] for name, model in models.items()})
 gain = loss.rsub(loss["attributes"], axis=0)
 table = pd.DataFrame(
     {
@@ -112,7 +126,7 @@ table.round(3)
 figure, axis = plt.subplots(figsize=(6, 2.4), layout="constrained")
 axis.errorbar(table["gain"], table.index, xerr=2 * table["standard error"], fmt="o", capsize=3)
 axis.axvline(0, color="grey", linewidth=1)
-axis.set(xlabel="gain in log loss over the attributes, ± two standard errors", ylim=(2.5, -0.5))
+axis.set(xlabel="gain in log loss, ± two standard errors", ylim=(2.5, -0.5))
 plt.show()
 
 # %% [markdown]
@@ -122,7 +136,6 @@ plt.show()
 
 # %%
 posterior = models["attributes and relation"]
-modes = ["air", "train", "bus", "car"]
 mode = choices.mode.loc[list(posterior.data.labels)].to_numpy()
 weights = np.stack([(mode == name) / np.sum(mode == name) for name in modes]) - 1 / mode.size
 by_mode = pd.DataFrame({"mean": posterior.mean(weights), "sd": posterior.sd(weights)}, index=modes)
@@ -134,7 +147,7 @@ figure, axis = plt.subplots(figsize=(6, 2.4), layout="constrained")
 axis.errorbar(by_mode["mean"], by_mode.index, xerr=1.645 * by_mode["sd"], fmt="o", capsize=3)
 axis.invert_yaxis()
 axis.axvline(0, color="grey", linewidth=1)
-axis.set(xlabel="mean utility of the mode's alternatives, with 90 % intervals")
+axis.set(xlabel="mean utility, with 90 % intervals")
 plt.show()
 
 # %% [markdown]

@@ -56,7 +56,7 @@ def test_against_scipy(
 def test_it_is_the_rougher_of_the_two(
     gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
 ) -> None:
-    """The README quotes these: against the exact posterior of a problem with 40 items and a hub."""
+    """The documentation quotes these: against the exact posterior of a problem with 40 items and a hub."""
     problem = gold("hub_n40")
     kernel = Precomputed(problem["K"])
     data = gold_data(problem).without_relation("links")
