@@ -19,7 +19,7 @@ from relpref.data.padding import padded_answers
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
-from relpref.infer.search import MIN_EFFECTIVE, POINTS_INFO, effective
+from relpref.infer.search import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, effective
 from relpref.infer.sites import Cavity, Sites, matched
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, GaussianSite
@@ -37,8 +37,7 @@ GUESSED = "guessed"  # of ``info``: hyperparameters that were never fitted
 _SITES = ("precision", "shift")
 MAX_QUICK_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
 _CHECKED = 4  # heaviest components of a mixture, whose error is estimated
-# Relative difference of sites that are equal up to the tolerance they were found with; of answers with counts it was seen up to 0.013.
-_SAME_SITE = 5e-2
+_SAME_SITE = 1e-2  # relative difference of sites that are equal up to that of the hyperparameters
 _ROWS = 24  # whose change of precision is followed into the variances
 _CERTAIN = 1e-12  # of the largest variance: below, a difference is known up to rounding
 _SEARCH_INFO = (
@@ -198,7 +197,9 @@ class Update:
     def _check_gaps(self, at_mode: bool) -> None:
         """Refuse a custom program whose answers do not depend on plain differences by the posterior's likelihood.
 
-        At a fixed point the sites say so themselves: each is what `match` makes of its cavity.
+        At a fixed point the sites say so themselves: each is what `match` makes of its cavity. The engine stops when tilted and posterior
+        moments agree up to its tolerance ρ, of means in sds and of variances relative to themselves. With a posterior N(m, v) of the
+        gap that leaves a site's precision uncertain by ρ/v and its shift by ρ (1/√v + abs(m)/v).
         """
         posterior, answers = self.posterior, self.posterior.data.comparisons
         if posterior.quick_answers or not len(answers.winner):
@@ -210,7 +211,10 @@ class Update:
             before = np.stack([np.atleast_2d(posterior.sites[name])[:, row] for name in _SITES])
             cavity = _cavity(mean, variance, before, at_mode)
             site = cavity and match(posterior.likelihood, parameters, answers, row, cavity)[0]
-            if site is None or not np.allclose(site, before, rtol=_SAME_SITE, atol=1e-2 * _SAME_SITE):
+            inverse = np.divide(1, variance, out=np.zeros_like(variance), where=variance > 0)
+            room = 2 * max(self.origin.engine.tol, POINT_TOLERANCE)
+            unsure = room * np.stack([inverse, np.sqrt(inverse) + np.abs(mean) * inverse])
+            if site is None or np.any(np.abs(site - before) > unsure + _SAME_SITE * (np.abs(before) + 1e-2)):
                 raise UnsupportedProgramError(
                     "quick=True is for programs whose answers look at gaps of utilities by the likelihood that they are given, as those of "
                     "relpref.models do; leave quick out"

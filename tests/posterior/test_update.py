@@ -215,7 +215,7 @@ def test_hyperparameters_are_fitted_from_where_they_are(maximised: Any) -> None:
     few = maximised.update(MORE, hyperparameters="schedule")
     rest = MORE.assign(count=[6, 5, 7])
     many = few.update(rest, hyperparameters="schedule")
-    afresh = EP(xpgp).run(0, many.data, progress_bar=False)
+    afresh = EP(xpgp, hyperparameters="maximize").run(0, many.data, progress_bar=False)
     for name, value in afresh.hyperparameters.items():
         np.testing.assert_allclose(many.hyperparameters[name], value, rtol=0.02)
     assert many.info["evaluations"] < afresh.info["evaluations"]  # from where they were
@@ -276,6 +276,22 @@ def test_what_cannot_be_updated_says_so(
         sampled.update(MORE)
     with pytest.raises(DataError, match="quick=True keeps them"):
         posterior.update(MORE, quick=True, hyperparameters="refit")
+
+
+@pytest.mark.parametrize("seed", [6, 8, 10])
+def test_sites_of_points_are_known_up_to_the_tolerance_of_points(seed: int) -> None:
+    """Answers given several times have small sites, of which that tolerance is a large share."""
+    rng, labels = np.random.default_rng(seed), list("abcde")
+    items = pd.DataFrame({"price": [1, 2, 3, 4, rng.normal()]}, index=labels)
+    pairs = [rng.choice(5, 2, replace=False) for _ in range(6)]
+    answers = pd.DataFrame(
+        [(labels[i], labels[j], int(rng.integers(1, 7))) for i, j in pairs],
+        columns=["winner", "loser", "count"],
+    )
+    posterior = relpref.fit(
+        items, answers, {"near": [("a", "b"), ("b", "c"), ("d", "e")]}, progress_bar=False
+    )
+    assert posterior.update([("a", "e")], quick=True).data.num_answers == posterior.data.num_answers + 1
 
 
 @pytest.mark.slow
