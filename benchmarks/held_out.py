@@ -68,7 +68,5 @@ def _errors(posterior: Any, scores: pd.DataFrame, moved: pd.DataFrame) -> tuple[
         truth = np.log(without.prefer([pair])["probability"][0])
         log_errors.append(abs(scores["log_score"][row] - truth))
         change = (without.belief.centred().mean() - belief.mean()) / belief.sd()
-        shift_errors.append(
-            abs(moved["shift"][row] - change[posterior.data.index([moved["entity"][row]])[0]])
-        )
+        shift_errors.append(abs(moved["shift"][row] - change[posterior.data.index([moved["item"][row]])[0]]))
     return (max(log_errors), max(shift_errors)), statistics.median(seconds)

@@ -255,7 +255,7 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
 def sizes(data: PreferenceData) -> dict[str, Any]:
     """How much there is, for a JSON document."""
     return {
-        "entities": data.num_items,
+        "items": data.num_items,
         "attributes": data.attribute_names,
         "answers": data.num_answers,
         "relations": {name: graph.num_edges for name, graph in data.relations.items()},

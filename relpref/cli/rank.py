@@ -64,7 +64,7 @@ def run(chosen: argparse.Namespace) -> None:
         top = _TOP
     # Of many items an interval costs a solution with their graph: none more than are shown.
     ranking = posterior.ranking(chosen.interval, **({"top": top} if large and top else {})).head(top)
-    show(chosen, ranking, ("entity", "utility"), interval=chosen.interval, entities=total)
+    show(chosen, ranking, ("item", "utility"), interval=chosen.interval, items=total)
     if large and chosen.top is None and total > _TOP and not (chosen.csv or chosen.json):
         say(f"... and {total - _TOP} more: --top K shows more of them, -o csv all")
 

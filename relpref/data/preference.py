@@ -492,7 +492,7 @@ class PreferenceData:
         """
         labels = label_column(self.labels)
         names = pd.Index(list(self.attribute_names), dtype=object)
-        items = pd.DataFrame(np.array(self.attributes), index=labels.rename("entity"), columns=names)
+        items = pd.DataFrame(np.array(self.attributes), index=labels.rename("item"), columns=names)
         comparisons = self.comparisons.table(self.labels)
         relations: dict[str, Any] = {}
         for part, graph in self.relations.items():

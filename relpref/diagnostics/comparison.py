@@ -115,7 +115,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     DataFrame
         By row of `HeldOut.table`: the answer as it was given; ``probability`` (held out) and ``log_score``; ``shift`` of the utility that
         would move farthest without the answer (one, of those given several times), in posterior standard deviations and with its sign;
-        ``entity``: whose utility it is. Utilities are relative to the average. Of a classifier it is the latent function of an
+        ``item``: whose utility it is. Utilities are relative to the average. Of a classifier it is the latent function of an
         ``example`` (for more than two classes at a decision); of other programs a ``latent`` value of a site.
 
     Raises
@@ -149,7 +149,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         labels = [end if len(end) > 1 else end[0] for end in ends for _ in left.given.classes[1:]]
     else:
         reported = posterior.reported()
-        sd, labels, what = reported["sd"].to_numpy(), reported.index.tolist(), "entity"
+        sd, labels, what = reported["sd"].to_numpy(), reported.index.tolist(), "item"
         if posterior.kind != "utilities":
             what, labels = "latent", [f"{site}[{at}]" for site, at in labels]
     shift, which = np.zeros(len(table)), np.zeros(len(table), dtype=np.intp)
@@ -159,7 +159,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         moved = _moved(posterior, left, projection, units)
         if matrix is not None:
             moved = moved @ matrix.T
-        elif what == "entity":
+        elif what == "item":
             moved = moved - moved.mean(axis=1, keepdims=True)
         moved = moved / np.where(sd > 0, sd, np.inf)
         which[units] = np.argmax(np.abs(moved), axis=1)

@@ -122,7 +122,7 @@ def sample_preferences(
     if not parts:
         raise DataError(remedy)
     process = GaussianProcess(NamedSum(parts))
-    utility = numpyro.sample("utility", process, infer={"event_dims": ["entity"]})
+    utility = numpyro.sample("utility", process, infer={"event_dims": ["item"]})
     gap = utility[answers.winner] - utility[answers.loser]  # the winner comes first
     observed = model.value(answers) if data.answered else None
     rows = answers.winner.shape[0]

@@ -156,7 +156,7 @@ def ranking_of_the_best(belief: Any, labels: Sequence[Hashable], interval: float
         _, sds[: len(best)] = belief.relative(best)
     mean = means[order]
     columns = {"mean": mean, "sd": sds, "lower": mean - reach * sds, "upper": mean + reach * sds}
-    return pd.DataFrame(columns, index=label_index((labels[at] for at in order), "entity"))
+    return pd.DataFrame(columns, index=label_index((labels[at] for at in order), "item"))
 
 
 def summaries(belief: Belief, interval: float) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class UtilityPosterior(Posterior):
             large: Any = self.belief
             return ranking_of_the_best(large, self.data.labels, interval, top)
         rng = self._rng(rng_key) if ranks else None
-        return ranking_table(self.belief.centred(), self.data.labels, interval, rng, "entity")
+        return ranking_table(self.belief.centred(), self.data.labels, interval, rng, "item")
 
     def _summarized(self, top: int, interval: float) -> list[str]:
         lines = [
@@ -145,7 +145,7 @@ class UtilityPosterior(Posterior):
                 f"tiers compares all pairs, and there is no covariance matrix of {self.data.num_items} items; "
                 "posterior.about(labels).tiers() has the tiers among some of them"
             )
-        return tier_table(self.belief.centred(), self.data.labels, probability, self._rng(rng_key), "entity")
+        return tier_table(self.belief.centred(), self.data.labels, probability, self._rng(rng_key), "item")
 
     def about(self, labels: Iterable[Any]) -> "UtilityPosterior":
         """The posterior of some of the items, with the answers and links among them; an unknown label is an `UnknownLabelError`.
@@ -262,7 +262,7 @@ class UtilityPosterior(Posterior):
                 "probability": list_chances(self, items, rows, rng),
                 "p_best": shares_of_the_best(self.belief.subset(items), rng),
             },
-            index=label_index(labels, "entity"),
+            index=label_index(labels, "item"),
         )
         return table.sort_values("probability", ascending=False, kind="stable")
 
@@ -448,8 +448,8 @@ class UtilityPosterior(Posterior):
         groups, coords, dims = draw_groups(replace(self, data=data, origin=origin), num_samples, rng_key)
         labels, answers = plain_coordinates(data.labels), data.comparisons
         raters = plain_coordinates(answers.raters)
-        coords |= {"entity": labels, "attribute": list(data.attribute_names), "rater": raters}
-        dims |= {"utility": ["entity"], "attributes": ["entity", "attribute"], "rater_noise": ["rater"]}
+        coords |= {"item": labels, "attribute": list(data.attribute_names), "rater": raters}
+        dims |= {"utility": ["item"], "attributes": ["item", "attribute"], "rater_noise": ["rater"]}
         if np.ndim(self.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]
         if "observed_data" in groups:
@@ -465,7 +465,7 @@ class UtilityPosterior(Posterior):
         return Groups(groups, coords, dims)
 
     def _labels(self) -> pd.Index:
-        return label_index(self.data.labels, "entity")
+        return label_index(self.data.labels, "item")
 
     def _parts(self) -> Parts:
         parts = next(iter(self.parts.values()), Parts({}, {}))

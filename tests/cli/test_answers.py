@@ -20,7 +20,7 @@ def test_rank_for_people(place: Path, ask: Any) -> None:
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert lines[0].split() == [
-        "entity",
+        "item",
         "utility",
         "90",
         "%",
@@ -43,12 +43,12 @@ def test_rank_for_people(place: Path, ask: Any) -> None:
 def test_rank_as_csv_and_json_agree_to_the_last_digit(place: Path, ask: Any) -> None:
     rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "-o", "csv").out)))
     found = json.loads(ask("rank", "run", "-o", "json").out)
-    assert found["entities"] == 6
-    assert [row["entity"] for row in rows] == [row["entity"] for row in found["ranking"]]
-    assert {"007", "NA"} <= {row["entity"] for row in rows}  # labels from CSV are text
+    assert found["items"] == 6
+    assert [row["item"] for row in rows] == [row["item"] for row in found["ranking"]]
+    assert {"007", "NA"} <= {row["item"] for row in rows}  # labels from CSV are text
     for one, other in zip(rows, found["ranking"], strict=True):
-        assert {name: float(value) for name, value in one.items() if name != "entity"} == {
-            name: value for name, value in other.items() if name != "entity"
+        assert {name: float(value) for name, value in one.items() if name != "item"} == {
+            name: value for name, value in other.items() if name != "item"
         }
 
 
@@ -133,9 +133,9 @@ def test_odd_labels(place: Path, ask: Any) -> None:
     assert "a\\nb" in shown and "\\x1b[31mred" in shown and "日本" in shown
     labels = {"a\nb", "\x1b[31mred", "日本", 'c, "d"', "--json", "-1"}
     exact = json.loads(ask("rank", "oddities", "-o", "json").out)
-    assert {row["entity"] for row in exact["ranking"]} == labels
+    assert {row["item"] for row in exact["ranking"]} == labels
     rows = csv.DictReader(io.StringIO(ask("rank", "oddities", "-o", "csv").out, newline=""))
-    assert {row["entity"] for row in rows} == labels
+    assert {row["item"] for row in rows} == labels
     said = ask("prefer", "oddities", "--", "--json", "-1")
     assert said.out.splitlines()[1].split()[:2] == ["--json", "-1"]
 

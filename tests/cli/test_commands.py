@@ -24,7 +24,7 @@ def test_answers_alone_are_a_run(place: Path, ask: Ask) -> None:
     said = ask("fit", "my answers.csv", "--out", "new run", "--hyperparameters", "maximize")
     assert said.code == 0 and "Read: 3 items" in said.out
     ranked = ask("rank", "new run", "-o", "csv")
-    assert pd.read_csv(StringIO(ranked.out))["entity"].tolist() == ["green tea", "coffee", "water"]
+    assert pd.read_csv(StringIO(ranked.out))["item"].tolist() == ["green tea", "coffee", "water"]
     (place / "links too.csv").write_text("source,target\ngreen tea,coffee\n")
     options = [
         "--relation",

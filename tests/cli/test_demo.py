@@ -131,7 +131,7 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
         "tie_margin",
     }
     ranked = json.loads(ask("rank", "demo", "-o", "json", "--top", 3).out)
-    assert [row["entity"] for row in ranked["ranking"]] == [row["team"] for row in found["ranking"][:3]]
+    assert [row["item"] for row in ranked["ranking"]] == [row["team"] for row in found["ranking"][:3]]
     assert ask("prefer", "demo", "Spain", "Argentina").code == 0
     again = relpref.PreferenceData.from_folder(small / "demo" / "data")
     assert again.num_answers == 61 and list(again.relations) == [NAME]

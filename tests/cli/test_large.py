@@ -55,9 +55,9 @@ def test_people_see_the_top_and_machines_all(run: Path, ask: Any, monkeypatch: p
     assert len(ask("rank", "run", "--top", 5).out.splitlines()) == 6
     rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "-o", "csv").out)))
     found = json.loads(ask("rank", "run", "-o", "json").out)["ranking"]
-    assert [row["entity"] for row in rows] == [row["entity"] for row in found]
+    assert [row["item"] for row in rows] == [row["item"] for row in found]
     assert [float(row["sd"]) for row in rows] == [row["sd"] for row in found]
-    assert lines[1].split()[1] == rows[0]["entity"]
+    assert lines[1].split()[1] == rows[0]["item"]
     assert len(json.loads(ask("rank", "run", "-o", "json", "--top", 2).out)["ranking"]) == 2
 
 

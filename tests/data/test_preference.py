@@ -280,7 +280,7 @@ def test_tables_round_trip() -> None:
     data = example()
     same(data, PreferenceData.from_tables(*data.to_tables()))
     items, comparisons, relations = data.to_tables()
-    assert items.index.name == "entity"
+    assert items.index.name == "item"
     assert list(comparisons.columns) == ["winner", "loser", "count"]
     assert list(relations["alpha"].columns) == ["source", "target", "weight"]
 

@@ -159,7 +159,7 @@ def test_what_moves_is_what_moves_without_the_answer(posterior: UtilityPosterior
     for row in found.index[[0, 3, -1]]:
         smaller = without(posterior, row)
         moved = (smaller.belief.centred().mean() - posterior.belief.centred().mean()) / sd
-        at = LABELS.index(found["entity"][row])
+        at = LABELS.index(found["item"][row])
         assert found["shift"][row] == pytest.approx(moved[at], abs=0.02)
         assert abs(moved[at]) >= np.abs(moved).max() - 0.02
 

@@ -240,7 +240,7 @@ def test_a_mixture_is_reweighted() -> None:
         )
         change = without.belief.centred().mean() - posterior.belief.centred().mean()
         change = change / posterior.belief.centred().sd()
-        at = data.index([moved["entity"][row]])[0]
+        at = data.index([moved["item"][row]])[0]
         assert moved["shift"][row] == pytest.approx(change[at], abs=0.15)
 
 

@@ -88,7 +88,7 @@ def test_answers_left_out(dense: UtilityPosterior, sparse: UtilityPosterior) -> 
     close(raters(sparse)["z"].sort_index(), raters(dense)["z"].sort_index())
     moved, known = influence(sparse), influence(dense)
     close(moved["log_score"], known["log_score"])
-    assert set(moved["entity"]) <= set(sparse.data.labels)
+    assert set(moved["item"]) <= set(sparse.data.labels)
 
 
 @pytest.mark.slow

@@ -185,7 +185,7 @@ def test_leaving_out_of_reports(reported: Any) -> None:
         moved = mean.astype(float) - posterior.mean()
         shift = (moved - moved.mean()) / posterior.belief.centred().sd()
         found = surprises.loc[row]
-        named = posterior.data.labels.index(found["entity"])
+        named = posterior.data.labels.index(found["item"])
         np.testing.assert_allclose(found["shift"], shift[named], rtol=1e-3)
         np.testing.assert_allclose(np.abs(shift[named]), np.abs(shift).max(), rtol=1e-3)
 

@@ -58,7 +58,7 @@ def test_sites_and_plates(double: bool, data: PreferenceData) -> None:
         assert sites["attributes_lengthscale"]["value"].shape == (2,)
         assert sites["utility"]["value"].shape == (5,)
         assert sites["utility"]["value"].dtype == (jnp.float64 if double else jnp.float32)
-        assert sites["utility"]["infer"]["event_dims"] == ["entity"]
+        assert sites["utility"]["infer"]["event_dims"] == ["item"]
         assert list(sites["utility"]["fn"].covariance.parts) == ["attributes", "cites", "individual"]
         assert sites["comparison"]["type"] == "plate"
         assert [frame.name for frame in sites["answer"]["cond_indep_stack"]] == ["comparison"]

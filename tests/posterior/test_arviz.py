@@ -43,16 +43,16 @@ def test_the_type_is_the_installed_arviz(native: Any) -> None:
 def test_groups_and_dimensions(tree: Any, data: PreferenceData) -> None:
     assert set(tree.children) == GROUPS
     drawn = tree["posterior"]
-    assert dict(drawn.sizes) == {"chain": 4, "draw": 250, "entity": 12, "attribute": 2}
-    assert drawn["utility"].dims == ("chain", "draw", "entity")
+    assert dict(drawn.sizes) == {"chain": 4, "draw": 250, "item": 12, "attribute": 2}
+    assert drawn["utility"].dims == ("chain", "draw", "item")
     assert drawn["attributes_lengthscale"].dims == ("chain", "draw", "attribute")
     assert drawn["next_range"].dims == ("chain", "draw")
-    assert drawn["entity"].values.tolist() == list(data.labels)
+    assert drawn["item"].values.tolist() == list(data.labels)
     assert drawn["attribute"].values.tolist() == ["x", "y"]
     for group in ("posterior_predictive", "log_likelihood"):
         assert tree[group]["answer"].dims == ("chain", "draw", "comparison")
     assert tree["observed_data"]["answer"].dims == ("comparison",)
-    assert tree["constant_data"]["attributes"].dims == ("entity", "attribute")
+    assert tree["constant_data"]["attributes"].dims == ("item", "attribute")
     assert bool(np.all(tree["sample_stats"]["converged"]))
 
 
@@ -154,8 +154,8 @@ def test_draws_of_a_sampler_are_handed_over(
 
 def test_labels_that_are_not_text(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
     numbers = fit(make_data(names=range(10, 22))).to_datatree()
-    assert numbers["posterior"]["entity"].values.tolist() == list(range(10, 22))
+    assert numbers["posterior"]["item"].values.tolist() == list(range(10, 22))
     names = [("a", k) for k in range(11)] + ["b"]
     mixed = fit(make_data(names=names)).to_datatree()
-    assert mixed["posterior"]["entity"].values.tolist() == [*(str(name) for name in names[:11]), "b"]
+    assert mixed["posterior"]["item"].values.tolist() == [*(str(name) for name in names[:11]), "b"]
     assert set(mixed["constant_data"]["winner"].values.tolist()) <= {str(name) for name in names}

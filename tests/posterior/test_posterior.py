@@ -46,7 +46,7 @@ def test_the_covariance_is_one_and_smaller_than_the_prior(
 def test_utilities(posterior: Any) -> None:
     table = posterior.utilities(interval=0.8)
     assert list(table.columns) == ["mean", "sd", "lower", "upper"]
-    assert table.index.name == "entity"
+    assert table.index.name == "item"
     assert list(table.index) == list(posterior.data.labels)
     np.testing.assert_array_equal(table["mean"], posterior.mean())
     np.testing.assert_array_equal(table["sd"], posterior.sd())
@@ -58,7 +58,7 @@ def test_ranking_is_relative_to_the_average(posterior: Any) -> None:
     table = posterior.ranking()
     columns = ["mean", "sd", "lower", "upper", "expected_rank", "rank_lower", "rank_upper", "p_best", "tier"]
     assert list(table.columns) == columns
-    assert table.index.name == "entity"
+    assert table.index.name == "item"
     assert sorted(table.index) == sorted(posterior.data.labels)
     assert table["mean"].is_monotonic_decreasing
     centre = np.eye(12) - 1 / 12

@@ -125,7 +125,7 @@ def test_surprises(make: Make, prose: Callable[..., str]) -> None:
     answers = data.comparisons.table(data.labels).head(4)
     answers["count"] = [1, 3, 1, 1]
     held = held_out([[0.6, 0, 0.4], [0.03, 0, 0.97], [0.9, 0, 0.1], [0.2, 0, 0.8]], [0] * 4, [1, 3, 1, 1])
-    table = answers.assign(shift=[0.0, -0.8, 0.0, 0.3], entity=["a", "a", "a", "b"])
+    table = answers.assign(shift=[0.0, -0.8, 0.0, 0.3], item=["a", "a", "a", "b"])
     table = table.join(held.table[["probability", "log_score"]]).sort_values("log_score")
     text = prose(make(), leave_one_out=held, influence=table)
     # Outcomes with 3% (three times), 10% and 20% are under the bound: 0.39.
@@ -147,7 +147,7 @@ def test_surprises_among_ties_and_strengths(make: Make, prose: Callable[..., str
     held = held_out(chances, np.where(answers["tie"], 1, 0), answers["count"].to_numpy())
     log_score = np.where(np.arange(3) == strong, np.log(0.01), np.log(held.table["probability"]))
     table = answers.assign(
-        log_score=log_score, probability=np.exp(log_score), shift=0.1, entity="a"
+        log_score=log_score, probability=np.exp(log_score), shift=0.1, item="a"
     ).sort_values("log_score")
     text = prose(make(data), leave_one_out=held, influence=table)
     # The strong answer favours a side of 65% and surprises nobody; 30 · (0.20 + 0.15) = 10.5, 10 in even rounding.
@@ -162,7 +162,7 @@ def test_surprises_among_reported_probabilities(make: Make, prose: Callable[...,
     answers = pd.DataFrame({"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.125]})
     data = make().data.with_comparisons(answers)
     table = answers.rename(columns={"probability": "reported"}).assign(
-        probability=[1.7, 0.2, 0.04], log_score=np.log([1.7, 0.2, 0.04]), shift=0.1, entity="a"
+        probability=[1.7, 0.2, 0.04], log_score=np.log([1.7, 0.2, 0.04]), shift=0.1, item="a"
     )
     held = held_out(np.full((3, 3), np.nan), [0, 0, 0])
     held = replace(held, outcome=np.full(3, -1), table=held.table.assign(log_score=table["log_score"]))
@@ -177,7 +177,7 @@ def test_right_to_left_names_keep_winner_and_loser(
     """A cell that takes its direction from its first letter would show the loser first."""
     data = tables([*"שדגכעיח", "last"])
     table = data.comparisons.table(data.labels).head(1)
-    table = table.assign(probability=0.03, log_score=np.log(0.03), shift=-0.8, entity="ש")
+    table = table.assign(probability=0.03, log_score=np.log(0.03), shift=-0.8, item="ש")
     posterior = make(data)
     prose(posterior, leave_one_out=held_out([[0.03, 0, 0.97]], [0]), influence=table)
     page = render(posterior, relations_evidence=False)
