@@ -333,7 +333,8 @@ class GaussianEngine:
             many = data is not None and data.num_items > MAX_DENSE_ITEMS and len(data.winner)
             if self.structure == "sparse" or (self.structure == "auto" and many):
                 return fit(self, sites, key, args, kwargs, progress_bar, at)
-            program = self._read(args, kwargs, self.fixed)
+            with threads_for(0 if data is None else data.num_items):  # a graph's spectrum may be computed
+                program = self._read(args, kwargs, self.fixed)
             with threads_for(program.layout.num_latents):
                 return self._fitted(program, sites, key, args, kwargs, progress_bar, at)
 
