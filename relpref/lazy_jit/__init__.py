@@ -2,7 +2,7 @@
 
 Compiling with XLA takes about a millisecond and a half for each operation of a function; running a thousand operations on arrays of
 fifty rows takes a millisecond. :func:`lazy_jit` traces a function as ``jax.jit`` does, writes what it found down as Python on NumPy
-arrays, and runs that. Where thirty calls would cost more than compiling, ``jax.jit`` takes over. That is decided for each call, by counting
+arrays, and runs that. Where eighty calls would cost more than compiling, ``jax.jit`` takes over. That is decided for each call, by counting
 operations and the entries of their arrays: whatever ran before, and however fast, equal calls give equal numbers to the last bit.
 
 Use it like ``jax.jit``::

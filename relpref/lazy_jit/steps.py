@@ -13,7 +13,7 @@ from relpref.lazy_jit.writer import TooLongError, UntranslatableError, Value, Wr
 # Estimates in seconds: to compile anything, and for each operation more.
 _START, _COMPILE = 0.03, 1.5e-3
 # A fit calls its functions about so often: a call may cost that share of what compiling costs.
-_CALLS = 30
+_CALLS = 80
 
 
 class Steps(NamedTuple):
