@@ -163,7 +163,7 @@ def _tell(outcome: Outcome, out: Path) -> None:
     for place, row in enumerate(top, start=1):
         row["place"] = place
     columns = [("", "{place}"), ("team", "{team}"), (NAME, "{confederation}"), ("matches", "{matches}")]
-    columns += [("strength", "{mean:+.2f}"), ("90 % interval", "{lower:+.2f} to {upper:+.2f}")]
+    columns += [("strength", "{mean:+.2f}"), ("90% interval", "{lower:+.2f} to {upper:+.2f}")]
     columns += [("place", "{rank_lower} to {rank_upper}")]
     say(formatted(columns, top, left=(1, 2)))
     models = _told(outcome)
@@ -203,7 +203,7 @@ def about(season: Season) -> str:
     across = (group[matches["home_team"]].to_numpy() != group[matches["away_team"]].to_numpy()).mean()
     return (
         f"{len(matches):,} matches of {len(group)} national football teams, {first} to {last} (M. Jürisoo, CC0). One relation "
-        f"joins the teams of a confederation; {100 * across:.0f} % of the matches are between two confederations."
+        f"joins the teams of a confederation; {100 * across:.0f}% of the matches are between two confederations."
     )
 
 
@@ -250,8 +250,8 @@ def tiers_in_words(tiers: pd.DataFrame) -> str:
     size, first = len(tiers), list(tiers.index[tiers["tier"] == 1])
     if len(first) < size:
         more = f" and {len(first) - TOP} more" if len(first) > TOP else ""
-        return f"{', '.join(first[:TOP])}{more} {'is' if len(first) == 1 else 'are'} settled above all others (95 %, all pairs at once)"
-    return f"none is set apart. {tiers.index[0]} is settled above {size - tiers['rank_upper'].iloc[0]} of {size - 1} teams (95 %, all pairs at once)"
+        return f"{', '.join(first[:TOP])}{more} {'is' if len(first) == 1 else 'are'} settled above all others (95%, all pairs at once)"
+    return f"none is set apart. {tiers.index[0]} is settled above {size - tiers['rank_upper'].iloc[0]} of {size - 1} teams (95%, all pairs at once)"
 
 
 def _first_five(posterior: "UtilityPosterior") -> str:

@@ -77,7 +77,7 @@ def show(chosen: argparse.Namespace, ranking: Any, names: tuple[str, str], **con
     elif chosen.json:
         document_of_rows(chosen, "ranking", rows, **content)
     else:
-        share = f"{100 * chosen.interval:g} % interval"
+        share = f"{100 * chosen.interval:g}% interval"
         columns = [("", "{place}"), (names[0], f"{{{names[0]}}}"), (names[1], "{mean:.2f}")]
         columns.append((share, "{lower:.2f} to {upper:.2f}"))
         if "expected_rank" in ranking:

@@ -19,20 +19,7 @@ def test_rank_for_people(place: Path, ask: Any) -> None:
     said = ask("rank", "run/")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
-    assert lines[0].split() == [
-        "item",
-        "utility",
-        "90",
-        "%",
-        "interval",
-        "rank",
-        "90",
-        "%",
-        "interval",
-        "p",
-        "best",
-        "tier",
-    ]
+    assert lines[0].split() == "item utility 90% interval rank 90% interval p best tier".split()
     posterior: Any = load_run("run").posterior
     ranking = posterior.ranking()
     assert [line.split()[1] for line in lines[1:]] == list(ranking.index)
@@ -58,7 +45,7 @@ def test_interval(place: Path, ask: Any) -> None:
     assert (narrow["interval"], wide["interval"]) == (0.5, 0.9)
     for one, other in zip(narrow["ranking"], wide["ranking"], strict=True):
         assert other["lower"] < one["lower"] < one["upper"] < other["upper"]
-    assert "50 % interval" in ask("rank", "run", "--interval", 0.5).out
+    assert "50% interval" in ask("rank", "run", "--interval", 0.5).out
     for wrong in ("0", "1", "90", "nan"):
         said = ask("rank", "run", "--interval", wrong)
         assert (said.code, said.out) == (2, "")

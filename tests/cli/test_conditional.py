@@ -68,7 +68,7 @@ def test_it_ranks_as_the_estimator_does(place: Path, ask: Ask) -> None:
     document = json.loads(ask("conditional", "rank", "run", "player_03", "-o", "json", "--top", "2").out)
     assert [row["object"] for row in document["ranking"]] == list(expected.index[:2])
     shown = ask("conditional", "rank", "run", "player_03", "--top", "1", "--interval", "0.8").out.splitlines()
-    assert "object" in shown[0] and "score" in shown[0] and "80 % interval" in shown[0] and len(shown) == 2
+    assert "object" in shown[0] and "score" in shown[0] and "80% interval" in shown[0] and len(shown) == 2
 
 
 def test_new_nodes_are_ranked_and_ranked_for(place: Path, ask: Ask) -> None:

@@ -150,7 +150,7 @@ def test_whatever_is_true_is_said_of_tiers() -> None:
     table = pd.DataFrame({"tier": 1, "rank_upper": 8}, index=teams)
     assert "none is set apart. team 0 is settled above 12 of 19 teams" in demo.tiers_in_words(table)
     two = table.assign(tier=np.repeat([1, 2], [2, 18]))
-    assert demo.tiers_in_words(two).startswith("team 0, team 1 are settled above all others (95 %")
+    assert demo.tiers_in_words(two).startswith("team 0, team 1 are settled above all others (95%")
     many = table.assign(tier=np.repeat([1, 2], [12, 8]))
     assert "team 7 and 4 more are settled" in demo.tiers_in_words(many)
 
