@@ -19,7 +19,18 @@ def test_rank_for_people(place: Path, ask: Any) -> None:
     said = ask("rank", "run/")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
-    assert lines[0].split() == "item utility 90% interval rank 90% interval p best tier".split()
+    assert lines[0].split() == [
+        "item",
+        "utility",
+        "90%",
+        "interval",
+        "rank",
+        "90%",
+        "interval",
+        "p",
+        "best",
+        "tier",
+    ]
     posterior: Any = load_run("run").posterior
     ranking = posterior.ranking()
     assert [line.split()[1] for line in lines[1:]] == list(ranking.index)
