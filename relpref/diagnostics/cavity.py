@@ -18,8 +18,9 @@ from scipy import sparse
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Arrow
+from relpref.infer.call import Values
 from relpref.infer.evidence import known_sites
-from relpref.infer.program import Observation, Program, Reading, Values, shared_noise
+from relpref.infer.program import Observation, Program, Reading, shared_noise
 from relpref.infer.sites import SparseRows
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.orthants import log_orthant

@@ -22,8 +22,8 @@ from relpref.diagnostics.held_out import HeldOut
 from relpref.errors import DataError, UnsupportedProgramError, renamed_keywords
 from relpref.files import made
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
+from relpref.infer.call import Values, preference_data
 from relpref.infer.large.problem import answered
-from relpref.infer.program import Values, preference_data
 from relpref.infer.result import FEWEST, smoothed, threshold
 from relpref.journal import Journal, fingerprint
 from relpref.parallel import run_all

@@ -18,8 +18,9 @@ from relpref.data import PreferenceData
 from relpref.data.arrays import counted
 from relpref.diagnostics.certificate import called, comparison, off
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError, renamed_keywords
+from relpref.infer.call import Values
 from relpref.infer.large.problem import answered
-from relpref.infer.program import Program, Values
+from relpref.infer.program import Program
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import by_chain, convergence
 from relpref.infer.reweighting import Target, directions, log_likelihood, whitened

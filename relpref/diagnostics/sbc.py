@@ -33,9 +33,10 @@ from relpref.diagnostics.simulation import (
 )
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError, renamed_keywords
 from relpref.infer import EP, Exact, RelationPosterior, from_samples, noncentered
+from relpref.infer.call import Call, Model, Values, broadcast_fixed, running
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
-from relpref.infer.program import Call, Model, Program, Values, broadcast_fixed, discover, running
+from relpref.infer.program import Program, discover
 from relpref.infer.result import CODES, Result
 from relpref.infer.sampling import UNMIXED
 from relpref.infer.sites import Sites

@@ -10,8 +10,9 @@ from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.comparisons import COMPOSED
+from relpref.infer.call import Values, preference_data
 from relpref.infer.evidence import Component, Evidence
-from relpref.infer.program import Layout, Values, preference_data
+from relpref.infer.program import Layout
 from relpref.infer.result import Result, warn_user
 from relpref.infer.sampling import CHAINS
 from relpref.likelihoods import AnswerModel, Probit

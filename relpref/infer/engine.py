@@ -21,9 +21,10 @@ from relpref.data.arrays import shown
 from relpref.description import Description
 from relpref.errors import ClusterError, DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import assemble, positive_definite, prior_notes, thinned
+from relpref.infer.call import Model, preference_data
 from relpref.infer.evidence import Component, Evidence, evaluate, expectation_propagation, use_dual_space
 from relpref.infer.large.fit import fit, fit_many
-from relpref.infer.program import Model, Program, preference_data
+from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.sampling import UNMIXED, Density, sample
 from relpref.infer.search import (

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.arrow import Arrow, ArrowSpace, pull_of_noise
+from relpref.infer.call import Values
 from relpref.infer.host_space import HostSpace
-from relpref.infer.program import Layout, Observation, Program, Reading, Values, shared_noise
+from relpref.infer.program import Layout, Observation, Program, Reading, shared_noise
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import (
     Cavity,

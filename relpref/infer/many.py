@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from relpref._version import __version__
 from relpref.errors import InferenceError, renamed_keywords
 from relpref.files import made
+from relpref.infer.call import preference_data
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.exact.engine import Exact
-from relpref.infer.program import preference_data
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.journal import fingerprint
 from relpref.parallel import run_all

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from relpref.compiled import float64
-from relpref.infer.program import Call, Layout, Values
+from relpref.infer.call import Call, Values
+from relpref.infer.program import Layout
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import unwrap
 

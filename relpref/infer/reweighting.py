@@ -19,8 +19,9 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer.call import Values
 from relpref.infer.large.problem import answered
-from relpref.infer.program import Program, Values
+from relpref.infer.program import Program
 from relpref.infer.result import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
 from relpref.lazy_jit import lazy_jit

@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from relpref.infer.call import Values
 from relpref.infer.evidence import Evidence
-from relpref.infer.program import Program, Values
+from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.search import inverse_root
 from relpref.infer.sites import Sites

@@ -21,8 +21,9 @@ from numpyro.distributions.transforms import biject_to
 from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
 from relpref.errors import DataError
+from relpref.infer.call import Values, survey
 from relpref.infer.evidence import Evidence, latent_moments, tilted, use_dual_space
-from relpref.infer.program import Program, Values, survey
+from relpref.infer.program import Program
 from relpref.infer.result import CODES, InferenceWarning, Result, progress_line, smoothed, warn_user
 from relpref.infer.sites import Sites
 from relpref.lazy_jit import lazy_jit

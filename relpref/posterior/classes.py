@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from relpref.compiled import float64
 from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.program import Call, Layout, Values
+from relpref.infer.call import Call, Values
+from relpref.infer.program import Layout
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.arviz import Groups, plain_coordinates

@@ -12,9 +12,9 @@ import pytest
 
 from relpref import RelationData
 from relpref.infer import Exact
+from relpref.infer.call import Call
 from relpref.infer.exact.engine import evaluation
 from relpref.infer.exact.structure import find_structure
-from relpref.infer.program import Call
 from relpref.infer.sites import Sites
 from relpref.models import conditional_ranking
 

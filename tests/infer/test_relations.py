@@ -14,7 +14,7 @@ import pytest
 import relpref
 from relpref.data import PreferenceData, Relation
 from relpref.infer import EP
-from relpref.infer.program import Call
+from relpref.infer.call import Call
 from relpref.kernels import (
     Diffusion,
     HiddenCommonCause,

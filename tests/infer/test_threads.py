@@ -14,7 +14,7 @@ import pytest
 
 from relpref import PreferenceData
 from relpref.infer import EP
-from relpref.infer.program import Call
+from relpref.infer.call import Call
 from relpref.models import xpgp
 from relpref.parallel import one_thread, run_all
 

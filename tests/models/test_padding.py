@@ -19,7 +19,8 @@ from relpref.data.padding import (
     room_for,
     room_for_items,
 )
-from relpref.infer.program import Call, Program
+from relpref.infer.call import Call
+from relpref.infer.program import Program
 from relpref.kernels import (
     Diffusion,
     HiddenCommonCause,

@@ -11,13 +11,13 @@ import numpy as np
 from relpref.data import RelationData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import plain
+from relpref.infer.call import Call, Model, Values, broadcast_fixed
 from relpref.infer.engine import computing
 from relpref.infer.exact.closed import EvidenceGradient
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edges import Callback, SingularError, require_mesh
 from relpref.infer.exact.solve import SOLVERS, RelationProblem, Solver
 from relpref.infer.exact.structure import ProgramKernel, Structure, find_structure
-from relpref.infer.program import Call, Model, Values, broadcast_fixed
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.search import Search, maximize

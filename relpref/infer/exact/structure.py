@@ -16,10 +16,11 @@ from relpref.compiled import float64
 from relpref.data import RelationData
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import UnsupportedProgramError
+from relpref.infer.call import Call, Shapes, Values, survey
 from relpref.infer.exact.closed import EvidenceGradient, Loss
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
-from relpref.infer.program import Call, Layout, Program, Shapes, Values, log_prior, median, survey
+from relpref.infer.program import Layout, Program, log_prior, median
 from relpref.infer.sites import SparseRows
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import CentredNormal

@@ -18,19 +18,8 @@ from relpref.data import PreferenceData
 from relpref.data.padding import padded_answers, room_for_items
 from relpref.data.preference import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.program import (
-    Call,
-    Layout,
-    Model,
-    Observation,
-    Program,
-    Site,
-    Values,
-    broadcast_fixed,
-    may_be_padded,
-    preference_data,
-    survey,
-)
+from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
+from relpref.infer.program import Layout, Observation, Program, may_be_padded
 from relpref.infer.result import Solves
 from relpref.infer.sites import SparseRows
 from relpref.kernels import GaussianProcess

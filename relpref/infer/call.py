@@ -1,0 +1,179 @@
+"""A call of a numpyro program, and what its sites are, traced for shapes and types alone."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions.transforms import biject_to
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.affine import NUTS
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import as_likelihood
+from relpref.likelihoods.tilted import unwrap
+from relpref.skeleton import Skeleton
+
+Values = dict[str, Any]
+Model = Callable[..., None]  # a numpyro program
+Shapes = tuple[Any, ...]  # of jax.ShapeDtypeStruct: arrays before they are looked at
+# Held while a program runs: numpyro's handlers are one stack for all threads.
+running = threading.RLock()
+
+
+def preference_data(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PreferenceData | None:
+    """The preference data among a program's arguments."""
+    found = [a for a in (*args, *kwargs.values()) if isinstance(a, PreferenceData)]
+    return found[0] if found else None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A program and its arguments without their arrays, so that JAX compiles once for all arguments of equal shape."""
+
+    program: Model
+    skeleton: Skeleton  # of ``(args, kwargs)``
+    shapes: Shapes  # of the arrays
+
+    @classmethod
+    def split(
+        cls, program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple["Call", tuple[Any, ...]]:
+        """Separate the arrays among the arguments, in double precision, from everything else."""
+        skeleton, arrays = Skeleton.split((args, dict(kwargs)))
+        return cls(program, skeleton, tuple(_shape(array.shape, array.dtype) for array in arrays)), arrays
+
+    def trace(
+        self, arrays: tuple[Any, ...], values: Values, seed: Any = 0, unconstrained: Values | None = None
+    ) -> dict[str, Values]:
+        """Every site of a run with given values, on their supports or ``unconstrained``; others are drawn from their priors."""
+        args, kwargs = self.skeleton.join(arrays)
+        model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
+        if unconstrained:
+
+            def place(site: Values) -> Any:
+                raw = unconstrained.get(site["name"]) if site["type"] == "sample" else None
+                return None if raw is None else biject_to(site["fn"].support)(raw)
+
+            model = handlers.substitute(model, substitute_fn=place)
+        with running:
+            try:
+                sites: dict[str, Values] = handlers.trace(model).get_trace(*args, **kwargs)
+            except jax.errors.TracerArrayConversionError as error:
+                name = getattr(self.program, "__name__", "the program")
+                raise UnsupportedProgramError(
+                    f"{name} indexes a NumPy array by what JAX traces, or hands such a value to NumPy; write jnp.asarray(array)[index] and "
+                    "functions of jax.numpy in the program"
+                ) from error
+        return sites
+
+
+@lru_cache(maxsize=1024)
+def _shape(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    """One object for equal shapes: every call of a compiled function compares them, and JAX takes 10 µs for two that are not the same."""
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+class Site(NamedTuple):
+    """What a site is, without its values."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    observed: bool
+    gaussian: bool
+    process: bool
+    support: Any
+    plated: bool
+    problem: str | None
+    knows_moments: bool
+    log_concave: bool
+    closed_form: bool
+    shares_noise: bool  # whether its rows do, see `relpref.likelihoods.SharedNoise`
+    portable: bool  # whether the distribution is whole when it is made again from what JAX sees of it
+
+
+@lru_cache(maxsize=64)
+def survey(call: Call) -> tuple[Site, ...]:
+    """The program's sample sites, traced for shapes and types alone."""
+    sites: list[Site] = []
+
+    def record(arrays: Shapes) -> None:
+        for name, site in call.trace(arrays, {}).items():
+            if site["type"] != "sample":
+                continue
+            base, likelihood, problem = unwrap(site["fn"]), None, None
+            if site["is_observed"]:
+                try:
+                    likelihood = as_likelihood(base)
+                    problem = getattr(likelihood, "refused", None)
+                except UnsupportedProgramError:
+                    if base.event_shape:
+                        problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
+            process = isinstance(base, GaussianProcess)
+            leaves, structure = jax.tree.flatten(base)
+            again = vars(jax.tree.unflatten(structure, leaves))
+            its = Site(
+                name=name,
+                kind=type(base).__name__,
+                shape=tuple(jnp.shape(site["value"])),
+                observed=site["is_observed"],
+                gaussian=process or isinstance(base, dist.Normal | dist.MultivariateNormal),
+                process=process,
+                support=base.support,
+                plated=bool(site["cond_indep_stack"]),
+                problem=problem,
+                knows_moments=likelihood is not None,
+                log_concave=bool(getattr(likelihood, "log_concave", False)),
+                closed_form=hasattr(likelihood, "gaussian_site"),
+                shares_noise=hasattr(likelihood, "shared_noise"),
+                portable=all(part in again or hasattr(type(base), part) for part in vars(base)),
+            )
+            sites.append(its)
+
+    jax.eval_shape(record, call.shapes)
+    return tuple(sites)
+
+
+def broadcast_fixed(call: Call, fixed: Values) -> Values:
+    """Give every fixed value its site's shape.
+
+    Raises
+    ------
+    DataError
+        If a name is no unobserved site, a value is not finite, its shape does not fit, or it lies outside its support.
+    """
+    sites = {site.name: site for site in survey(call)}
+    free = [name for name, site in sites.items() if not site.observed]
+    result = {}
+    for name, value in fixed.items():
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (OverflowError, TypeError, ValueError):
+            raise DataError(
+                f"fixed[{name!r}] is {value!r}; it must be a number or an array of them"
+            ) from None
+        if not np.all(np.isfinite(array)):
+            raise DataError(f"fixed[{name!r}] is {value!r}; it must be finite")
+        if name not in free:
+            known = ", ".join(free) or "none"
+            raise DataError(f"fixed names the site {name!r}; the program's unobserved sites are {known}")
+        site = sites[name]
+        try:
+            array = np.broadcast_to(array, site.shape)
+        except ValueError:
+            raise DataError(
+                f"fixed[{name!r}] has shape {array.shape}; the site has shape {site.shape}"
+            ) from None
+        # The edge of an open support is let through: an amplitude of 0 switches a part off.
+        if not np.all(site.support(array) | site.support(np.nextafter(array, np.inf))):
+            raise DataError(f"fixed[{name!r}] is {value!r}, outside the site's support, {site.support}")
+        result[name] = array
+    return result
