@@ -12,6 +12,7 @@ from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import by_chain, convergence, threshold
 from relpref.infer.reweighting import MIN_EFFECTIVE, require_draws, weighted_draws
 from relpref.infer.sampling import UNMIXED
+from relpref.parallel import threads_for
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import generator
 
@@ -204,22 +205,23 @@ def certify(
     if not posterior.has_answers:
         return Certificate._of("exact prior")
     table, before = None, np.inf
-    for found in weighted_draws(
-        posterior, num_samples, generator(posterior.key if rng_key is None else rng_key)
-    ):
-        log_weights = found.log_weights
-        if np.all(np.isfinite(log_weights)) and np.std(log_weights) < _EQUAL:
-            number, mean = len(log_weights), float(np.mean(log_weights))
-            numbers = {"ess": float(number), "num_samples": number, "log_evidence": mean}
-            return Certificate._of("exact weights", numbers)
-        table = comparison(posterior.reported(), *found.moments(posterior)) if found.reliable else None
-        if table is None:
-            continue
-        error = float(np.sqrt(np.square(table[["shift_error", "sd_ratio_error"]]).mean(axis=None)))
-        # What is left where errors do not fall is between the components, and all their draws say no more of it.
-        if _verdict(table) != "undecided" or (len(found.values) > 1 and error > _FALLEN * before):
-            break
-        before = error
+    with threads_for(posterior.belief.size):
+        for found in weighted_draws(
+            posterior, num_samples, generator(posterior.key if rng_key is None else rng_key)
+        ):
+            log_weights = found.log_weights
+            if np.all(np.isfinite(log_weights)) and np.std(log_weights) < _EQUAL:
+                number, mean = len(log_weights), float(np.mean(log_weights))
+                numbers = {"ess": float(number), "num_samples": number, "log_evidence": mean}
+                return Certificate._of("exact weights", numbers)
+            table = comparison(posterior.reported(), *found.moments(posterior)) if found.reliable else None
+            if table is None:
+                continue
+            error = float(np.sqrt(np.square(table[["shift_error", "sd_ratio_error"]]).mean(axis=None)))
+            # What is left where errors do not fall is between the components, and all their draws say no more of it.
+            if _verdict(table) != "undecided" or (len(found.values) > 1 and error > _FALLEN * before):
+                break
+            before = error
     facts: dict[str, Any] = {
         "k_hat": float(found.smoothed.k_hat),
         "ess": float(found.smoothed.ess),

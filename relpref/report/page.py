@@ -14,6 +14,7 @@ import pandas as pd
 from relpref.errors import DataError
 from relpref.files import replaced
 from relpref.infer import InferenceWarning, Posterior, RelationPosterior
+from relpref.parallel import one_thread
 from relpref.registry import find, names
 from relpref.report import blocks, classes, plots, relation, utilities
 from relpref.report.blocks import Chapter, Contents, Section, clean, counted, from_frame
@@ -32,7 +33,7 @@ def write(
     relations_evidence: bool | pd.DataFrame | None = None,
 ) -> Path:
     """Write the report of a posterior, as `posterior.report` does."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), one_thread():
         # The banner at the top of the page says it.
         warnings.simplefilter("ignore", InferenceWarning)
         text = render(posterior, title=title, sections=sections, relations_evidence=relations_evidence)
