@@ -192,6 +192,8 @@ def twenty(bench: Bench) -> Iterable[Row]:
     words = f"{len(TWENTY)} data sets of {TWENTY[0][0]} to {TWENTY[-1][0]} items in one process"
     yield Row(f"{words}; nothing cached", seconds, 5.0)
     yield Row("the same, everything cached", {"relpref": seconds["cached"]}, 5.0)
+    fits = {name: sum(bench.run("ranking", name, *files).steps["fit"]) for name in ("relpref", *bench.peers)}
+    yield Row("their fits alone, nothing cached", fits, 5.0)
 
 
 def warm(bench: Bench) -> Iterable[Row]:
