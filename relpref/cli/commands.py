@@ -191,7 +191,9 @@ COMMANDS = {
             "labels LABEL": _with(
                 "two labels for each question; write -- before one that begins with -", nargs="+"
             ),
-            "--rater LABEL": "who is asked; by default a typical rater",
+            "--rater LABEL": _many(
+                "who is asked; once for all questions, or again for each; by default a typical rater"
+            ),
             "--shown-first {first,second}": _with(
                 "which of each two is shown first; where answers lean to one side (default: as if that did not matter)",
                 default=None,

@@ -134,8 +134,9 @@ def prefer_run(chosen: argparse.Namespace) -> None:
     posterior = opened(chosen.run, "utilities")
     found = labels(posterior.data.labels, chosen.labels)
     asked: dict[str, Any] = {}
-    if chosen.rater is not None:
-        (asked["rater"],) = labels(posterior.data.comparisons.raters, [chosen.rater])
+    if chosen.rater:
+        raters = labels(posterior.data.comparisons.raters, chosen.rater)
+        asked["rater"] = raters[0] if len(raters) == 1 else raters
     if chosen.shown_first is not None:
         asked["shown_first"] = found[0 if chosen.shown_first == "first" else 1 :: 2]
     answers = posterior.prefer(zip(found[::2], found[1::2], strict=True), **asked).to_dict("records")

@@ -17,7 +17,7 @@ from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
 from relpref.posterior.gaussian import Margins, generator
-from relpref.posterior.tables import expectations, of_one_rater, pairs_of_labels, preference_table, questions
+from relpref.posterior.tables import expectations, of_its_raters, pairs_of_labels, preference_table, questions
 from relpref.registry import find, names
 
 _MEAN_ITEMS = 128  # whose average utility stands for that of all
@@ -418,4 +418,4 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
             "use a program of relpref.models, or leave the columns of answers out that it belongs to"
         )
     parameters = {name: posterior.hyperparameters[name] for name in names}
-    return shared(Answers(posterior.likelihood, *of_one_rater(asked, parameters)))
+    return shared(Answers(posterior.likelihood, *of_its_raters(asked, parameters)))

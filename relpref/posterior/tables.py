@@ -24,12 +24,16 @@ Positions = NDArray[np.int32]
 def questions(
     data: PreferenceData, first: Positions, second: Positions, rater: Any, shown_first: Any
 ) -> Comparisons:
-    """Pairs as answers of the data's kind, by a typical rater and with no position where None is given."""
+    """Pairs as answers of the data's kind, by a typical rater and with no position where None is given; one rater or one for each pair.
+
+    A typical rater among others has the position −1.
+    """
     answers = data.comparisons
     columns: dict[str, Any] = {n: np.zeros(len(first), c.dtype) for n, c in answers.columns.items()}
     columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
     if rater is not None:
-        columns["rater"] = np.full(len(first), _rater(answers, rater), dtype=np.int32)
+        places = _raters(answers, rater, len(first))
+        columns["rater"] = places if np.any(places >= 0) else None
     if shown_first is not None:
         if answers.shown_first is None:
             raise DataError(
@@ -40,20 +44,22 @@ def questions(
     return replace(answers, **columns)
 
 
-def of_one_rater(asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[Comparisons, dict[str, Any]]:
-    """Answers of one rater, or of a typical one, without all the others: how many there are must not matter to what is compiled."""
+def of_its_raters(asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[Comparisons, dict[str, Any]]:
+    """Answers as if each came from a rater of its own: how many raters there are must not matter to what is compiled."""
     shared = {site: value for site, value in parameters.items() if site not in PLATES}
     if asked.rater is None:
         return replace(asked, raters=()), shared
-    one = slice(int(asked.rater[0]), int(asked.rater[0]) + 1)
-    own = {site: np.asarray(value)[..., one] for site, value in parameters.items() if site in PLATES}
-    return replace(asked, rater=np.zeros_like(asked.rater), raters=asked.raters[one]), shared | own
+    own = {site: np.asarray(parameters[site])[..., asked.rater] for site in parameters if site in PLATES}
+    rows = len(asked.rater)
+    return replace(asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows))), shared | own
 
 
 def expectations(
     posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
 ) -> dict[str, Any]:
     """Expectations over the next answers, column by column, shape (k,); ``answers`` are those that the posterior comes from."""
+    if asked.rater is not None and np.any(asked.rater < 0):
+        return _with_typical_raters(posterior, model, answers, asked, gaps)
     draws = posterior.hyperparameter_draws
     parameters = {}
     for site in getattr(model, "sites", model.parameters)(answers):
@@ -63,7 +69,7 @@ def expectations(
                 "use a program of relpref.models, or leave the columns out"
             )
         parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
-    asked, parameters = of_one_rater(asked, parameters)
+    asked, parameters = of_its_raters(asked, parameters)
     predict = getattr(model, "predict", None)
     expected: dict[str, Any] = {}
     if predict is None:
@@ -80,24 +86,49 @@ def expectations(
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
 
 
-def _rater(answers: Comparisons, rater: Any) -> int:
+def _with_typical_raters(
+    posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
+) -> dict[str, Any]:
+    """As `expectations`, where some questions are to a typical rater."""
+    assert asked.rater is not None
+    expected: dict[str, Any] = {}
+    for typical in (True, False):
+        rows = np.flatnonzero((asked.rater < 0) == typical)
+        columns: dict[str, Any] = {name: column[rows] for name, column in asked.columns.items()}
+        some = replace(asked, **columns | ({"rater": None} if typical else {}))
+        of_rows = replace(gaps, means=gaps.means[:, rows], variances=gaps.variances[:, rows])
+        for name, values in expectations(posterior, model, answers, some, of_rows).items():
+            expected.setdefault(name, np.empty(len(asked.rater)))[rows] = values
+    return expected
+
+
+def _raters(answers: Comparisons, rater: Any, number: int) -> Positions:
+    """Positions of raters, of one for all or of one for each question, −1 of a typical one."""
     if answers.rater is None:
         raise DataError(
             f"rater is {shown(rater)}, but the answers do not say who gave them; leave it out, or fit answers with a column rater"
         )
-    if isinstance(rater, list | np.ndarray | pd.Series) or (
-        isinstance(rater, tuple) and rater not in answers.raters
-    ):
+    several = isinstance(rater, list | np.ndarray | pd.Series)
+    several = several or (isinstance(rater, tuple) and rater not in answers.raters)
+    asked = list(rater) if several else [rater] * number
+    if len(asked) != number:
         raise DataError(
-            f"rater is {shown(rater)}; ask for one rater at a time, such as [posterior.prefer(pairs, rater=name) for name in raters]"
+            f"rater has {len(asked)} labels for {number} pairs; give one for each, or one for all"
         )
-    if rater not in answers.raters:
-        close = nearest(rater, answers.raters)
-        hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
-        raise UnknownLabelError(
-            f"rater: {shown(rater)} has given no answer; {hint}; leave rater out for a typical one"
-        )
-    return answers.raters.index(rater)
+    places = {label: place for place, label in enumerate(answers.raters)}
+    found, blank = np.full(number, -1, dtype=np.int32), pd.isna(objects(asked))
+    for row, label in enumerate(asked):
+        if isinstance(label, Hashable) and label in places:
+            found[row] = places[label]
+        elif not (several and blank[row]):
+            close = nearest(label, answers.raters)
+            hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
+            where = f"rater[{row}]" if several else "rater"
+            remedy = "give None" if several else "leave rater out"
+            raise UnknownLabelError(
+                f"{where}: {shown(label)} has given no answer; {hint}; {remedy} for a typical one"
+            )
+    return found
 
 
 def _shown_first(

@@ -29,7 +29,7 @@ from relpref.linalg import real
 from relpref.posterior.base import FITTED
 from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief
 from relpref.posterior.origin import Origin
-from relpref.posterior.tables import of_one_rater
+from relpref.posterior.tables import of_its_raters
 
 Hyperparameters = Literal["keep", "refit", "schedule"]
 
@@ -314,7 +314,7 @@ def match(
 ) -> tuple[Floats, Floats]:
     """One answer's site, shape (2, K), whose cavity is the gap's N(mean, variance) (XPGP section 4.1), and its log probability."""
     columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
-    one, own = of_one_rater(replace(answers, **columns), parameters)
+    one, own = of_its_raters(replace(answers, **columns), parameters)
     with float64():
         sites, log_probability = _matched(model, one, own, *(value[:, None] for value in gap))
         return np.stack(sites)[:, :, 0], np.asarray(log_probability)[:, 0]

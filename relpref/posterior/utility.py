@@ -201,8 +201,8 @@ class UtilityPosterior(Posterior):
         pairs : iterable of (label, label), or label
             The first of a single pair, where ``second`` is given.
         second : label, optional
-        rater : label, optional
-            Who is asked, where answers have raters; a typical one by default.
+        rater : label or iterable of labels, optional
+            Who is asked, where answers have raters: one for all pairs, or a list of one for each; None is a typical one, the default.
         shown_first : iterable of labels, optional
             Which of each pair is shown first, None where that is not known, where answers have positions; nothing is gained by
             position by default.

@@ -223,6 +223,11 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
         for who in ((), ("--rater", "ann", "--shown-first", "second"))
     )
     assert ann["tie"] < typical["tie"]
+    each = ("tea", "coffee", "tea", "coffee", "--rater", "ann", "--rater", "bob", "-o", "json")
+    one, other = json.loads(ask("prefer", "graded_run", *each).out)["pairs"]
+    assert one["tie"] == other["tie"] < typical["tie"]
+    said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "ann", "--rater", "bob")
+    assert said.code == 2 and "rater has 2 labels for 1 pairs" in said.err
     said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "anne")
     assert (said.code, said.out) == (2, "") and "'anne' has given no answer; nearest: 'ann'" in said.err
     said = ask("fit", "--folder", "graded", "--out", "no", *names, "--likelihood", "logistic")

@@ -184,6 +184,25 @@ def test_predictions(kind: str, fitted: Any) -> None:
         assert abs(total - 1) <= 1e-12
 
 
+def test_a_rater_for_each_pair(kind: str, fitted: Any) -> None:
+    pairs = [("a", "c"), ("c", "a"), ("a", "b"), ("b", "c")]
+    asked: list[Any] = ["z", None, "x", float("nan")]
+    found = fitted.prefer(pairs, rater=asked)
+    for row, (pair, rater) in enumerate(zip(pairs, ["z", None, "x", None], strict=True)):
+        pd.testing.assert_series_equal(
+            found.iloc[row], fitted.prefer(*pair, rater=rater).iloc[0], check_names=False
+        )
+    pd.testing.assert_frame_equal(fitted.prefer(pairs, rater=[None] * 4), fitted.prefer(pairs))
+    pd.testing.assert_frame_equal(fitted.prefer(pairs, rater=["y"] * 4), fitted.prefer(pairs, rater="y"))
+    assert fitted.prefer(pairs[:2], rater=["x", "z"])["probability"].sum() != 1
+    with pytest.raises(DataError, match="rater has 3 labels for 4 pairs; give one for each, or one for all"):
+        fitted.prefer(pairs, rater=["x", "y", "z"])
+    with pytest.raises(
+        UnknownLabelError, match=r"rater\[2\]: 'yy' has given no answer.*give None for a typical one"
+    ):
+        fitted.prefer(pairs, rater=["x", None, "yy", "z"])
+
+
 def test_the_saved_posterior_predicts_alike(kind: str, fitted: Any, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"rater": "y", "shown_first": ["a"]}
     expected = fitted.prefer([("a", "b")], **asked)
