@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpref.data import PreferenceData
 from relpref.data.arrays import did_you_mean
+from relpref.data.rankings import read_ballots
 from relpref.errors import DataError
 from relpref.registry import Kind, find, names
 
@@ -33,7 +34,7 @@ def fit(
     Parameters
     ----------
     items, answers, relations, columns
-        See `PreferenceData.from_tables`. Without items, they are the labels in the answers and the relations.
+        See `PreferenceData.from_tables`; answers may be a PrefLib file of complete orders, too. Without items, they are the labels in the answers and the relations.
     model : str or callable
         Name of a registered program, ``"xpgp"`` (attributes, relations, and the items themselves) or ``"preference_gp"`` (the same
         without relations); or a numpyro program that takes `PreferenceData`.
@@ -84,7 +85,7 @@ def fit(
             "fit: there are no answers; write relpref.fit(items, answers), or relpref.fit(answers=answers) where these name the items. "
             "The prior alone: EP(xpgp).run(0, PreferenceData.from_tables(items))"
         )
-    data = PreferenceData.from_tables(items, answers, relations, columns=columns)
+    data = PreferenceData.from_tables(items, read_ballots(answers), relations, columns=columns)
     ours = {name: value for name, value in options.items() if name in known["engine"]}
     theirs = {name: value for name, value in options.items() if name not in ours}
     for name, kernel in (theirs.get("relation_kernels") or {}).items():

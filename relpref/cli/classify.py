@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from relpref.cli.output import document_of_rows, formatted, records, say
 from relpref.data import Rankings
 from relpref.data.arrays import counted, shown
 from relpref.data.labels import is_missing
+from relpref.data.rankings import read_ballots
 from relpref.data.tables import read_table
 from relpref.errors import DataError
 
 _FOLDS = 5
-_PREFLIB = (".soc", ".soi", ".toc", ".toi")
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -57,10 +56,8 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def _ballots(chosen: argparse.Namespace) -> Rankings:
-    file = Path(chosen.ballots)
-    if file.suffix.lower() in _PREFLIB:
-        return Rankings.from_preflib(file, chosen.incomplete)
-    return Rankings.from_table(read_table(file))
+    read = read_ballots(chosen.ballots, chosen.incomplete)
+    return Rankings.from_table(read_table(read)) if read is chosen.ballots else read
 
 
 def _classes(file: str, ballots: Rankings) -> dict[Any, str]:

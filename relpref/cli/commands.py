@@ -89,6 +89,12 @@ _OUT = {"--out FOLDER": _with("where the run goes", default="run")}
 _FORCE = {"--force": "replace the run that is there"}
 _INTERVAL = {"--interval P": _with("probability of the intervals", default=0.9)}
 _TOP = {"--top K": "show the first K only"}
+_INCOMPLETE = {
+    "--incomplete {top-k,subset}": _with(
+        "what a missing item of a PrefLib ballot means; below all others, or not asked for",
+        default=None,
+    ),
+}
 _PORT = {"--port N": _with("of the page (default: a free one)", type=whole(), default=0)}
 
 COMMANDS = {
@@ -105,7 +111,8 @@ COMMANDS = {
         {
             "answers ANSWERS": _with(
                 "who was preferred: columns winner, loser; or first, second, winner; or first, second, probability; and, if need be, tie, "
-                "strength, rater, shown_first, count; leave it out where nothing was asked yet, relpref ask does",
+                "strength, rater, shown_first, count. Orders: list, item, place; choices: choice, item, chosen; best, worst, item_1, item_2, "
+                "...; or a PrefLib file. Leave it out where nothing was asked yet, relpref ask does",
                 nargs="?",
                 default=argparse.SUPPRESS,
             ),
@@ -132,6 +139,7 @@ COMMANDS = {
                 "independent answers",
                 default="exact",
             ),
+            **_INCOMPLETE,
             "--model MODEL": _with(
                 "xpgp uses attributes and relations, preference_gp attributes alone; or a program that an installed package offers as an "
                 "entry point of the group relpref",
@@ -383,10 +391,7 @@ COMMANDS = {
                 required=True,
             ),
             "--kernel {kendall,mallows}": "how ballots are compared",
-            "--incomplete {top-k,subset}": _with(
-                "what a missing item of a PrefLib ballot means; below all others, or not asked for",
-                default=None,
-            ),
+            **_INCOMPLETE,
             **_TOP,
             **_TABLE,
             **_SEED,

@@ -10,6 +10,7 @@ from typing import Any
 
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
+from relpref.data.rankings import read_ballots
 from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, says_kind, with_kind
 from relpref.description import describe
 from relpref.errors import DataError
@@ -53,7 +54,10 @@ def run(chosen: argparse.Namespace) -> None:
         _say_what_takes_long(tables)
     registered_name("--model", "program", chosen.model, MODELS)
     registered_name("--engine", "engine", chosen.engine, ENGINES)
-    data = PreferenceData.from_files(*tables, columns=columns, lists=chosen.lists)
+    answers = read_ballots(tables.comparisons, chosen.incomplete)
+    data = PreferenceData.from_tables(
+        tables.items, answers, tables.relations, columns=columns, lists=chosen.lists
+    )
     data, keywords = _with_kernels(chosen, words, data)
     program = named("--model", "program", chosen.model, MODELS)
     try:

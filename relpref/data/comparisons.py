@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import counted, did_you_mean, read_only, refuse_first, shown
+from relpref.data.composing import SHOWN, as_pairs
 from relpref.data.labels import LabelIndex, label_column
 from relpref.data.lists import chosen_lists, joined_lists, known_lists, numbered, read_lists, sizes_of
 from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, renamed, suffix_of
@@ -197,7 +198,8 @@ def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
 _WINNER_FORM = ("winner", "loser")
 _PAIR_FORM = ("first", "second")
 _EITHER = ("count", "rater", "shown_first", "list")
-_ALL = (*_WINNER_FORM, *_PAIR_FORM, "result", "tie", "strength", "probability", *_EITHER)
+_OF_LISTS = ("item", "place", "choice", "chosen", "best", "worst")
+_ALL = (*_WINNER_FORM, *_PAIR_FORM, "result", "tie", "strength", "probability", *_EITHER, *_OF_LISTS)
 _RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # besides numbers
 
 
@@ -271,7 +273,7 @@ def read_comparisons(
 def answer_table(value: Any, columns: Mapping[str, str] | None = None) -> Table:
     """A table of answers with our names of columns; of a list of pairs, winner first."""
     for name in columns or {}:
-        if name not in _ALL:
+        if name not in _ALL and not SHOWN(name):
             hint = did_you_mean(name, _ALL, f"they are {', '.join(_ALL)}")
             raise DataError(f"columns: {name!r} is no column of answers; {hint}")
     if isinstance(value, Iterator):
@@ -287,7 +289,7 @@ def answer_table(value: Any, columns: Mapping[str, str] | None = None) -> Table:
     table = renamed(as_table(value, NAME), columns)
     if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
-    return table
+    return as_pairs(table)
 
 
 def compared(table: Table) -> list[Any]:

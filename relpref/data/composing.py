@@ -1,6 +1,9 @@
 """Tables of choices, orderings, and of the best and the worst, as tables of pairs."""
 
-from collections.abc import Hashable, Iterator, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,11 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import listed, shown
-from relpref.data.labels import is_missing
+from relpref.data.labels import is_missing, label_column
 from relpref.data.tables import Table, as_table
 from relpref.errors import DataError
 
 _List = list  # `list` is the name of a parameter of `orderings`
+# Winner, loser, whether they are tied, the list, and the number of its first row.
+Rows = _List[tuple[Any, Any, bool, Any, int]]
+SHOWN = re.compile(r"item[ _]?\d+").fullmatch  # names of the columns of what was shown, beside best and worst
 
 
 def choices(table: Any, *, question: Hashable, item: Hashable, chosen: Hashable) -> pd.DataFrame:
@@ -39,9 +45,12 @@ def choices(table: Any, *, question: Hashable, item: Hashable, chosen: Hashable)
     -----
     The answers of one choice share their winner, which `PreferenceData.from_tables` takes into account.
     """
-    read = _checked(table, "choices", question, item, chosen)
+    return _table(_of_choices(_checked(table, "choices", question, item, chosen), question, item, chosen))
+
+
+def _of_choices(read: Table, question: Hashable, item: Hashable, chosen: Hashable) -> Rows:
     picked = read.numbers(chosen, "write true or false")
-    rows = []
+    rows: Rows = []
     for label, members, items in _groups(read, question, item):
         number = np.sum(picked[members] == 1)
         if number != 1 or not np.isin(picked[members], (0, 1)).all():
@@ -50,8 +59,8 @@ def choices(table: Any, *, question: Hashable, item: Hashable, chosen: Hashable)
                 f"mark exactly one in the column {chosen!r}"
             )
         places = np.where(picked[members] == 1, 1, np.inf)
-        rows += [(winner, loser, label) for winner, loser, _ in _pairs(items, places)]
-    return pd.DataFrame(rows, columns=["winner", "loser", "list"], dtype=object)
+        rows += [(*pair, label, members[0]) for pair in _pairs(items, places)]
+    return rows
 
 
 def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable) -> pd.DataFrame:
@@ -79,20 +88,22 @@ def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable)
     -----
     The answers of one list share their items, which `PreferenceData.from_tables` takes into account.
     """
-    read = _checked(table, "orderings", list, item, position)
+    return _table(_of_orderings(_checked(table, "orderings", list, item, position), list, item, position))
+
+
+def _of_orderings(read: Table, group: Hashable, item: Hashable, position: Hashable) -> Rows:
     known = np.flatnonzero(~read.blank(position))
     places = np.full(len(read.frame), np.inf)
     places[known] = read.numbers(position, "write the place, 1 for the best, or leave it blank", known)
-    rows: _List[tuple[Any, Any, Any, bool]] = []
-    for label, members, items in _groups(read, list, item):
+    rows: Rows = []
+    for label, members, items in _groups(read, group, item):
         pairs = _pairs(items, places[members])
         if not pairs:
             raise DataError(
                 f"{read.place(int(members[0]))}: the list {shown(label)} orders nothing; give at least two items, one with a place"
             )
-        rows += [(winner, loser, label, tied) for winner, loser, tied in pairs]
-    frame = pd.DataFrame(rows, columns=["winner", "loser", "list", "tie"], dtype=object)
-    return frame.astype({"tie": bool}) if frame["tie"].any() else frame.drop(columns="tie")
+        rows += [(*pair, label, members[0]) for pair in pairs]
+    return rows
 
 
 def best_worst(table: Any, *, items: Sequence[Hashable], best: Hashable, worst: Hashable) -> pd.DataFrame:
@@ -119,8 +130,17 @@ def best_worst(table: Any, *, items: Sequence[Hashable], best: Hashable, worst: 
         both are one.
     """
     read = _checked(table, "best_worst", *items, best, worst)
+    return _table(_of_best_worst(read, best, worst, items))
+
+
+def _of_best_worst(
+    read: Table, best: Hashable, worst: Hashable, items: Sequence[Hashable] | None = None
+) -> Rows:
+    if items is None:
+        items = [column for column in read.frame.columns if SHOWN(str(column))]
+        _checked(read, read.name, *(items or ["item_1"]))
     shown_items = [read.frame[column].tolist() for column in items]
-    rows = []
+    rows: Rows = []
     for row, (one, other) in enumerate(
         zip(read.frame[best].tolist(), read.frame[worst].tolist(), strict=True)
     ):
@@ -138,8 +158,104 @@ def best_worst(table: Any, *, items: Sequence[Hashable], best: Hashable, worst: 
                 f"{read.place(row)}: {shown(one)} is the best and the worst; correct one of the two cells, or drop the row"
             )
         between = [item for item in inside if item not in (one, other)]
-        rows += [(one, item, row) for item in (*between, other)] + [(item, other, row) for item in between]
-    return pd.DataFrame(rows, columns=["winner", "loser", "list"], dtype=object)
+        pairs = [(one, item) for item in (*between, other)] + [(item, other) for item in between]
+        rows += [(*pair, False, row, row) for pair in pairs]
+    return rows
+
+
+# The columns that say that a table of answers is one of lists, how it is read, and what it is called.
+_FORMS: dict[tuple[str, ...], tuple[Callable[..., Rows], str]] = {
+    ("list", "item", "place"): (_of_orderings, "orders"),
+    ("choice", "item", "chosen"): (_of_choices, "choices"),
+    ("best", "worst"): (_of_best_worst, "the best and the worst of several"),
+}
+
+
+def as_pairs(table: Table) -> Table:
+    """A table of orders, choices, or of the best and the worst, by its columns, as one of pairs; any other as it is.
+
+    A pair is at the place of its list's first row.
+    """
+    there = set(table.frame.columns)
+    form = next((form for form in _FORMS if form[-1] in there), None)
+    if form is None or there & {"winner", "loser", "first", "second"}:
+        return table
+    reader, what = _FORMS[form]
+    remedy = f"{what} have the columns {', '.join(form)}{', item_1, item_2, ...' if form[0] == 'best' else ''}; give them these names"
+    rows = reader(_checked(table, table.name, *form, remedy=remedy), *form)
+    columns: dict[str, Any] = dict(
+        zip(("winner", "loser", "tie", "list", "at"), zip(*rows, strict=True), strict=True)
+    )
+    at = np.array(columns.pop("at"))
+    if not any(columns["tie"]):
+        del columns["tie"]
+    elif table.text:
+        columns["tie"] = [str(tied) for tied in columns["tie"]]
+    for name in there & {"rater", "count"}:
+        columns[name] = table.frame[name].to_numpy(dtype=object)[at]
+        if form[0] != "best":
+            _refuse_several(table, name, form[0])
+    used = {*form, "rater", "count"} | {column for column in there if SHOWN(str(column))}
+    unused = [column for column in table.frame.columns if column not in used]
+    notes = [f"the rows were read as {what}", *([f"not used: {listed(unused)}"] if unused else [])]
+    return replace(
+        table,
+        frame=pd.DataFrame(columns, index=table.frame.index[at], dtype=object),
+        lines=None if table.lines is None else np.asarray(table.lines)[at],
+        notes=(*table.notes, *notes),
+    )
+
+
+def _refuse_several(table: Table, name: str, group: str) -> None:
+    """Refuse a list whose rows have different values in a column."""
+    first = table.frame.groupby(group, sort=False)[name].transform("first")
+    table.refuse(
+        name,
+        np.asarray((table.frame[name] != first) & ~(table.frame[name].isna() & first.isna())),
+        f" is not the {name} of the first row of its {group}; a {group} has one",
+    )
+
+
+def pairs_of_rankings(rankings: Any, *, every: bool) -> pd.DataFrame:
+    """Pairs of the items of each of `Rankings`: those of neighboring blocks, or with ``every`` all, and ties.
+
+    Of a ranking that leaves two items tied alone the tie is a pair in any case.
+
+    Raises
+    ------
+    DataError
+        If a ranking is of one item alone.
+    """
+    parts, tied = [], []
+    for number, places in enumerate(rankings.positions):
+        items = np.flatnonzero(places >= 0)
+        if len(items) < 2:
+            raise DataError(
+                f"rankings: that of {shown(rankings.rankers[number])}, number {number}, is of one item alone, and orders nothing; leave it "
+                "out, or use rankings.completed() if all others are below"
+            )
+        order = items[np.argsort(places[items], kind="stable")]
+        if every or len(order) == 2:
+            above, below = np.triu_indices(len(order), 1)
+        else:
+            blocks = np.split(np.arange(len(order)), np.flatnonzero(np.diff(places[order])) + 1)
+            both = [(np.repeat(one, len(other)), np.tile(other, len(one))) for one, other in pairwise(blocks)]
+            above, below = (
+                np.concatenate([np.zeros(0, int), *(pair[end] for pair in both)]) for end in (0, 1)
+            )
+        parts.append(np.stack([order[above], order[below], np.full(len(above), number)]))
+        tied.append(places[order[above]] == places[order[below]])
+    winner, loser, number = np.concatenate(parts, axis=1)
+    labels, ties = label_column(rankings.items.labels), np.concatenate(tied)
+    table = {"winner": labels.take(winner), "loser": labels.take(loser), "list": number}
+    return pd.DataFrame(table | ({"tie": ties} if ties.any() else {}))
+
+
+def _table(rows: Rows) -> pd.DataFrame:
+    """Columns winner, loser, list, and tie where there are ties."""
+    frame = pd.DataFrame([row[:4] for row in rows], columns=["winner", "loser", "tie", "list"], dtype=object)
+    frame = frame[["winner", "loser", "list", "tie"]].astype({"tie": bool})
+    return frame if frame["tie"].any() else frame.drop(columns="tie")
 
 
 def _pairs(items: _List[Any], places: NDArray[np.float64]) -> _List[tuple[Any, Any, bool]]:
@@ -153,13 +269,14 @@ def _pairs(items: _List[Any], places: NDArray[np.float64]) -> _List[tuple[Any, A
     ]
 
 
-def _checked(table: Any, name: str, *columns: Hashable) -> Table:
+def _checked(
+    table: Any, name: str, *columns: Hashable, remedy: str = "name the column that holds it"
+) -> Table:
     read = as_table(table, name)
     for column in columns:
         if column not in read.frame.columns:
             raise DataError(
-                f"{read.name}: there is no column {shown(column)} among {listed(read.frame.columns)}; "
-                "name the column that holds it"
+                f"{read.name}: there is no column {shown(column)} among {listed(read.frame.columns)}; {remedy}"
             )
     if read.frame.empty:
         raise DataError(f"{read.name}: the table has no rows; give at least one")

@@ -5,7 +5,6 @@ pairs follow from these, and items of one block have no pair.
 """
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -96,29 +95,6 @@ def read_lists(
     if "tie" in columns and tied.any() and not columns["tie"].any():
         del columns["tie"]
     return numbered(_repeated(columns | {"list": number[kept]})), notes
-
-
-def pairs_of_rankings(positions: NDArray[np.int32], *, every: bool) -> Columns:
-    """Pairs of the items of rankings, by `Rankings.positions`: those of neighboring blocks, or with ``every`` all, and ties.
-
-    Of a ranking that leaves two items tied alone the tie is a pair in any case.
-    """
-    parts, tied = [], []
-    for number, places in enumerate(positions):
-        items = np.flatnonzero(places >= 0)
-        order = items[np.argsort(places[items], kind="stable")]
-        if every or len(order) == 2:
-            above, below = np.triu_indices(len(order), 1)
-        else:
-            blocks = np.split(np.arange(len(order)), np.flatnonzero(np.diff(places[order])) + 1)
-            both = [(np.repeat(one, len(other)), np.tile(other, len(one))) for one, other in pairwise(blocks)]
-            above, below = (
-                np.concatenate([np.zeros(0, int), *(pair[end] for pair in both)]) for end in (0, 1)
-            )
-        parts.append(np.stack([order[above], order[below], np.full(len(above), number)]))
-        tied.append(places[order[above]] == places[order[below]])
-    winner, loser, number = np.concatenate(parts, axis=1)
-    return {"winner": winner, "loser": loser, "list": number, "tie": np.concatenate(tied)}
 
 
 def _check_columns(columns: Columns, rows: Positions, of_row: Positions, place: Callable[[int], str]) -> None:

@@ -27,11 +27,11 @@ from relpref.data.comparisons import (
     read_comparisons,
     with_known_raters,
 )
+from relpref.data.composing import pairs_of_rankings
 from relpref.data.graph import Graph, ScaleReference
 from relpref.data.items import ItemTable, read_item_table, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
 from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
-from relpref.data.lists import pairs_of_rankings
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
 from relpref.errors import DataError, renamed_keywords, warn_renamed
 from relpref.pytree import register
@@ -101,13 +101,17 @@ class PreferenceData:
             Attributes are numbers, booleans, dates (read as years) or categories. Categories of few values become columns of 0 and 1,
             those of many values a relation ``same_<column>`` that links items with the same value. A missing number is set to the mean
             of the others, and the column ``<column> missing`` marks it.
-        answers : table or iterable of (winner, loser), optional
+        answers : table, iterable of (winner, loser), or Rankings, optional
             None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and one of ``winner`` (blank
             where ``tie`` is true, and nowhere else), ``result`` (1 where the first won and 0 where it lost, with 0.5 for a tie; or 1, -1,
             and 0 for a tie) and ``probability`` (as reported, that the first is the better). Optional columns: ``tie`` (true or false),
             ``strength`` (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank
             where that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`). Other columns are not
             used, and noted.
+
+            Orders have the columns ``list``, ``item`` and ``place`` (1 is the best, equal places are ties, and a blank is below all others);
+            choices ``choice``, ``item`` and ``chosen`` (true once in each choice); and the best and the worst of several ``best``,
+            ``worst`` and what was shown, ``item_1``, ``item_2``, .... Or `Rankings`.
         relations : mapping of str to table, list of edges, Series, graph, matrix, path of a file or Relation, optional
             Edges by name, see `Relation`. A table has the columns ``source``, ``target`` and, optionally, ``weight``.
         columns : mapping of str to str, optional
@@ -124,6 +128,8 @@ class PreferenceData:
         UnknownLabelError
             If a comparison or a relation names something that is no item.
         """
+        if hasattr(answers, "rankers"):
+            answers = pairs_of_rankings(answers, every=lists == "pairs")
         table = None if answers is None else answer_table(answers, columns)
         labels = [] if table is None else compared(table)
         given = checked_relations(relations)
@@ -192,18 +198,8 @@ class PreferenceData:
         DataError
             If a ranking is of one item alone.
         """
-        alone = np.flatnonzero((rankings.positions >= 0).sum(axis=1) < 2)
-        if len(alone):
-            raise DataError(
-                f"rankings: that of {shown(rankings.rankers[alone[0]])}, number {alone[0]}, is of one item alone, and orders nothing; leave it "
-                "out, or use rankings.completed() if all others are below"
-            )
-        columns = pairs_of_rankings(rankings.positions, every=lists == "pairs")
-        labels = label_column(rankings.items.labels)
-        table = {name: labels.take(columns[name]) for name in ("winner", "loser")} | {"list": columns["list"]}
-        if columns["tie"].any():
-            table["tie"] = columns["tie"]
-        data: PreferenceData = rankings.items.with_comparisons(pd.DataFrame(table), lists=lists)
+        table = pairs_of_rankings(rankings, every=lists == "pairs")
+        data: PreferenceData = rankings.items.with_comparisons(table, lists=lists)
         return data
 
     @property

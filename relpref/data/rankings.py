@@ -27,6 +27,7 @@ from relpref.data.ranking_tables import (
     read_preflib,
     read_scores,
 )
+from relpref.data.tables import suffix_of
 from relpref.errors import DataError, renamed_keywords
 from relpref.pytree import register
 
@@ -502,3 +503,17 @@ register(
     static=("exhaustive", "items_code", "items_alike", "num_classes"),
     untraced=("rankers", "classes"),
 )
+
+
+PREFLIB = (".soc", ".soi", ".toc", ".toi")
+
+
+def read_ballots(value: Any, incomplete: Literal["top-k", "subset"] | None = None) -> Any:
+    """The rankings in a PrefLib file, where a value is the path of one; any other value as it is."""
+    if not isinstance(value, str | os.PathLike) or suffix_of(value) not in PREFLIB:
+        if incomplete is None:
+            return value
+        raise DataError(
+            f"{value} is no PrefLib file, whose ballots may be incomplete; leave 'incomplete' out"
+        )
+    return Rankings.from_preflib(value, incomplete)

@@ -268,7 +268,9 @@ def check_columns(
         else:
             hint = f"name a column {wanted!r}"
             hint += (
-                f", or say which one it is: columns={{{wanted!r}: {extra[0]!r}}}" if known and extra else ""
+                f", or say which one it is: columns={{{wanted!r}: {extra[0]!r}}} (--columns {wanted}={extra[0]})"
+                if known and extra
+                else ""
             )
         raise DataError(f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}")
     unused = []

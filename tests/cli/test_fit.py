@@ -242,3 +242,20 @@ def test_wrong_usage(place: Path, ask: Any, arguments: tuple[str, ...], reason: 
     assert said.err.count("\n") == 1
     assert reason in said.err
     assert snapshot(place) == before
+
+
+def test_ballots_and_orders_are_answers(place: Path, ask: Any) -> None:
+    (place / "votes.soi").write_text(
+        "# DATA TYPE: soi\n# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 3\n# ALTERNATIVE NAME 1: tea\n"
+        "# ALTERNATIVE NAME 2: water\n# ALTERNATIVE NAME 3: milk\n2: 1,2\n1: 3,1\n"
+    )
+    assert "incomplete='top-k'" in ask("fit", "votes.soi", "--out", "votes").err
+    assert ask("fit", "votes.soi", "--incomplete", "top-k", "--out", "votes").code == 0
+    posterior: Any = load_run("votes").posterior
+    assert posterior.data.comparisons.num_lists == 3
+    (place / "orders.csv").write_text("race;driver;place\n1;Ann;1\n1;Bo;2\n1;Cy;3\n2;Bo;1\n2;Ann;2\n2;Cy;3\n")
+    said = ask("fit", "orders.csv", "--columns", "list=race,item=driver", "--out", "races")
+    assert said.code == 0 and "the rows were read as orders" in said.out
+    assert ask("rank", "races").out.splitlines()[1].split()[1] in ("Ann", "Bo")
+    wrong = ask("fit", "orders.csv", "--incomplete", "subset", "--out", "other")
+    assert "orders.csv is no PrefLib file" in wrong.err

@@ -1,0 +1,96 @@
+"""Tables of orders, choices, and of the best and the worst as answers."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.data import PreferenceData, Rankings, best_worst, choices, orderings
+from relpref.data.rankings import read_ballots
+from relpref.errors import DataError
+
+ORDERS = pd.DataFrame(
+    [("x", "a", 1), ("x", "b", 2), ("x", "c", None), ("y", "c", 1), ("y", "a", 1), ("y", "d", 2)],
+    columns=["list", "item", "place"],
+)
+CHOICES = pd.DataFrame(
+    [(1, "a", True), (1, "b", False), (1, "c", False), (2, "b", False), (2, "c", True)],
+    columns=["choice", "item", "chosen"],
+)
+EXTREMES = pd.DataFrame(
+    [("a", "b", "b", "c", "a", "d"), ("c", "a", "a", "c", "d", None)],
+    columns=["best", "worst", "item_1", "item_2", "item 3", "item4"],
+)
+
+
+def same(one: PreferenceData, other: PreferenceData) -> None:
+    assert one.labels == other.labels
+    assert one.comparisons.columns.keys() == other.comparisons.columns.keys()
+    for name, column in one.comparisons.columns.items():
+        np.testing.assert_array_equal(column, other.comparisons.columns[name])
+
+
+def test_a_table_of_lists_is_read_as_by_the_functions() -> None:
+    composed = [
+        (ORDERS, orderings(ORDERS, list="list", item="item", position="place")),
+        (CHOICES, choices(CHOICES, question="choice", item="item", chosen="chosen")),
+        (
+            EXTREMES,
+            best_worst(EXTREMES, items=["item_1", "item_2", "item 3", "item4"], best="best", worst="worst"),
+        ),
+    ]
+    for table, pairs in composed:
+        read = PreferenceData.from_tables(answers=table)
+        same(read, PreferenceData.from_tables(answers=pairs))
+        assert any("the rows were read as" in note for note in read.notes)
+
+
+def test_a_file_of_orders_has_other_names_and_raters(tmp_path: Path) -> None:
+    file = tmp_path / "tastings.csv"
+    file.write_text(
+        "tasting;rank;bean;who\r\n1;1;Huila;Ann\r\n1;2;Mocha;Ann\r\n1;2;Kona;Ann\r\n2;1;Kona;Bo\r\n2;2;Huila;Bo\r\n"
+    )
+    columns = {"list": "tasting", "place": "rank", "item": "bean", "rater": "who"}
+    read = PreferenceData.from_tables(answers=file, columns=columns)
+    assert read.comparisons.num_lists == 1 and read.comparisons.raters == ("Ann", "Bo")
+    assert read.num_comparisons == 3 and read.labels == ("Huila", "Mocha", "Kona")
+    file.write_text("tasting;rank;bean;who\n1;1;Huila;Ann\n1;2;Mocha;Bo\n")
+    with pytest.raises(DataError, match="line 3, column 'who': 'Bo' is not the rater of the first row"):
+        PreferenceData.from_tables(answers=file, columns=columns)
+    file.write_text("list,item,place\n1,Huila,1\n1,Mocha,second\n")
+    with pytest.raises(DataError, match="line 3, column 'place': 'second' is not a number"):
+        PreferenceData.from_tables(answers=file)
+
+
+def test_a_pair_is_at_the_line_of_its_list(tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text("list,item,place\n1,a,1\n1,b,2\n2,a,1\n2,c,2\n")
+    with pytest.raises(DataError, match=r"orders\.csv, line 4.*'c'"):
+        PreferenceData.from_tables(["a", "b"], file)
+
+
+def test_columns_that_are_missing_are_named() -> None:
+    with pytest.raises(
+        DataError, match=r"no column 'list' among 'item', 'place'; orders have the columns list, item, place"
+    ):
+        PreferenceData.from_tables(answers=ORDERS.drop(columns="list"))
+    with pytest.raises(DataError, match="no column 'item_1'"):
+        PreferenceData.from_tables(answers=EXTREMES[["best", "worst"]])
+
+
+def test_rankings_and_their_files_are_answers(tmp_path: Path) -> None:
+    rankings = Rankings.from_orders([["a", "b", "c"], ["c", ("a", "b")]])
+    wanted = PreferenceData.from_rankings(rankings)
+    same(PreferenceData.from_tables(answers=rankings), wanted)
+    items = pd.DataFrame({"price": [1.0, 2.0, 3.0]}, index=["a", "b", "c"])
+    with_prices = PreferenceData.from_tables(items, rankings)
+    assert with_prices.attribute_names == ("price",) and with_prices.comparisons.num_lists == 2
+    file = tmp_path / "votes.toc"
+    file.write_text(
+        "# DATA TYPE: toc\n# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 2\n# ALTERNATIVE NAME 1: a\n# ALTERNATIVE NAME 2: b\n"
+        "# ALTERNATIVE NAME 3: c\n1: 1,2,3\n1: 3,{1,2}\n"
+    )
+    same(PreferenceData.from_tables(answers=read_ballots(file)), wanted)
+    assert relpref.fit(answers=str(file)).data.comparisons.num_lists == 2
