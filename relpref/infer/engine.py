@@ -36,6 +36,7 @@ from relpref.infer.search import (
     Fitted,
     coordinates,
     describe,
+    eased,
     fit_hyperparameters,
     importance_points,
     judged,
@@ -213,6 +214,7 @@ class GaussianEngine:
     """
 
     name: ClassVar[str]
+    copies: ClassVar[bool] = False  # whether each of a row's equal answers has a site
     at_mode: ClassVar[bool] = (
         False  # whether sites touch the likelihood at the mean, instead of matching moments
     )
@@ -509,7 +511,7 @@ class GaussianEngine:
         layout, best = program.layout, fitted.evidence
         maximum, unravel = ravel(fitted.unconstrained)
         # The evidence is stationary in the sites, and what a mean is off by is far below the error of few points.
-        limits = (max(self.tol, POINT_TOLERANCE), self.max_sweeps)
+        limits = (eased(POINT_TOLERANCE, self.tol, program), self.max_sweeps)
         cold = Sites(*np.zeros((2, layout.num_rows)))
         seen, seen_sites = maximum[None], [best.sites]
 
@@ -546,7 +548,7 @@ class GaussianEngine:
                 at,
                 coords,
                 maximum,
-                Evaluated(float(best.log_evidence), float(best.log_prior), np.zeros(len(maximum)), None),
+                Evaluated(float(best.log_evidence), float(best.log_prior), ravel(best.gradient)[0], None),
                 generator(key),
                 most_points(layout.num_latents),
                 report,
@@ -581,6 +583,7 @@ class EP(GaussianEngine):
     """
 
     name: ClassVar[str] = "EP"
+    copies: ClassVar[bool] = True
     evaluate = staticmethod(partial(evaluate, expectation_propagation))
     fit_many = staticmethod(fit_many)
 

@@ -34,7 +34,7 @@ from relpref.infer.sites import (
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
 from relpref.linalg import Dense
-from relpref.linalg.arrays import Array, block_diagonal, fori_loop, namespace
+from relpref.linalg.arrays import Array, block_diagonal, namespace
 
 Floats = NDArray[np.float64]
 
@@ -43,8 +43,6 @@ _CONVERGED, _TOO_PRECISE, _NONFINITE = map(
 )
 _CHEAP = 400  # rows of a matrix up to which NumPy factorizes it in the time of two sweeps without
 _FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
-# Posterior sds on either side of a mean, and points there, where a factor is integrated.
-_REACH, _NODES = 30.0, 241
 
 
 class Evidence(NamedTuple):
@@ -68,8 +66,6 @@ class Evidence(NamedTuple):
     location: Array  # prior mean of the latent vector, shape (n,)
     # Prior covariance of each site's named parts; of a site without, the whole under the empty name. Zeros unless ``whole``.
     blocks: dict[str, dict[str, Array]]
-    # Of EP, where answers were given many times: see `error_of_copies`.
-    repeated: Array | None = None
 
 
 class Approximation(NamedTuple):
@@ -81,9 +77,10 @@ class Approximation(NamedTuple):
     # From the program at other hyperparameters to a number, whose derivative is the answers' share of that of the evidence; with the
     # arrays that it needs as arguments, so that it is compiled once.
     answers: Partial
-    repeated: Callable[[], Array] | None = None  # of EP: gives what `Evidence.repeated` holds
 
 
+# Of every row under its cavity, from means and variances.
+Moments = Callable[[Array, Array], TiltedMoments]
 # From a problem, sites to start from, a tolerance and a number of sweeps.
 Approximate = Callable[[Problem, Sites, Any, Any], Approximation]
 
@@ -131,7 +128,7 @@ def evaluate(
     with np.errstate(all="ignore"):
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
         room = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
-        full = Prior(*jax.tree.map(np.asarray, _prior(shape, unconstrained)))
+        full, moments = on_host(program, unconstrained)
         its = cut(full, n, m)
         rows: Any = program.rows if its.projection is None else DenseRows(its.projection)
         # In the order of the layout; JAX sorts dictionaries.
@@ -144,15 +141,6 @@ def evaluate(
             grouped: Any = rows if arrow is None else arrow.rows
             space = HostSpace.of(covariance, grouped, program.layout.precise and arrow is None)
             space = with_noise(space, arrow, noise)
-
-        def moments(mean: Array, variance: Array) -> TiltedMoments:
-            cavity = (filled(array, room["m"]) for array in (mean, variance))
-            found = (
-                _tilted(full.observations, full.offset, *cavity)
-                if full.observations
-                else _tilted_by(shape, unconstrained, *cavity)
-            )
-            return TiltedMoments(*(np.asarray(moment)[:m] for moment in found))
 
         def bending(value: Array) -> Array:
             return np.asarray(_bends(shape, unconstrained, filled(value, room["m"])))[:m]
@@ -175,6 +163,23 @@ def evaluate(
             gradient = jax.tree.map(np.asarray, _slope(shape, unconstrained, wide))
             evidence = evidence._replace(gradient=gradient)
     return evidence
+
+
+def on_host(program: Program, unconstrained: Values) -> tuple[Prior, Moments]:
+    """What the algebra needs of the compiled program, and the tilted moments of every row of this one, as arrays of NumPy."""
+    shape, m = program.compiled, program.layout.num_rows
+    full = Prior(*jax.tree.map(np.asarray, _prior(shape, unconstrained)))
+
+    def moments(mean: Array, variance: Array) -> TiltedMoments:
+        cavity = (filled(array, shape.layout.num_rows) for array in (mean, variance))
+        found = (
+            _tilted(full.observations, full.offset, *cavity)
+            if full.observations
+            else _tilted_by(shape, unconstrained, *cavity)
+        )
+        return TiltedMoments(*(np.asarray(moment)[:m] for moment in found))
+
+    return full, moments
 
 
 def traced(*trees: Any) -> bool:
@@ -364,7 +369,6 @@ def whole_arrays(layout: Layout, problem: Problem, found: Approximation, its: Pr
         "covariance": covariance,
         "pulled": pulled,
         "blocks": its.blocks,
-        "repeated": found.repeated() if layout.repeated and found.repeated is not None else None,
     }
 
 
@@ -548,7 +552,7 @@ def expectation_propagation(problem: Problem, sites: Sites, tolerance: Any, max_
     variance = xp.where(closed, 0.0, cavity.variance)
     spread = xp.where(closed, 0.5 * fit.marginals.variance, 0.0)
     answers = Partial(_pull_of_answers, problem.counts, mean, variance, spread)
-    return Approximation(fit, log_evidence, info, answers, partial(error_of_copies, problem, fit))
+    return Approximation(fit, log_evidence, info, answers)
 
 
 def _pull_of_answers(counts: Array, mean: Array, variance: Array, spread: Array, moving: Reading) -> Array:
@@ -564,45 +568,6 @@ def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, ca
     quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
     correction = 0.5 * (xp.log1p(tau * variance) + quadratic)
     return xp.sum(xp.where(counts > 0, counts * (log_normalizer + correction), 0.0))
-
-
-def error_of_copies(problem: Problem, fit: Fit) -> Array:
-    """How far a row's identical sites are from their joint factor: an error of a mean in exact sds, and the worst ratio of an sd.
-
-    EP takes k equal answers for k factors, each with a Gaussian site. Here all of them are taken out together and the posterior of the
-    row's projection is integrated numerically; exact where nothing else approximates.
-    """
-    mean, variance, _ = fit.marginals
-    counts, (tau, nu), xp = problem.counts, fit.sites, namespace(problem.counts)
-    left = 1 - variance * counts * tau
-    rows = (counts > 1) & (left > 0) & (variance > 0)
-    if problem.known is not None:
-        rows &= ~problem.known.rows
-    left = xp.where(rows, left, 1.0)
-    sd = xp.sqrt(xp.where(rows, variance, 1.0))
-    point, slope = left / xp.square(sd), (mean - xp.square(sd) * counts * nu) / xp.square(sd)
-
-    def log_density(z: Array) -> Array:
-        x = mean + sd * z
-        answers = problem.tilted(x, xp.zeros_like(x)).log_normalizer
-        return xp.where(rows, counts * answers - 0.5 * point * xp.square(x) + slope * x, -0.5 * z**2)
-
-    nodes = xp.linspace(-_REACH, _REACH, _NODES)
-    highest = fori_loop(
-        _NODES, lambda at, top: xp.maximum(top, log_density(nodes[at])), xp.full_like(mean, -xp.inf)
-    )
-
-    def add(at: Any, sums: Array) -> Array:
-        z = nodes[at]
-        return sums + xp.exp(log_density(z) - highest) * xp.stack([z**0, z, z**2])[:, None]
-
-    total, first, second = fori_loop(_NODES, add, xp.zeros((3, len(mean))))
-    centre = first / total
-    spread = xp.sqrt(second / total - xp.square(centre))
-    shift = xp.max(xp.where(rows, xp.abs(centre) / spread, 0.0), initial=0.0)
-    log_ratio = xp.where(rows, -xp.log(spread), 0.0)
-    worst = log_ratio[xp.argmax(xp.abs(log_ratio))]
-    return xp.stack([shift, xp.exp(worst)])
 
 
 def latent_moments(evidence: Evidence) -> tuple[Floats, Floats]:

@@ -22,6 +22,7 @@ from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
 from relpref.errors import DataError
 from relpref.infer.call import Values, survey
+from relpref.infer.copies import error_of_copies
 from relpref.infer.evidence import Evidence, latent_moments, tilted, use_dual_space
 from relpref.infer.program import Program
 from relpref.infer.result import CODES, InferenceWarning, Result, progress_line, smoothed, warn_user
@@ -38,6 +39,8 @@ Floats = NDArray[np.float64]
 SEARCH_TOLERANCE = 1e-4
 # If the approximation itself is needed, and not only its evidence, the sites have to converge further.
 CLOSE = 1e-6
+# A search ends when a step gains less than this in log evidence plus prior; EM's close a fixed fraction of what is left.
+_GAIN = 1e-5
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
 _CONVERGED = CODES.index(Result.converged)
 
@@ -67,11 +70,13 @@ def maximize(
     sites: Sites,
     max_evaluations: int,
     report: Callable[[int, float], None],
+    answers: float = 0.0,
 ) -> Search:
     """Climb with L-BFGS from one starting point, each evaluation warm-started from the best sites so far, or from the given ones.
 
     ``evaluate`` goes from unconstrained hyperparameters and starting sites to the evidence there; ``report`` is told the number of
-    evaluations and the objective after each.
+    evaluations and the objective after each. The more ``answers`` there are, the larger is the evidence, and the smaller the part of it
+    that a last step may gain.
     """
     from scipy.optimize import minimize
 
@@ -97,7 +102,8 @@ def maximize(
         report(count, value)
         return -value, -gradient
 
-    options: Any = {"maxfun": max_evaluations, "gtol": 3e-3, "ftol": 1e-8, "maxls": 20}
+    gain = min(1e-8, _GAIN / max(answers, 1.0))
+    options: Any = {"maxfun": max_evaluations, "gtol": 3e-3, "ftol": gain, "maxls": 20}
     outcome = minimize(objective, vector, jac=True, method="L-BFGS-B", options=options)
     if best is None:
         return Search(start, evaluate(start, sites), count, failures=failures)
@@ -114,8 +120,6 @@ def usable(evidence: Any) -> bool:
     return near and all(bool(np.all(np.isfinite(number))) for number in numbers)
 
 
-# EM creeps: each step closes a fixed fraction of what is left. It ends when a step gains less than this in log evidence plus prior.
-_GAIN = 1e-5
 _NODES = 24  # of the quadrature under each predictor's marginal, for likelihoods with parameters of their own
 
 
@@ -266,8 +270,13 @@ def fit_hyperparameters(
     unconstrained: Values = {}
     if searching:
         # EM needs the posterior itself, not only its evidence.
-        closely = partial(at, tolerance=max(tol, CLOSE if em else SEARCH_TOLERANCE))
-        climb = partial(expectation_maximization, program, closely) if em else partial(maximize, closely)
+        closely = partial(at, tolerance=eased(CLOSE if em else SEARCH_TOLERANCE, tol, program))
+        answers = float(np.sum(program.counts))
+        climb = (
+            partial(expectation_maximization, program, closely)
+            if em
+            else partial(maximize, closely, answers=answers)
+        )
         places = [program.medians | program.unconstrained(at_first) if at_first else program.medians]
         if engine.restarts > 1:
             places += program.prior_draws(key, engine.restarts - 1)
@@ -283,6 +292,8 @@ def fit_hyperparameters(
         retried = at(unconstrained, cold, whole=whole)
         if int(retried.info.code) == _CONVERGED:
             final = retried
+    if search is not None and not em:
+        final = final._replace(gradient=search.evidence.gradient)
     result = CODES[int(final.info.code)]
     if result is Result.converged and search is not None and not search.converged:
         result = Result.hyperparameters_not_converged
@@ -295,8 +306,8 @@ def fit_hyperparameters(
             "failed_evaluations": search.failures,
         }
     info["log_prior"] = float(final.log_prior)
-    if final.repeated is not None:
-        shift, ratio = (float(value) for value in final.repeated)
+    if layout.repeated and engine.copies and final.info.code == _CONVERGED:
+        shift, ratio = error_of_copies(program, unconstrained, final)
         info |= {"repeated_shift": shift, "repeated_sd_ratio": ratio}
         if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
             warn_user(
@@ -305,6 +316,11 @@ def fit_hyperparameters(
                 InferenceWarning,
             )
     return Fitted(final, result, info, dual, unconstrained)
+
+
+def eased(tolerance: float, tol: float, program: Program) -> float:
+    """A tolerance of sites where those of an engine, ``tol``, are not needed yet; of one copy, of which the largest row has many."""
+    return max(tol, tolerance / max(float(np.max(program.counts, initial=0.0)), 1.0))
 
 
 def describe(engine: Any, dual: bool, result: Result, found: Any) -> dict[str, Any]:
