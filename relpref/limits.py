@@ -75,9 +75,6 @@ MAX_NUMBERS_OF_MIXTURE = 30_000_000  # in the covariances of all draws: 240 MB
 MAX_PREDICTORS_OF_DRAWS = 2_000_000  # evaluated together: 16 MB
 MAX_NUMBERS_OF_DRAWS = 20_000_000  # in all draws: 160 MB
 
-# posterior
-MAX_ERRORS_AT_ONCE = 1 << 19  # of draws, whose differences are looked at together: 4 MB
-
 # diagnostics
 MAX_ROWS_TAKEN_OUT = 4000  # whose prior covariance is worth factorizing to take a Gaussian site out exactly
 MAX_NUMBERS_OF_INFLUENCE = 4_000_000  # in a block of moved means: 32 MB

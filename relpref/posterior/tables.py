@@ -168,7 +168,10 @@ def tier_table(
     """Tiers and simultaneous rank intervals, highest first, by label."""
     if not 0 < probability < 1:
         raise DataError(f"probability is {probability}; it is a probability between 0 and 1, such as 0.95")
-    columns = tier_columns(belief, belief.draw(RANK_DRAWS, rng), probability)
+    draws = belief.draw(RANK_DRAWS, rng)
+    columns: dict[str, Any] = dict.fromkeys(("tier", "rank_lower", "rank_upper"), np.nan)
+    if np.all(np.isfinite(draws)):
+        columns = tier_columns(belief, _ranks(draws, rng), probability)
     table = pd.DataFrame(columns, index=label_index(labels, name))
     return table.iloc[np.argsort(-belief.mean(), kind="stable")]
 
@@ -237,13 +240,13 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
         "rank_lower": lower,
         "rank_upper": upper,
         "p_best": (ranks == 1).mean(axis=0),
-        "tier": tier_columns(belief, draws, TIER_PROBABILITY)["tier"],
+        "tier": tier_columns(belief, ranks, TIER_PROBABILITY)["tier"],
     }
 
 
 def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
     """Rank of every entry in every draw, 1 = highest; ties in random order, so that each has a chance to be the best."""
-    order = np.argsort(-draws, axis=1, kind="stable")
+    order = np.argsort(-draws, axis=1)
     if np.any(np.diff(np.take_along_axis(draws, order, axis=1), axis=1) == 0):
         order = np.lexsort((rng.random(draws.shape), -draws), axis=1)
     ranks = np.empty_like(order)

@@ -5,36 +5,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.limits import MAX_ERRORS_AT_ONCE
 from relpref.posterior.gaussian import Belief, Floats
 
 TIER_PROBABILITY = 0.95  # of the tiers in rankings and reports
 _FLOOR = (
     1e-4  # of the largest standard deviation of a difference: below it is jitter of the draws, not knowledge
 )
-_GROUP = 32  # entries whose differences from another one are bounded together
+_GROUP = 8  # entries that are compared with another one together
 
 
-def tier_columns(belief: Belief, draws: Floats, probability: float) -> dict[str, NDArray[Any]]:
-    """``tier``, ``rank_lower`` and ``rank_upper`` of every entry, shape (n,) each; NaN where the draws are.
+def tier_columns(belief: Belief, ranks: NDArray[Any], probability: float) -> dict[str, NDArray[Any]]:
+    """``tier``, ``rank_lower`` and ``rank_upper`` of every entry, shape (n,) each; ``ranks`` are those of draws, shape (s, n).
 
-    Entry i is settled above j if E d_ij > c·sd_ij, where d_ij is their difference and c the quantile over draws of
-    max_{i<j} |d_ij − E d_ij|/sd_ij: all differences lie within c standard deviations of their means with the probability.
+    With d_ij the difference of two entries and E d_ij > 0, entry i is settled above j if E d_ij > c·sd_ij. The critical value c is the
+    smallest for which the given share of draws has all settled pairs in this order.
     """
     size = belief.size
-    if not np.all(np.isfinite(draws)):
-        return dict.fromkeys(("tier", "rank_lower", "rank_upper"), np.full(size, np.nan))
     mean = belief.mean()
     order = np.argsort(-mean, kind="stable")
     mean, covariance = mean[order], belief.covariance()[np.ix_(order, order)]
     sds = np.sqrt(
         np.maximum(np.add.outer(np.diagonal(covariance), np.diagonal(covariance)) - 2 * covariance, 0.0)
     )
-    # Entries that are the same to the model differ by rounding and jitter alone.
     sds = np.maximum(sds, _FLOOR * sds.max(initial=0.0) or 1.0)
-    largest = largest_errors(draws[:, order] - mean, sds)
-    critical = np.quantile(largest, probability, method="higher")
-    settled = np.triu(np.subtract.outer(mean, mean) > critical * sds, 1)
+    ratios = np.triu(np.subtract.outer(mean, mean) / sds, 1)
+    settled = ratios > critical_value(
+        ratios, np.ascontiguousarray(ranks[:, order].T, np.min_scalar_type(size)), probability
+    )
     # Those after the last entry that i is not settled above are open to a cut; a cut after k is one for all i ≤ k.
     unsettled = np.triu(~settled, 1)
     last = np.where(unsettled.any(axis=1), size - 1 - np.argmax(unsettled[:, ::-1], axis=1), np.arange(size))
@@ -50,34 +47,40 @@ def tier_columns(belief: Belief, draws: Floats, probability: float) -> dict[str,
     return columns
 
 
-def largest_errors(errors: Floats, sds: Floats) -> Floats:
-    """max_{i<j} |e_i − e_j|/sd_ij of each draw; errors of shape (s, n), sds of shape (n, n).
+def critical_value(ratios: Floats, places: NDArray[Any], probability: float) -> float:
+    """The quantile over draws of the largest ratio among the pairs that a draw contradicts, 0 of a draw that contradicts none.
 
-    Entry by entry, and only against those groups of entries that could exceed the largest found so far.
+    Parameters
+    ----------
+    ratios : array, shape (n, n)
+        E d_ij / sd_ij of i < j, from 0, and zeros elsewhere.
+    places : array, shape (n, s)
+        Rank of each entry in each draw, 1 for the highest. A draw contradicts i < j if i has the larger.
+    probability : float
+        Level of the quantile.
     """
-    number, size = errors.shape
-    spread = np.argsort(-sds.sum(axis=1), kind="stable")  # the largest errors come first
-    spread_of = sds.sum(axis=1)[spread]
-    inverse = 1 / sds[np.ix_(spread, spread)]
-    np.fill_diagonal(inverse, 0.0)
+    number = places.shape[1]
+    # Ratios below the quantile need not be known. Some of the draws tell about where it is.
+    guess = critical_value(ratios, places[:, ::8], probability) if number > 8 else 0.0
+    for share in (0.9, 0.45, 0.0):
+        lowest = share * guess
+        found = np.quantile(_contradicted(ratios, places, lowest), probability, method="higher")
+        if found > lowest:
+            break
+    return float(found)
+
+
+def _contradicted(ratios: Floats, places: NDArray[Any], lowest: float) -> Floats:
+    """The largest contradicted ratio of each draw, where it is above the lowest that matters, else that one."""
+    size, number = places.shape
     starts = np.arange(0, size, _GROUP)
-    steepest = np.maximum.reduceat(inverse, starts, axis=1)
+    best, steepest = np.minimum.reduceat(places, starts), np.maximum.reduceat(ratios, starts, axis=1)
     members = np.minimum(starts[:, None] + np.arange(_GROUP), size - 1)
-    largest = np.zeros(number)
-    at_once = max(1, MAX_ERRORS_AT_ONCE // size)
-    for start in range(0, number, at_once):
-        found = largest[start : start + at_once]
-        values = np.ascontiguousarray(errors[start : start + at_once, spread].T)
-        high, low = np.maximum.reduceat(values, starts), np.minimum.reduceat(values, starts)
-        # The pair that is farthest apart for its spread is a good one to begin with.
-        relative, draws = values / spread_of[:, None], np.arange(len(found))
-        top, bottom = relative.argmax(axis=0), relative.argmin(axis=0)
-        found[:] = (values[top, draws] - values[bottom, draws]) * inverse[top, bottom]
-        for row, own in enumerate(values):
-            first = row // _GROUP
-            bound = np.maximum(high[first:] - own, own - low[first:]) * steepest[row, first:, None]
-            group, draw = np.nonzero(bound > found)
-            others = members[first + group]
-            ratios = np.abs(values[others, draw[:, None]] - own[draw, None]) * inverse[row][others]
-            np.maximum.at(found, draw, ratios.max(axis=1, initial=0.0))
+    largest = np.full(number, lowest)
+    for row, own in enumerate(places):
+        groups = np.flatnonzero(steepest[row] > lowest)
+        group, draw = np.divmod(np.flatnonzero(best[groups] < own), number)
+        others = members[groups[group]]
+        contradicted = places[others, draw[:, None]] < own[draw, None]
+        np.maximum.at(largest, draw, (contradicted * ratios[row][others]).max(axis=1, initial=0.0))
     return largest

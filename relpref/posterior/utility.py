@@ -114,9 +114,10 @@ class UtilityPosterior(Posterior):
     def tiers(self, probability: float = 0.95, rng_key: Any = None) -> pd.DataFrame:
         """Groups of items whose order is settled: every item of a tier is better than every item of the tiers below.
 
-        One statement about all pairs at once. With c the quantile over 4000 draws of ``max_{i<j} |d_ij − E d_ij|/sd_ij``, where d_ij is the
-        difference of two utilities, item i is settled above j if E d_ij > c·sd_ij. With the given probability, all pairs that are settled
-        are in the right order. The ranking is cut where every item above is settled above every item below.
+        One statement about all pairs at once: with the given probability, all pairs that are settled are in the right order. With d_ij the
+        difference of two utilities, item i is settled above j if E d_ij > c·sd_ij. A draw contradicts a pair with E d_ij > 0 if its d_ij
+        is negative; c is the quantile, over 4000 draws, of the largest E d_ij/sd_ij among the pairs that a draw contradicts. The ranking
+        is cut where every item above is settled above every item below.
 
         Parameters
         ----------

@@ -41,7 +41,8 @@ def test_a_forest_draws_the_ranking(posterior: Any) -> None:
     segments = np.array(axes.collections[0].get_segments())
     np.testing.assert_array_equal(segments[:, :, 0], ranking[["lower", "upper"]])
     assert axes.yaxis_inverted() and "80% intervals" in axes.get_xlabel()
-    assert bands(axes) == []
+    level = replace(posterior, belief=GaussianBelief(np.zeros(12), posterior.covariance()))
+    assert bands(level.plot()) == []
     assert posterior.plot(2, axes=axes) is axes
     with pytest.raises(DataError, match="between 0 and 1"):
         posterior.plot(interval=90)

@@ -7,8 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
+from relpref.posterior import tiers
 from relpref.posterior.gaussian import Belief, DrawsBelief, GaussianBelief, MixtureBelief
-from relpref.posterior.tiers import largest_errors, tier_columns
+from relpref.posterior.tables import _ranks
+from relpref.posterior.tiers import critical_value
 
 Floats = NDArray[np.float64]
 
@@ -20,17 +22,24 @@ def gaussian(size: int, seed: int, separation: float = 8.0) -> GaussianBelief:
     return GaussianBelief(separation * rng.standard_normal(size), root @ root.T)
 
 
+def tier_columns(belief: Belief, draws: Floats, probability: float) -> dict[str, NDArray[Any]]:
+    return tiers.tier_columns(belief, _ranks(draws, np.random.default_rng(0)), probability)
+
+
 def by_hand(belief: Belief, draws: Floats, probability: float) -> dict[str, list[int]]:
     """The definition, pair by pair."""
     mean, covariance, size = belief.mean(), belief.covariance(), belief.size
-    pairs = [(i, j) for i in range(size) for j in range(i)]
-    sd = {(i, j): np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]) for i, j in pairs}
-    errors = [max(abs(draw[i] - draw[j] - mean[i] + mean[j]) / sd[i, j] for i, j in pairs) for draw in draws]
+    ratio = {
+        (i, j): (mean[i] - mean[j]) / np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
+        for i in range(size)
+        for j in range(size)
+        if mean[i] > mean[j]
+    }
+    errors = [max([ratio[i, j] for i, j in ratio if draw[i] < draw[j]], default=0.0) for draw in draws]
     critical = sorted(errors)[int(np.ceil(probability * (len(errors) - 1)))]
     above = np.zeros((size, size), dtype=bool)
-    for i, j in pairs:
-        above[i, j] = mean[i] - mean[j] > critical * sd[i, j]
-        above[j, i] = mean[j] - mean[i] > critical * sd[i, j]
+    for pair, value in ratio.items():
+        above[pair] = value > critical
     order = np.argsort(-mean)
     tier, current = np.empty(size, dtype=int), 1
     for place, item in enumerate(order):
@@ -53,7 +62,7 @@ def beliefs(size: int, seed: int) -> list[Belief]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 9])
 def test_brute_force(size: int) -> None:
-    tiers = set()
+    numbers = set()
     for seed in range(8):
         for belief in beliefs(size, seed):
             draws = belief.draw(500, np.random.default_rng(seed))
@@ -62,21 +71,26 @@ def test_brute_force(size: int) -> None:
                 assert {name: values.tolist() for name, values in found.items()} == by_hand(
                     belief, draws, 0.9
                 )
-            tiers |= {int(found["tier"].max())}
-    assert tiers == {1} if size == 1 else len(tiers) > 1  # the examples tell tiers apart
+            numbers |= {int(found["tier"].max())}
+    assert numbers == {1} if size == 1 else len(numbers) > 1  # the examples tell tiers apart
 
 
-@pytest.mark.parametrize("size", [2, 31, 32, 33, 150])
-def test_largest_errors_leaves_no_pair_out(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    belief = gaussian(size, 1)
-    errors = belief.draw(200, np.random.default_rng(2)) - belief.location
+@pytest.mark.parametrize("size", [2, 7, 8, 9, 150])
+@pytest.mark.parametrize("probability", [0.5, 0.95])
+@pytest.mark.parametrize("separation", [0.0, 1.0, 1e6])
+def test_the_critical_value_leaves_no_pair_out(size: int, probability: float, separation: float) -> None:
+    belief = gaussian(size, 1, separation)
+    belief = belief.subset(np.argsort(-belief.location, kind="stable"))
     variance = np.diagonal(belief.scale)
     sds = np.sqrt(np.add.outer(variance, variance) - 2 * belief.scale) + np.eye(size)
-    expected = (np.abs(errors[:, :, None] - errors[:, None]) / sds).max(axis=(1, 2))
-    np.testing.assert_allclose(largest_errors(errors, sds), expected, rtol=1e-12)
-    monkeypatch.setattr("relpref.posterior.tiers.MAX_ERRORS_AT_ONCE", 7 * size)
-    np.testing.assert_array_equal(largest_errors(errors, sds), largest_errors(errors, sds))
-    np.testing.assert_allclose(largest_errors(errors, sds), expected, rtol=1e-12)
+    ratios = np.triu(np.subtract.outer(belief.location, belief.location) / sds, 1)
+    draws = belief.draw(700, np.random.default_rng(2))
+    largest = ((draws[:, :, None] < draws[:, None]) * ratios).max(axis=(1, 2))
+    places = np.argsort(np.argsort(-draws, axis=1), axis=1).T
+    expected = np.quantile(largest, probability, method="higher")
+    assert critical_value(ratios, places, probability) == expected
+    if size == 150:
+        assert (expected > 0) == (0 < separation < 1e6)
 
 
 def test_settled_pairs_are_in_the_right_order_at_once() -> None:
@@ -95,10 +109,10 @@ def test_settled_pairs_are_in_the_right_order_at_once() -> None:
         truths = belief.draw(400, rng)
         ranks = 1 + (truths[:, :, None] < truths[:, None]).sum(axis=2)
         outside = (ranks < found["rank_lower"]) | (ranks > found["rank_upper"])
-        tiers = found["tier"][order]
+        sorted_tiers = found["tier"][order]
         best_below = np.maximum.accumulate(truths[:, order][:, ::-1], axis=1)[:, ::-1]
         worst_above = np.minimum.accumulate(truths[:, order], axis=1)
-        cuts = np.flatnonzero(np.diff(tiers))
+        cuts = np.flatnonzero(np.diff(sorted_tiers))
         crossed = (best_below[:, cuts + 1] > worst_above[:, cuts]).any(axis=1)
         wrong += (outside.any(axis=1) | crossed).tolist()
         settled += int((found["rank_lower"] - 1).sum())
@@ -106,15 +120,18 @@ def test_settled_pairs_are_in_the_right_order_at_once() -> None:
     assert np.mean(wrong) <= 0.058
 
 
-def test_the_band_holds_all_differences_with_the_probability() -> None:
-    """95 % of other draws lie within c: an error of 4000 and of 20000 draws of 0.34 and 0.15 points; 1.6 are 4.2 standard errors."""
-    belief = gaussian(20, 3)
+def test_as_many_pairs_are_settled_as_the_probability_allows() -> None:
+    """With the next pair, other draws would be in the wrong order more often: the quantile has an error of 0.34 points, the share one of 0.15."""
+    belief = gaussian(20, 3, separation=1.0)
+    found = tier_columns(belief, belief.draw(4000, np.random.default_rng(4)), 0.95)
+    draws = belief.draw(20_000, np.random.default_rng(5))
     variance = np.diagonal(belief.scale)
-    sds = np.sqrt(np.maximum(np.add.outer(variance, variance) - 2 * belief.scale, 0)) + np.eye(20)
-    rng = np.random.default_rng(4)
-    critical = np.quantile(largest_errors(belief.draw(4000, rng) - belief.location, sds), 0.95)
-    inside = largest_errors(belief.draw(20_000, rng) - belief.location, sds) <= critical
-    assert abs(inside.mean() - 0.95) <= 0.016
+    sds = np.sqrt(np.add.outer(variance, variance) - 2 * belief.scale) + np.eye(20)
+    ratios = np.subtract.outer(belief.location, belief.location) / sds
+    # The pairs settled are those with the largest ratios.
+    settled = ratios > np.sort(ratios, axis=None)[-int((found["rank_lower"] - 1).sum()) - 1]
+    wrong = ((draws[:, :, None] < draws[:, None]) & settled).any(axis=(1, 2)).mean()
+    assert abs(wrong - 0.05) <= 0.016
 
 
 def test_labels_shift_and_scale_do_not_matter() -> None:
@@ -143,15 +160,15 @@ def test_items_that_are_the_same_to_the_model_are_never_settled() -> None:
 
 
 def test_of_a_posterior(posterior: Any) -> None:
-    tiers, ranking = posterior.tiers(), posterior.ranking()
-    assert list(tiers.columns) == ["tier", "rank_lower", "rank_upper"]
-    assert tiers.index.equals(ranking.index)
-    np.testing.assert_array_equal(tiers["tier"], ranking["tier"])
-    np.testing.assert_array_equal(tiers, posterior.tiers())
-    assert tiers["tier"].iloc[0] == 1
-    assert tiers["tier"].is_monotonic_increasing
-    assert (posterior.tiers(0.5)["tier"] >= tiers["tier"]).all()
-    assert (tiers["rank_upper"] - tiers["rank_lower"] >= 0).all()
+    found, ranking = posterior.tiers(), posterior.ranking()
+    assert list(found.columns) == ["tier", "rank_lower", "rank_upper"]
+    assert found.index.equals(ranking.index)
+    np.testing.assert_array_equal(found["tier"], ranking["tier"])
+    np.testing.assert_array_equal(found, posterior.tiers())
+    assert found["tier"].iloc[0] == 1
+    assert found["tier"].is_monotonic_increasing
+    assert (posterior.tiers(0.5)["tier"] >= found["tier"]).all()
+    assert (found["rank_upper"] - found["rank_lower"] >= 0).all()
     for probability in (0.0, 1.0, 95, np.nan):
         with pytest.raises(DataError, match="between 0 and 1"):
             posterior.tiers(probability)
