@@ -6,7 +6,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from relpref.data import PreferenceData
-from relpref.data.arrays import did_you_mean
+from relpref.data.arrays import did_you_mean, listed
 from relpref.data.rankings import read_ballots
 from relpref.errors import DataError
 from relpref.registry import Kind, find, names
@@ -93,7 +93,10 @@ def fit(
             data = data.with_cliques(name)
     posterior = made(program, **ours).run(seed, data, progress_bar=progress_bar, **theirs)
     called = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
-    told = {"model": called, "seed": seed, "data": data.describe(), "notes": list(data.notes)}
+    notes = list(data.notes)
+    if called == "preference_gp" and data.relations:
+        notes.append(f"preference_gp does not use relations: {listed(data.relations)}")
+    told = {"model": called, "seed": seed, "data": data.describe(), "notes": notes}
     return replace(posterior, info={**posterior.info, **told})
 
 

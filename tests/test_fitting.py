@@ -39,8 +39,14 @@ def test_one_call_equals_the_steps() -> None:
 
 def test_model_and_engine_are_chosen_by_name() -> None:
     posterior = relpref.fit(
-        ITEMS, ANSWERS, model="preference_gp", engine="Laplace", hyperparameters="maximize"
+        ITEMS,
+        ANSWERS,
+        {"roaster": EDGES},
+        model="preference_gp",
+        engine="Laplace",
+        hyperparameters="maximize",
     )
+    assert posterior.info["notes"][-1] == "preference_gp does not use relations: 'roaster'"
     data = relpref.PreferenceData.from_tables(ITEMS, ANSWERS)
     steps = Laplace(preference_gp, hyperparameters="maximize").run(0, data)
     np.testing.assert_array_equal(posterior.mean(), steps.mean())

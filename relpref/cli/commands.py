@@ -25,6 +25,7 @@ class Command(NamedTuple):
     options: Options
     more: Options = MappingProxyType({})  # of the long help
     actions: Mapping[str, "Command"] = MappingProxyType({})
+    reads: tuple[str, ...] = ()  # the options that name files to read
 
 
 def whole(least: int | None = None, most: int | None = None) -> Callable[[str], int]:
@@ -172,6 +173,7 @@ COMMANDS = {
             "--draws N": "of the hyperparameters, with --hyperparameters nuts",
             "--restarts N": _with("starts of the search", default=1),
         },
+        reads=("items", "answers", "folder"),
     ),
     "rank": Command(
         "rank:run",
@@ -363,6 +365,7 @@ COMMANDS = {
                     ),
                     "--condition {first,second}": "rank targets for a source, or sources for a target",
                 },
+                reads=("nodes", "objects", "relation"),
             ),
             "rank": Command(
                 "",
@@ -396,6 +399,7 @@ COMMANDS = {
             **_TABLE,
             **_SEED,
         },
+        reads=("ballots", "classes"),
     ),
     "data": Command(
         "data:run",

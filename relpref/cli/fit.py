@@ -72,7 +72,7 @@ def run(chosen: argparse.Namespace) -> None:
     engine = named("--engine", "engine", chosen.engine, ENGINES)(program, **options)
     given = copies(tables)
     unused = chosen.model == "preference_gp" and bool(data.relations)
-    notes = [*data.notes, *[f"{chosen.model} does not look at relations"] * unused]
+    notes = [*data.notes, *[f"{chosen.model} does not use relations"] * unused]
     if speaks:
         say(f"Read: {data.describe()}")
         for note in notes:
@@ -150,7 +150,7 @@ def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
         registered_name("--kernel", "kernel", word, GRAPH_KERNELS)
     if words and chosen.model != "xpgp":
         raise DataError(
-            f"--kernel: {chosen.model} does not look at relations; leave --kernel out, or use xpgp"
+            f"--kernel: {chosen.model} does not use relations; leave --kernel out, or use xpgp"
         )
     return words
 
@@ -288,8 +288,6 @@ def _tables(chosen: argparse.Namespace) -> Files:
         if chosen.items or chosen.answers or chosen.relation:
             raise DataError("--folder stands for --items, --answers and --relation; give it alone, or these")
         return find_files(chosen.folder)
-    if chosen.items is None and chosen.answers is None:
-        raise DataError("--items and --answers are missing; give one of them or both, or --folder")
     items, answers = (None if given is None else Path(given) for given in (chosen.items, chosen.answers))
     return Files(items, answers, _relations(chosen.relation))
 

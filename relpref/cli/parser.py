@@ -72,7 +72,7 @@ def _parser() -> "_Parser":
     )
     for name, command in COMMANDS.items():
         one = _made(commands, name, command)
-        one.set_defaults(command=partial(_call, command.function), name=name)
+        one.set_defaults(command=partial(_call, command.function), name=name, reads=command.reads)
         if command.actions:
             actions = one.add_subparsers(
                 title="actions",
@@ -83,7 +83,7 @@ def _parser() -> "_Parser":
                 prog=one.prog,
             )
             for action, two in command.actions.items():
-                _made(actions, action, two).set_defaults(name=f"{name} {action}")
+                _made(actions, action, two).set_defaults(name=f"{name} {action}", reads=two.reads)
     return parser
 
 
@@ -202,5 +202,13 @@ def _call(function: str, chosen: argparse.Namespace) -> None:
         from relpref.runs import read_record
 
         read_record(Path(chosen.run))  # refuses what is no run before anything heavy is imported
+    files = [getattr(chosen, name) for name in chosen.reads]
+    if chosen.reads and not any(files):
+        raise DataError("--items and --answers are missing; give one of them or both, or --folder")
+    for file in filter(None, files):
+        from relpref.files import reading
+
+        with reading(file):
+            Path(file).stat()
     module, name = function.split(":")
     getattr(import_module(f"relpref.cli.{module}"), name)(chosen)

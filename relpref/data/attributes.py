@@ -223,6 +223,8 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
             found[:, position] = columns[marked].missing
         elif of is not None:
             found[:, position] = columns[of].values == name.removeprefix(f"{of}=")
+            if of not in used:
+                notes += _unknown_levels(of, columns[of], names)
             used.add(of)
         elif not (marked != name and marked in names):
             extra = [given for given in columns if given not in names]
@@ -247,6 +249,16 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
             there = f"only {listed(names)} are known" if names else "the known items have no attributes"
             raise DataError(f"items: the new items have the attribute {name!r}, but {there}; drop it")
     return Attributes(tuple(names), found, shared, tuple(notes))
+
+
+def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str]:
+    """A note on categories of new items that no known item has. Of two known ones the first has no attribute: it may be one new one."""
+    there = sorted({str(value) for value in column.values[~column.missing]})
+    unknown = [level for level in there if f"{name}={level}" not in names]
+    if len(unknown) <= (sum(known.startswith(f"{name}=") for known in names) == 1):
+        return []
+    what = "is a category" if len(unknown) == 1 else "are categories"
+    return [f"{listed(unknown)} {what} of {name!r} that no known item has: read as none of the known ones"]
 
 
 def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:

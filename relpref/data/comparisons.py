@@ -14,7 +14,7 @@ from relpref.data.arrays import counted, did_you_mean, read_only, refuse_first, 
 from relpref.data.composing import SHOWN, as_pairs
 from relpref.data.labels import LabelIndex, label_column
 from relpref.data.lists import chosen_lists, joined_lists, known_lists, numbered, read_lists, sizes_of
-from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, renamed, suffix_of
+from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, known_names, renamed, suffix_of
 from relpref.errors import DataError
 from relpref.limits import MAX_STRENGTHS
 from relpref.pytree import register
@@ -286,7 +286,7 @@ def answer_table(value: Any, columns: Mapping[str, str] | None = None) -> Table:
         value = pd.DataFrame(ends, dtype=object)
     if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
         raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
-    table = renamed(as_table(value, NAME), columns)
+    table = known_names(renamed(as_table(value, NAME), columns), _ALL)
     if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
     return as_pairs(table)

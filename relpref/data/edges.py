@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from relpref.data.arrays import counted, refuse_first, shown
 from relpref.data.labels import GrowingIndex, LabelIndex, Place, joined_places, plain_labels
 from relpref.data.relation import MATRICES
-from relpref.data.tables import Table, check_columns, suffix_of
+from relpref.data.tables import Table, check_columns, known_names, suffix_of
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
@@ -76,7 +76,8 @@ def edges_from_tables(
     """Read the columns source, target and, if there, weight; and notes on how they were read."""
     pieces: list[Edges] = []
     notes: dict[str, None] = {}
-    for table in tables:
+    for read in tables:
+        table = known_names(read, ("source", "target", "weight"))
         unused = check_columns(table, ("source", "target"), ("weight",), ())
         notes |= dict.fromkeys((*table.notes, *unused))
         frame = table.frame

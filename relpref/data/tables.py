@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from numbers import Real
@@ -206,7 +206,7 @@ def number(cell: Any, text: bool) -> float | None:
 def is_table(value: Any) -> bool:
     """Whether `as_table` takes a value, and nothing else would."""
     rows = isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)
-    return bool(rows) or isinstance(value, Mapping | Table | pd.DataFrame) or hasattr(value, "to_pandas")
+    return bool(rows) or isinstance(value, Mapping | Table) or hasattr(type(value), "columns")
 
 
 def as_table(value: Any, name: str) -> Table:
@@ -217,16 +217,35 @@ def as_table(value: Any, name: str) -> Table:
         return read_table(value)
     if not is_table(value):
         raise DataError(f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame")
+    if not isinstance(value, list | tuple | Mapping | pd.DataFrame):
+        value = _of_another_library(value, name)
     try:
-        if hasattr(value, "to_pandas"):  # Polars, Arrow
-            value = value.to_pandas()
         return Table(value if isinstance(value, pd.DataFrame) else pd.DataFrame(value), name)
-    except ImportError as error:
-        raise DataError(
-            f"{name}: the table cannot be converted ({error}); install 'relpref[parquet]'"
-        ) from None
     except (TypeError, ValueError) as error:
         raise DataError(f"{name}: this is no table ({error}); give columns of equal length") from None
+
+
+def _of_another_library(value: Any, name: str) -> Any:
+    """A frame of Polars, Arrow or another library that narwhals knows, in pandas or as columns by name."""
+    import narwhals
+
+    try:
+        frame = narwhals.from_native(value)
+    except TypeError:
+        raise DataError(
+            f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame"
+        ) from None
+    if isinstance(frame, narwhals.LazyFrame):
+        raise DataError(
+            f"{name}: a {type(value).__name__} has no rows yet; compute them first, in Polars with .collect()"
+        )
+    if frame.implementation.is_pandas_like():
+        return frame.to_pandas()
+    categories = (narwhals.Categorical, narwhals.Enum)
+    return {
+        column.name: pd.Categorical(column.to_list()) if column.dtype in categories else column.to_list()
+        for column in frame.iter_columns()
+    }
 
 
 def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
@@ -244,6 +263,23 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
             )
     back = {theirs: ours for ours, theirs in names.items()}
     return replace(table, frame=table.frame.rename(columns=back), given=dict(names)) if back else table
+
+
+def known_names(table: Table, known: Collection[str]) -> Table:
+    """Columns whose names differ from known ones in capitals and outer spaces alone get these; a note says so."""
+    columns = [column for column in table.frame.columns if isinstance(column, str)]
+    plain = [column.strip().lower() for column in columns]
+    new = {
+        column: name
+        for column, name in zip(columns, plain, strict=True)
+        if column != name and name in known and plain.count(name) == 1
+    }
+    if not new:
+        return table
+    note = f"{listed(new)} {'is' if len(new) == 1 else 'are'} read as {listed(new.values())}"
+    given = {name: table.called(column) for column, name in new.items()}
+    frame = table.frame.rename(columns=new)
+    return replace(table, frame=frame, given={**table.given, **given}, notes=(*table.notes, note))
 
 
 def check_columns(

@@ -73,7 +73,7 @@ def test_notes_follow_what_was_read(place: Path, ask: Any) -> None:
 
 def test_a_relation_that_is_not_looked_at_is_mentioned(place: Path, ask: Any) -> None:
     said = ask("fit", "--folder", "tables", "--out", "other", "--model", "preference_gp")
-    assert "preference_gp does not look at relations" in said.out
+    assert "preference_gp does not use relations" in said.out
     assert "hot_amplitude" not in said.out
 
 

@@ -33,7 +33,7 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
     (COMPARISONS, "winner,loser\n", "the table has no rows"),
     (COMPARISONS, "winner,loser\ntea,tea\n", "'tea' is compared with itself"),
     (COMPARISONS, "winner,loser\ntea,cofee\n", "'cofee' is not the label of an item; nearest: 'coffee'"),
-    (COMPARISONS, "Winner,Loser\ntea,coffee\n", "did you mean 'winner' where it says 'Winner'?"),
+    (COMPARISONS, "Winers,Loser\ntea,coffee\n", "did you mean 'winner' where it says 'Winers'?"),
     (COMPARISONS, "tea,coffee\nwater,tea\n", "there is no column 'winner'"),
     (COMPARISONS, "winner,loser,rater\ntea,coffee,\n", "the rater is blank"),
     (COMPARISONS, "winner,loser,count\ntea,coffee,-1\n", "not a positive whole number"),
@@ -101,7 +101,7 @@ def test_labels_alone(place: Path, ask: Any) -> None:
     assert said.code == 2 and "is not the label of an item" in said.err
     (place / LINKS).write_text("source,target\ntea,coffee\n")
     said = ask(*arguments, "--relation", "hot=tables/relations/hot.csv", "--model", "preference_gp")
-    assert said.code == 0 and "preference_gp does not look at relations" in said.out
+    assert said.code == 0 and "preference_gp does not use relations" in said.out
     # Without a table of items, the answers name them.
     alone = ask("fit", "--answers", COMPARISONS, "--out", "alone")
     assert alone.code == 0 and "individual_amplitude" in alone.out and "2 items" in alone.out

@@ -113,7 +113,7 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
         ),
         (
             ("--kernel", "hot=relation-vectors", "--model", "preference_gp"),
-            "preference_gp does not look at relations",
+            "preference_gp does not use relations",
         ),
         (("--relation", f"hot={HOT}:bipartite"), "'coffee' is an item"),
         (("--relation", f"hot={HOT}:directed,max_degree=few"), "'max_degree=few' is no option of a relation"),

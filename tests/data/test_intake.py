@@ -1,5 +1,6 @@
 """Tables as they come: categories, gaps, dates, other separators, labels in a column, edges in any form."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,12 @@ def test_newcomers_are_described_like_the_others() -> None:
         data.relations["same_town"].weight_matrix, whole.relations["same_town"].weight_matrix
     )
     assert "items: the column 'name' of the new items is not used" in data.notes
+    assert not any("category" in note for note in data.notes)
+    stranger = known.extend(late.assign(color=["pink", "red", "blue", "pink"]))
+    note = "items: 'pink' is a category of 'color' that no known item has: read as none of the known ones"
+    assert note in stranger.notes
+    colors = [at for at, name in enumerate(data.attribute_names) if name.startswith("color=")]
+    np.testing.assert_array_equal(stranger.attributes[16:, colors].sum(axis=1), [0, 1, 1, 0])
     with pytest.raises(DataError, match="the new items lack the attribute 'price'"):
         known.extend(late.drop(columns="price"))
     with pytest.raises(DataError, match="'price': the new items have text"):
@@ -163,13 +170,28 @@ def test_a_frame_of_another_library() -> None:
     assert data.attribute_names == ("x", "x missing")
 
 
-def test_a_frame_of_polars() -> None:
+def test_a_frame_of_polars(monkeypatch: pytest.MonkeyPatch) -> None:
     polars = pytest.importorskip("polars")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # it is not needed
+    code = polars.Series(["1", "2", "1", None], dtype=polars.Categorical)
+    items = {"name": LABELS, "kind": ["u", "v", "u", None], "x": [1, 2, None, 4], "code": code}
     data = PreferenceData.from_tables(
-        polars.DataFrame({"name": LABELS, "kind": ["u", "v", "u", None]}),
+        polars.DataFrame(items),
         polars.DataFrame({"winner": ["a"], "loser": ["b"]}),
+        {"near": polars.DataFrame({"source": ["a"], "target": ["c"]})},
     )
-    assert data.labels == tuple(LABELS) and data.attribute_names == ("kind=u", "kind=v")
+    assert data.labels == tuple(LABELS) and data.relations["near"].num_edges == 1
+    assert data.attribute_names == ("kind=u", "kind=v", "x", "x missing", "code=1", "code=2")
+    with pytest.raises(DataError, match=r"answers: a LazyFrame has no rows yet; .*\.collect\(\)"):
+        PreferenceData.from_tables(LABELS, polars.LazyFrame({"winner": ["a"], "loser": ["b"]}))
+
+
+def test_a_frame_of_no_known_library() -> None:
+    class Frame:
+        columns = ("winner", "loser")
+
+    with pytest.raises(DataError, match="answers: expected a table, got Frame; build a pandas DataFrame"):
+        PreferenceData.from_tables(LABELS, Frame())
 
 
 def write(path: Path, text: str) -> Path:
@@ -238,6 +260,25 @@ def test_unknown_columns_are_noted_and_slips_refused() -> None:
         PreferenceData.from_tables(LABELS, table.assign(probability=0.5))
     with pytest.raises(DataError, match=r"columns=\{'winner': 'better'\}"):
         PreferenceData.from_tables(LABELS, pd.DataFrame({"better": ["a"], "worse": ["b"]}))
+
+
+def test_capitals_of_columns_do_not_matter_where_one_can_be_meant() -> None:
+    table = pd.DataFrame({"Winner": ["a"], "LOSER ": ["b"], "Count": [2]})
+    edges = pd.DataFrame({"Source": ["a"], "target": ["c"], "WEIGHT": [0.5]})
+    data = PreferenceData.from_tables(LABELS, table, {"near": edges})
+    assert data.num_answers == 2 and data.relations["near"].weight_matrix.max() == 0.5
+    assert data.notes[:2] == (
+        "answers: 'Winner', 'LOSER ', 'Count' are read as 'winner', 'loser', 'count'",
+        "relation 'near': 'Source', 'WEIGHT' are read as 'source', 'weight'",
+    )
+    with pytest.raises(DataError, match="row 0 .*, column 'Count': 'x' is not a number"):
+        PreferenceData.from_tables(LABELS, table.assign(Count="x"))
+    with pytest.raises(DataError, match="the column 'Winner' is not used"):
+        PreferenceData.from_tables(LABELS, table.assign(winner="a"))
+    twice = table.rename(columns={"Winner": "winner", "Count": "Rater"}).assign(RATER="x")
+    assert PreferenceData.from_tables(LABELS, twice[["winner", "LOSER "]]).num_answers == 1
+    with pytest.raises(DataError, match="the column 'Rater' is not used"):
+        PreferenceData.from_tables(LABELS, twice)
 
 
 @pytest.mark.parametrize(

@@ -79,11 +79,12 @@ def test_brute_force(size: int) -> None:
 @pytest.mark.parametrize("probability", [0.5, 0.95])
 @pytest.mark.parametrize("separation", [0.0, 1.0, 1e6])
 def test_the_critical_value_leaves_no_pair_out(size: int, probability: float, separation: float) -> None:
-    belief = gaussian(size, 1, separation)
-    belief = belief.subset(np.argsort(-belief.location, kind="stable"))
-    variance = np.diagonal(belief.scale)
-    sds = np.sqrt(np.add.outer(variance, variance) - 2 * belief.scale) + np.eye(size)
-    ratios = np.triu(np.subtract.outer(belief.location, belief.location) / sds, 1)
+    belief: Belief = gaussian(size, 1, separation)
+    belief = belief.subset(np.argsort(-belief.mean()))
+    mean, covariance = belief.mean(), belief.covariance()
+    variance = np.diagonal(covariance)
+    sds = np.sqrt(np.add.outer(variance, variance) - 2 * covariance) + np.eye(size)
+    ratios = np.triu(np.subtract.outer(mean, mean) / sds, 1)
     draws = belief.draw(700, np.random.default_rng(2))
     largest = ((draws[:, :, None] < draws[:, None]) * ratios).max(axis=(1, 2))
     places = np.argsort(np.argsort(-draws, axis=1), axis=1).T
