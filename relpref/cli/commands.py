@@ -173,7 +173,7 @@ COMMANDS = {
             "--draws N": "of the hyperparameters, with --hyperparameters nuts",
             "--restarts N": _with("starts of the search", default=1),
         },
-        reads=("items", "answers", "folder"),
+        reads=("items", "answers"),
     ),
     "rank": Command(
         "rank:run",

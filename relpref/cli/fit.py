@@ -149,9 +149,7 @@ def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
     for word in words.values():
         registered_name("--kernel", "kernel", word, GRAPH_KERNELS)
     if words and chosen.model != "xpgp":
-        raise DataError(
-            f"--kernel: {chosen.model} does not use relations; leave --kernel out, or use xpgp"
-        )
+        raise DataError(f"--kernel: {chosen.model} does not use relations; leave --kernel out, or use xpgp")
     return words
 
 

@@ -203,7 +203,7 @@ def _call(function: str, chosen: argparse.Namespace) -> None:
 
         read_record(Path(chosen.run))  # refuses what is no run before anything heavy is imported
     files = [getattr(chosen, name) for name in chosen.reads]
-    if chosen.reads and not any(files):
+    if chosen.reads and not any(files) and not chosen.folder:
         raise DataError("--items and --answers are missing; give one of them or both, or --folder")
     for file in filter(None, files):
         from relpref.files import reading

@@ -104,5 +104,24 @@ def test_commands_that_need_no_jax(place: Path) -> None:
     assert not (place / "other").exists()
 
 
+def test_missing_files_are_named_before_anything_reads_tables(place: Path) -> None:
+    script = BEGIN.replace('("jax", "numpyro")', '("pandas", "numpy")') + SCRIPT
+    (place / "there.csv").write_text("winner,loser\ntea,water\n")
+    missing = [
+        ["fit", "nowhere.csv"],
+        ["fit", "there.csv", "--items", "nowhere.csv"],
+        ["classify", "nowhere.csv", "--classes", "there.csv"],
+        ["conditional", "fit", "--nodes", "there.csv", "--relation", "nowhere.csv"],
+    ]
+    for _, code, said, heavy in lines(script, json.dumps(missing)):
+        assert (code, said, heavy) == (
+            2,
+            "relpref: error: nowhere.csv: there is no such file; check the path\n",
+            [],
+        )
+    [[_, code, said, heavy]] = lines(script, json.dumps([["fit"]]))
+    assert code == 2 and "--items and --answers are missing" in said and not heavy
+
+
 def test_posteriors_that_are_read_and_asked_need_no_jax(place: Path) -> None:
     assert lines(PYTHON, "run/posterior.nc") == [[], ["jax", "numpyro"]]
