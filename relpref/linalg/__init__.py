@@ -19,7 +19,6 @@ from relpref.linalg.covariance import (
     SparseMatrix,
     SparsePrecision,
     Spectral,
-    Woodbury,
     nystrom,
 )
 from relpref.linalg.factor import (
@@ -34,7 +33,7 @@ from relpref.linalg.factor import (
     symmetric_eigen,
 )
 from relpref.linalg.graph_solver import LaplacianSolver, Solution
-from relpref.linalg.lanczos import GapQuadrature, Quadrature, gap_quadrature, log_determinant, quadrature
+from relpref.linalg.lanczos import GapQuadrature, gap_quadrature
 
 __all__ = [
     "BlockCG",
@@ -53,12 +52,10 @@ __all__ = [
     "LinearMap",
     "LowRank",
     "NamedSum",
-    "Quadrature",
     "Solution",
     "SparseMatrix",
     "SparsePrecision",
     "Spectral",
-    "Woodbury",
     "block_cg",
     "checked_symmetric",
     "cholesky",
@@ -66,11 +63,9 @@ __all__ = [
     "factor_eigen",
     "fits",
     "gap_quadrature",
-    "log_determinant",
     "nearest_semidefinite",
     "nystrom",
     "pivoted_cholesky",
-    "quadrature",
     "real",
     "require_memory",
     "symmetric_eigen",

@@ -599,11 +599,6 @@ class KernelMatrix(Covariance):
     points : array, shape (n, d)
     scale : float
         Positive.
-
-    Attributes
-    ----------
-    means_error : array of float64, shape (r,)
-        Standard errors of what `row_means` said last; zeros where it was exact.
     """
 
     _together: ClassVar[int] = 64  # a call costs more than the covariances beside these variances
@@ -611,7 +606,6 @@ class KernelMatrix(Covariance):
     function: Callable[[Any, Any], Any]
     points: Floats
     scale: float = 1.0
-    means_error: Floats = field(init=False, repr=False, default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         points = np.asarray(self.points, dtype=np.float64)
@@ -643,19 +637,15 @@ class KernelMatrix(Covariance):
         return block
 
     def row_means(self, rows: ArrayLike) -> Floats:
-        """Mean of each of some rows; from a sample of the columns where they are too many, see ``means_error``."""
+        """Mean of each of some rows; from a sample of the columns where they are too many."""
         row = np.asarray(rows, dtype=np.intp).reshape(-1)
         count = min(self.size, max(100, _EVALUATIONS // max(row.size, 1)))
         columns = np.arange(self.size)
         if count < self.size:
             columns = np.random.default_rng(0).choice(self.size, count, replace=False)
-        means, error = np.empty(row.size), np.zeros(row.size)
-        for part, entries in self._runs(row, columns):
-            means[part] = entries.mean(axis=1)
-            if count < self.size:
-                error[part] = entries.std(axis=1, ddof=1) * np.sqrt((1 - count / self.size) / count)
-        object.__setattr__(self, "means_error", error)
-        return means
+        return np.concatenate(
+            [np.empty(0), *(entries.mean(axis=1) for _, entries in self._runs(row, columns))]
+        )
 
     def average(self) -> float:
         """Mean of all entries, from a sample of the rows where they are too many for exact means."""
@@ -714,36 +704,3 @@ def nystrom(
     root = np.linalg.cholesky(matrix.block(chosen, chosen))
     columns = scipy.linalg.solve_triangular(root, matrix.block(chosen, everyone), lower=True)
     return LowRank(columns.T, left_out)
-
-
-class Woodbury:
-    """Solves with A + F Fᵀ, by solutions with A (Woodbury 1950): (A + FFᵀ)⁻¹ = A⁻¹ − A⁻¹F (I + FᵀA⁻¹F)⁻¹ FᵀA⁻¹.
-
-    Parameters
-    ----------
-    solve : callable
-        From vectors of shape (n,) or (n, k) to A⁻¹ times them, A symmetric positive definite.
-    factor : array, shape (n, r)
-        F; costs r solutions.
-    """
-
-    def __init__(self, solve: Callable[[Floats], Floats], factor: Floats) -> None:
-        self._solve, self._factor = solve, factor
-        self._solved = np.asarray(solve(factor))
-        inner = factor.T @ self._solved
-        try:
-            self._root = np.linalg.cholesky(np.eye(factor.shape[1]) + 0.5 * (inner + inner.T))
-        except np.linalg.LinAlgError:
-            raise DataError(
-                "a low rank was added to a matrix that is not positive definite; look at the precision that is solved with"
-            ) from None
-
-    def solve(self, vectors: Floats) -> Floats:
-        """(A + F Fᵀ)⁻¹ times vectors of shape (n,) or (n, k)."""
-        small = scipy.linalg.cho_solve((self._root, True), self._solved.T @ vectors)
-        return np.asarray(self._solve(vectors) - self._solved @ small)
-
-    @property
-    def log_determinant(self) -> float:
-        """``log |A + F Fᵀ| − log |A| = log |I + FᵀA⁻¹F|``."""
-        return 2.0 * float(np.log(np.diagonal(self._root)).sum())

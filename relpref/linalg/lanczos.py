@@ -1,4 +1,4 @@
-"""Traces of functions of a large symmetric matrix, by stochastic Lanczos quadrature, with their standard errors."""
+"""The Lanczos process, and what it tells of a large graph's spectrum."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from relpref.errors import DataError
 from relpref.linalg.graph_solver import LaplacianSolver
 
 Floats = NDArray[np.float64]
@@ -31,21 +30,6 @@ class Tridiagonal:
             if end:
                 beside = self.beside[number, : end - 1]
                 yield number, *scipy.linalg.eigh_tridiagonal(self.diagonal[number, :end], beside)
-
-
-@dataclass(frozen=True, eq=False)
-class Quadrature:
-    """Nodes and weights, shape (p, k), such that the sum of w f(node) over each probe's row estimates a trace, for every f."""
-
-    nodes: Floats  # Ritz values of each of p probes
-    weights: Floats  # 0 fills up the rows of probes that ended early
-
-    def estimate(self, function: Callable[[Floats], Floats]) -> tuple[float, float]:
-        """Estimate the trace of a function of the matrix, and its standard error from the spread of the probes."""
-        used, values = self.weights > 0, np.zeros(self.weights.shape)
-        values[used] = function(self.nodes[used])
-        each = np.sum(self.weights * values, axis=1)
-        return float(each.mean()), float(each.std(ddof=1) / np.sqrt(each.size))
 
 
 def lanczos(apply: Callable[[Floats], Floats], start: Floats, steps: int, *, keep: bool) -> Tridiagonal:
@@ -82,94 +66,6 @@ def lanczos(apply: Callable[[Floats], Floats], start: Floats, steps: int, *, kee
     return Tridiagonal(length, diagonal, beside, vectors)
 
 
-def quadrature(
-    apply: Callable[[Floats], Floats],
-    size: int,
-    probes: int,
-    steps: int,
-    rng: np.random.Generator,
-    *,
-    root: ArrayLike = 1.0,
-    project: Callable[[Floats], Floats] | None = None,
-    mass: float | None = None,
-) -> Quadrature:
-    """Estimate tr(S P f(A) P S) for every f (Golub & Meurant 1994; Ubaru, Chen & Saad 2017).
-
-    Each probe v = P S z, z of random signs, gives vᵀ f(A) v by a Gauss quadrature, which the Lanczos process yields: exact for
-    polynomials of degree 2 steps − 1. Its expectation is the trace.
-
-    Parameters
-    ----------
-    apply : callable
-        A times vectors of shape (n, p), for a symmetric A.
-    size : int
-        n.
-    probes : int
-        At least 2: their spread is the error.
-    steps : int
-        Products with A at most.
-    rng : Generator
-        Draws the signs.
-    root : array, shape (n,), optional
-        Diagonal of S.
-    project : callable, optional
-        P times vectors, an orthogonal projection that commutes with A; the identity by default.
-    mass : float, optional
-        tr(S P S) where it is known: every probe's weights are then brought to it, which takes the spread of ‖v‖² away.
-    """
-    if probes < 2 or steps < 1:
-        raise DataError(f"a quadrature takes at least 2 probes and 1 step, not {probes} and {steps}")
-    through = project or (lambda vectors: vectors)
-    start = through(np.reshape(root, (-1, 1)) * rng.choice([-1.0, 1.0], (size, probes)))
-    norm = np.linalg.norm(start, axis=0)
-    # Without all vectors, copies of eigenvalues turn up, which share the weight of the original: harmless, but wasteful.
-    keep = size * probes * steps <= _KEPT
-    found = lanczos(lambda vectors: through(apply(vectors)), start, steps, keep=keep)
-    nodes, weights = np.zeros((probes, steps)), np.zeros((probes, steps))
-    for probe, values, vectors in found.spectra():
-        nodes[probe, : len(values)] = values
-        weights[probe, : len(values)] = vectors[0] ** 2 * (norm[probe] ** 2 if mass is None else mass)
-    return Quadrature(nodes, weights)
-
-
-def log_determinant(
-    apply: Callable[[Floats], Floats],
-    diagonal: Floats,
-    *,
-    probes: int = 16,
-    steps: int = 40,
-    rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Estimate the log determinant of a large symmetric positive definite matrix, and its standard error.
-
-    The diagonal D gives its part exactly, log det A = log det D + tr log(D^-½ A D^-½): what is left has eigenvalues nearer to 1. Two
-    matrices seen through the same probes (generators of one seed) have errors that cancel in the difference.
-
-    Parameters
-    ----------
-    apply : callable
-        A times vectors of shape (n, p).
-    diagonal : array, shape (n,)
-        Of A.
-    probes, steps, rng
-        See `quadrature`.
-
-    Raises
-    ------
-    DataError
-        If A turns out not to be positive definite.
-    """
-    root = np.sqrt(diagonal)[:, None]
-    found = quadrature(lambda vectors: apply(vectors / root) / root, diagonal.size, probes, steps, rng)
-    if not np.all(found.nodes[found.weights > 0] > 0):
-        raise DataError(
-            f"a log determinant was requested of a matrix that is not positive definite: it has an eigenvalue near {found.nodes.min():.3g} "
-            "of its diagonal"
-        )
-    value, error = found.estimate(np.log)
-    return value + float(np.log(diagonal).sum()), error
-
-
 class GapQuadrature(NamedTuple):
     """Nodes and weights for the mean gap variance under any smooth function of a graph's Laplacian.
 
@@ -189,48 +85,40 @@ class GapQuadrature(NamedTuple):
     error: float
 
 
-def gap_quadrature(
-    solver: LaplacianSolver, *, probes: int | None = None, steps: int = 12, seed: int = 0
-) -> GapQuadrature:
+def gap_quadrature(solver: LaplacianSolver, *, seed: int = 0) -> GapQuadrature:
     """Sum up a graph's spectrum for the mean gap variance between nodes of one component.
 
-    That mean is 2 Σ_c s_c tr f(Δ_c) / Σ_c s_c (s_c − 1) over components c of s_c nodes, the constants left out. The weight s_c is a
-    constant on each component, so diag(s), Δ and the projection commute, and scaling a probe by √s weighs the traces by s.
+    That mean is 2 Σ_c s_c tr f(Δ_c) / Σ_c s_c (s_c − 1) over components c of s_c nodes, the constants left out. A probe v of random signs
+    gives vᵀ f(Δ) v, whose expectation is the trace, by a Gauss quadrature, which the Lanczos process yields (Golub & Meurant 1994; Ubaru,
+    Chen & Saad 2017). The weight s_c is a constant on each component, so diag(s), Δ and the projection commute, and scaling a probe
+    by √s weighs the traces by s; every probe is brought to the known ‖v‖², which takes the spread of that away.
 
     The Lanczos process runs on (Δ + s₀)⁻¹, s₀ a tenth of the mean degree: kernels depend on the smallest eigenvalues of Δ, which
     hubs (the largest ones) would hide from it for hundreds of steps.
-
-    Parameters
-    ----------
-    solver : LaplacianSolver
-    probes : int, optional
-        See `quadrature`. By default 32, fewer of many nodes (their traces vary less), at least 4.
-    steps, seed : int
-        Each step solves for all probes.
     """
-    probes = probes or max(4, min(32, 300_000 // max(solver.size, 1)))
     sizes, degree = solver.component_sizes, solver.degree
     pairs = float(np.sum(sizes - 1.0))
     if not pairs:
         return GapQuadrature(np.zeros(1), np.zeros(1), 0.0)
+    # Traces of larger graphs vary less.
+    probes, steps = max(4, min(32, 300_000 // solver.size)), min(12, solver.size)
     mean_degree = float(degree[degree > 0].mean())
     middle = 0.1 * mean_degree
-    found = quadrature(
-        lambda vectors: solver.solve(middle, vectors, tol=1e-6).values,
-        solver.size,
-        probes,
-        min(steps, solver.size),
-        np.random.default_rng(seed),
-        root=np.sqrt(sizes),
-        project=solver.centred,
-        mass=pairs,
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (solver.size, probes))
+    found = lanczos(
+        lambda vectors: solver.centred(solver.solve(middle, vectors, tol=1e-6).values),
+        solver.centred(np.sqrt(sizes)[:, None] * signs),
+        steps,
+        keep=solver.size * probes * steps <= _KEPT,
     )
-    used = found.weights > 0
-    nodes = np.zeros(found.nodes.shape)
-    # Rounding may leave an eigenvalue just below zero.
-    nodes[used] = np.maximum(1.0 / found.nodes[used] - middle, 0.0)
+    nodes, weights = np.zeros((probes, steps)), np.zeros((probes, steps))
+    for probe, values, vectors in found.spectra():
+        # Rounding may leave an eigenvalue just below zero.
+        nodes[probe, : len(values)] = np.maximum(1.0 / values - middle, 0.0)
+        weights[probe, : len(values)] = vectors[0] ** 2 * pairs
     shifts = mean_degree * np.logspace(-2, 1, 7)
-    means = np.stack([(found.weights / (nodes + shift)).sum(axis=1) for shift in shifts])
+    means = np.stack([(weights / (nodes + shift)).sum(axis=1) for shift in shifts])
     error = float(np.max(means.std(axis=1, ddof=1) / np.sqrt(probes) / means.mean(axis=1)))
+    used = weights > 0
     order = np.argsort(nodes[used], kind="stable")
-    return GapQuadrature(nodes[used][order], (2.0 / pairs / probes) * found.weights[used][order], error)
+    return GapQuadrature(nodes[used][order], (2.0 / pairs / probes) * weights[used][order], error)

@@ -4,10 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse
 
-from relpref.errors import DataError
-from relpref.linalg import KernelMatrix, LaplacianSolver, Woodbury, nystrom
+from relpref.linalg import KernelMatrix, nystrom
 
 
 def smooth(left: Any, right: Any) -> Any:
@@ -39,21 +37,3 @@ def test_points_that_repeat_add_no_rank() -> None:
     found = nystrom(KernelMatrix(smooth, points), 20)
     assert found.factor.shape == (90, 3)
     np.testing.assert_allclose(found.block(np.arange(90), np.arange(90)), smooth(points, points), atol=1e-8)
-
-
-def test_a_sparse_precision_and_a_low_rank() -> None:
-    rng = np.random.default_rng(2)
-    weights = np.triu(rng.random((80, 80)) * (rng.random((80, 80)) < 0.1), 1)
-    weights += weights.T
-    solver = LaplacianSolver(scipy.sparse.csr_array(weights))
-    precision = np.diag(weights.sum(axis=1) + 0.3) - weights
-    factor = rng.standard_normal((80, 6))
-    both = Woodbury(lambda vectors: solver.solve(0.3, vectors, tol=1e-11).values, factor)
-    dense = precision + factor @ factor.T
-    for shape in ((80,), (80, 3)):
-        vectors = rng.standard_normal(shape)
-        np.testing.assert_allclose(both.solve(vectors), np.linalg.solve(dense, vectors), atol=1e-9)
-    exact = np.linalg.slogdet(dense)[1] - np.linalg.slogdet(precision)[1]
-    assert both.log_determinant == pytest.approx(exact, abs=1e-9)
-    with pytest.raises(DataError, match="not positive definite"):
-        Woodbury(lambda vectors: -vectors, factor)
