@@ -60,8 +60,8 @@ def iterations(problem: Problem, kernel: PairwiseKernel, ranking: bool) -> Any:
     gram = EdgeGram(kernel, side, side, problem.rows, problem.columns)
     groups = problem.rows if ranking else None
     found = solve_edges(gram, problem.labels, 1.0, groups=groups, tol=0.0, max_iterations=ITERATIONS)
-    assert found.result.iterations == ITERATIONS
-    return found.dual
+    assert found.iterations == ITERATIONS
+    return found.solution
 
 
 def run(repeats: int) -> str:

@@ -153,7 +153,7 @@ def relations(meshes: dict[str, Mesh]) -> Contestants:
         found = solve_edges(
             gram, problem.labels, 1.0, groups=rows, tol=0.0, max_iterations=ITERATIONS, mesh=mesh
         )
-        return found.dual
+        return found.solution
 
     return {name: partial(on, mesh) for name, mesh in meshes.items()} | {"NumPy": partial(on, None)}
 

@@ -235,7 +235,7 @@ NAMES = {
         "from_samples",
         "noncentered",
     ],
-    "relpref.infer.exact": ["EarlyStopping", "EdgeSolution", "Exact", "solve_edges"],
+    "relpref.infer.exact": ["EarlyStopping", "Exact", "solve_edges"],
     "relpref.kernels": [
         "Cut",
         "Diffusion",

@@ -337,7 +337,7 @@ class KendallFeatures(RankingTransformer):
 
 @dataclass(eq=False, repr=False)
 class MallowsFeatures(RankingTransformer):
-    """A feature for each landmark ranking, by the Mallows kernel (Nyström's approximation), see `relpref.kernels.mallows_features`.
+    """A feature for each landmark ranking, by the Mallows kernel (Nyström's approximation), for rankings of any kind.
 
     Parameters
     ----------

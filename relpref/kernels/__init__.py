@@ -28,7 +28,6 @@ from relpref.kernels.ranking import Cut, Kendall, Landmarks, Mallows
 from relpref.kernels.ranking import GivenFeatures as GivenFeatures
 from relpref.kernels.ranking import GramKernel as GramKernel
 from relpref.kernels.ranking import RankingKernel as RankingKernel
-from relpref.kernels.ranking import mallows_features as mallows_features
 from relpref.kernels.ranking import mallows_landmarks as mallows_landmarks
 
 __all__ = [

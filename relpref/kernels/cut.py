@@ -29,7 +29,7 @@ from relpref.kernels.positions import (
     with_items_of,
 )
 from relpref.lazy_jit import lazy_jit
-from relpref.linalg import real, require_memory
+from relpref.linalg import checked_symmetric, real, require_memory
 
 
 class SubmodularFunction(Protocol):
@@ -231,13 +231,7 @@ def checked_weights(
         raise DataError(
             f"item graph: the weight of items {row} and {column} is {matrix[row, column]}; give finite weights, not negative"
         )
-    uneven = np.abs(matrix - matrix.T) > 1e-10 * np.abs(matrix).max(initial=0.0)
-    if uneven.any():
-        row, column = np.argwhere(uneven)[0]
-        raise DataError(
-            f"item graph: the weight of items {row} and {column} is {matrix[row, column]} in one direction and "
-            f"{matrix[column, row]} in the other; give (W + W.T) / 2 if that is what you mean"
-        )
+    matrix = checked_symmetric(matrix, "item graph")
     return 0.5 * (matrix + matrix.T)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from relpref.data import Rankings
 from relpref.data.arrays import counted
 from relpref.description import Description, describe
-from relpref.errors import DataError, renamed_keywords
+from relpref.errors import DataError
 from relpref.kernels.attribute import SquaredExponential
 from relpref.kernels.cut import (
     check_keep,
@@ -385,22 +385,8 @@ class LandmarkFeatures:
         return evaluated(factored_features, cross, self._factor, diagonal), 0.0
 
 
-@renamed_keywords(key="rng_key")
-def mallows_features(
-    rankings: Rankings, landmarks: Rankings, *, concentration: float, samples: int = 32, rng_key: Any = 0
-) -> Features:
-    """Features of rankings of any kind by the Mallows kernel with landmarks of any kind, computed beforehand.
-
-    For exhaustive rankings they are those of ``Landmarks(Mallows(), landmarks)``; others are sampled, see `mallows_kernel`.
-
-    Items are matched by their labels. The others are as for `mallows_kernel`. The features are NumPy arrays, to be used as
-    ``rankings.with_features(*mallows_features(...))``.
-    """
-    return LandmarkFeatures(SampledMallows(concentration, samples, rng_key), landmarks).features(rankings)[0]
-
-
 def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) -> Rankings:
-    """Choose landmarks among rankings of any kind without sampling, for `mallows_features`.
+    """Choose landmarks among rankings of any kind without sampling, for `LandmarkFeatures` of `SampledMallows`.
 
     As `Landmarks.choose`, from exp(−λ · mean number of discordant pairs of the linear extensions), which is a covariance function and
     known in closed form by the Kendall kernel; for full rankings it is the Mallows kernel.

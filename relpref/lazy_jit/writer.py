@@ -286,15 +286,48 @@ class Writer:
         made = iter(Value(name, shape, outer.depth) for name, shape in zip(names, shapes, strict=True))
         return [next(made) if wanted else None for wanted in outputs]
 
-    def _loop(self, head: str, write: Callable[[], tuple[list[str], list[str], set[str]]]) -> None:
-        """A loop in the present block; ``write`` gives its lines at the start, and at the end, and what these use."""
-        outer = self.block
+    def _loop(
+        self,
+        head: str,
+        given: Sequence[Any],
+        shapes: Sequence[Shape],
+        carried: Sequence[bool],
+        body: Jaxpr,
+        first: int,
+        write: Callable[[list[Any]], Sequence[Any]],
+    ) -> list[Value | None]:
+        """A loop in the present block, and its carried values at the end; ``body`` takes them from its argument ``first`` on.
+
+        ``write`` writes a repetition, from the carried values in it to what they become.
+        """
+        outer, begin, inside = self.block, list[Value](), list[Value | None]()
+        names = []
+        for number, (value, shape, wanted) in enumerate(zip(given, shapes, carried, strict=True)):
+            if not wanted or body.outvars[number] is body.invars[first + number]:  # it stays as it is
+                inside.append(value if wanted else None)
+                continue
+            begin.append(self.full(value, shape))
+            inside.append(Value(self.fresh(), shape, outer.depth + 1))
+            names.append(inside[-1].text)  # type: ignore[union-attr]
+        if names:
+            outer.lines.append((f"{', '.join(names)}, = {', '.join(value.text for value in begin)},", 0))
         self.block = _Block(outer, loop=True)
-        start, end, used = write()
-        lines = freed(self.block, used)
+        last = [
+            self.full(value, shape).text
+            for value, before, shape in zip(write(inside), inside, shapes, strict=True)
+            if before is not None and before.text in names
+        ]
+        lines = freed(self.block, set(last))
+        if names:
+            lines.append(f"{', '.join(names)}, = {', '.join(last)},")
         check = [f"spent += {self.block.cost + 2e-7!r}", "if spent > limit:", "    raise TooLongError"]
-        self.block, size = outer, max((size for _, size in self.block.lines), default=0)
-        outer.lines.append((indented(head, [*check, *start, *lines, *end]), size))
+        size = max((size for _, size in self.block.lines), default=0)
+        self.block = outer
+        outer.lines.append((indented(head, [*check, *lines]), size))
+        return [
+            value if value is None or value.text not in names else value._replace(block=outer.depth)
+            for value in inside
+        ]
 
     def _while(self, equation: Any, operands: list[Any], outputs: list[bool]) -> list[Value | None]:
         parameters = equation.params
@@ -302,16 +335,8 @@ class Writer:
         first, second = parameters["cond_nconsts"], parameters["cond_nconsts"] + parameters["body_nconsts"]
         carried = self._carried(equation, outputs)
         shapes = [variable.aval.shape for variable in equation.outvars]
-        begin, inside = self._carry(operands[second:], shapes, carried, body.jaxpr, second - first)
-        names = [value.text for value in inside if value is not None and value.block < 0]
-        depth = self.block.depth + 1
-        inside = [
-            value if value is None or value.block >= 0 else value._replace(block=depth) for value in inside
-        ]
-        if names:
-            self.block.lines.append((f"{', '.join(names)}, = {', '.join(value.text for value in begin)},", 0))
 
-        def write() -> tuple[list[str], list[str], set[str]]:
+        def write(inside: list[Any]) -> Sequence[Any]:
             (going,) = self.jaxpr(test.jaxpr, test.consts, operands[:first] + inside, [True])
             assert going is not None
             # Of many loops together, those that have ended stay as they are.
@@ -324,15 +349,11 @@ class Writer:
                     value if value is None else self._where(going, value, before, shape)
                     for value, before, shape in zip(found, inside, shapes, strict=True)
                 ]
-            last = self._moved(found, inside, shapes, names)
-            return [], [f"{', '.join(names)}, = {', '.join(last)},"] if names else [], set(last)
+            return found
 
-        self._loop("while True:", write)
-        here = self.block.depth
-        return [
-            value if value is None or value.text not in names else value._replace(block=here)
-            for value in inside
-        ]
+        return self._loop(
+            "while True:", operands[second:], shapes, carried, body.jaxpr, second - first, write
+        )
 
     def _where(self, test: Value, value: Value, otherwise: Value, shape: Shape) -> Value:
         """A choice by the first axes of arrays."""
@@ -340,29 +361,6 @@ class Writer:
         if wide != test.shape:
             test = self.emit(f"{{}}.reshape({wide})", [test], wide, 0)
         return self.emit("np.where({}, {}, {})", [test, value, otherwise], shape)
-
-    def _carry(
-        self, given: Sequence[Any], shapes: Sequence[Shape], carried: Sequence[bool], body: Jaxpr, first: int
-    ) -> tuple[list[Value], list[Any]]:
-        """Initial values of what changes, and all values in a loop; those that change are marked by block −1."""
-        begin, inside = [], []
-        for number, (value, shape, wanted) in enumerate(zip(given, shapes, carried, strict=True)):
-            if not wanted or body.outvars[number] is body.invars[first + number]:
-                inside.append(value if wanted else None)
-                continue
-            begin.append(self.full(value, shape))
-            inside.append(Value(self.fresh(), shape, -1))
-        return begin, inside
-
-    def _moved(
-        self, found: Sequence[Any], inside: Sequence[Any], shapes: Sequence[Shape], names: list[str]
-    ) -> list[str]:
-        """What the changing values become at the end of a repetition."""
-        return [
-            self.full(value, shape).text
-            for value, before, shape in zip(found, inside, shapes, strict=True)
-            if before is not None and before.text in names
-        ]
 
     def _scan(self, equation: Any, operands: list[Any], outputs: list[bool]) -> list[Value | None]:
         parameters = equation.params
@@ -398,14 +396,6 @@ class Writer:
                 for column, wanted, variable in zip(columns, stacked, equation.outvars[kept:], strict=True)
             ]
             return [*state, *ends]
-        begin, inside = self._carry(given, shapes[:kept], carried, body.jaxpr, first)
-        names = [value.text for value in inside if value is not None and value.block < 0]
-        depth = self.block.depth + 1
-        inside = [
-            value if value is None or value.block >= 0 else value._replace(block=depth) for value in inside
-        ]
-        if names:
-            self.block.lines.append((f"{', '.join(names)}, = {', '.join(value.text for value in begin)},", 0))
         collected: list[Value | None] = []
         for variable, wanted in zip(equation.outvars[kept:], stacked, strict=True):
             collected.append(Value(self.fresh(), variable.aval.shape, self.block.depth) if wanted else None)
@@ -414,22 +404,17 @@ class Writer:
                 self.block.lines.append((f"{collected[-1].text} = {made}", variable.aval.size))  # type: ignore[union-attr]
         at = self.fresh()
 
-        def write() -> tuple[list[str], list[str], set[str]]:
+        def write(inside: list[Any]) -> Sequence[Any]:
             place = Value(at, (), self.block.depth)
             every = [*fixed, *inside, *(row(one, place) for one in sources)]
             found = self.jaxpr(body.jaxpr, body.consts, every, carried + stacked)
-            last = self._moved(found[:kept], inside, shapes[:kept], names)
             for target, value in zip(collected, found[kept:], strict=True):
                 if target is not None and value is not None:
                     self.block.lines.append((f"{target.text}[{at}] = {value.text}", 0))
-            return [], [f"{', '.join(names)}, = {', '.join(last)},"] if names else [], set(last)
+            return found[:kept]
 
-        self._loop(f"for {at} in {order!r}:", write)
-        here = self.block.depth
-        ending = [
-            value if value is None or value.text not in names else value._replace(block=here)
-            for value in inside
-        ]
+        head = f"for {at} in {order!r}:"
+        ending = self._loop(head, given, shapes[:kept], carried, body.jaxpr, first, write)
         return [*ending, *collected]
 
     def stack(self, column: Sequence[Value], variable: Any) -> Value:

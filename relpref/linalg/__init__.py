@@ -9,7 +9,6 @@ from relpref.linalg.covariance import (
     BlockDiagonal,
     Covariance,
     Dense,
-    HeatKernel,
     Identity,
     KernelMatrix,
     Kronecker,
@@ -17,7 +16,6 @@ from relpref.linalg.covariance import (
     LowRank,
     NamedSum,
     SparseMatrix,
-    SparsePrecision,
     Spectral,
     nystrom,
 )
@@ -32,6 +30,7 @@ from relpref.linalg.factor import (
     real,
     symmetric_eigen,
 )
+from relpref.linalg.graph_covariance import HeatKernel, SparsePrecision
 from relpref.linalg.graph_solver import LaplacianSolver, Solution
 from relpref.linalg.lanczos import GapQuadrature, gap_quadrature
 

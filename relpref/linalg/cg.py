@@ -23,23 +23,12 @@ CHUNK = 2**17  # entries worked on at a time: they stay in a core's cache from o
 
 
 class BlockCG(NamedTuple):
-    """How the iterations ended.
+    """How the iterations ended."""
 
-    Attributes
-    ----------
-    values : array, shape (n, k)
-        One solution in each column; finite, whatever the reason.
-    steps : int
-    residual : array of float64, shape (k,)
-        √(rᵀM⁻¹r / bᵀM⁻¹b) of each column: recomputed if ``verify`` found it converged, else from the recurrence.
-    reason : str
-        Of the worst column, see `CGResult`.
-    """
-
-    values: Any
+    values: Any  # a solution in each column, shape (n, k); finite, whatever the reason
     steps: int
-    residual: Floats
-    reason: Reason
+    residual: Floats  # √(rᵀM⁻¹r / bᵀM⁻¹b) of each column: recomputed if ``verify`` found it converged, else from the recurrence
+    reason: Reason  # of the worst column, see `CGResult`
 
 
 def block_cg(

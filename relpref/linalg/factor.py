@@ -125,18 +125,10 @@ def symmetric_lu(matrix: Any) -> Any:
 
 
 class Factor(NamedTuple):
-    """A Cholesky factor and the jitter it needed.
+    """A Cholesky factor and the jitter it needed."""
 
-    Attributes
-    ----------
-    lower : Array, shape (n, n)
-        Lower triangular L with L Lᵀ = K + jitter·I. Not finite when no jitter tried was enough.
-    jitter : Array, shape ()
-        What was added to the diagonal, in the units of K; 0 when nothing was needed.
-    """
-
-    lower: Array
-    jitter: Array
+    lower: Array  # lower triangular L with L Lᵀ = K + jitter·I, shape (n, n); not finite when no jitter tried was enough
+    jitter: Array  # what was added to the diagonal, in the units of K; 0 when nothing was needed
 
 
 def cholesky(matrix: Any) -> Factor:

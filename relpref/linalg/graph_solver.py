@@ -233,24 +233,12 @@ def _checked(adjacency: Any) -> Any:
 
 
 class Solution(NamedTuple):
-    """Solutions of (Δ + shift I) X = B.
+    """Solutions of (Δ + shift I) X = B; the residual is the largest √(rᵀM⁻¹r / bᵀM⁻¹b) among the columns, M = diag(Δ) + shift."""
 
-    Attributes
-    ----------
-    values : array of float64, of the shape of B
-    iterations : int
-        Products with the Laplacian for the block of columns that needed most.
-    residual : float
-        Largest √(rᵀM⁻¹r / bᵀM⁻¹b) among the columns, M = diag(Δ) + shift, r = b − (Δ + shift I) x recomputed in double
-        precision.
-    method : str
-        What solved them.
-    """
-
-    values: Floats
-    iterations: int
-    residual: float
-    method: str
+    values: Floats  # of the shape of B
+    iterations: int  # products with the Laplacian for the block of columns that needed most
+    residual: float  # with r = b − (Δ + shift I) x recomputed in double precision
+    method: str  # what solved them
 
 
 def _weighted(block: Block, weight: Floats) -> Floats:

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data import PreferenceData
-from relpref.data.preference import induced
+from relpref.data.parts import induced
 from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit

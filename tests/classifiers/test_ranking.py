@@ -14,7 +14,8 @@ from relpref.data import Rankings
 from relpref.data_loaders import rank_dishes
 from relpref.errors import DataError
 from relpref.infer import ClassPosterior
-from relpref.kernels import Cut, Kendall, Landmarks, kendall_kernel, mallows_features
+from relpref.kernels import Cut, Kendall, Landmarks, kendall_kernel
+from relpref.kernels.ranking import LandmarkFeatures, SampledMallows
 
 FIXED = {"amplitude": 2.0}
 KINDS = {
@@ -113,8 +114,8 @@ def test_as_many_samples_as_the_tolerance_asks_for() -> None:
         assert 0 < error <= tolerance
         computed: Any = chosen.computed
         assert seen.features is not None and seen.residual is not None
-        options = {"concentration": 0.1, "samples": computed.kernel.samples, "key": 3}
-        expected = mallows_features(test, computed.landmarks, **options)
+        sampled = SampledMallows(0.1, computed.kernel.samples, 3)
+        expected, _ = LandmarkFeatures(sampled, computed.landmarks).features(test)
         np.testing.assert_allclose(seen.features, expected.values, atol=1e-12)
         np.testing.assert_allclose(seen.residual, np.asarray(expected.residual), atol=1e-12)
         found[tolerance] = computed.kernel.samples

@@ -66,15 +66,15 @@ def test_against_the_system_written_out(name: str, ranking: bool, graph: str) ->
     gram = full(KERNELS[name], psd(3, P)) if graph == "complete" else incomplete(3, KERNELS[name])
     labels = np.random.default_rng(5).standard_normal(len(gram))
     found = solve_edges(gram, labels, 0.3, groups=gram.rows if ranking else None, tol=1e-13)
-    assert found.result.reason == "converged"
+    assert found.reason == "converged"
     matrix, c = written(gram), centring(gram.rows) if ranking else np.eye(len(gram))
     expected = np.linalg.solve(c @ matrix @ c + 0.3 * np.eye(len(gram)), c @ labels)
-    np.testing.assert_allclose(found.dual, expected, atol=1e-10)
+    np.testing.assert_allclose(found.solution, expected, atol=1e-10)
     # The minimiser of CR10 eq. 12 itself: the gradient in h's coefficients vanishes.
-    gradient = -c @ (labels - matrix @ found.dual) + 0.3 * found.dual
+    gradient = -c @ (labels - matrix @ found.solution) + 0.3 * found.solution
     np.testing.assert_allclose(gradient, 0.0, atol=1e-10)
     if ranking and graph == "incomplete":
-        assert found.dual[gram.rows == 1].tolist() == [0.0]
+        assert found.solution[gram.rows == 1].tolist() == [0.0]
 
 
 @pytest.mark.parametrize("loss", ["reg", "rank"])
@@ -93,7 +93,7 @@ def test_gold(loss: str, kind: str) -> None:
         groups=gram.rows if loss == "rank" else None,
         tol=1e-12,
     )
-    scores = pairs.scores(gram.left, gram.right, gram.weights(found.dual))
+    scores = pairs.scores(gram.left, gram.right, gram.weights(found.solution))
     np.testing.assert_allclose(scores, gold[f"cond_{loss}_{kind}"], atol=1e-9)
 
 
@@ -105,7 +105,7 @@ def test_rankings_from_both_ends_agree(sign: float, kernel: PairwiseKernel, rank
     labels = np.random.default_rng(8).standard_normal(len(gram))
     found = solve_edges(gram, labels, 0.1, groups=gram.rows if ranking else None, tol=1e-12)
     asked = Side(np.random.default_rng(9).standard_normal((4, P)), np.full(4, -1))
-    scores = kernel.scores(asked, asked, gram.weights(found.dual))
+    scores = kernel.scores(asked, asked, gram.weights(found.solution))
     np.testing.assert_allclose(scores, sign * scores.T, atol=1e-12)
     assert np.abs(scores).max() > 0.1
 
@@ -122,8 +122,8 @@ def test_every_edge_in_both_directions_is_the_symmetric_kernel_at_half_lambda(
     half = solve_edges(once, labels, 0.2, tol=1e-12)
     both = solve_edges(plain, np.append(labels, sign * labels), 0.4, tol=1e-12)
     np.testing.assert_allclose(
-        kernel.scores(side, side, once.weights(half.dual)),
-        Kronecker().scores(side, side, plain.weights(both.dual)),
+        kernel.scores(side, side, once.weights(half.solution)),
+        Kronecker().scores(side, side, plain.weights(both.solution)),
         atol=1e-9,
     )
 
@@ -138,7 +138,7 @@ def test_ranking_is_regression_with_the_centred_kernel() -> None:
         Kronecker(), Side.training(kernel), Side.training(c @ kernel @ c), gram.rows, gram.columns
     )
     regressed = solve_edges(centred, (labels @ c).ravel(), 0.5, tol=1e-12)
-    np.testing.assert_allclose(ranked.dual, regressed.dual, atol=1e-10)
+    np.testing.assert_allclose(ranked.solution, regressed.solution, atol=1e-10)
 
 
 def test_an_edge_counts_in_the_rankings_of_both_ends() -> None:
@@ -155,7 +155,7 @@ def test_an_edge_counts_in_the_rankings_of_both_ends() -> None:
         np.append(gram.columns, gram.rows),
     )
     ends = solve_edges(twice, np.append(labels, labels), 0.6, groups=twice.rows, tol=1e-12)
-    np.testing.assert_allclose(twice @ ends.dual, np.tile(gram @ rows.dual, 2), atol=1e-9)
+    np.testing.assert_allclose(twice @ ends.solution, np.tile(gram @ rows.solution, 2), atol=1e-9)
     # For an incomplete one it is another loss: the minimiser of the two sums of squares.
     kept = np.random.default_rng(17).permutation(P * P)[:12]
     few, tails = gram.rows[kept], gram.columns[kept]
@@ -168,21 +168,21 @@ def test_an_edge_counts_in_the_rankings_of_both_ends() -> None:
         scores = k @ dual
         return float((y - scores) @ c @ (y - scores) + 0.3 * dual @ k @ dual)
 
-    best = loss(found.dual)
+    best = loss(found.solution)
     for seed in range(20):
         step = np.random.default_rng(seed).standard_normal(len(half))
-        assert loss(found.dual + 1e-3 * step) > best
+        assert loss(found.solution + 1e-3 * step) > best
 
 
 def test_warm_start_and_drift() -> None:
     gram = incomplete(18, Kronecker())
     labels = np.random.default_rng(19).standard_normal(len(gram))
     cold = solve_edges(gram, labels, 0.3, groups=gram.rows, tol=1e-11)
-    off_range = cold.dual + 5.0
+    off_range = cold.solution + 5.0
     warm = solve_edges(gram, labels, 0.3, groups=gram.rows, tol=1e-11, start=off_range)
-    assert warm.result.iterations <= 1
-    np.testing.assert_allclose(warm.dual, cold.dual, atol=1e-10)
-    np.testing.assert_allclose(np.bincount(gram.rows, warm.dual), 0.0, atol=1e-14)
+    assert warm.iterations <= 1
+    np.testing.assert_allclose(warm.solution, cold.solution, atol=1e-10)
+    np.testing.assert_allclose(np.bincount(gram.rows, warm.solution), 0.0, atol=1e-14)
 
 
 @pytest.mark.parametrize("ranking", [False, True])
@@ -210,8 +210,8 @@ def test_early_stopping(ranking: bool) -> None:
         stopping = EarlyStopping(score, patience=15)
         groups = rows if ranking else None
         found = solve_edges(gram, labels, 0.0, groups=groups, minimise=minimise, callback=stopping)
-        assert found.result.reason == "stopped"
-        assert found.result.iterations == stopping.iteration + 15 == len(stopping.scores)
+        assert found.reason == "stopped"
+        assert found.iterations == stopping.iteration + 15 == len(stopping.scores)
         assert stopping.solution is not None
         assert score(stopping.solution) == stopping.scores[stopping.iteration - 1] == max(stopping.scores)
         assert stopping.scores[-1] < max(stopping.scores)

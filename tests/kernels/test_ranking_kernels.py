@@ -25,9 +25,9 @@ from relpref.kernels import (
     cut_scale,
     item_graph,
     kendall_kernel,
-    mallows_features,
     mallows_kernel,
 )
+from relpref.kernels.ranking import LandmarkFeatures, SampledMallows
 
 ITEMS = list("abcde")
 STEP = np.finfo(float).eps ** (1 / 3)
@@ -186,7 +186,7 @@ OF_ALL: Any = {
     "kendall": kendall_kernel,
     "mallows": lambda a, b: mallows_kernel(a, b, concentration=1.0),
     "landmarks": lambda a, b: Landmarks(Kendall(), b).features(a).values,
-    "features": lambda a, b: mallows_features(a, b, concentration=1.0).values,
+    "features": lambda a, b: LandmarkFeatures(SampledMallows(1.0), b).features(a)[0].values,
 }
 
 

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from relpref.infer.exact.edges import EarlyStopping, EdgeSolution, solve_edges
+from relpref.infer.exact.edges import EarlyStopping, solve_edges
 
 if TYPE_CHECKING:
     from relpref.infer.exact.engine import Exact
 
-__all__ = ["EarlyStopping", "EdgeSolution", "Exact", "solve_edges"]
+__all__ = ["EarlyStopping", "Exact", "solve_edges"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,13 +24,6 @@ class SingularError(DataError):
     """A covariance that should be positive definite is not, to rounding."""
 
 
-class EdgeSolution(NamedTuple):
-    """A coefficient for each edge, shape (q,), and how they were found: the ``reason`` may be other than "converged"."""
-
-    dual: Floats
-    result: CGResult
-
-
 def solve_edges(
     gram: EdgeGram,
     labels: ArrayLike,
@@ -44,7 +37,7 @@ def solve_edges(
     callback: Callable[[int, Floats, float], bool | None] | None = None,
     progress: Callable[[int, float], Any] | None = None,
     mesh: Any = None,
-) -> EdgeSolution:
+) -> CGResult:
     """Minimise ‖y − h‖² + λ‖h‖², or the same with y and h centered within each group of edges.
 
     Without groups this is regression, (K + λ) a = y. With each edge's conditioning node as its group it is the ranking
@@ -76,6 +69,11 @@ def solve_edges(
     DataError
         If labels or groups do not fit the edges or are not finite, if λ or the tolerance is negative, if there are to be no
         iterations, or if the problem is none for a mesh.
+
+    Returns
+    -------
+    CGResult
+        The solution has a coefficient for each edge, shape (q,); the ``reason`` may be other than "converged".
     """
     targets = np.asarray(labels, dtype=np.float64)
     if targets.shape != (len(gram),):
@@ -107,8 +105,7 @@ def solve_edges(
         edges = _on_devices(gram, groups, mesh, minimise, callback)
         found = edges.solve(rhs, regularization, progress=progress, **options)
     # Rounding adds up outside the range, and scores of other edges would depend on it.
-    dual = centred(found.solution)
-    return EdgeSolution(dual, found._replace(solution=dual))
+    return found._replace(solution=centred(found.solution))
 
 
 def _on_devices(

@@ -211,13 +211,13 @@ class RelationProblem:
         gram = EdgeGram(self.kernel, left, right, values.rows, values.columns)
         groups = values.rows if ranking else None
         found = solve_edges(gram, values.values, regularization, groups=groups, mesh=self.mesh, **options)
-        if found.result.reason == "breakdown":
+        if found.reason == "breakdown":
             self.require_semidefinite()
         # Without the solution there is no estimate of the scale. Where it is known, variances do not depend on the iterations.
-        stopped = scale is None and found.result.reason != "converged"
+        stopped = scale is None and found.reason != "converged"
         if scale is None:  # (yᵀ P y is the labels' part of the evidence)
-            scale = np.nan if stopped else float(values.values @ found.dual) / self.num_labels
-        return EdgeScores(self, regularization, scale, found.dual, stopped), found.result
+            scale = np.nan if stopped else float(values.values @ found.solution) / self.num_labels
+        return EdgeScores(self, regularization, scale, found.solution, stopped), found
 
     def solve(
         self, regularization: float, *, scale: float | None = None, progress_bar: bool = False, **options: Any

@@ -24,6 +24,9 @@ Positions = NDArray[np.integer[Any]]
 class PosteriorCovariance(Covariance):
     """A covariance that knows what people ask of it."""
 
+    def scaled(self, factor: Any) -> Covariance:
+        raise NotImplementedError  # that of a prior is
+
     def shares(self, rows: Any) -> dict[str, Floats]:
         """Covariance of each part of the prior with the total of some entries, shape (r,); none where it is not known."""
         return {}
@@ -108,9 +111,6 @@ class Conditioned(_Downdated):
     def _average(self) -> Floats:
         return np.asarray(self.projection @ self.before.row_means(self.touched))
 
-    def scaled(self, factor: float) -> "Conditioned":
-        return Conditioned(self.before.scaled(factor), self.touched, self.projection, self.weights / factor)
-
     def shares(self, rows: Positions) -> dict[str, Floats]:
         """The diagonal of K_p − K_p R K."""
         pulled = self._columns(rows) @ self.weights
@@ -144,10 +144,6 @@ class Changed(_Downdated):
     def _average(self) -> Floats:
         return np.asarray(self.columns.mean(axis=0))
 
-    def scaled(self, factor: float) -> "Changed":
-        scaled: Any = self.before.scaled(factor)
-        return Changed(scaled, self.columns, factor * self.weights)
-
     def changed(self, columns: Floats, weights: Floats) -> "Changed":
         both = block_diag(self.weights, np.diag(weights))
         return Changed(self.before, np.hstack([self.columns, columns]), both)
@@ -169,9 +165,6 @@ class Unknown(PosteriorCovariance):
 
     def matmul(self, vectors: Any) -> Floats:
         return np.full(np.shape(vectors), np.nan)
-
-    def scaled(self, factor: float) -> "Unknown":
-        return self
 
 
 class ImplicitBelief(GaussianBelief):

@@ -16,7 +16,7 @@ from numpyro.primitives import Messenger
 from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.data.padding import padded_answers, room_for_items
-from relpref.data.preference import PartialGraph, marginal
+from relpref.data.parts import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
 from relpref.infer.program import Layout, Observation, Program, may_be_padded

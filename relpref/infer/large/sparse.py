@@ -371,7 +371,6 @@ class SparsePosterior(PosteriorCovariance):
     weights: Floats  # diagonal of T
     excess: Floats  # E, shape (n, r)
     lower: Floats  # Cholesky factor of the inverse of cov(w)
-    factor: float = 1.0  # what the covariance is multiplied by
 
     @classmethod
     def at(
@@ -411,7 +410,7 @@ class SparsePosterior(PosteriorCovariance):
     def by_part(self, vectors: ArrayLike, purpose: str = "") -> dict[str, Floats]:
         """Cov(part, u) times an array of shape (n,) or (n, k), for each part of the prior; they add up to Σ times the array."""
         given = np.asarray(vectors, dtype=np.float64)
-        columns = given.reshape(self.size, -1) * self.factor
+        columns = given.reshape(self.size, -1)
         latents = self.latents
         weights = scipy.linalg.cho_solve((self.lower, True), self.excess.T @ columns)
         seen = self.weights[:, None] * (latents.seen @ weights)
@@ -454,9 +453,6 @@ class SparsePosterior(PosteriorCovariance):
             for name, part in self.by_part(units).items():
                 found.setdefault(name, []).append(part[some, np.arange(some.size)])
         return {name: np.concatenate(part) for name, part in found.items()}
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, factor=self.factor * factor)
 
     def gap_variances(self) -> Estimate:
         """Of the rows of A u, shape (m,), from what they are with w known."""

@@ -24,47 +24,22 @@ _STEP = 1e-4  # relative, of a difference quotient
 
 
 class SparseFit(NamedTuple):
-    """Sites, and the posterior they stand for; NaN and None where no sweep gave one.
+    """Sites, and the posterior they stand for; NaN and None where no sweep gave one."""
 
-    Attributes
-    ----------
-    sites : Sites
-        NumPy arrays, shape (m,).
-    mean, mean_error : array, shape (n,)
-        Of all utilities, less their prior means; and what the errors of the variances do to it, as a standard error.
-    parts : dict from part to array, shape (n,)
-        What adds up to the mean.
-    gap_mean, gap_variance, gap_variance_error : array, shape (m,)
-        Of the rows' projections; the standard error is that of the estimate at these sites, 0 where it is exact.
-    log_evidence, log_evidence_error : float
-    covariance : SparsePosterior or None
-    method : {"factorised", "sampled"}
-        How the variances of the gaps were found.
-    result : Result
-    sweeps : int
-        Fresh ones.
-    residual, damping : float
-        As in `relpref.infer.sites.Info`.
-    detail : str
-        What went wrong in a solve; empty otherwise.
-    """
-
-    sites: Sites
-    mean: Floats
-    mean_error: Floats
-    parts: dict[str, Floats]
-    gap_mean: Floats
-    gap_variance: Floats
-    gap_variance_error: Floats
+    sites: Sites  # NumPy arrays, shape (m,)
+    parts: dict[str, Floats]  # of the mean of all utilities, less their prior means, shape (n,)
+    mean_error: Floats  # what the errors of the variances do to the mean, as a standard error, shape (n,)
+    gap_variance: Floats  # of the rows' projections, shape (m,)
+    gap_variance_error: Floats  # standard error of the estimate at these sites, 0 where it is exact
     log_evidence: float
     log_evidence_error: float
     covariance: SparsePosterior | None
-    method: str
+    method: str  # how the variances of the gaps were found: "factorised" or "sampled"
     result: Result = Result.max_iterations
-    sweeps: int = 0
-    residual: float = np.inf
+    sweeps: int = 0  # fresh ones
+    residual: float = np.inf  # as in `relpref.infer.sites.Info`
     damping: float = 1.0
-    detail: str = ""
+    detail: str = ""  # what went wrong in a solve
 
 
 def fit(
@@ -117,8 +92,7 @@ def fit(
     items = np.full(latents.size, np.nan)
     names = dict.fromkeys([*latents.relations, *latents.factors], items)
     method = "factorised" if exact else "sampled"
-    nan = float("nan")
-    ended = SparseFit(Sites(rows, rows), items, items, names, rows, rows, rows, nan, nan, None, method)
+    ended = SparseFit(Sites(rows, rows), names, items, rows, rows, np.nan, np.nan, None, method)
     with float64():
         noise, no_map = None, None  # type: Any, Any
 
@@ -169,7 +143,6 @@ def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit
     pull = np.asarray(counts * fit.sites.shift)
     parts = factor.by_part(projection.T @ pull, "mean")  # held sweeps have moved it
     mean = np.asarray(sum(parts.values()))
-    gap_mean = projection @ mean
     variance, variance_error = factor.gap_variances()
     half, half_error = factor.half_log_ratio()
     cavity = cavities(counts, fit.sites, fit.marginals)
@@ -181,13 +154,11 @@ def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit
         error = np.sqrt(np.sum(moved**2, axis=1))
     return ended._replace(
         sites=_on_host(fit.sites),
-        mean=mean,
-        mean_error=error,
         parts=parts,
-        gap_mean=gap_mean,
+        mean_error=error,
         gap_variance=variance,
         gap_variance_error=variance_error,
-        log_evidence=float(rows) - float(half) + 0.5 * float(pull @ gap_mean),
+        log_evidence=float(rows) - float(half) + 0.5 * float(pull @ (projection @ mean)),
         log_evidence_error=float(half_error),
         covariance=space.lasting(factor),
     )

@@ -43,4 +43,4 @@ class Forgotten(Unknown):
             "the file keeps the means of these items, but not your own program, which defines their covariance; fit again"
         )
 
-    block = matmul = row_means = scaled = average = relative_variance = shares = arrays = _refuse  # type: ignore[assignment]
+    block = matmul = row_means = average = relative_variance = shares = arrays = _refuse  # type: ignore[assignment]

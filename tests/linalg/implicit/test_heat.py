@@ -8,7 +8,7 @@ import scipy.linalg
 import scipy.sparse
 
 from relpref.linalg import HeatKernel, LaplacianSolver
-from relpref.linalg import covariance as heat
+from relpref.linalg import graph_covariance as heat
 
 
 def graph(kind: str) -> Any:
