@@ -94,8 +94,6 @@ class RelationValues:
     @property
     def matrix(self) -> Floats:
         """Labels as a (p, m) array, where they are complete."""
-        if not self.complete:
-            raise DataError("the relation is not complete, so it has no matrix without gaps; use its edges")
         return self.values.reshape(self.shape)
 
     @cached_property

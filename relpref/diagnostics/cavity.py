@@ -45,42 +45,22 @@ class Components(NamedTuple):
 
 
 class Predictive(NamedTuple):
-    """What a posterior says of m rows of answers, each row's answer (one of its copies) taken out if it was in.
+    """What a posterior says of m rows of answers, each row's answer (one of its copies) taken out if it was in."""
 
-    Attributes
-    ----------
-    site : array of int, shape (m,)
-        Which of the observed sites each row belongs to.
-    count, value : array, shape (m,)
-        Answers in each row, 0 for one that was not asked; and what was answered.
-    side : array, shape (m,)
-        Whom it favors: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers.
-    paired : array of bool, shape (m,)
-        Whether an answer compares two, so that exchanging the two is an accident; not so where answers are yes or no.
-    weights, log_score : array, shape (K, m)
-        Of the components, row by row; and the log probability of one answer of each row in each component.
-    step : array, shape (K, m)
-        A component's mean without the answer is its mean plus this times Σa, a the row's projection.
-    chance : array, shape (3, m)
-        Probability of an answer for the first (or yes), for neither, for the second (or no); NaN for numbers.
-    moments : array, shape (3, m)
-        Mean, and second and third central moment, of the log probability that an answer gets if the posterior is right; NaN for
-        numbers unless K = 1.
-    classes : array, shape (c, examples)
-        Probability of each class, where decisions follow each other; else of no size.
-    """
-
-    site: Any
-    count: Any
-    value: Any
-    side: Any
+    site: Any  # which of the observed sites each row belongs to, shape (m,)
+    count: Any  # answers in each row, 0 for one that was not asked, shape (m,)
+    value: Any  # what was answered, shape (m,)
+    side: Any  # whom it favors: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers; shape (m,)
+    # Whether an answer compares two, so that exchanging the two is an accident; not so where answers are yes or no; shape (m,).
     paired: Any
-    weights: Any
-    log_score: Any
-    step: Any
-    chance: Any
+    weights: Any  # of the components, row by row, shape (K, m)
+    log_score: Any  # log probability of one answer of each row in each component, shape (K, m)
+    step: Any  # a component's mean without the answer is its mean plus this times Σa, a the row's projection; shape (K, m)
+    chance: Any  # probability of an answer for the first (or yes), for neither, for the second (or no); NaN for numbers; shape (3, m)
+    # Mean, and second and third central moment, of the log probability that an answer gets if the posterior is right; NaN for
+    # numbers unless K = 1; shape (3, m).
     moments: Any
-    classes: Any
+    classes: Any  # probability of each class, where decisions follow each other, shape (c, examples); else of no size
 
 
 class Question:

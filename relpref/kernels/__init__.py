@@ -9,10 +9,8 @@ from relpref.kernels.edge_landmarks import EdgeGram as EdgeGram
 from relpref.kernels.edge_landmarks import EdgeLandmarks as EdgeLandmarks
 from relpref.kernels.graph import Diffusion, GaussianProcess, HiddenCommonCause, RegularizedLaplacian
 from relpref.kernels.graph import Features as Features
+from relpref.kernels.graph import GraphCovariance as GraphCovariance
 from relpref.kernels.graph import GraphKernel as GraphKernel
-from relpref.kernels.graph import attribute_covariance as attribute_covariance
-from relpref.kernels.graph import graph_covariance as graph_covariance
-from relpref.kernels.graph import individual_covariance as individual_covariance
 from relpref.kernels.graph import landmark_features as landmark_features
 from relpref.kernels.mallows import kendall_features, kendall_kernel, mallows_kernel
 from relpref.kernels.pairwise import MLPK as MLPK

@@ -143,16 +143,6 @@ class EdgeGram:
 
     def __post_init__(self) -> None:
         shape = self.shape
-        if self.rows.ndim != 1 or self.rows.shape != self.columns.shape:
-            raise DataError(
-                f"edges have rows of shape {self.rows.shape} and columns of shape {self.columns.shape}; "
-                "give one number of each for every edge"
-            )
-        for name, found, size in zip(("row", "column"), (self.rows, self.columns), shape, strict=True):
-            if np.any((found < 0) | (found >= size)):
-                raise DataError(
-                    f"edges have {name}s from {found.min()} to {found.max()}; they must be 0 to {size - 1}"
-                )
         pair, place = self.rows * shape[1] + self.columns, None
         complete = len(pair) == shape[0] * shape[1] and bool(np.all(pair == np.arange(len(pair))))
         if not np.all(pair[1:] > pair[:-1]):

@@ -28,7 +28,6 @@ from relpref.linalg import (
     Covariance,
     Dense,
     HeatKernel,
-    Identity,
     KernelMatrix,
     LaplacianSolver,
     SparseMatrix,
@@ -110,7 +109,7 @@ class KernelCovariance(Covariance):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class GraphCovariance(KernelCovariance):
-    """The covariance of a graph's nodes, see `graph_covariance`."""
+    """The covariance that a kernel with hyperparameters gives a graph's nodes; for ``normalize`` see `RegularizedLaplacian`."""
 
     kernel: Any
     graph: Any
@@ -148,7 +147,7 @@ class GraphCovariance(KernelCovariance):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class AttributeCovariance(KernelCovariance):
-    """The covariance of attribute vectors, see `attribute_covariance`."""
+    """The covariance that a kernel with hyperparameters gives attribute vectors, shape (n, d)."""
 
     kernel: Any
     attributes: Any
@@ -179,24 +178,6 @@ class AttributeCovariance(KernelCovariance):
                 return np.asarray(found)[: len(rows), : len(columns)]
 
         return KernelMatrix(some, np.asarray(self.attributes), float(self.scale))
-
-
-def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Any) -> GraphCovariance:
-    """The covariance that a kernel with the hyperparameters ``values`` gives the nodes of a graph, evaluated when an engine asks.
-
-    For ``normalize`` see `RegularizedLaplacian`.
-    """
-    return GraphCovariance(kernel, graph, values, normalize)
-
-
-def attribute_covariance(kernel: Any, attributes: Any, **values: Any) -> AttributeCovariance:
-    """The covariance that a kernel gives attribute vectors, shape (n, d), evaluated when an engine asks."""
-    return AttributeCovariance(kernel, attributes, values)
-
-
-def individual_covariance(size: int) -> Identity:
-    """The identity on n items."""
-    return Identity(size)
 
 
 def _filled(points: Floats) -> Floats:

@@ -137,18 +137,6 @@ class Side:
     kernel: Floats
     index: Indices
 
-    def __post_init__(self) -> None:
-        if self.kernel.ndim != 2 or self.index.shape != self.kernel.shape[:1]:
-            raise DataError(
-                f"a side has a kernel of shape {self.kernel.shape} and an index of shape {self.index.shape}; "
-                "give a row and an index for each node asked for"
-            )
-        if np.any((self.index < -1) | (self.index >= self.kernel.shape[1])):
-            raise DataError(
-                f"a side's index reaches from {self.index.min()} to {self.index.max()}; it must be a training "
-                f"node, 0 to {self.kernel.shape[1] - 1}, or -1 for a new node"
-            )
-
     @classmethod
     def training(cls, kernel: ArrayLike) -> "Side":
         """The training nodes themselves, from their kernel, shape (p, p)."""
@@ -172,7 +160,7 @@ class PairwiseKernel(ABC):
 
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
         """Σ_e k((i, j), e) dual_e for every pair asked for, shape (a, b)."""
-        weights, nodes = self._terms(left, right, self._fitting(dual, left, right))
+        weights, nodes = self._terms(left, right, _plain(dual))
         if weights is None:
             return np.add.outer(*nodes)
         found = product(left.kernel, weights, right.kernel)
@@ -180,7 +168,7 @@ class PairwiseKernel(ABC):
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
         """The same for q selected pairs, shape (q,); cheap where they or the dual coefficients are few."""
-        weights, nodes = self._terms(left, right, self._fitting(dual, left, right))
+        weights, nodes = self._terms(left, right, _plain(dual))
         of_nodes = nodes[0][rows] + nodes[1][columns] if nodes else 0.0
         if weights is None:
             return np.asarray(of_nodes)
@@ -205,19 +193,10 @@ class PairwiseKernel(ABC):
     @abstractmethod
     def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats: ...
 
-    def _fitting(self, dual: Weights, left: Side, right: Side) -> Weights:
-        """The dual coefficients, their shape checked; sparse ones in a known format."""
-        expected = (left.kernel.shape[1], right.kernel.shape[1])
-        if self.one_domain and expected[0] != expected[1]:
-            raise DataError(
-                f"{type(self).__name__} is a kernel of one domain, but there are {expected[0]} training nodes on the "
-                f"conditioning side and {expected[1]} on the other; use Kronecker or Cartesian for two domains"
-            )
-        if dual.shape != expected:
-            raise DataError(
-                f"dual coefficients have shape {dual.shape}; one for each training pair is {expected}"
-            )
-        return sparse.csr_array(dual) if sparse.issparse(dual) else np.asarray(dual, dtype=np.float64)
+
+def _plain(dual: Weights) -> Weights:
+    """Coefficients as an array, sparse ones in a known format."""
+    return sparse.csr_array(dual) if sparse.issparse(dual) else np.asarray(dual, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -256,7 +235,7 @@ class Cartesian(PairwiseKernel):
 
     def _halves(self, left: Side, right: Side, dual: Weights) -> tuple[Floats, Floats]:
         """(K A)ᵀ, shape (m, a), and A Gᵀ, shape (p, b): a row for each training node that an edge may share."""
-        dual = self._fitting(dual, left, right)
+        dual = _plain(dual)
         return times(left.kernel, dual).T, times(right.kernel, dual.T).T
 
 

@@ -262,11 +262,6 @@ class PerNode:
     values: Floats
 
     @property
-    def undefined(self) -> int:
-        """Number of nodes without a value."""
-        return int(np.sum(np.isnan(self.values)))
-
-    @property
     def mean(self) -> float:
         """Mean of the others; each node has the same weight. NaN where there is none."""
         defined = self.values[~np.isnan(self.values)]

@@ -154,5 +154,3 @@ def test_a_complete_relation_has_no_index() -> None:
     assert list(values.rows) == [0, 0, 0, 1, 1, 1] and list(values.columns) == [0, 1, 2, 0, 1, 2]
     some = values.select([0, 4])
     assert list(some.rows) == [0, 1] and not some.complete
-    with pytest.raises(DataError, match="not complete"):
-        some.matrix  # noqa: B018

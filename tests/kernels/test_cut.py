@@ -271,7 +271,7 @@ def test_parts_without_edges() -> None:
         (np.ones((5, 5)), r"must be \(6, 6\)"),
         (-np.ones((N, N)), "items 0 and 1 is -1.0"),
         (np.full((N, N), np.nan), "is nan"),
-        (np.triu(np.ones((N, N))), r"\(W \+ W.T\) / 2"),
+        (np.triu(np.ones((N, N))), r"\(K \+ K.T\) / 2"),
         (None, "no attributes"),
         ("cites", "no relation 'cites'"),
     ],

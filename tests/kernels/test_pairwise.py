@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from relpref.errors import DataError
 from relpref.kernels import (
     MLPK,
     Cartesian,
@@ -181,20 +180,3 @@ def test_edge_gram_is_semidefinite(name: str) -> None:
     written = np.stack([gram @ unit for unit in np.eye(len(gram))])
     np.testing.assert_allclose(written, kernel.matrix(side, side, rows, columns, rows, columns), atol=1e-11)
     assert np.linalg.eigvalsh(written).min() > -1e-10
-
-
-def test_refusals() -> None:
-    five, four = Side.training(psd(0, 5)), Side.training(psd(1, 4))
-    rows, columns = np.array([0, 5]), np.array([0, 0])
-    with pytest.raises(DataError, match="rows from 0 to 5; they must be 0 to 4"):
-        EdgeGram(Kronecker(), five, four, rows, columns)
-    with pytest.raises(DataError, match="columns of shape"):
-        EdgeGram(Kronecker(), five, four, rows, columns[:1])
-    with pytest.raises(DataError, match="MLPK is a kernel of one domain"):
-        MLPK().scores(five, four, np.zeros((5, 4)))
-    with pytest.raises(DataError, match=r"shape \(4, 5\); one for each training pair is \(5, 4\)"):
-        Kronecker().scores(five, four, np.zeros((4, 5)))
-    with pytest.raises(DataError, match="a row and an index for each node"):
-        Side(np.eye(3), np.arange(2))
-    with pytest.raises(DataError, match="or -1 for a new node"):
-        Side(np.eye(3), np.array([0, 1, 3]))

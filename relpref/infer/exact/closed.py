@@ -46,8 +46,6 @@ class KroneckerSystem:
     ) -> None:
         self.left, self.right, self.loss, self.symmetry = left, right, loss, symmetry
         if symmetry != "none":
-            if loss == "ranking":
-                raise DataError(f"the ranking loss of a {symmetry} relation has no closed form; use 'cg'")
             # CR13 Prop. 4.7: the symmetric kernel on Y is the ordinary one on (Y ± Yᵀ)/2.
             labels = 0.5 * (labels + SIGN[symmetry] * labels.T)
         elif loss == "ranking":

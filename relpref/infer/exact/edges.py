@@ -67,24 +67,21 @@ def solve_edges(
     Raises
     ------
     DataError
-        If labels or groups do not fit the edges or are not finite, if λ or the tolerance is negative, if there are to be no
-        iterations, or if the problem is none for a mesh.
+        If labels are not finite, if λ or the tolerance is negative, if there are to be no iterations, or if the problem is none for
+        a mesh.
 
     Returns
     -------
     CGResult
         The solution has a coefficient for each edge, shape (q,); the ``reason`` may be other than "converged".
     """
-    targets = np.asarray(labels, dtype=np.float64)
-    if targets.shape != (len(gram),):
-        raise DataError(f"labels have shape {targets.shape}; {len(gram)} edges need {(len(gram),)}")
     if not (np.isfinite(regularization) and regularization >= 0.0):
         raise DataError(f"regularization is {regularization}; it must be 0 or a positive number")
     if not tol >= 0.0:
         raise DataError(f"tol is {tol}; it must be 0 or a positive number")
     if max_iterations is not None and max_iterations < 1:
         raise DataError(f"max_iterations (max_iter) is {max_iterations}; at least 1")
-    centred = _centring(groups, len(gram))
+    centred = _centring(groups)
 
     def each(iteration: int, dual: Floats, residual: float) -> bool:
         if progress is not None:
@@ -97,7 +94,7 @@ def solve_edges(
         scores += regularization * dual
         return scores
 
-    rhs, first = centred(targets), None if start is None else centred(start)
+    rhs, first = centred(np.asarray(labels, dtype=np.float64)), None if start is None else centred(start)
     options: dict[str, Any] = {"start": first, "tol": tol, "max_iterations": max_iterations}
     if mesh is None:
         found = conjugate_gradient(system, rhs, minimise=minimise, callback=each, **options)
@@ -148,17 +145,11 @@ def require_converged(result: CGResult, regularization: float) -> None:
         )
 
 
-def _centring(groups: ArrayLike | None, count: int) -> Callable[[Floats], Floats]:
+def _centring(groups: ArrayLike | None) -> Callable[[Floats], Floats]:
     """C: subtracts from each edge's value the mean of its group; without groups nothing."""
     if groups is None:
         return lambda values: values
-    numbers = np.asarray(groups)
-    if numbers.shape != (count,) or numbers.dtype.kind not in "iu" or np.any(numbers < 0):
-        raise DataError(
-            f"groups are {numbers.dtype} of shape {numbers.shape}; give every one of the {count} edges the number of "
-            "its conditioning node, from 0"
-        )
-    numbers = numbers.astype(np.intp)
+    numbers = np.asarray(groups, dtype=np.intp)
     sizes = np.bincount(numbers)
     # All groups of one size, and the edges group by group, as in a complete graph.
     equal = bool(np.all(sizes == sizes[:1]) and np.all(numbers[1:] >= numbers[:-1]))

@@ -16,7 +16,7 @@ from relpref.infer.engine import computing
 from relpref.infer.exact.closed import EvidenceGradient
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edges import Callback, SingularError, require_mesh
-from relpref.infer.exact.solve import SOLVERS, RelationProblem, Solver
+from relpref.infer.exact.solve import RelationProblem, Solver
 from relpref.infer.exact.structure import ProgramKernel, Structure, find_structure
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import CODES, Result, progress_line
@@ -98,8 +98,6 @@ class Exact:
             raise DataError(
                 f"hyperparameters is {self.hyperparameters!r}; Exact maximizes the evidence: 'maximize'"
             )
-        if self.solver not in SOLVERS:
-            raise DataError(f"solver is {self.solver!r}; it is 'auto', 'closed' or 'cg'")
         if self.max_evaluations < 1:
             raise DataError(f"max_evaluations is {self.max_evaluations}; it must be at least 1")
         if not 0 < self.tol < 1:

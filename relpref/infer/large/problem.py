@@ -107,7 +107,7 @@ class LargeProblem:
             if isinstance(error.obj, PartialGraph):
                 raise UnsupportedProgramError(
                     f"the program asks a relation for its {error.name}, which there is not for so many items; make its parts as the "
-                    "programs of relpref.models do (relpref.kernels.graph_covariance), or fit with structure='dense'"
+                    "programs of relpref.models do (relpref.kernels.GraphCovariance), or fit with structure='dense'"
                 ) from None
             raise
 

@@ -69,8 +69,6 @@ class Latents:
         """Sort the parts of the prior; what has the scale 0 is left out, and DataError names what has no sparse form."""
         relations: dict[str, Any] = {}
         factors: dict[str, Floats] = {}
-        if not parts:
-            raise DataError("the prior has no parts; give a relation or attributes")
         size = next(iter(parts.values())).size
         for name, part in parts.items():
             if part.sparse_inverse:
