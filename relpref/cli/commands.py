@@ -155,9 +155,13 @@ COMMANDS = {
                 "hidden-common-cause-cliques or relation-vectors; may be repeated"
             ),
             "--likelihood NAME": _with(
-                "noise of the answers: probit for every kind of them, logistic for winners alone, or one that is registered or offered by an "
-                "installed package",
+                "noise of the answers: probit for every kind of them, logistic for all but probabilities, or one that is registered or "
+                "offered by an installed package",
                 default="probit",
+            ),
+            "--ties {rao-kupper,davidson}": _with(
+                "of logistic answers: a margin on the noisy difference (rao-kupper), or a multiple of the geometric mean (davidson)",
+                default=None,
             ),
             "--lapse": "some answers are given at random: learn how many, so that a few mistakes do not weigh much",
             "--engine NAME": _with(

@@ -157,7 +157,8 @@ def _with_kernels(
     chosen: argparse.Namespace, words: dict[str, str], data: PreferenceData
 ) -> tuple[PreferenceData, dict[str, Any]]:
     """The data with what its kernels need, and the keywords of the program, its likelihood among them."""
-    likelihood = _made("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, lapse=chosen.lapse)
+    switches = {"lapse": chosen.lapse, "ties": chosen.ties}
+    likelihood = _made("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, **switches)
     getattr(likelihood, "sites", likelihood.parameters)(
         data.comparisons
     )  # refuses columns that it does not use
@@ -183,7 +184,7 @@ def _with_kernels(
     return data, keywords
 
 
-def _made(option: str, kind: Kind, word: str, own: Mapping[str, str], **switches: bool) -> Any:
+def _made(option: str, kind: Kind, word: str, own: Mapping[str, str], **switches: Any) -> Any:
     """An instance of what was chosen, with those options that were switched on."""
     wanted = {name: value for name, value in switches.items() if value}
     try:
@@ -202,6 +203,7 @@ def _asked_for(
     record = {
         "likelihood": None if chosen.likelihood == "probit" else chosen.likelihood,
         "lapse": chosen.lapse or None,
+        "ties": chosen.ties,
         "columns": columns or None,
         "lists": None if chosen.lists == "exact" else chosen.lists,
         "attribute_kernel": chosen.attribute_kernel,

@@ -9,7 +9,9 @@ from relpref.likelihoods.answers import answer_model as answer_model
 
 if TYPE_CHECKING:
     from relpref.likelihoods.comparison import Comparison, LogisticComparison, ProbitComparison
+    from relpref.likelihoods.comparison import DavidsonComparison as DavidsonComparison
     from relpref.likelihoods.comparison import GradedComparison as GradedComparison
+    from relpref.likelihoods.comparison import LogisticGradedComparison as LogisticGradedComparison
     from relpref.likelihoods.comparison import SoftComparison as SoftComparison
     from relpref.likelihoods.labels import CentredNormal as CentredNormal
     from relpref.likelihoods.labels import Link as Link
@@ -31,8 +33,10 @@ __all__ = ["Comparison", "Logistic", "LogisticComparison", "Probit", "ProbitComp
 _HOMES = {
     "comparison": (
         "Comparison",
+        "DavidsonComparison",
         "GradedComparison",
         "LogisticComparison",
+        "LogisticGradedComparison",
         "ProbitComparison",
         "SoftComparison",
     ),

@@ -1,8 +1,8 @@
 """Models of answers, which choose a distribution by the columns of the answers. JAX is imported when that is made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from relpref.data import Comparisons
 from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
-from relpref.likelihoods.chances import Floats, expected_sigmoid, graded_chances
+from relpref.likelihoods.chances import Floats, davidson_chances, graded_chances, logistic_chance
 from relpref.pytree import register_static
 
 if TYPE_CHECKING:
@@ -49,11 +49,15 @@ class AnswerModel(Protocol):
 class _Noisy:
     """The columns of answers as parameters and values, whatever the noise on the gap."""
 
-    columns: ClassVar[tuple[str, ...]]
     noise: ClassVar[str]
     lists: ClassVar[str]  # whose model of orders it is
 
     lapse: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The optional columns that it has a place for."""
+        raise NotImplementedError
 
     def sites(self, answers: Comparisons) -> list[str]:
         """Names of the parameters for the columns that are there.
@@ -67,8 +71,8 @@ class _Noisy:
             random = self.lapse and column == "probability"  # there is no number of outcomes to choose from
             if getattr(answers, column) is not None and (random or column not in self.columns):
                 raise DataError(
-                    f"the likelihood {type(self).__name__}({'lapse=True' if self.lapse else ''}) does not use the column {column!r} of the "
-                    "answers; use the default likelihood, Probit(), or leave the column out"
+                    f"the likelihood {self._said} does not use the column {column!r} of the answers; use the default likelihood, "
+                    "Probit(), or leave the column out"
                 )
         if self.lapse and answers.list is not None:
             raise DataError(
@@ -84,6 +88,11 @@ class _Noisy:
             "position_bias": answers.shown_first is not None,
         }
         return [site for site, has in there.items() if has]
+
+    @property
+    def _said(self) -> str:
+        changed = (each for each in fields(self) if getattr(self, each.name) != each.default)
+        return f"{type(self).__name__}({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
         """Those of the columns that are there, see `sites`."""
@@ -120,6 +129,17 @@ class _Noisy:
         bias = answers.shown_first
         shift = 0.0 if bias is None else parameters["position_bias"] * bias
         return {"scale": scale, "shift": shift, "lapse": parameters.get("lapse")}
+
+    @staticmethod
+    def thresholds(answers: Comparisons, parameters: Mapping[str, Any], gap: "Array") -> "Array":
+        """Of a `GradedComparison`, shape (S,)."""
+        import jax.numpy as jnp
+
+        zero = jnp.zeros_like(gap, shape=())
+        # A custom prior may be that of one step for all.
+        steps = jnp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
+        thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
+        return parameters.get("tie_margin", zero) + thresholds
 
     def described(self, answers: Comparisons | None, sentence: str, citation: str | None) -> Description:
         """The sentence, with what is said of raters, positions and lapses."""
@@ -172,16 +192,17 @@ class Probit(_Noisy):
     of the utilities. ``position_bias``: normal, sd ½: what an item gains by being shown first.
     """
 
-    columns: ClassVar[tuple[str, ...]] = ("tie", "strength", "probability")
     noise: ClassVar[str] = "Gaussian"
     lists: ClassVar[str] = "Thurstone 1927"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return "tie", "strength", "probability"
 
     def __call__(
         self, gap: "Array", answers: Comparisons, **parameters: "Array"
     ) -> "Comparison | ListComparison":
         """The distribution of the answers."""
-        import jax.numpy as jnp
-
         from relpref.likelihoods.comparison import GradedComparison, ProbitComparison, SoftComparison
 
         seen = self.seen(answers, parameters)
@@ -189,13 +210,7 @@ class Probit(_Noisy):
             return SoftComparison(gap, scale=parameters["soft_noise"] * seen["scale"], shift=seen["shift"])
         if answers.tie is None and answers.strength is None:
             return in_lists(ProbitComparison(gap, **seen), answers)
-        zero = jnp.zeros_like(gap, shape=())
-        # A custom prior may be that of one step for all.
-        steps = jnp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
-        thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
-        return in_lists(
-            GradedComparison(gap, parameters.get("tie_margin", zero) + thresholds, **seen), answers
-        )
+        return in_lists(GradedComparison(gap, self.thresholds(answers, parameters, gap), **seen), answers)
 
     def predict(
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
@@ -234,43 +249,86 @@ class Probit(_Noisy):
 @register_static
 @dataclass(frozen=True)
 class Logistic(_Noisy):
-    """Logistic noise on the gap, for winners: the model of Bradley & Terry, see `LogisticComparison`.
+    """Logistic noise on the gap: the model of Bradley & Terry, with ties and strengths.
+
+    Winners alone are `LogisticComparison`.
 
     Parameters
     ----------
     lapse : bool
-        As in `Probit`; so are the priors of ``lapse``, ``rater_noise`` and ``position_bias``.
+        As in `Probit`; so are the priors of ``lapse``, ``tie_margin``, ``strength_steps``, ``rater_noise`` and ``position_bias``.
+    ties : {"rao-kupper", "davidson"}
+        The first is a margin on the noisy gap, as in `Probit`, and takes strengths, too: `LogisticGradedComparison`. In the second the
+        odds of two items stay those of Bradley and Terry, and a tie has a multiple of their geometric mean: `DavidsonComparison`. In
+        both two equals tie in tanh(``tie_margin``/2) of the answers.
+
+    Raises
+    ------
+    DataError
+        If ``ties`` is neither.
     """
 
-    columns: ClassVar[tuple[str, ...]] = ()
     noise: ClassVar[str] = "logistic"
     lists: ClassVar[str] = "Luce 1959, Plackett 1975"
+
+    ties: Literal["rao-kupper", "davidson"] = "rao-kupper"
+
+    def __post_init__(self) -> None:
+        if self.ties not in ("rao-kupper", "davidson"):
+            raise DataError(f"ties is {self.ties!r}; it is 'rao-kupper' or 'davidson'")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("tie",) if self.ties == "davidson" else ("tie", "strength")
 
     def __call__(
         self, gap: "Array", answers: Comparisons, **parameters: "Array"
     ) -> "Comparison | ListComparison":
         """The distribution of the answers."""
-        from relpref.likelihoods.comparison import LogisticComparison
+        from relpref.likelihoods import comparison
 
-        return in_lists(LogisticComparison(gap, **self.seen(answers, parameters)), answers)
+        seen = self.seen(answers, parameters)
+        if answers.tie is None and answers.strength is None:
+            return in_lists(comparison.LogisticComparison(gap, **seen), answers)
+        davidson = self.ties == "davidson"
+        kind = comparison.DavidsonComparison if davidson else comparison.LogisticGradedComparison
+        return in_lists(kind(gap, self.thresholds(answers, parameters, gap), **seen), answers)
 
     def predict(
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
     ) -> dict[str, Floats]:
         """Of next answers where the gaps are N(mean, variance), shape (k,), see `Comparison.predict`."""
-        seen = self.seen(answers, parameters)
-        scale, lapse = seen["scale"], seen["lapse"]
-        chance = expected_sigmoid((mean + seen["shift"]) / scale, variance / np.square(scale))
-        return {"probability": chance if lapse is None else 0.5 * lapse + (1 - lapse) * chance}
+        seen, margin = self.seen(answers, parameters), parameters.get("tie_margin", np.zeros(()))
+        if answers.tie is not None and self.ties == "davidson":
+            return davidson_chances(mean, variance, **seen, margin=margin)
+        return graded_chances(
+            mean, variance, **seen, margin=margin, strengths=answers.strengths, chance=logistic_chance
+        )
 
     def describe(self, answers: Comparisons | None = None) -> Description:
-        return self.described(
-            answers,
+        sentence = (
             "An answer favors the first of two with the probability of the logistic function of the difference of their utilities "
-            "(Bradley and Terry 1952).",
-            "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
-            "Biometrika 39(3/4).",
+            "(Bradley and Terry 1952)."
         )
+        citation = (
+            "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
+            "Biometrika 39(3/4)."
+        )
+        if answers is not None and answers.tie is not None and self.ties == "davidson":
+            sentence += " A tie has a multiple of the geometric mean of both probabilities (Davidson 1970)."
+            citation = (
+                "R. R. Davidson (1970). On Extending the Bradley-Terry Model to Accommodate Ties in Paired Comparison Experiments. "
+                "Journal of the American Statistical Association 65(329)."
+            )
+        elif answers is not None and answers.tie is not None:
+            sentence += " It is a tie where that difference, seen with logistic noise, is small (Rao and Kupper 1967)."
+            citation = (
+                "P. V. Rao and L. L. Kupper (1967). Ties in Paired-Comparison Experiments: A Generalization of the Bradley-Terry Model. "
+                "Journal of the American Statistical Association 62(317)."
+            )
+        if answers is not None and answers.strength is not None:
+            sentence += " The larger it is, the stronger is the answer."
+        return self.described(answers, sentence, citation)
 
 
 _MEANINGS = {

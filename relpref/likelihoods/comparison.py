@@ -14,12 +14,13 @@ from numpyro.distributions import constraints
 
 from relpref.data import Comparisons
 from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods.chances import graded_chances
+from relpref.likelihoods.chances import graded_chances, with_lapses
 from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
     interval_moments,
+    log_concave_moments,
     log_expected_sigmoid,
     log_ndtr,
     log_ndtr_curvature,
@@ -175,6 +176,9 @@ class GradedComparison(Comparison):
     """
 
     leaves = (*Comparison.leaves, "thresholds")
+    draw = staticmethod(jax.random.normal)  # noise
+    # Probability that the gap, of a mean and a variance, is positive when it is seen with noise of a scale.
+    seen_positive = staticmethod(lambda mean, variance, scale: ndtr(mean / (scale * scale + variance) ** 0.5))
 
     def __init__(
         self,
@@ -210,7 +214,7 @@ class GradedComparison(Comparison):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         shape = sample_shape + self.batch_shape
-        z = self.gap + self.shift + self.scale * jax.random.normal(key, shape, self.gap.dtype)
+        z = self.gap + self.shift + self.scale * self.draw(key, shape, self.gap.dtype)
         grade = jnp.sum(jnp.abs(z)[..., None] > self.thresholds, axis=-1)
         answer = jnp.sign(z) * grade
         if self.lapse is not None:
@@ -249,7 +253,14 @@ class GradedComparison(Comparison):
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Of the next answer: ``probability`` that it favors the first, by whatever strength, and of a ``tie``."""
         return graded_chances(
-            mean, variance, self.scale, self.shift, self.lapse, self.thresholds[0], self.strengths, ndtr
+            mean,
+            variance,
+            self.scale,
+            self.shift,
+            self.lapse,
+            self.thresholds[0],
+            self.strengths,
+            self.seen_positive,
         )
 
 
@@ -270,6 +281,82 @@ class LogisticComparison(Comparison):
         z = sign * mean
         _, gradient, curvature = sigmoid_moments(z, variance)
         return TiltedMoments(log_expected_sigmoid(z, variance), sign * gradient, curvature)
+
+
+class LogisticGradedComparison(GradedComparison):
+    """As `GradedComparison`, with standard logistic noise.
+
+    One threshold t is the model of Rao & Kupper (1967), "Ties in paired-comparison experiments: a generalization of the Bradley-Terry
+    model": the first is preferred with probability σ(gap − t), their θ is exp(t). Log-concave; moments as of `LogisticComparison`, to
+    1e-9 up to thresholds of 10 scales. Parameters as in `GradedComparison`.
+    """
+
+    noise = GUMBEL
+    draw = staticmethod(jax.random.logistic)
+    seen_positive = staticmethod(
+        lambda mean, variance, scale: jnp.exp(log_expected_sigmoid(mean / scale, variance / scale**2))
+    )
+
+    def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """By quadrature: σ(z − a) − σ(z − b) = σ(z − a) σ(b − z) (1 − e^(a − b)), which is σ(z − a) where b is infinite."""
+        value = jnp.clip(value, -self.strengths, self.strengths)
+        grade, sign = jnp.abs(value), jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
+        top = grade == self.strengths
+        start = self.thresholds[jnp.maximum(grade - 1, 0)] / self.scale
+        end = self.thresholds[jnp.minimum(grade, self.strengths - 1)] / self.scale
+        center = jnp.where(grade == 0, 0.0, jnp.where(top, start, 0.5 * (start + end)))
+        half = jnp.where(top, 0.0, jnp.where(grade == 0, end, 0.5 * (end - start)))
+        log_share = jnp.where(top, 0.0, jnp.log(-jnp.expm1(-2 * jnp.where(top, 1.0, half))))
+        closed = jnp.where(top, 0.0, 1.0)[..., None]
+
+        def log_factor(z: Array) -> tuple[Array, Array, Array]:
+            above, below = z + half[..., None], half[..., None] - z
+            value = jax.nn.log_sigmoid(above) + closed * jax.nn.log_sigmoid(below) + log_share[..., None]
+            up, down = jax.nn.sigmoid(above), jax.nn.sigmoid(below)
+            return value, 1 - up - closed * (1 - down), up * (1 - up) + closed * down * (1 - down)
+
+        moments = log_concave_moments(log_factor, sign * mean - center, variance)
+        return TiltedMoments(moments.log_normalizer, sign * moments.gradient, moments.curvature)
+
+
+class DavidsonComparison(GradedComparison):
+    """Ties as of Davidson (1970), "On extending the Bradley-Terry model to accommodate ties in paired comparison experiments".
+
+    With z = (gap + shift)/scale the odds of first, tie and second are e^(z/2) : ν : e^(−z/2), so that, ties aside, answers are those of
+    `LogisticComparison`. ν = e^(t/scale) − 1: two equals tie as often as with the margin t in `LogisticGradedComparison`. Log-concave;
+    moments as there. Parameters as in `GradedComparison`, with one threshold t.
+    """
+
+    noise = GUMBEL
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        answers = jnp.array([-1, 0, 1])
+        chances = jnp.stack([self.log_prob(jnp.full(self.batch_shape, answer)) for answer in answers], -1)
+        return answers[jax.random.categorical(key, chances, shape=sample_shape + self.batch_shape)]
+
+    def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """By quadrature."""
+        sign = jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
+        tied = (value == 0)[..., None]
+        log_nu = jnp.log(jnp.expm1(self.thresholds[0] / self.scale))[..., None]
+
+        def log_factor(z: Array) -> tuple[Array, Array, Array]:
+            total = jnp.logaddexp(jnp.logaddexp(0.5 * z, -0.5 * z), log_nu)
+            first, second = jnp.exp(0.5 * z - total), jnp.exp(-0.5 * z - total)
+            slope = 0.5 * (first - second)  # of log total
+            bend = 0.25 * (first + second) - jnp.square(slope)
+            return jnp.where(tied, log_nu, 0.5 * z) - total, jnp.where(tied, 0.0, 0.5) - slope, bend
+
+        moments = log_concave_moments(log_factor, sign * mean, variance)
+        return TiltedMoments(moments.log_normalizer, sign * moments.gradient, moments.curvature)
+
+    def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
+        """Of the next answer: ``probability`` that it favors the first, and of a ``tie``."""
+        where = (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
+        favoured, tie = (
+            jnp.exp(self.standard(jnp.full(mean.shape, answer), *where).log_normalizer) for answer in (1, 0)
+        )
+        return with_lapses(favoured, tie, self.lapse, self.thresholds[0], 1)
 
 
 class SoftComparison(Comparison):
@@ -317,7 +404,9 @@ class SoftComparison(Comparison):
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Of the next report: ``probability``, its expectation E[Φ(gap + shift + scale·ε)]."""
-        chances = graded_chances(mean, 1 + variance, self.scale, self.shift, normal=ndtr)
+        chances = graded_chances(
+            mean, 1 + variance, self.scale, self.shift, chance=GradedComparison.seen_positive
+        )
         return {"probability": chances["probability"]}
 
 

@@ -199,7 +199,9 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
     if kind == "lapse":
         return f"{percent(number)} of the answers are given at random"
     if kind == "tie_margin":
-        return f"two equals tie in {percent(float(2 * ndtr(number) - 1))} of the answers"
+        logistic = getattr(posterior.likelihood, "noise", None) == "logistic"
+        share = np.tanh(0.5 * number) if logistic else 2 * ndtr(number) - 1
+        return f"two equals tie in {percent(float(share))} of the answers"
     if part == INDIVIDUAL:
         return f"two items typically differ by {fixed(np.sqrt(2) * number)}, all else equal"
     kernel = None if part is None else kernels_of(posterior).get(part)

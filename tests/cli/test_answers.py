@@ -11,7 +11,7 @@ import pytest
 
 from relpref.cli.output import document
 from relpref.data.arrays import label, text_table
-from relpref.likelihoods import Probit
+from relpref.likelihoods import Logistic, Probit
 from relpref.runs import load_run
 
 
@@ -230,8 +230,13 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     assert said.code == 2 and "rater has 2 labels for 1 pairs" in said.err
     said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "anne")
     assert (said.code, said.out) == (2, "") and "'anne' has given no answer; nearest: 'ann'" in said.err
-    said = ask("fit", "--folder", "graded", "--out", "no", *names, "--likelihood", "logistic")
-    assert said.code == 2 and "Logistic() does not use the column 'tie'" in said.err
+    logistic = ("--folder", "graded", *names, *fixed, "--likelihood", "logistic", "--ties", "davidson")
+    assert ask("fit", "--out", "davidson", *logistic).code == 0
+    found: Any = load_run(place / "davidson")
+    assert found.metadata["options"]["ties"] == "davidson"
+    assert found.posterior.likelihood == Logistic(ties="davidson")
+    said = ask("fit", "--folder", "graded", "--out", "no", *names, "--ties", "davidson")
+    assert said.code == 2 and "--likelihood probit: it cannot be made with --ties" in said.err
     said = ask(
         "fit", "--folder", "graded", "--out", "lapses", *names, *fixed, "--lapse", "--fixed", "lapse=0.2"
     )

@@ -47,6 +47,16 @@ KINDS: dict[str, tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]] = {
         {"likelihood": Logistic()},
         COMMON,
     ),
+    "rao-kupper": (
+        TABLE,
+        {"likelihood": Logistic()},
+        {"tie_margin": 0.6, "strength_steps": np.array([0.9, 1.2]), **COMMON},
+    ),
+    "davidson": (
+        TABLE.drop(columns=["strength"]),
+        {"likelihood": Logistic(ties="davidson")},
+        {"tie_margin": 0.7, **COMMON},
+    ),
     "lapses": (
         TABLE.drop(columns=["strength"]),
         {"likelihood": Probit(lapse=True)},
@@ -96,12 +106,17 @@ def log_likelihood(data: PreferenceData, kind: str, parameters: Mapping[str, Any
             report = special.ndtri(answers.probability[row])
             sd = scale * parameters["soft_noise"]
             log = stats.norm.logpdf(report, z, sd) - stats.norm.logpdf(report)
+        elif kind == "davidson":
+            odds = np.exp(np.outer([1, 0, -1], 0.5 * z / scale))
+            odds[1] *= np.expm1(parameters["tie_margin"] / scale)
+            log = np.log(odds[1 if answers.tie[row] else 0] / odds.sum(axis=0))
         else:
+            cdf = special.expit if kind == "rao-kupper" else special.ndtr
             steps = parameters.get("strength_steps", [])
             ends = np.r_[parameters["tie_margin"] + np.cumsum(np.r_[0, steps]), np.inf]
             grade = 0 if answers.tie[row] else 1 if answers.strength is None else answers.strength[row]
             low = ends[grade - 1] if grade else -ends[0]
-            chance = special.ndtr((ends[grade] - z) / scale) - special.ndtr((low - z) / scale)
+            chance = cdf((ends[grade] - z) / scale) - cdf((low - z) / scale)
             if kind == "lapses":
                 chance = parameters["lapse"] / 3 + (1 - parameters["lapse"]) * chance
             log = np.log(chance)
@@ -130,7 +145,7 @@ def test_against_integration(kind: str, fitted: Any) -> None:
 
 
 # The same few kinds of parameters in every likelihood: one is enough for every day.
-ONE_NOW = ["graded", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("logistic", "soft", "lapses"))]
+ONE_NOW = ["graded", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "graded")]
 
 
 @pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
@@ -172,6 +187,12 @@ def test_predictions(kind: str, fitted: Any) -> None:
             probability = special.expit((gap + shift) / scale).mean()
         elif kind == "soft":
             probability = special.ndtr(gap + shift + parameters["soft_noise"] * scale * noise).mean()
+        elif kind == "davidson":
+            half = 0.5 * (gap + shift) / scale
+            nu = np.expm1(parameters["tie_margin"] / scale)
+            probability = (np.exp(half) / (np.exp(half) + np.exp(-half) + nu)).mean()
+        elif kind == "rao-kupper":
+            probability = special.expit((gap + shift - parameters["tie_margin"]) / scale).mean()
         else:
             probability = (gap + shift + scale * noise > parameters["tie_margin"]).mean()
             if kind == "lapses":
@@ -179,7 +200,7 @@ def test_predictions(kind: str, fitted: Any) -> None:
         both = {**asked, "shown_first": ["c", "c"]} if asked else {}
         found = fitted.prefer([("a", "c"), ("c", "a")], **both)
         assert abs(found["probability"][0] - probability) <= 0.005
-        assert ("tie" in found) == (kind in ("graded", "lapses"))
+        assert ("tie" in found) == (kind not in ("logistic", "soft"))
         total = found["probability"].sum() + (found["tie"][0] if "tie" in found else 0.0)
         assert abs(total - 1) <= 1e-12
 
@@ -240,7 +261,9 @@ def test_prior_draws_become_answers_and_a_posterior(kind: str) -> None:
     drawn = predictive(jax.random.key(3), data.without_answers(), **options)
     assert drawn["answer"].shape == (40, data.num_comparisons)
     assert drawn["rater_noise"].shape == (40, 3)
-    allowed = {"graded": [-3, -2, -1, 0, 1, 2, 3], "logistic": [0, 1], "lapses": [-1, 0, 1]}.get(kind)
+    allowed = {"logistic": [0, 1], "lapses": [-1, 0, 1], "davidson": [-1, 0, 1], "soft": None}.get(
+        kind, [-3, -2, -1, 0, 1, 2, 3]
+    )
     values = np.asarray(drawn.pop("answer"))
     if allowed:
         assert set(np.unique(values)) <= set(allowed)
@@ -362,8 +385,12 @@ def test_one_step_for_all_strengths() -> None:
 
 
 def test_a_column_that_the_likelihood_does_not_use_is_refused() -> None:
-    with pytest.raises(DataError, match=r"Logistic\(\) does not use the column 'tie'"):
-        EP(preference_gp).run(0, data_of("graded"), progress_bar=False, likelihood=Logistic())
+    with pytest.raises(DataError, match=r"Logistic\(ties='davidson'\) does not use the column 'strength'"):
+        EP(preference_gp).run(0, data_of("graded"), progress_bar=False, likelihood=Logistic(ties="davidson"))
+    with pytest.raises(DataError, match=r"Logistic\(\) does not use the column 'probability'"):
+        EP(preference_gp).run(0, data_of("soft"), progress_bar=False, likelihood=Logistic())
+    with pytest.raises(DataError, match="ties is 'glenn'; it is 'rao-kupper' or 'davidson'"):
+        Logistic(ties="glenn")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="give an instance"):
         EP(preference_gp).run(0, data_of("graded"), progress_bar=False, likelihood=Logistic)
 

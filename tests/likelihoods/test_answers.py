@@ -12,8 +12,10 @@ from scipy import integrate, special, stats
 
 from relpref.likelihoods import (
     Comparison,
+    DavidsonComparison,
     GradedComparison,
     LogisticComparison,
+    LogisticGradedComparison,
     ProbitComparison,
     SoftComparison,
 )
@@ -26,7 +28,7 @@ VARIANCES = np.r_[0.1, 1, 0.5, 30, 2, 9, 0.3, 100, 1, 2, 400, 48.9, np.exp(_RNG.
 SIZE = MEANS.size
 SCALE = np.tile([1.0, 0.6, 2.5], SIZE // 3)
 SHIFT = np.tile([0.0, 0.4, -0.3, 0.2], SIZE // 4)
-THRESHOLDS = np.array([0.3, 0.9, 2.0])
+THRESHOLDS, DAVIDSON = np.array([0.3, 0.9, 2.0]), np.array([1.1])
 LAPSE = 0.08
 # Each kind: how it is made, the values of the rows, and p(value | z) of a standardised gap z.
 Make = Callable[..., Comparison]
@@ -51,6 +53,21 @@ def graded_log(value: int, z: Any, scale: float) -> Any:
         return special.log_ndtr(high) + np.log1p(-np.exp(special.log_ndtr(low) - special.log_ndtr(high)))
 
 
+def logistic_graded_log(value: int, z: Any, scale: float) -> Any:
+    ends, sign = np.r_[THRESHOLDS, np.inf] / scale, -1 if value < 0 else 1
+    low, high = (ends[abs(value) - 1], ends[abs(value)]) if value else (-ends[0], ends[0])
+    low, high = sign * z - high, sign * z - low
+    flip = low + high > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    return special.log_expit(high) + np.log1p(-np.exp(special.log_expit(low) - special.log_expit(high)))
+
+
+def davidson_log(value: int, z: Any, scale: float) -> Any:
+    log_nu = np.log(np.expm1(DAVIDSON[0] / scale))
+    total = np.logaddexp(np.logaddexp(z / 2, -z / 2), log_nu)
+    return (value * z / 2 if value else log_nu) - total
+
+
 def soft_log(value: float, z: Any, scale: float) -> Any:
     report = special.ndtri(value)
     return stats.norm.logpdf(report / scale, z) - np.log(scale) - stats.norm.logpdf(report)
@@ -73,6 +90,16 @@ KINDS: dict[str, tuple[Make, Any, Callable[..., Any]]] = {
         lambda gap, **k: GradedComparison(gap, k.pop("thresholds", THRESHOLDS), **k),
         np.arange(SIZE) % 7 - 3,
         graded_log,
+    ),
+    "logistic graded": (
+        lambda gap, **k: LogisticGradedComparison(gap, k.pop("thresholds", THRESHOLDS), **k),
+        np.arange(SIZE) % 7 - 3,
+        logistic_graded_log,
+    ),
+    "davidson graded": (
+        lambda gap, **k: DavidsonComparison(gap, k.pop("thresholds", DAVIDSON), **k),
+        np.arange(SIZE) % 3 - 1,
+        davidson_log,
     ),
     "lapsed probit": (
         partial(ProbitComparison, lapse=LAPSE),
@@ -158,7 +185,7 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
         mean = jnp.clip(jnp.asarray(MEANS), -30, 30)
         parameters = {"mean": mean, "scale": jnp.asarray(SCALE), "shift": jnp.asarray(SHIFT)}
         if kind.endswith("graded"):
-            parameters["thresholds"] = jnp.asarray(THRESHOLDS)
+            parameters["thresholds"] = jnp.asarray(DAVIDSON if kind == "davidson graded" else THRESHOLDS)
 
         @jax.jit
         def everything(parameters: dict[str, Any], variance: Any) -> Any:
@@ -176,7 +203,7 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
         assert np.all(moments.curvature >= 0) or not likelihood.log_concave
         for name, value in parameters.items():
             for entry in range(value.size if name == "thresholds" else 1):
-                step = 1e-5 * (np.arange(3) == entry if name == "thresholds" else np.ones(SIZE))
+                step = 1e-5 * (np.arange(value.size) == entry if name == "thresholds" else np.ones(SIZE))
                 up, down = (
                     everything(parameters | {name: value + sign * step}, variance)[0].log_normalizer
                     for sign in (1, -1)
@@ -212,7 +239,8 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
     make, _, _ = KINDS[kind]
     gap = np.array([-1.5, 0.0, 0.4, 2.5])
     x = np.linspace(-6, 7.5, 1001)[:, None]  # a report p = Φ(x)
-    grades = np.arange(-3, 4) if kind.endswith("graded") else np.arange(2)
+    most = 1 if kind == "davidson graded" else 3
+    grades = np.arange(-most, most + 1) if kind.endswith("graded") else np.arange(2)
     values = special.ndtr(x) if kind == "soft" else grades[:, None]
 
     @jax.jit
@@ -235,7 +263,7 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
     assert np.all(np.abs(draws.mean(axis=0) - middle) < 4.9 * spread / np.sqrt(20_000) + 1e-4)
     np.testing.assert_allclose(predicted["probability"], middle, rtol=1e-7)
     if kind.endswith("graded"):
-        np.testing.assert_allclose(predicted["tie"], mass[3], rtol=1e-10)
+        np.testing.assert_allclose(predicted["tie"], mass[most], rtol=1e-10)
 
 
 def test_log_prob_and_its_slopes_are_finite_in_single_precision() -> None:

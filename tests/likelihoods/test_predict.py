@@ -48,6 +48,10 @@ PARAMETERS = {
         (Probit(), "probability"),
         (Probit(), "probability rater shown_first"),
         *((Logistic(lapse), columns) for lapse in (False, True) for columns in ("", "rater shown_first")),
+        (Logistic(), "tie"),
+        (Logistic(True), "tie strength rater shown_first"),
+        (Logistic(), "strength"),
+        *((Logistic(lapse, "davidson"), "tie rater shown_first") for lapse in (False, True)),
     ],
     ids=str,
 )
