@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,15 @@ from relpref.data.labels import is_missing
 from relpref.data.rankings import read_ballots
 from relpref.data.tables import read_table
 from relpref.errors import DataError
+from relpref.runs import check_target, copied, save_run
 
 _FOLDS = 5
 
 
 def run(chosen: argparse.Namespace) -> None:
-    """Classify the ballots of rankers without a class; where all have one, each by the ballots of others."""
+    """Classify the ballots of rankers without a class; where all have one, each by the ballots of others. Save what was learned from all."""
+    check_target(chosen.out, replace=chosen.force, how="--force replaces it")
+    given = copied({"ballots": Path(chosen.ballots), "classes": Path(chosen.classes)})
     ballots = _ballots(chosen)
     known = _classes(chosen.classes, ballots)
     taught = np.flatnonzero([ranker in known for ranker in ballots.rankers])
@@ -29,13 +34,25 @@ def run(chosen: argparse.Namespace) -> None:
 
     classifier = RankingGPClassifier(chosen.kernel, random_state=chosen.seed)
     share = None
-    if len(new):
-        chances = classifier.fit(ballots[taught], classes).predict_proba(ballots[new])
+    left_out = None if len(new) else _left_out(classifier, ballots, classes, chosen.seed)
+    classifier.fit(ballots[taught], classes)
+    if left_out is None:
+        chances = classifier.predict_proba(ballots[new])
     else:
-        new, chances = taught, _left_out(classifier, ballots, classes, chosen.seed)
+        new, chances = taught, left_out
         share = float(
             np.mean([names == label for names, label in zip(_best(classes, chances), classes, strict=True)])
         )
+    save_run(
+        chosen.out,
+        classifier.posterior_,
+        given,
+        command="classify",
+        model="ranking_classifier",
+        seed=chosen.seed,
+        options={"kernel": chosen.kernel} | ({"incomplete": chosen.incomplete} if chosen.incomplete else {}),
+        replace=chosen.force,
+    )
     names = sorted(set(classes))
     table = pd.DataFrame(chances, columns=[f"p({name})" for name in names])
     table.insert(0, "ranker", [ballots.rankers[row] for row in new])
@@ -53,6 +70,7 @@ def run(chosen: argparse.Namespace) -> None:
             say(
                 f"\nEach was classified by the ballots of others: {share:.0%} of {counted(len(new), 'ballot')} rightly"
             )
+        say(f"The run is in {chosen.out}: try relpref report {quote(chosen.out)}")
 
 
 def _ballots(chosen: argparse.Namespace) -> Rankings:

@@ -399,6 +399,8 @@ COMMANDS = {
             ),
             "--kernel {kendall,mallows}": "how ballots are compared",
             **_INCOMPLETE,
+            "--out FOLDER": _with("where the run goes", default="classes"),
+            **_FORCE,
             **_TOP,
             **_TABLE,
             **_SEED,

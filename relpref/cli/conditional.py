@@ -114,7 +114,7 @@ def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, 
     if objects is not None:
         parts.append(f"{counted(len(objects), 'object')} with {objects.shape[1]}")
     pairs = len(nodes) * len(nodes if objects is None else objects)
-    return ", ".join([*parts, f"{counted(edges, 'label')} of {pairs:,}".replace(",", " ") + " pairs"])
+    return ", ".join([*parts, f"{counted(edges, 'label')} of {pairs:,} pairs"])
 
 
 def _rank(chosen: argparse.Namespace) -> None:

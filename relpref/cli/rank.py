@@ -101,7 +101,9 @@ def tiers_run(chosen: argparse.Namespace) -> None:
         columns = [("tier", "{tier}"), ("item", "{item}"), ("ranks", "{rank_lower} to {rank_upper}")]
         say(formatted(columns, rows, left=(1,)))
         settled = "every item of a tier is settled above all below it, and the ranks hold"
-        settled = settled if number > 1 else "the order of none is settled; the ranks hold"
+        settled = (
+            settled if number > 1 else "nowhere is every item settled above all below it. The ranks hold"
+        )
         say(
             f"\n{counted(number, 'tier')}: {settled} for all items at once, with {100 * chosen.probability:g}% probability"
         )

@@ -37,9 +37,8 @@ def listed(values: Iterable[object], most: int = 8) -> str:
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:
-    """Return ``"1 answer"``, ``"2 answers"``, ``"10 000 answers"``."""
-    digits = f"{number:,}".replace(",", " ")
-    return f"{digits} {singular if number == 1 else plural or singular + 's'}"
+    """Return ``"1 answer"``, ``"2 answers"``, ``"10,000 answers"``."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 def label(value: Any) -> str:
@@ -78,7 +77,7 @@ def refuse_first(wrong: Any, said: Callable[[int], str]) -> None:
 def nearest(value: object, known: Iterable[T], most: int = 3, cutoff: float = 0.6) -> list[T]:
     """Return the known values whose text is closest to that of ``value``, best first.
 
-    Only the first 20 000 known values and the first 200 characters are compared, so that a message
+    Only the first 20,000 known values and the first 200 characters are compared, so that a message
     about a wrong cell of a large table comes at once.
     """
     texts = {str(item)[:_LONGEST_COMPARED]: item for item in islice(known, _MOST_COMPARED)}

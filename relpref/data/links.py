@@ -395,7 +395,7 @@ def graph_notes(name: str, links: Links | None, graphs: Mapping[str, Graph]) -> 
         elif alone:
             verb, where = "has" if alone == 1 else "have", "it" if part == name else part
             of = counted(graph.num_nodes, "item")
-            notes.append(f"{alone:,} of {of} {verb} no edge in {where}".replace(",", " "))
+            notes.append(f"{alone:,} of {of} {verb} no edge in {where}")
     return tuple(f"relation {name!r}: {note}" for note in notes)
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.data import arrays as messages
-
 
 @dataclass(frozen=True)
 class Section:
@@ -106,11 +104,6 @@ def isolated(text: str) -> str:
     return f"{ISOLATE}{text}{_POP}"
 
 
-def counted(number: int, singular: str, plural: str | None = None) -> str:
-    """``1 answer``, ``10 000 answers``."""
-    return unbroken(messages.counted(number, singular, plural))
-
-
 def sentence(text: str) -> str:
     """A note as a sentence, with percentages as the page writes them."""
     text = re.sub(r"(?<=\d) %", "%", clean(text))
@@ -118,8 +111,8 @@ def sentence(text: str) -> str:
 
 
 def whole(number: int) -> str:
-    """``10 000``."""
-    return unbroken(f"{int(number):,}".replace(",", " "))
+    """``10,000``."""
+    return f"{int(number):,}"
 
 
 def spans(
@@ -128,11 +121,6 @@ def spans(
     """Pairs of numbers, such as ``0.12 to 0.34``; to three significant digits where ``decimals`` is None."""
     write = significant if decimals is None else partial(fixed, decimals=decimals)
     return [f"{write(low)}{between}{write(high)}" for low, high in zip(lower, upper, strict=True)]
-
-
-def unbroken(text: str) -> str:
-    """Keep the thousands of a number together at the end of a line."""
-    return re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\u202f", text)
 
 
 def percent(probability: float) -> str:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from relpref.data.arrays import counted
 from relpref.errors import DataError
 from relpref.files import replaced
 from relpref.infer import InferenceWarning, Posterior, RelationPosterior
 from relpref.parallel import one_thread
 from relpref.registry import find, names
 from relpref.report import blocks, classes, plots, relation, utilities
-from relpref.report.blocks import Chapter, Contents, Section, clean, counted, from_frame
+from relpref.report.blocks import Chapter, Contents, Section, clean, from_frame
 from relpref.report.model import computation, hyperparameters, methods, versions
 from relpref.report.trust import Checked
 
@@ -136,7 +137,6 @@ _WORDS = (
         "about",
         "cell",
         "clean",
-        "counted",
         "counted_share",
         "fixed",
         "in_hundred",
@@ -146,7 +146,7 @@ _WORDS = (
         "plain",
         "sentence",
     ),
-    *("shorten", "signed_fixed", "signed_percent", "significant", "spans", "unbroken", "whole"),
+    *("shorten", "signed_fixed", "signed_percent", "significant", "spans", "whole"),
 )
 _LINES = re.compile(r"<(p|li|figcaption)\b.*?</\1>", re.DOTALL)
 _BREAK = re.compile(r"\s*\n\s*")
@@ -159,7 +159,7 @@ def _environment() -> Any:
     environment = Environment(loader=PackageLoader("relpref.report"), undefined=StrictUndefined, **options)
     environment.filters["each"] = lambda values, write, *options: [write(value, *options) for value in values]
     environment.globals |= {name: getattr(blocks, name) for name in _WORDS}
-    environment.globals |= {"tabled": blocks.grid, "finite": np.isfinite, "zip": zip}
+    environment.globals |= {"counted": counted, "tabled": blocks.grid, "finite": np.isfinite, "zip": zip}
     return environment
 
 

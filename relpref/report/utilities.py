@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from relpref.data.arrays import counted
 from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, evidence_without_each, parts_of
 from relpref.errors import DataError, RelprefError
 from relpref.explore import expected_gain, next_pairs
@@ -19,7 +20,6 @@ from relpref.report.blocks import (
     Chapter,
     Contents,
     clean,
-    counted,
     fixed,
     in_hundred,
     isolated,

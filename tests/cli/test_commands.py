@@ -14,6 +14,8 @@ import pytest
 
 import relpref
 from relpref.cli.commands import COMMANDS
+from relpref.posterior.classes import ClassPosterior
+from relpref.runs import load_run
 
 Ask = Callable[..., Any]
 
@@ -75,11 +77,20 @@ def ballots(place: Path) -> Path:
 def test_ballots_without_a_class_are_classified(ballots: Path, ask: Ask) -> None:
     known = pd.read_csv(ballots / "voters.csv")
     known.assign(group=known["group"].where(known.index < 18)).to_csv(ballots / "some.csv", index=False)
-    said = ask("classify", "ballots.csv", "--classes", "some.csv", "-o", "csv")
+    said = ask("classify", "ballots.csv", "--classes", "some.csv", "-o", "csv", "--out", "some")
     found = pd.read_csv(StringIO(said.out))
     assert found["ranker"].tolist() == [f"v{voter}" for voter in range(18, 24)]
     assert (found["class"] == known["group"].iloc[18:].to_numpy()).mean() > 0.8
     np.testing.assert_allclose(found[["p(cold)", "p(hot)"]].sum(axis=1), 1.0)
+    saved = load_run("some")
+    assert isinstance(saved.posterior, ClassPosterior)
+    assert saved.metadata["command"] == "classify" and len(saved.metadata["tables"]) == 2
+    assert len(saved.posterior.examples()[0]) == 18 and saved.posterior.classes == ("cold", "hot")
+    assert (
+        "there is a run already"
+        in ask("classify", "ballots.csv", "--classes", "some.csv", "--out", "some").err
+    )
+    assert ask("report", "some").code == 0 and (ballots / "some" / "report.html").exists()
 
 
 def test_ballots_are_classified_by_those_of_others(ballots: Path, ask: Ask) -> None:
@@ -89,11 +100,13 @@ def test_ballots_are_classified_by_those_of_others(ballots: Path, ask: Ask) -> N
     rng = np.random.default_rng(1)  # where the group says nothing, it is not found
     groups.assign(group=rng.permutation(groups["group"])).to_csv(ballots / "shuffled.csv", index=False)
     assert (
-        json.loads(ask("classify", "ballots.csv", "--classes", "shuffled.csv", "-o", "json").out)["right"]
+        json.loads(ask("classify", "ballots.csv", "--classes", "shuffled.csv", "-o", "json", "--force").out)[
+            "right"
+        ]
         < 0.75
     )
     (ballots / "wrong.csv").write_text("voter,group\nv99,hot\n")
-    said = ask("classify", "ballots.csv", "--classes", "wrong.csv")
+    said = ask("classify", "ballots.csv", "--classes", "wrong.csv", "--out", "none")
     assert said.code == 2 and "wrong.csv, line 2: 'v99' gave no ballot" in said.err
 
 

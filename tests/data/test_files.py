@@ -120,7 +120,7 @@ def test_lines_of_the_file_are_named(folder: Any) -> None:
         (b"name,size\na,1\nb,2\na,3\n", r"line 4 \(label 'a'\): the label 'a' was already used at .*line 2"),
         (
             ("name," + ",".join(f"x{k}" for k in range(5001))).encode(),
-            "5 002 columns are more than the limit of 5001",
+            "5,002 columns are more than the limit of 5001",
         ),
         (b"name,size\na," + b"9" * 200_000 + b"\n", "field larger than field limit"),
     ],

@@ -98,7 +98,7 @@ def test_describe_and_repr() -> None:
     )
     assert "2 pairs, not answered" in data.without_answers().describe()
     many = answers("ab", count=[12_000])
-    assert "12 000 answers to 1 pair" in example(answers=many).describe()
+    assert "12,000 answers to 1 pair" in example(answers=many).describe()
 
 
 def test_groups() -> None:

@@ -72,7 +72,7 @@ def test_unusable_attributes_are_refused(column: Any, message: Any) -> None:
         (pd.DataFrame([[1, 2], [3, 4]], index=["a", "b"], columns=["x", "x"]), "attribute 'x' occurs twice"),
         (
             pd.DataFrame(np.zeros((2, 5001)), index=["a", "b"]),
-            "5 001 attributes are more than the limit of 5000",
+            "5,001 attributes are more than the limit of 5000",
         ),
     ],
 )

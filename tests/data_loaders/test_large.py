@@ -66,7 +66,7 @@ def test_utilities_are_alike_among_neighbours(drawn: PowerLaw) -> None:
 def test_the_better_wins_as_often_as_the_probit_says(drawn: PowerLaw) -> None:
     data = drawn.data
     gap = drawn.utilities[data.winner] - drawn.utilities[data.loser]
-    # Of a pair with the difference g, the winner is the better with Φ(|g|): exceeded by chance once in 15 000 (4 standard errors).
+    # Of a pair with the difference g, the winner is the better with Φ(|g|): exceeded by chance once in 15,000 (4 standard errors).
     chance = scipy.special.ndtr(np.abs(gap))
     excess = data.count @ ((gap > 0) - chance)
     assert abs(excess) < 4 * np.sqrt(data.count @ (chance * (1 - chance)))

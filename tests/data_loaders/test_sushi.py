@@ -91,7 +91,7 @@ def test_the_published_files(real_data: Path) -> None:
     full, some = sushi.load("a"), sushi.load("b")
     assert (
         repr(full.rankings)
-        == "Rankings(5 000 full rankings of 10 items, classes 'east' (3258), 'west' (1742))"
+        == "Rankings(5,000 full rankings of 10 items, classes 'east' (3258), 'west' (1742))"
     )
     assert full.rankings.orders()[0][:3] == ["ikura", "ebi", "ika"]
     assert some.rankings.shape == (5000, 100) and set(some.rankings.kinds) == {"non-exhaustive"}

@@ -65,7 +65,7 @@ def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> N
         order = np.sign(truth[:, i] - truth[:, j])
         wrong_now.append(order != np.sign(start[i] - start[j]))
         wrong_after.append(order != np.sign(mean[:, i] - mean[:, j]))
-    # The share before is exact: within 4 standard errors (a false alarm in 15 000 seeds). That after rests on the expected
+    # The share before is exact: within 4 standard errors (a false alarm in 15,000 seeds). That after rests on the expected
     # covariance and on a Gaussian for the mean: within a twentieth of itself besides.
     for expected, seen, slack in ((found.wrong_now, wrong_now, 0.0), (found.wrong_after, wrong_after, 0.05)):
         shares = np.mean(seen, axis=0)

@@ -62,7 +62,7 @@ def test_eubo_is_the_expected_maximum(posterior: UtilityPosterior) -> None:
     draws -= state.belief.mean.mean()
     better = np.maximum(draws[:, EVERY[0]], draws[:, EVERY[1]])
     error = better.std(axis=0) / np.sqrt(len(draws))
-    # 36 pairs within 4.5 standard errors: a false alarm in 4 000 runs.
+    # 36 pairs within 4.5 standard errors: a false alarm in 4,000 runs.
     assert np.all(np.abs(exact("eubo", state) - better.mean(axis=0)) < 4.5 * error)
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from relpref.report.blocks import (
     clean,
-    counted,
     counted_share,
     decimals_for,
     fixed,
@@ -13,7 +12,6 @@ from relpref.report.blocks import (
     shorten,
     signed_percent,
     significant,
-    unbroken,
 )
 
 
@@ -66,12 +64,6 @@ def test_fixed(number: float, shown: str) -> None:
 )
 def test_significant(number: float, shown: str) -> None:
     assert significant(number) == shown
-
-
-def test_thousands_stay_together() -> None:
-    assert counted(1, "answer") == "1 answer"
-    assert counted(12000, "item", "items") == "12\u202f000 items"
-    assert unbroken("in 5 000 1234") == "in 5\u202f000 1234"
 
 
 def test_decimals() -> None:

@@ -147,8 +147,8 @@ def markdown(rows: pd.DataFrame) -> str:
             lines.append(
                 [
                     str(direction),
-                    f"{mine['nodes'].iloc[0]:,}".replace(",", " "),
-                    f"{len(mine):,}".replace(",", " "),
+                    f"{mine['nodes'].iloc[0]:,}",
+                    f"{len(mine):,}",
                     loss,
                     "" if loss == CONTROL else f"{mine['regularization'].iloc[0]:g}",
                     f"{mine['error'].mean():.4f}",

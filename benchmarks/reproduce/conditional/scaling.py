@@ -23,7 +23,7 @@ FEATURES = 8  # of a node, so that an edge has 64 products
 NOISE = 0.5
 SIZES = (25, 50, 100, 200, 500, 1000, 2000)
 QUICK_SIZES = SIZES[:3]
-# Pairs of edges grow with the cube of the nodes: 500 000 at 100, 4 million (and 2 GB) at 200.
+# Pairs of edges grow with the cube of the nodes: 500,000 at 100, 4 million (and 2 GB) at 200.
 LARGEST = {"ranking SVM": 100}
 REPEATS = 3
 
@@ -103,7 +103,7 @@ def markdown(rows: pd.DataFrame) -> str:
     """Seconds by method and size."""
     seconds = rows.pivot(index="size", columns="method", values="seconds")
     lines = [
-        [f"{size:,}".replace(",", " "), f"{size * size:,}".replace(",", " ")]
+        [f"{size:,}", f"{size * size:,}".replace(",", " ")]
         + ["" if np.isnan(value) else f"{value:.3g}" for value in seconds.loc[size]]
         for size in seconds.index
     ]
