@@ -181,7 +181,11 @@ def as_pairs(table: Table) -> Table:
     if form is None or there & {"winner", "loser", "first", "second"}:
         return table
     reader, what = _FORMS[form]
-    remedy = f"{what} have the columns {', '.join(form)}{', item_1, item_2, ...' if form[0] == 'best' else ''}; give them these names"
+    more = ", item_1, item_2, ..." if form[0] == "best" else ""
+    remedy = (
+        f"{what} have the columns {', '.join(form)}{more}: rename yours, or say which one it is, as in "
+        f"columns={{{form[0]!r}: 'name'}} (--columns {form[0]}=name)"
+    )
     rows = reader(_checked(table, table.name, *form, remedy=remedy), *form)
     columns: dict[str, Any] = dict(
         zip(("winner", "loser", "tie", "list", "at"), zip(*rows, strict=True), strict=True)
