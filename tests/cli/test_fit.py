@@ -137,7 +137,7 @@ def test_hyperparameters_are_drawn(place: Path, ask: Any) -> None:
     drawn = ("--hyperparameters", "nuts", "--draws", 200)
     said = ask("fit", "--folder", "tables", "--out", "other", *drawn)
     assert said.code == 0
-    assert "200 draws of the hyperparameters" in said.out
+    assert "200 values of the hyperparameters" in said.out
     assert ask("report", "other").code == 0
     assert "no-U-turn sampler" in (place / "other/report.html").read_text()
 
