@@ -32,8 +32,10 @@ _TYPES = {
     "rater": np.int32,
     "shown_first": np.int8,
     "list": np.int32,
+    "group": np.int32,
 }
 COLUMNS = tuple(_TYPES)
+_NONE = {"list": -1, "group": -1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,9 @@ class Comparisons:
     list : array of int32, shape (m,), or None
         Which list the pair is part of, from 0; −1 where it is an answer of its own. The pairs of a list are those of neighboring
         blocks: every item of a block was preferred to every item of the next, in one look at all of them.
-    raters : tuple of hashable
+    group : array of int32, shape (m,), or None
+        What the answer has in common with others (a question, a match, a pair of texts), as a position in ``groups``; −1 where nothing.
+    raters, groups : tuple of hashable
         Labels.
     strengths : int
         The highest strength there can be; 1 without strengths.
@@ -75,8 +79,11 @@ class Comparisons:
     rater: NDArray[np.int32] | None = None
     shown_first: NDArray[np.int8] | None = None
     list: NDArray[np.int32] | None = None
+    group: NDArray[np.int32] | None = None
     raters: tuple[Any, ...] = ()
+    groups: tuple[Any, ...] = ()
     strengths: int = 1
+    spare_effects: int = 0  # of `num_effects`, that no answer has a part in, see `relpref.data.padding`
     num_raters: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,6 +103,26 @@ class Comparisons:
     def num_lists(self) -> int:
         """Number of lists."""
         return 0 if self.list is None else int(self.list.max(initial=-1)) + 1
+
+    @cached_property
+    def effects(self) -> NDArray[np.int32] | None:
+        """Numbers of the effects that groups have on an answer's winner and loser, one for each item of a group; −1 without a group.
+
+        Shape (m, 2); None without groups.
+        """
+        if self.group is None:
+            return None
+        ends = np.stack([self.winner, self.loser], axis=1).astype(np.int64)
+        inside = self.group >= 0
+        number = self.group[inside, None].astype(np.int64) * (int(ends.max(initial=0)) + 1) + ends[inside]
+        found = np.full(ends.shape, -1, dtype=np.int32)
+        found[inside] = np.unique(number, return_inverse=True)[1].reshape(number.shape)
+        return read_only(found)
+
+    @cached_property
+    def num_effects(self) -> int:
+        """Number of the effects of groups."""
+        return 0 if self.effects is None else int(self.effects.max(initial=-1)) + 1 + self.spare_effects
 
     def whole_lists(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Some rows, a mask, without those of lists of which others are missing."""
@@ -133,6 +160,8 @@ class Comparisons:
             columns["list"][self.list < 0] = pd.NA
         if self.rater is not None:
             columns["rater"] = label_column(self.raters).take(np.asarray(self.rater))
+        if self.group is not None:
+            columns["group"] = label_column((*self.groups, None)).take(np.asarray(self.group))
         if self.shown_first is not None:
             shown_first = np.empty(len(items) + 1, dtype=object)  # by the position plus one
             shown_first[1:] = labels
@@ -142,7 +171,12 @@ class Comparisons:
 
 
 # Raters' labels never cause a compilation, but how many there are is the shape of a program.
-register(Comparisons, leaves=COLUMNS, static=("num_raters", "strengths", "list_sizes"), untraced=("raters",))
+register(
+    Comparisons,
+    leaves=(*COLUMNS, "effects"),
+    static=("num_raters", "strengths", "list_sizes", "num_effects"),
+    untraced=("raters", "groups"),
+)
 
 
 def _merged(columns: dict[str, NDArray[Any]], items: Sequence[Any]) -> dict[str, Any]:
@@ -171,14 +205,17 @@ def _groups_of(columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.int64], 
     return order, np.flatnonzero(differs)
 
 
-def with_known_raters(answers: Comparisons, before: Comparisons) -> Comparisons:
-    """Return answers in which the raters and the strengths of others have their place, too."""
-    strengths = max(answers.strengths, before.strengths)
-    if answers.rater is None:
-        return replace(answers, strengths=strengths)
-    raters = tuple(dict.fromkeys((*before.raters, *answers.raters)))
-    place = np.array([raters.index(label) for label in answers.raters], dtype=np.int32)
-    return replace(answers, rater=read_only(place[answers.rater]), raters=raters, strengths=strengths)
+def with_known_labels(answers: Comparisons, before: Comparisons) -> Comparisons:
+    """Return answers in which the raters, the groups and the strengths of others have their place, too."""
+    found: dict[str, Any] = {"strengths": max(answers.strengths, before.strengths)}
+    for name, labels in (("rater", "raters"), ("group", "groups")):
+        column, own = getattr(answers, name), getattr(answers, labels)
+        if column is not None:
+            all_of_them = tuple(dict.fromkeys((*getattr(before, labels), *own)))
+            position = {label: place for place, label in enumerate(all_of_them)}
+            place = np.array([*map(position.__getitem__, own), -1], dtype=np.int32)
+            found |= {name: read_only(place[column]), labels: all_of_them}
+    return replace(answers, **found)
 
 
 def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
@@ -197,7 +234,7 @@ def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
 
 _WINNER_FORM = ("winner", "loser")
 _PAIR_FORM = ("first", "second")
-_EITHER = ("count", "rater", "shown_first", "list")
+_EITHER = ("count", "rater", "shown_first", "list", "group")
 _OF_LISTS = ("item", "place", "choice", "chosen", "best", "worst")
 _ALL = (*_WINNER_FORM, *_PAIR_FORM, "result", "tie", "strength", "probability", *_EITHER, *_OF_LISTS)
 _RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # besides numbers
@@ -245,7 +282,7 @@ def read_comparisons(
         # A tie has no winner: one order, so that equal ties are merged.
         winner, loser = _exchanged(tie & (winner > loser), winner, loser)
     read: dict[str, Any] = {"winner": winner, "loser": loser, "count": np.ones(len(winner), dtype=np.int64)}
-    raters: tuple[Any, ...] = ()
+    labels: dict[str, Any] = {}
     strengths = 1
     if "count" in there:
         read["count"] = table.counts("count", "write how often the answer was given: 1, 2, 3, ...")
@@ -257,7 +294,14 @@ def read_comparisons(
     if "probability" in there:
         read["probability"] = _probabilities(table)
     if "rater" in there:
-        raters, read["rater"] = _raters(table)
+        place = table.cell("rater")
+        refuse_first(
+            table.blank("rater"),
+            lambda row: f"{place(row)}: the rater is blank; name one, such as 'unknown', or drop the row",
+        )
+        labels["raters"], read["rater"] = _labeled(table, "rater")
+    if "group" in there and not table.blank("group").all():
+        labels["groups"], read["group"] = _labeled(table, "group")
     if "shown_first" in there:
         side = _one_of_two(table, "shown_first", items, winner, loser)
         read["shown_first"] = np.where(side < 0, 0, np.where(side == winner, 1, -1))
@@ -265,7 +309,7 @@ def read_comparisons(
     if "list" in there and lists == "exact":
         number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
         read, notes = read_lists(read, number.astype(np.int64), table.place)
-    answers = Comparisons(**_merged(read, items.labels), raters=raters, strengths=strengths)
+    answers = Comparisons(**_merged(read, items.labels), **labels, strengths=strengths)
     every = (*table.notes, *unused, *notes, *_notes(table, answers, lists))
     return answers, tuple(f"{NAME}: {note}" for note in every)
 
@@ -427,21 +471,19 @@ def _probabilities(table: Table) -> NDArray[np.float64]:
     return values
 
 
-def _raters(table: Table) -> tuple[tuple[Any, ...], NDArray[np.int32]]:
-    """Labels in an order that is not that of the rows, and the position of each row's."""
-    labels = table.labels("rater")
-    place = table.cell("rater")
-    refuse_first(
-        np.array([label == "" for label in labels], dtype=bool),
-        lambda row: f"{place(row)}: the rater is blank; name one, such as 'unknown', or drop the row",
-    )
+def _labeled(table: Table, column: str) -> tuple[tuple[Any, ...], NDArray[np.int32]]:
+    """Labels in an order that is not that of the rows, and the position of each row's; −1 where the cell is blank."""
+    rows = np.flatnonzero(~table.blank(column))
+    labels = table.labels(column, rows)
 
     def order(label: Any) -> tuple[str, Any]:
         return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
 
-    raters = tuple(sorted(set(labels), key=order))
-    positions = {label: position for position, label in enumerate(raters)}
-    return raters, np.array([positions[label] for label in labels], dtype=np.int32)
+    known = tuple(sorted(set(labels), key=order))
+    places = {label: place for place, label in enumerate(known)}
+    found = np.full(len(table.frame), -1, dtype=np.int32)
+    found[rows] = [places[label] for label in labels]
+    return known, found
 
 
 def _notes(table: Table, answers: Comparisons, lists: ListReading) -> tuple[str, ...]:
@@ -472,7 +514,7 @@ class Change(NamedTuple):
 
 
 def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool) -> Change:
-    """Answers and more of them, or without some of them; raters of ``other`` that are known have their places already."""
+    """Answers and more of them, or without some; raters and groups of ``other`` that are known have their places already."""
     for name in COLUMNS:
         # Where only one of the two has a column, the other one gets it if what is missing can be known.
         first, second = getattr(known, name), getattr(other, name)
@@ -481,7 +523,8 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
         elif first is not None and second is None:
             other = _with_column(name, other, "the new answers", "the answers so far")
     strengths = max(known.strengths, other.strengths)
-    answers = replace(other, strengths=strengths, raters=other.raters or known.raters)
+    labels = {name: getattr(other, name) or getattr(known, name) for name in ("raters", "groups")}
+    answers = replace(other, strengths=strengths, **labels)
     columns = {name: np.concatenate([column, other.columns[name]]) for name, column in known.columns.items()}
     if known.list is not None and withdraw:
         columns["list"] = np.concatenate([known.list, known_lists(known.columns, other.columns)])
@@ -503,7 +546,7 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
         lambda row: (
             f"withdraw: the answer {shown((items[other.winner[row]], items[other.loser[row]]))} is to be taken back "
             f"{taken[row]} times and was given {there[row]} times; "
-            "name answers as they were given, with their rater and strength"
+            "name answers as they were given, with their rater, strength and group"
         ),
     )
     count = np.array(known.count, dtype=np.int64)
@@ -517,10 +560,10 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
 
 
 def _with_column(name: str, answers: Comparisons, these: str, those: str) -> Comparisons:
-    """With a column of zeros: no ties, an unknown position, or nothing without answers. No list is −1."""
+    """With a column of zeros: no ties, an unknown position, or nothing without answers. No list and no group are −1."""
     size = len(answers.winner)
     all_tied = answers.tie is not None and bool(answers.tie.all())
-    if not (name in ("tie", "shown_first", "list") or size == 0 or (name == "strength" and all_tied)):
+    if not (name in ("tie", "shown_first", *_NONE) or size == 0 or (name == "strength" and all_tied)):
         raise DataError(f"{NAME}: {those} have the column {name!r} and {these} do not; give it for both")
-    column: dict[str, Any] = {name: np.full(size, -1 if name == "list" else 0, dtype=_TYPES[name])}
+    column: dict[str, Any] = {name: np.full(size, _NONE.get(name, 0), dtype=_TYPES[name])}
     return replace(answers, **column)

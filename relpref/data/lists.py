@@ -112,7 +112,7 @@ def _check_columns(columns: Columns, rows: Positions, of_row: Positions, place: 
             ),
         )
     _, first, which = np.unique(of_row, return_index=True, return_inverse=True)
-    for name in ("rater", "count"):
+    for name in ("rater", "count", "group"):
         values = np.asarray(columns[name])[rows] if name in columns else of_row
         wrong = np.flatnonzero(values != values[first][which])
         if len(wrong):
@@ -151,17 +151,18 @@ def numbered(columns: Columns) -> Columns:
 
 
 def contents(columns: Mapping[str, Any], rows: Positions, which: Positions, lists: int) -> Positions:
-    """What each list says: its rater, the number of its pairs, and these; −1 where there are no more, shape (lists, ...)."""
+    """What each list says: the number of its pairs, its rater, its group, and its pairs; −1 where there are no more, shape (lists, ...)."""
     winner, loser = (np.asarray(columns[end])[rows].astype(np.int64) for end in ("winner", "loser"))
     order = np.lexsort((loser, winner, which))
     sizes = np.bincount(which, minlength=lists)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    found = np.full((lists, 2 + 2 * int(sizes.max(initial=0))), -1, dtype=np.int64)
-    if "rater" in columns:
-        found[which, 0] = np.asarray(columns["rater"])[rows]
-    found[:, 1] = sizes
-    found[which[order], 2 + 2 * place] = winner[order]
-    found[which[order], 3 + 2 * place] = loser[order]
+    found = np.full((lists, 3 + 2 * int(sizes.max(initial=0))), -1, dtype=np.int64)
+    found[:, 0] = sizes
+    for at, name in enumerate(("rater", "group"), start=1):
+        if name in columns:
+            found[which, at] = np.asarray(columns[name])[rows]
+    found[which[order], 3 + 2 * place] = winner[order]
+    found[which[order], 4 + 2 * place] = loser[order]
     return found
 
 
@@ -220,7 +221,7 @@ def _said(columns: Mapping[str, Any]) -> list[bytes]:
     number = np.asarray(columns["list"]).astype(np.int64)
     rows = np.flatnonzero(number >= 0)
     said = contents(columns, rows, number[rows], int(number.max(initial=-1)) + 1)
-    return [row[: 2 + 2 * row[1]].tobytes() for row in said]
+    return [row[: 3 + 2 * row[0]].tobytes() for row in said]
 
 
 def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]:

@@ -20,7 +20,7 @@ from relpref.data.preference import PreferenceData
 _STEP_OF_ITEMS, _PARTS_OF_ITEMS = 64, 8
 _STEP_OF_ANSWERS, _PARTS_OF_ANSWERS = 256, 2
 # A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
-_NEUTRAL = {"probability": 0.5, "strength": 1, "list": -1}
+_NEUTRAL = {"probability": 0.5, "strength": 1, "list": -1, "group": -1}
 
 _NAME = "allows_padding"  # the attribute; where it depends on an object's fields, its class has a property of this name
 Declared = TypeVar("Declared")
@@ -66,7 +66,8 @@ def padded_answers(answers: Comparisons) -> Comparisons:
         name: np.concatenate([column, np.full(more, _NEUTRAL.get(name, 0), column.dtype)])
         for name, column in answers.columns.items()
     }
-    return replace(answers, **columns)
+    spare = room_for(answers.num_effects) - answers.num_effects if answers.num_effects else 0
+    return replace(answers, **columns, spare_effects=spare)
 
 
 def padded(data: PreferenceData) -> PreferenceData:

@@ -25,7 +25,7 @@ from relpref.data.comparisons import (
     chosen_rows,
     compared,
     read_comparisons,
-    with_known_raters,
+    with_known_labels,
 )
 from relpref.data.composing import pairs_of_rankings
 from relpref.data.graph import Graph
@@ -106,7 +106,8 @@ class PreferenceData:
             where ``tie`` is true, and nowhere else), ``result`` (1 where the first won and 0 where it lost, with 0.5 for a tie; or 1, -1,
             and 0 for a tie) and ``probability`` (as reported, that the first is the better). Optional columns: ``tie`` (true or false),
             ``strength`` (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank
-            where that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`). Other columns are not
+            where that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`), ``group`` (what answers
+            have in common beyond their items: the question, the match, the pair of texts; blank where nothing). Other columns are not
             used, and noted.
 
             Orders have the columns ``list``, ``item`` and ``place`` (1 is the best, equal places are ties, and a blank is below all others);
@@ -314,16 +315,20 @@ class PreferenceData:
 
         Parameters
         ----------
-        by : {"pair", "answer", "rater"}
-            The items that were compared; the answer only; or who gave it, an error if that is not known. A list is a group
-            of its own.
+        by : {"pair", "answer", "rater", "group"}
+            The items that were compared; the answer only; who gave it; or the column ``group``, where an answer without a group is one of
+            its own; an error where that column is not known. A list is never parted.
         """
         answers = self.comparisons
+        known = {"rater": answers.rater, "group": answers.group}
+        if by in known and known[by] is None:
+            raise DataError(f"by is {by!r}, but answers have no column {by!r}; leave out by 'pair'")
         if by == "rater":
-            if answers.rater is None:
-                raise DataError("by is 'rater', but answers do not say who gave them; leave out by 'pair'")
             return np.asarray(answers.rater, dtype=np.int64), "rater"
-        groups = np.arange(self.num_comparisons) if by == "answer" else self._pairs
+        groups = self._pairs if by == "pair" else np.arange(self.num_comparisons)
+        if by == "group":
+            assert answers.group is not None
+            return np.where(answers.group < 0, len(answers.groups) + groups, answers.group), "group"
         if answers.list is not None:
             groups = np.where(
                 answers.list < 0, groups, self.num_items**2 + self.num_comparisons + answers.list
@@ -350,7 +355,7 @@ class PreferenceData:
         """
         answers, more = read_comparisons(table, self._label_index, columns, lists)
         kept = tuple(note for note in self.notes if not note.startswith(f"{COMPARISONS}:"))
-        comparisons = with_known_raters(answers, self.comparisons)
+        comparisons = with_known_labels(answers, self.comparisons)
         return replace(self, comparisons=comparisons, answered=True, notes=more + kept)
 
     def without_relation(self, name: str) -> "PreferenceData":
@@ -534,6 +539,9 @@ class PreferenceData:
             "" if answers.tie is None else counted(int(answers.count[answers.tie].sum()), "tie"),
             f"strengths up to {answers.strengths}" if answers.strengths > 1 else "",
             "" if answers.rater is None else counted(len(answers.raters), "rater"),
+            ""
+            if answers.group is None
+            else f"in {counted(len(np.unique(answers.group[answers.group >= 0])), 'group')}",
             f"relations: {sizes}" if sizes else "",
         )
         return ", ".join(part for part in parts if part)

@@ -5,7 +5,7 @@ sees one number, its predictor, whose belief without the answer is the cavity of
 normalizer of its tilted distribution there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,11 +17,11 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow
+from relpref.infer.arrow import Arrow, Groups
 from relpref.infer.call import Values
-from relpref.infer.evidence import known_sites
-from relpref.infer.program import Observation, Program, Reading, shared_noise
-from relpref.infer.sites import SparseRows
+from relpref.infer.evidence import known_sites, log_of_sites, tilted
+from relpref.infer.program import Observation, Program, Reading
+from relpref.infer.sites import Cavity, Sites, SparseRows
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.orthants import log_orthant
 from relpref.limits import MAX_ROWS_TAKEN_OUT
@@ -34,7 +34,8 @@ class Components(NamedTuple):
     """A posterior as K Gaussians, or points without a ``scale``.
 
     ``moving`` has K values of each hyperparameter; ``location`` and ``scale`` are of shapes (K, n) and (K, n, n); ``precision`` and
-    ``shift``, shape (K, m), are the sites that are taken out, zeros where none is in.
+    ``shift``, shape (K, m), are the sites that are taken out, zeros where none is in. ``apart``, shape (K, 2, m), are mean and variance
+    of predictors without their whole groups, NaN of a row without a group; None where there are no groups.
     """
 
     moving: Values
@@ -42,6 +43,7 @@ class Components(NamedTuple):
     scale: Any
     precision: Any
     shift: Any
+    apart: Any = None
 
 
 class Predictive(NamedTuple):
@@ -61,6 +63,7 @@ class Predictive(NamedTuple):
     # numbers unless K = 1; shape (3, m).
     moments: Any
     classes: Any  # probability of each class, where decisions follow each other, shape (c, examples); else of no size
+    leaving: Any  # log probability of all answers that leave with a row's, in each component, shape (K, m)
 
 
 class Question:
@@ -93,6 +96,8 @@ class Question:
         if origin is None and scale is not None:
             sites = [np.reshape(posterior.sites[name], shape) for name in ("precision", "shift")]
         self.components = Components(draws, location, scale, *sites)
+        if layout.integrated:
+            self.components = self.components._replace(apart=self._without_groups())
         # The decisions on one example follow each other until one of them ends at a class.
         self._classes = posterior.kind == "classes"
 
@@ -102,36 +107,100 @@ class Question:
             weights = np.repeat(self.weights[:, None], self.components.precision.shape[1], axis=1)
         with float64():
             found = Predictive(*map(np.asarray, _ask(self._program, self._classes, self.components, weights)))
-            return found if self._program.arrow is None else self._with_lists(found)
+            if self._program.layout.ordered:
+                return self._with_lists(found)
+            return found if self.components.apart is None else self._with_groups(found)
 
-    def _with_lists(self, found: Predictive) -> Predictive:
-        """Lists leave whole: the log score of their order is that of their first row, and of single pairs nothing is said."""
+    def _blocks(self) -> Iterator[list[tuple[Groups, Floats, Floats]]]:
+        """Of every component the groups of rows that share noise, with mean and covariance of the predictors without their sites."""
         arrow, program = self._program.arrow, self._program
         if arrow is None or arrow.rows is None:
             raise UnsupportedProgramError(
                 "some answers share noise and look at more than two latents each, or at what hyperparameters change; what is known "
                 "without one of them is found for other programs alone"
             )
-        listed = (
-            arrow.blocks.joined(np.zeros(len(arrow.blocks.alone)), [g.rows >= 0 for g in arrow.blocks.groups])
-            > 0
-        )
-        log_score = np.where(listed, 0.0, found.log_score)
-        for at, part in enumerate(zip(*self._each(), strict=True)):
-            moving, *rest = part
-            offset, sds = map(np.asarray, _offset_and_noise(program.at(moving)))
-            scores = without_groups(arrow, rest, offset, sds, np.where(found.value > 0, 1.0, -1.0))
-            for group, score in zip(arrow.blocks.groups, scores, strict=True):
-                log_score[at, group.rows[:, 0]] = score
+        for moving, *rest in zip(*self._each(), strict=True):
+            location, offset, sds = map(np.asarray, _offset_and_noise(program.at(moving)))
+            yield cavities_of_groups(arrow, (rest[0] - location, *rest[1:]), offset, sds, self._counts)
+
+    @property
+    def _counts(self) -> Floats:
+        return np.asarray(self._program.counts, dtype=np.float64)
+
+    def _without_groups(self) -> Floats:
+        """Mean and variance of each predictor without the sites of its whole group; NaN of rows without one, shape (K, 2, m)."""
+        if self._program.layout.ordered:
+            raise UnsupportedProgramError(
+                "lists within groups of answers cannot be left out; leave the column 'group' out, or read the answers with lists='pairs'"
+            )
+        shape = self.components.precision.shape
+        found = np.full((shape[0], 2, shape[1] + 1), np.nan)
+        with float64():
+            for at, blocks in enumerate(self._blocks()):
+                for group, mean, covariance in blocks:
+                    found[at][:, group.rows] = mean, np.diagonal(covariance, axis1=1, axis2=2)
+        return found[:, :, :-1]
+
+    def _with_groups(self, found: Predictive) -> Predictive:
+        """The log probability of whole groups by EP: the evidence of their rows alone, whose sites are those of the whole.
+
+        With sites exp(h·g − ½ gᵀTg) of predictors g ~ N(m, C) that is the integral of their product, times Ẑ and what makes up for the
+        cavities, row by row.
+        """
+        counts, leaving = self._counts, found.log_score.copy()
+        for at, blocks in enumerate(self._blocks()):
+            moving, _, _, precision, shift = (each[at] for each in self._each())
+            program, total = self._program.at(moving), np.zeros(len(counts) + 1)
+            offset = np.asarray(_offset_and_noise(program)[1])
+            tau, nu, copies = (np.append(each, 0.0) for each in (precision, shift, counts))
+            start, members = np.append(offset, 0.0), []
+            cavity = np.zeros((2, len(counts) + 1))
+            for group, mean, covariance in blocks:
+                rows = group.rows
+                own, pull = (copies * tau)[rows], (copies * nu)[rows]
+                own_mean = mean - start[rows]
+                inside = np.linalg.inv(np.eye(rows.shape[1]) + covariance * own[:, None, :]) @ covariance
+                rest = pull - own * own_mean
+                after, spread = own_mean + _times(inside, rest), np.diagonal(inside, axis1=1, axis2=2)
+                removed = spread * np.minimum(copies[rows], 1.0)
+                left = 1 - removed * tau[rows]
+                cavity[:, rows] = (after - removed * nu[rows]) / left, spread / left
+                _, size = np.linalg.slogdet(np.eye(rows.shape[1]) + covariance * own[:, None, :])
+                quadratic = np.sum(own_mean * (pull + rest) + rest * _times(inside, rest), axis=1)
+                members.append((rows, 0.5 * (quadratic - size)))
+            mean, variance = cavity[:, :-1]
+            log_normalizer = np.asarray(_log_normalizers(program, mean + offset, variance))
+            sites = Sites(precision, shift)
+            for rows, joint in members:
+                single = np.append(log_of_sites(counts, log_normalizer, sites, Cavity(mean, variance)), 0.0)
+                total[rows] = (joint + single[rows].sum(axis=1))[:, None]
+            grouped = ~np.isnan(self.components.apart[at, 0])
+            leaving[at] = np.where(grouped, total[:-1], leaving[at])
+        return found._replace(leaving=leaving)
+
+    def _with_lists(self, found: Predictive) -> Predictive:
+        """Lists leave whole: the log score of their order is that of their first row, and of single pairs nothing is said."""
+        listed, log_score = np.zeros(len(found.value), dtype=bool), found.log_score.copy()
+        signs = np.append(np.where(found.value > 0, 1.0, -1.0), 1.0)
+        for at, blocks in enumerate(self._blocks()):
+            for group, mean, covariance in blocks:
+                rows, there = group.rows, group.rows < len(listed)
+                sign = signs[rows]
+                # What is not there is positive for certain.
+                mean = np.where(there, sign * mean, 40.0)
+                covariance = sign[:, :, None] * covariance * sign[:, None, :]
+                score = log_orthant(mean, covariance + np.eye(rows.shape[1]) * ~there[:, :, None])
+                listed[rows[there]], log_score[at, rows[there]] = True, 0.0
+                log_score[at, rows[:, 0]] = score
         unknown: dict[str, Any] = {
             name: np.where(listed, np.nan, getattr(found, name))
             for name in ("chance", "moments", "step", "side")
         }
-        return found._replace(log_score=log_score, **unknown)
+        return found._replace(log_score=log_score, leaving=log_score, **unknown)
 
     def _each(self) -> tuple[Any, ...]:
         """Hyperparameters, and means, covariances and sites of the components."""
-        moving, location, scale, precision, shift = self.components
+        moving, location, scale, precision, shift, _ = self.components
         number = len(location)
         values = [{name: value[at] for name, value in moving.items()} for at in range(number)]
         return values, location, [None] * number if scale is None else scale, precision, shift
@@ -178,6 +247,12 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
         """What is summed over the components, each with its weight; and what is kept of each: log scores and steps."""
         reading = program.at(part.moving).read()
         mean, variance, step = _without_own(reading, program.rows, part)
+        if part.apart is not None:
+            grouped = ~jnp.isnan(part.apart[0])
+            mean, variance = (
+                jnp.where(grouped, *both) for both in zip(part.apart, (mean, variance), strict=True)
+            )
+            step = jnp.where(grouped, jnp.nan, step)
         its = _slices(reading)
         each = [_outcomes(o, mean[i], variance[i]) for o, i in zip(reading.observations, its, strict=True)]
         sums = {
@@ -228,23 +303,31 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
         chance=jnp.concatenate(chance, axis=1),
         moments=jnp.concatenate(moments, axis=1),
         classes=sums["classes"],
+        leaving=log_score,
     )
 
 
 @lazy_jit
-def _offset_and_noise(program: Program) -> tuple[Array, Array]:
-    """The predictors at the prior mean, shape (m,), and sds of the noise that rows share, shape (kinds, m)."""
+def _offset_and_noise(program: Program) -> tuple[Array, Array, Array]:
+    """The prior mean, shape (n,), the predictors there, shape (m,), and sds of the noise that rows share, shape (kinds, m)."""
     reading = program.read()
-    return reading.offset - reading.projection.apply(reading.location), jnp.stack(
-        [kind.sd for kind in shared_noise(reading.observations)]
-    )
+    return reading.location, reading.offset, jnp.stack(reading.noise)
 
 
-def without_groups(arrow: Arrow, component: Any, offset: Any, sds: Any, signs: Any) -> list[Floats]:
-    """Log probability that rows of a group have the signs that they have, without any of their sites, by groups, shape (g,) each.
+@lazy_jit
+def _log_normalizers(program: Program, mean: Array, variance: Array) -> Array:
+    """Log Ẑ of every row, where predictors are N(mean, variance)."""
+    reading = program.read()
+    return tilted(reading.observations, jnp.zeros_like(mean), mean, variance).log_normalizer
 
-    A component is the mean and the covariance of the latents (None of a point), and the sites of rows. Without the sites of a group,
-    whose rows are N(m, G), these are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G).
+
+def cavities_of_groups(
+    arrow: Arrow, component: Any, offset: Any, sds: Any, counts: Any
+) -> list[tuple[Groups, Floats, Floats]]:
+    """Mean and covariance of the predictors of groups of rows without any of their sites, shape (g, p) and (g, p, p) each.
+
+    A component is the mean less that of the prior and the covariance of the latents (None of a point), and the sites of rows. Without the
+    sites of a group, whose rows are N(m, G), these are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G).
     """
     location, scale, precision, shift = component
     blocks, rows, found = arrow.blocks, arrow.rows, []
@@ -253,10 +336,10 @@ def without_groups(arrow: Arrow, component: Any, offset: Any, sds: Any, signs: A
         blocks.groups,
         rows.items,
         blocks.covariances(sds),
-        *(blocks.cut(np.asarray(part)) for part in (precision, shift, offset, signs)),
+        *(blocks.cut(np.asarray(part)) for part in (counts * precision, counts * shift, offset)),
         strict=True,
     )
-    for group, (columns, entries), noise, tau, nu, start, sign in each:
+    for group, (columns, entries), noise, tau, nu, start in each:
         root = np.sqrt(tau)
         half = root[:, :, None] * root[:, None, :]
         weights = half * np.linalg.inv(np.eye(tau.shape[1]) + half * noise)  # M
@@ -270,13 +353,8 @@ def without_groups(arrow: Arrow, component: Any, offset: Any, sds: Any, signs: A
         mean = seen + _times(noise, pull - _times(weights, seen))
         without = np.linalg.inv(np.eye(tau.shape[1]) - spread * tau[:, None, :])
         cavity = without @ spread
-        cavity = 0.5 * (cavity + cavity.swapaxes(1, 2))
         middle = _times(without, mean - _times(spread, nu)) + start
-        there = group.rows < len(blocks.place)
-        # What is not there is positive for certain.
-        middle = np.where(there, sign * middle, 40.0)
-        cavity = sign[:, :, None] * cavity * sign[:, None, :] + np.eye(tau.shape[1]) * ~there[:, :, None]
-        found.append(log_orthant(middle, cavity))
+        found.append((group, middle, 0.5 * (cavity + cavity.swapaxes(1, 2))))
     return found
 
 

@@ -14,6 +14,7 @@ from relpref.diagnostics.loo import LeftOut, leave_one_out, left_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, RelationPosterior, UtilityPosterior
 from relpref.infer.large.problem import answered
+from relpref.likelihoods.answers import GROUP_SD
 from relpref.limits import MAX_NUMBERS_OF_INFLUENCE
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.origin import Origin
@@ -137,7 +138,8 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     left = left_out(posterior)
     if np.isnan(left.predictive.step).any():
         raise UnsupportedProgramError(
-            "influence is that of single answers, and some are in lists; see leave_one_out, or read the answers with lists='pairs'"
+            "influence is that of single answers, and some are in lists or in groups; see leave_one_out, read the answers with lists='pairs', "
+            "or leave the column 'group' out"
         )
     table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
     projection, belief = left.given.projection(), posterior.belief
@@ -381,5 +383,5 @@ def _refit(
 
 def site_part(posterior: Posterior, site: str) -> str | None:
     """The part that a hyperparameter ``<part>_<name>`` belongs to; of two that fit, the longer."""
-    fitting = [part for part in parts_of(posterior) if site.startswith(f"{part}_")]
+    fitting = [part for part in parts_of(posterior) if site.startswith(f"{part}_") and site != GROUP_SD]
     return max(fitting, key=len, default=None)

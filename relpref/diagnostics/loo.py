@@ -149,13 +149,18 @@ def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> L
             f"the posterior has {counted(len(prior), 'draw')}, too few to be reweighted; draw at least {FEWEST}, better several hundred"
         )
     given = Given(posterior, values)
+    if posterior.sampled and given.components.apart is not None:
+        raise UnsupportedProgramError(
+            "draws are reweighted answer by answer, and answers of one group depend on each other; fit with EP, or leave the column 'group' out"
+        )
     log_score = given.log_scores(given.predictive)
-    # p(h | others) is proportional to p(h | all)/p(y | h, others).
+    leaving = given.log_scores(given.predictive._replace(log_score=given.predictive.leaving))
+    # p(h | others) is proportional to p(h | all)/p(y | h, others), y all that leaves.
     k_hat = None
     if sampled:
-        log_weights, k_hat = smoothed(-log_score.T)
+        log_weights, k_hat = smoothed(-leaving.T)
     else:
-        log_weights = np.log(prior) - log_score.T
+        log_weights = np.log(prior) - leaving.T
         log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
     weights = np.exp(log_weights)[given.unit].T
     held_out = logsumexp(log_weights + log_score.T, axis=1)
@@ -177,7 +182,8 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     -------
     HeldOut
         Of an answer that was given k times, one of the k is left out. An example of a classifier leaves with all its decisions, and a
-        list whole: its score is that of all its pairs, and the first of these stands for it. Of a choice or an ordering that was read
+        list whole: its score is that of all its pairs, and the first of these stands for it. Each answer of a group is predicted without
+        all the others of the group. Of a choice or an ordering that was read
         with ``lists="pairs"`` each pair leaves alone, which is no test of prediction: then `HeldOut.composed` is true.
 
     Raises
@@ -212,7 +218,7 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     return left.given.held_out(chances, left.log_score, "leave-one-out", notes, left.k_hat)
 
 
-By = Literal["pair", "answer", "rater"]
+By = Literal["pair", "answer", "rater", "group"]
 
 
 @renamed_keywords(key="rng_key")
@@ -220,7 +226,7 @@ def k_fold(
     posterior: Posterior | RelationPosterior,
     folds: int = 5,
     *,
-    by: By = "pair",
+    by: By | None = None,
     hyperparameters: Literal["refit", "keep"] = "refit",
     rng_key: Any = 0,
     scheduler: str | None = None,
@@ -235,9 +241,10 @@ def k_fold(
         From EP or Laplace, whose program is fitted again; scores of a relation from `Exact`, by its closed form.
     folds : int
         At least 2.
-    by : {"pair", "answer", "rater"}
+    by : {"pair", "answer", "rater", "group"}
         What leaves together: all answers to a pair of items by any rater, because a repeated question would predict itself;
-        each answer with its repetitions; or all answers of a rater, who is a stranger then. Lists leave whole. Examples of classes leave one by one, edges
+        each answer with its repetitions; all answers of a rater, who is a stranger then; or all of a group, by default where answers have
+        groups, elsewhere "pair". Lists leave whole. Examples of classes leave one by one, edges
         between the same two nodes together.
     hyperparameters : {"refit", "keep"}
         Whether those that were fitted are fitted again in every fold. Those of a relation are kept, and those of more items than a
@@ -274,8 +281,8 @@ def k_fold(
         raise DataError(f"folds is {folds}; at least 2")
     if hyperparameters not in ("refit", "keep"):
         raise DataError(f"hyperparameters is {hyperparameters!r}; it is 'refit' or 'keep'")
-    if by not in ("pair", "answer", "rater"):
-        raise DataError(f"by is {by!r}; it is 'pair', 'answer' or 'rater'")
+    if by not in (None, "pair", "answer", "rater", "group"):
+        raise DataError(f"by is {by!r}; it is 'pair', 'answer', 'rater' or 'group'")
     rng = generator(rng_key)
     if posterior.kind == "relation":
         return _leave_labels_out(posterior, folds, rng)
@@ -298,7 +305,8 @@ def k_fold(
             "k_fold does not know how to leave out answers of this program, whose observed sites are not those of the comparisons "
             "alone; leave_one_out does"
         )
-    groups, name = data.answer_groups(by)
+    grouped = not classes and data.comparisons.group is not None
+    groups, name = data.answer_groups(by or ("group" if grouped else "pair"))
     fold = fold_of(groups, folds, rng, name)
     of_answer = fold if classes else fold[given.first]
     keep = hyperparameters == "keep"

@@ -197,24 +197,31 @@ def sample(
     spread = np.eye(len(prior)) + turn @ (covariance - np.eye(len(mean))) @ turn.T
     centre, spread = jnp.asarray(turn @ mean), cholesky(jnp.asarray(0.5 * (spread + spread.T))).lower
 
+    effects = dict(program.layout.integrated)  # sampled, too, in units of their sds
+
     def latent(state: Values) -> tuple[Array, Array, Values, Any]:
-        """u, its whitened form w = c + R z, all hyperparameters, and the log prior of those that are free."""
+        """u, its whitened form w = c + R z, all that is held or drawn besides, and the log prior of free hyperparameters."""
         white = centre + spread @ state[_LATENT]
-        if not theta:
-            return location + lower @ white, white, {}, 0.0
-        reading = program.read({name: state[name] for name in theta})
+        reading = program.read({name: state[name] for name in theta}) if theta or effects else None
+        values = {} if reading is None else dict(reading.hyperparameters)
+        for name, sd in zip(effects, () if reading is None else reading.noise[-len(effects) :], strict=False):
+            values[name] = sd[0] * state[name]
+        if not theta or reading is None:
+            return location + lower @ white, white, values, 0.0
         own = cholesky(reading.covariance.congruence(lambda u: u[chosen])).lower
-        return reading.location[chosen] + own @ white, white, reading.hyperparameters, reading.log_prior
+        return reading.location[chosen] + own @ white, white, values, reading.log_prior
 
     def potential(state: Values) -> Array:
         vector, white, values, log_prior = latent(state)
         whole = jnp.zeros(program.layout.num_latents).at[chosen].set(vector)
-        return 0.5 * jnp.vdot(white, white) - log_likelihood(program.at(values), whole) - log_prior
+        squares = sum(jnp.vdot(part, part) for part in (white, *(state[name] for name in effects)))
+        return 0.5 * squares - log_likelihood(program.at(values), whole) - log_prior
 
+    begin = {_LATENT: jnp.zeros(len(centre)), **theta} | {n: jnp.zeros(size) for n, size in effects.items()}
     starts = {
         name: jnp.broadcast_to(value, (chains, *jnp.shape(value)))
         + 0.1 * jax.random.normal(jax.random.fold_in(key, at), (chains, *jnp.shape(value)))
-        for at, (name, value) in enumerate({_LATENT: jnp.zeros(len(centre)), **theta}.items(), start=1)
+        for at, (name, value) in enumerate(begin.items(), start=1)
     }
     sampler: Any = MCMC(
         NUTS(potential_fn=potential),

@@ -23,7 +23,34 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.sites import Factorised, LatentSpace, Marginals, SparseRows
 from relpref.linalg.arrays import Array, namespace
 
-Kind = tuple[Any, Any, Any]  # group, first and second of a `relpref.likelihoods.SharedNoise`, shape (m,) each
+
+class Kind(NamedTuple):
+    """Which rows share noise of one kind: each is a sum of at most two of many independent values, which are of its group."""
+
+    group: NDArray[np.int64]  # −1 where there is no such noise, shape (m,)
+    column: NDArray[np.int64]  # shape (m, 2)
+    entry: NDArray[np.float64]  # 0 where there is none, shape (m, 2)
+
+    def cut(self, rows: int) -> "Kind":
+        """Of the first rows alone."""
+        return Kind(self.group[:rows], self.column[:rows], self.entry[:rows])
+
+    @classmethod
+    def of_gaps(cls, group: Any, first: Any, second: Any) -> "Kind":
+        """Of the groups and items of a `relpref.likelihoods.SharedNoise`."""
+        column = np.stack([first, second], axis=1)
+        return cls(group, column, np.broadcast_to([1.0, -1.0], column.shape))
+
+    @classmethod
+    def of_values(cls, column: Any, entry: Any) -> "Kind":
+        """Of rows by the values that they take: those are in one group that lead to each other by way of values."""
+        there = entry != 0
+        size = int(column.max(initial=0)) + 1
+        ends = np.where(there, column, column[np.arange(len(column)), np.argmax(there, axis=1)][:, None]).T
+        graph = scipy.sparse.coo_array((np.ones(len(column)), tuple(ends)), shape=(size, size))
+        group = connected_components(graph, directed=False)[1][ends[0]]
+        return cls(np.where(there.any(axis=1), group, -1), column, entry)
+
 
 _WIDTHS = 8  # different numbers of rows of groups that are kept apart; of more, they are rounded up
 
@@ -56,7 +83,7 @@ class Blocks:
         UnsupportedProgramError
             If groups of two kinds cross.
         """
-        group = _joined([kind[0] for kind in kinds])
+        group = _joined([kind.group for kind in kinds])
         number = len(group)
         alone = np.flatnonzero(group < 0)
         order = np.argsort(group, kind="stable")[len(alone) :]
@@ -138,14 +165,13 @@ def _joined(groups: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 def _shared(kind: Kind, rows: NDArray[Any]) -> NDArray[np.float64]:
-    """[f = f'] + [s = s'] − [f = s'] − [s = f'] for rows of one group, else 0."""
-    group, first, second = (np.append(part, -1)[rows] for part in kind)
+    """Covariance of the noise of one kind, at sds of 1, for rows of groups, shape (g, p, p)."""
+    group, column, entry = (np.append(part, np.full_like(part[:1], -1), axis=0)[rows] for part in kind)
     there = (group[:, :, None] == group[:, None, :]) & (group >= 0)[:, :, None]
-
-    def same(one: Any, other: Any) -> Any:
-        return (one[:, :, None] == other[:, None, :]).astype(np.float64)
-
-    found = same(first, first) + same(second, second) - same(first, second) - same(second, first)
+    found = np.zeros(there.shape)
+    for one, other in np.ndindex(2, 2):
+        same = column[:, :, None, one] == column[:, None, :, other]
+        found += same * entry[:, :, None, one] * entry[:, None, :, other]
     return np.where(there, found, 0.0)
 
 
@@ -226,6 +252,7 @@ class GroupedRows:
 class Arrow:
     """Which rows of a program share noise, and what they look at."""
 
+    kinds: tuple[Kind, ...]
     blocks: Blocks
     rows: GroupedRows | None  # None where the projection is not that of `SparseRows`
 
@@ -233,7 +260,7 @@ class Arrow:
     def of(cls, kinds: Sequence[Kind], rows: SparseRows | None) -> "Arrow":
         """Of NumPy's arrays; errors as of `Blocks.of`."""
         blocks = Blocks.of(kinds)
-        return cls(blocks, None if rows is None else GroupedRows.of(rows, blocks))
+        return cls(tuple(kinds), blocks, None if rows is None else GroupedRows.of(rows, blocks))
 
 
 @jax.tree_util.register_dataclass

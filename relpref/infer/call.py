@@ -18,7 +18,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import as_likelihood
-from relpref.likelihoods.tilted import unwrap
+from relpref.likelihoods.tilted import INTEGRATED, unwrap
 from relpref.skeleton import Skeleton
 
 Values = dict[str, Any]
@@ -53,16 +53,23 @@ class Call:
     def trace(
         self, arrays: tuple[Any, ...], values: Values, seed: Any = 0, unconstrained: Values | None = None
     ) -> dict[str, Values]:
-        """Every site of a run with given values, on their supports or ``unconstrained``; others are drawn from their priors."""
+        """Every site of a run with given values, on their supports or ``unconstrained``; others are drawn from their priors.
+
+        What is integrated out is at its prior mean, unless a value is given.
+        """
         args, kwargs = self.skeleton.join(arrays)
+
+        def place(site: Values) -> Any:
+            if site["type"] != "sample" or site["is_observed"]:
+                return None
+            if site["name"] in raw:
+                return biject_to(site["fn"].support)(raw[site["name"]])
+            left_out = site["name"] not in values and is_integrated(site)
+            return site["fn"].mean if left_out else None
+
+        raw = unconstrained or {}
         model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
-        if unconstrained:
-
-            def place(site: Values) -> Any:
-                raw = unconstrained.get(site["name"]) if site["type"] == "sample" else None
-                return None if raw is None else biject_to(site["fn"].support)(raw)
-
-            model = handlers.substitute(model, substitute_fn=place)
+        model = handlers.substitute(model, substitute_fn=place)
         with running:
             try:
                 sites: dict[str, Values] = handlers.trace(model).get_trace(*args, **kwargs)
@@ -73,6 +80,12 @@ class Call:
                     "functions of jax.numpy in the program"
                 ) from error
         return sites
+
+
+def is_integrated(site: Values) -> bool:
+    """Whether a site says that its values are to be integrated out, and they are independent normals of one sd."""
+    base = unwrap(site["fn"])
+    return bool(site["infer"].get(INTEGRATED)) and type(base) is dist.Normal and not jnp.ndim(base.scale)
 
 
 @lru_cache(maxsize=1024)
@@ -90,6 +103,7 @@ class Site(NamedTuple):
     observed: bool
     gaussian: bool
     process: bool
+    integrated: bool  # see `is_integrated`
     support: Any
     plated: bool
     problem: str | None
@@ -127,6 +141,7 @@ def survey(call: Call) -> tuple[Site, ...]:
                 observed=site["is_observed"],
                 gaussian=process or isinstance(base, dist.Normal | dist.MultivariateNormal),
                 process=process,
+                integrated=is_integrated(site),
                 support=base.support,
                 plated=bool(site["cond_indep_stack"]),
                 problem=problem,

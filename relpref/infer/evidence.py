@@ -15,7 +15,7 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.arrow import Arrow, ArrowSpace, pull_of_noise
 from relpref.infer.call import Values
 from relpref.infer.host_space import HostSpace
-from relpref.infer.program import Layout, Observation, Program, Reading, shared_noise
+from relpref.infer.program import Layout, Observation, Program, Reading
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import (
     Cavity,
@@ -283,7 +283,7 @@ def prior(program: Program, reading: Reading, projection: bool = False) -> Prior
         known=known_sites(observations, reading.offset),
         log_concave=np.concatenate(concave),
         counts=jnp.concatenate([observation.counts for observation in observations]),
-        noise=tuple(kind.sd for kind in shared_noise(observations)),
+        noise=reading.noise,
         projection=reading.projection.rows(jnp.eye(len(reading.location))) if projection else None,
     )
 
@@ -505,8 +505,7 @@ def noise_surrogates(
 
 def _pull_of_noise(*given: Any) -> Array:
     *pulls, moving = given
-    kinds = shared_noise(moving.observations)
-    return sum(jnp.vdot(pull, kind.sd) for pull, kind in zip(pulls, kinds, strict=True))
+    return sum(jnp.vdot(pull, sd) for pull, sd in zip(pulls, moving.noise, strict=True))
 
 
 def _pull_of_gram(pull: Array, moving: Reading) -> Array:
@@ -562,12 +561,17 @@ def _pull_of_answers(counts: Array, mean: Array, variance: Array, spread: Array,
 
 
 def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
-    """The rows' share of log Z; each of a row's identical sites contributes once."""
+    """The rows' share of log Z."""
+    return namespace(counts).sum(log_of_sites(counts, log_normalizer, sites, cavity))
+
+
+def log_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
+    """The rows' shares of log Z, shape (m,); each of a row's identical sites contributes once."""
     (mean, variance), (tau, nu), xp = cavity, sites, namespace(counts, log_normalizer)
     # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
     quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
     correction = 0.5 * (xp.log1p(tau * variance) + quadratic)
-    return xp.sum(xp.where(counts > 0, counts * (log_normalizer + correction), 0.0))
+    return xp.where(counts > 0, counts * (log_normalizer + correction), 0.0)
 
 
 def latent_moments(evidence: Evidence) -> tuple[Floats, Floats]:

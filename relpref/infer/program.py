@@ -5,7 +5,7 @@ the predictors of its observed sites are linearized in the latent vector, which 
 Whatever does not fit is refused by name, before anything is computed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -15,20 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
 from relpref.data import PreferenceData
 from relpref.data.padding import declares_padding, padded
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS, AnySite, Doubt
-from relpref.infer.arrow import Arrow
+from relpref.infer.arrow import Arrow, Kind
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
 from relpref.infer.jaxprs import reached
 from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood
-from relpref.likelihoods.tilted import prior_quantile, unwrap
+from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
 from relpref.registry import unbound
 
@@ -71,7 +72,7 @@ class Observation(NamedTuple):
 
 
 def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
-    """The kinds of noise that rows share, for all rows."""
+    """The kinds of noise that rows share by their likelihoods, for all rows."""
     found, start, total = [], 0, sum(observation.value.size for observation in observations)
     for likelihood, value, _ in observations:
         room = (start, total - start - value.size)
@@ -110,10 +111,13 @@ class Layout:
     # `relpref.likelihoods.GaussianSite`, or a row stands for more than 20 answers.
     precise: bool = False
     repeated: bool = False  # whether a row stands for more than 4 answers
+    ordered: bool = False  # whether some rows are those of lists, by which likelihoods share noise
     # Whether only observation space will do: rows share noise, and the projection moves or has more than two entries in a row.
     observation_only: bool = False
     # Whether JAX may remember a run: it has arrays among its arguments, and no distribution holds what JAX does not see.
     portable: bool = False
+    # Sites that are integrated out, with their lengths: noise that rows share; kinds of it that likelihoods have come before.
+    integrated: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def num_latents(self) -> int:
@@ -142,6 +146,7 @@ class Reading(NamedTuple):
     projection: Map  # the linear part of the predictors, A; `SparseRows.find` writes its rows out
     observations: tuple[Observation, ...]  # at a latent vector of zeros
     log_prior: Array  # log density of the hyperparameters in the unconstrained space
+    noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
 
 
 def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
@@ -250,9 +255,11 @@ class Program:
         its = replace(layout, latents=((layout.latents[0][0], (n,)),), num_rows=m)
         arrow = None
         if found.arrow is not None:
-            arrow = Arrow.of(tuple(tuple(part[:m] for part in kind) for kind in _kinds(found)), rows)
+            arrow = Arrow.of([kind.cut(m) for kind in found.arrow.kinds], rows)
         call, arrays = Call.split(model, args, kwargs)
-        return cls(call, its, arrays, found.fixed, found.medians, rows, counts[:m], arrow, found)
+        # Which rows share noise has no place in what JAX compiles, or it would compile for each data set.
+        shape = replace(found, arrow=None)
+        return cls(call, its, arrays, found.fixed, found.medians, rows, counts[:m], arrow, shape)
 
     @property
     def compiled(self) -> "Program":
@@ -267,7 +274,7 @@ class Program:
         except UnsupportedProgramError:
             call, arrays = Call.split(model, args, kwargs)
             sites = survey(call)
-        free = [site for site in sites if not site.observed and not site.support.is_discrete]
+        free = [s for s in sites if not (s.observed or s.integrated or s.support.is_discrete)]
         latents = [site for site in free if site.process or site.kind == "MultivariateNormal"]
         if not latents:
             raise UnsupportedProgramError(
@@ -334,14 +341,19 @@ class Program:
         location = jnp.concatenate(means)
         offset, apply = jax.linearize(partial(self.predictors, unconstrained=unconstrained), location)
         transpose = jax.linear_transpose(apply, location)
+        observations = self.observations(sites, origin, unconstrained)
+        noise = [kind.sd for kind in shared_noise(observations)]
+        scales = (unwrap(sites[name]["fn"]).scale for name, _ in self.layout.integrated)
+        noise += [jnp.broadcast_to(scale, offset.shape) for scale in scales]
         return Reading(
             hyperparameters={name: sites[name]["value"] for name in unconstrained},
             covariance=BlockDiagonal(covariances),
             location=location,
             offset=offset,
             projection=Map(apply, lambda vector: transpose(vector)[0]),
-            observations=self.observations(sites, origin, unconstrained),
+            observations=observations,
             log_prior=log_prior(sites, unconstrained),
+            noise=tuple(noise),
         )
 
     def prior_draws(self, key: Any, number: int) -> list[Values]:
@@ -434,7 +446,8 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
                 f"site {site.name!r} ({site.kind}) is a discrete latent variable; {NUTS}"
             )
 
-    candidates = [name for name in free if name not in fixed and sites[name].gaussian]
+    integrated = [name for name in free if name not in fixed and sites[name].integrated]
+    candidates = [n for n in free if n not in fixed and n not in integrated and sites[n].gaussian]
     if not candidates:
         raise UnsupportedProgramError(
             "no observed site of the program depends on a Gaussian one "
@@ -444,7 +457,10 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     unknown = tuple(name for name in observed if not sites[name].knows_moments)
     not_closed = tuple(name for name in observed if not sites[name].closed_form)
     for general in dict.fromkeys((unknown, not_closed, observed)):
-        probe = partial(_probed, call, arrays, fixed, sites, general)
+
+        def probe(names: list[str], general: tuple[str, ...] = general) -> tuple[Program, str | None]:
+            return _probed(call, arrays, fixed, sites, general, [*names, *integrated])
+
         # All at once: one compilation, and for most programs the answer.
         program, problem = probe(candidates)
         if problem is not None:
@@ -457,37 +473,58 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
             break
     else:
         raise UnsupportedProgramError(f"{problem}; {NUTS}")
-    latents = dict(program.layout.latents)
-    concave = dict(program.layout.quadrature)
-    hyperparameters = tuple((n, sites[n].shape) for n in free if n not in latents and n not in fixed)
+    concave, whole = dict(program.layout.quadrature), program.layout
+    latents = tuple((name, shape) for name, shape in whole.latents if name not in integrated)
+    known = {*dict(latents), *integrated, *fixed}
+    hyperparameters = tuple((name, sites[name].shape) for name in free if name not in known)
     most = float(np.max(program.counts, initial=0.0))
+    rows, noise = None, []
+    if whole.constant_projection:
+        rows = _written(program, [name for name, _ in latents])
+        noise = [_written(program, [name]) for name in integrated]
+    if len(noise) < len(integrated) or None in noise:
+        raise UnsupportedProgramError(
+            f"the latent site {integrated[0]!r} is to be integrated out, and answers look at more than two of its values each, or at what "
+            f"hyperparameters change; leave {INTEGRATED!r} out of its infer, or: {NUTS}"
+        )
     layout = replace(
-        program.layout,
+        whole,
+        latents=latents,
+        integrated=tuple((name, int(np.prod(sites[name].shape))) for name in integrated),
         hyperparameters=hyperparameters,
         log_concave=all(concave.get(name, sites[name].log_concave) for name in observed),
         precise=most > _VERY_MANY
         or any(site.closed_form and name not in concave for name, site in sites.items()),
         repeated=most > _MANY,
+        ordered=any(sites[name].shares_noise for name in observed if name not in concave),
     )
-    rows = None
-    if layout.constant_projection:
-        rows = SparseRows.find(partial(_image, program), (layout.num_rows, layout.num_latents))
     medians = {name: np.asarray(program.medians[name]) for name, _ in hyperparameters}
     found = replace(program, layout=layout, medians=medians, rows=rows)
-    if not any(sites[name].shares_noise for name in observed if name not in concave):
+    if not (layout.ordered or integrated):
         return found
-    layout = replace(layout, observation_only=rows is None)
-    return replace(found, layout=layout, arrow=Arrow.of(_kinds(found), rows))
-
-
-def _kinds(program: Program) -> tuple[Any, ...]:
-    """Groups of rows that share noise, and the signs of their shares, by the kind of noise."""
-    return tuple(tuple(map(np.asarray, kind)) for kind in _names(program))
+    kinds = [Kind.of_gaps(*map(np.asarray, kind)) for kind in _names(found)] if layout.ordered else []
+    kinds += [Kind.of_values(its.column, its.entry) for its in noise if its is not None]
+    return replace(found, layout=replace(layout, observation_only=rows is None), arrow=Arrow.of(kinds, rows))
 
 
 @lazy_jit
 def _names(program: Program) -> list[tuple[Array, ...]]:
+    """Groups of rows that share noise by their likelihoods, and the items of a row, by the kind of noise."""
     return [tuple(kind)[:3] for kind in shared_noise(program.read(program.medians).observations)]
+
+
+def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
+    """What predictors take of some latents, written out; None if a row takes more than two."""
+    slices = [program.layout.slices[name] for name in names]
+    sizes = [its.stop - its.start for its in slices]
+
+    def image(vector: NDArray[np.float64]) -> Any:
+        whole = np.zeros(program.layout.num_latents)
+        for its, part in zip(slices, np.split(vector, np.cumsum(sizes)[:-1]), strict=True):
+            whole[its] = part
+        return _image(program, whole)
+
+    return SparseRows.find(image, (program.layout.num_rows, sum(sizes)))
 
 
 @lazy_jit

@@ -1,16 +1,18 @@
 """What a program says of observed values at draws of its sites: their likelihood, and values of the same kind."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from relpref.compiled import float64
 from relpref.infer.call import Call, Values
 from relpref.infer.program import Layout
-from relpref.likelihoods import CentredNormal
+from relpref.likelihoods import CentredNormal, as_likelihood
 from relpref.likelihoods.tilted import unwrap
 
 
@@ -24,23 +26,40 @@ def replicates(
         draws = draws | {name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}
         one = {name: value[0] for name, value in draws.items()}
         keys = jax.random.split(jax.random.key(seed), len(next(iter(draws.values()))))
-        found = jax.device_get(answers(call, layout, arrays, draws, keys))
+        kinds = () if program.arrow is None else program.arrow.kinds
+        own = kinds[len(kinds) - len(layout.integrated) :]
+        shares = [np.square(kind.entry).sum(axis=1) for kind in own]
+        found = jax.device_get(answers(call, layout, arrays, draws, keys, shares))
         return draws, plate_dimensions(call, arrays, one), found
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def answers(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, keys: Array
+    call: Call,
+    layout: Layout,
+    arrays: tuple[Any, ...],
+    draws: Values,
+    keys: Array,
+    shares: Sequence[Array] = (),
 ) -> tuple[Values, Values, Values]:
     """Log likelihood and replicates of the observed values at each of s draws, shape (s, m), and these values, shape (m,), by site.
 
-    The likelihood is that of one answer of each row; labels that depend on each other (`CentredNormal`) are each given the others.
+    The likelihood is that of one answer of each row; labels that depend on each other (`CentredNormal`) are each given the others. What is
+    integrated out, with variances of ``shares`` times its own in the predictors, is so for each answer by itself, and other groups are drawn for replicates.
     """
 
     def one(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
         values, key = inputs
         sites = call.trace(arrays, values)
-        log_likelihood = {name: _pointwise(**sites[name]) for name in layout.observed}
+        own = {name: sites[name]["fn"] for name, _ in layout.integrated}
+        variance = sum(
+            share * jnp.square(unwrap(fn).scale) for share, fn in zip(shares, own.values(), strict=True)
+        )
+        log_likelihood = {name: _pointwise(variance, **sites[name]) for name in layout.observed}
+        drawn = {
+            name: fn.sample(jax.random.fold_in(key, at)) for at, (name, fn) in enumerate(own.items(), start=1)
+        }
+        sites = call.trace(arrays, {**values, **drawn}) if drawn else sites
         keys = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
         return log_likelihood, {name: sites[name]["fn"].sample(keys[name]) for name in layout.observed}
 
@@ -49,9 +68,12 @@ def answers(
     return *jax.lax.map(one, (draws, keys)), observed
 
 
-def _pointwise(fn: Any, value: Any, **site: Any) -> Array:
-    """Log density of every value by itself."""
+def _pointwise(variance: Any, fn: Any, value: Any, **site: Any) -> Array:
+    """Log density of every value by itself, where the predictors have a variance."""
     base = unwrap(fn)
+    if jnp.ndim(variance):
+        likelihood = as_likelihood(base)
+        return likelihood.tilted(value, likelihood.predictor, variance).log_normalizer
     if isinstance(base, CentredNormal):
         return base.conditional_log_prob(value)
     return jnp.asarray(fn.log_prob(value))

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer.call import Values
+from relpref.infer.call import Call, Values, survey
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program
 from relpref.infer.result import Smoothed, smoothed, threshold
@@ -176,10 +176,32 @@ class WeightedDraws(NamedTuple):
         return reweighted_moments(posterior, self.draws, np.exp(self.smoothed.log_weights), self.groups)
 
 
+def integrates(posterior: Posterior) -> bool:
+    """Whether the posterior's program has a site that engines integrate out."""
+    origin = posterior.origin
+    if origin is None:
+        return False
+    with float64():
+        return any(
+            one.integrated for one in survey(Call.split(origin.program, origin.args, origin.kwargs)[0])
+        )
+
+
 def weighted_draws(
     posterior: Posterior, num_samples: int, rng: np.random.Generator, wider: float = 1.0
 ) -> Iterator[WeightedDraws]:
-    """Twice as many draws each time, until 16 times ``num_samples`` or as many as there is memory for."""
+    """Twice as many draws each time, until 16 times ``num_samples`` or as many as there is memory for.
+
+    Raises
+    ------
+    UnsupportedProgramError
+        If the program integrates a site out, of which draws of the others say nothing.
+    """
+    if integrates(posterior):
+        raise UnsupportedProgramError(
+            "the effects of groups of answers are integrated out, so draws of utilities have no likelihood of their own to be weighted by; "
+            "compare with NUTS: relpref.diagnostics.check"
+        )
     most = MAX_NUMBERS_OF_DRAWS // max(posterior.belief.size, 1)
     parts: list[tuple[Floats, Floats]] = []
     with float64():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Parameters of which there is one for each member of a plate.
 PLATES = {"rater_noise": "rater"}
+GROUP_SD = "group_sd"  # of what the answers of a group have in common, a parameter of the program for any model of answers
 
 
 @runtime_checkable
@@ -152,6 +153,8 @@ class _Noisy:
                 f" A choice or an order is one look at all its items, each of which is seen with {self.noise} noise of its own "
                 f"({self.lists})."
             )
+        if answers is not None and answers.group is not None:
+            sentence += " Answers of one group share a deviation of the difference from that of the utilities; each group has another one."
         if self.lapse:
             sentence += (
                 " Some answers are given at random, whatever the difference; their share is a hyperparameter."
@@ -341,6 +344,10 @@ _MEANINGS = {
         "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
     ),
     "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
+    GROUP_SD: (
+        "Group sd: by how much the difference of two items deviates from that of their utilities in all answers of a group, as a standard "
+        "deviation; 1 is the noise of a single answer."
+    ),
     "position_bias": "Position bias: what an item gains by being shown first, in units of utility; negative if it loses.",
 }
 

@@ -17,6 +17,9 @@ from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE, nodes
 from relpref.linalg.arrays import Array
 from relpref.pytree import register
 
+# True in a site's ``infer``: its values are independent normals of one sd that engines integrate out, and samplers sample.
+INTEGRATED = "integrated"
+
 
 class TiltedMoments(NamedTuple):
     """log Ẑ(m, v) = log ∫ p(y | z) N(z; m, v) dz and its derivatives in the cavity mean m.

@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro import handlers
 
-from relpref.data import PreferenceData
+from relpref.data import Comparisons, PreferenceData
 from relpref.data.padding import allows_padding
 from relpref.errors import DataError
 from relpref.kernels import (
@@ -23,8 +23,10 @@ from relpref.kernels import (
 )
 from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
 from relpref.likelihoods import AnswerModel, answer_model
-from relpref.likelihoods.answers import PLATES
+from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.likelihoods.labels import Link, bernoulli
+from relpref.likelihoods.orders import NOISE
+from relpref.likelihoods.tilted import INTEGRATED
 from relpref.linalg import Covariance, Identity, NamedSum, real
 
 Priors = Mapping[str, dist.Distribution]
@@ -36,6 +38,8 @@ AMPLITUDE_PRIOR = dist.HalfNormal(2.0)
 # A part that often adds nothing (a relation, or the items' own parts beside others) gets half of that: with few answers its
 # amplitude stays near the prior, and what it adds by chance costs held-out log loss.
 ADDED_AMPLITUDE_PRIOR = dist.HalfNormal(1.0)
+# Of what the answers of a group have in common, in the same units: from nothing to about twice the noise of an answer.
+GROUP_SD_PRIOR = dist.HalfNormal(1.0)
 INDIVIDUAL = "individual"
 
 
@@ -118,17 +122,29 @@ def sample_preferences(
         raters = len(answers.raters)
         with numpyro.plate(PLATES[site], raters) if site in PLATES else nullcontext():
             values[site] = hyperparameters.sample(site, prior)
+    group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)
     hyperparameters.check_all_used()
     if not parts:
         raise DataError(remedy)
     process = GaussianProcess(NamedSum(parts))
     utility = numpyro.sample("utility", process, infer={"event_dims": ["item"]})
     gap = utility[answers.winner] - utility[answers.loser]  # the winner comes first
+    if group_sd is not None and answers.num_effects:
+        gap = gap + group_gaps(answers, group_sd)
     observed = model.value(answers) if data.answered else None
     rows = answers.winner.shape[0]
     plate = numpyro.plate("comparison", rows) if rows else nullcontext()  # numpyro has no empty plates
     with plate, repeated(answers.count):
         numpyro.sample("answer", model(gap, answers, **values), obs=observed)
+
+
+def group_gaps(answers: Comparisons, sd: Array) -> Array:
+    """What groups add to gaps, shape (m,): each item of a group has a value of its own there, and a difference of two has this sd."""
+    values = dist.Normal(0.0, NOISE * sd).expand([answers.num_effects]).to_event(1)
+    effect = numpyro.sample("group_effect", values, infer={INTEGRATED: True})
+    number = jnp.asarray(answers.effects)
+    seen = jnp.where(number >= 0, effect[number], 0.0)
+    return seen[:, 0] - seen[:, 1]
 
 
 def repeated(count: ArrayLike) -> handlers.scale:

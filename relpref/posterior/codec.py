@@ -331,7 +331,7 @@ _OF_RANKINGS = ("label", "features", "residual")
 _OF_RELATIONS = ("symmetry", "shift", "observed")
 _EDGES = ("source", "target", "weight")
 _COLUMN = Literal[
-    "winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first", "list"
+    "winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first", "list", "group"
 ]
 DATA = {
     "entities": str,
@@ -340,6 +340,7 @@ DATA = {
     "cliques": list[str],
     "columns": list[_COLUMN],
     "raters": str,
+    "groups?": str,
     "strengths": int,
     "links": list[dict[str, Any]],
     "answered": bool,
@@ -392,7 +393,8 @@ def _encode_preferences(data: PreferenceData) -> Stored:
             arrays |= {f"relation_{row}_reference_{name}": np.asarray(v) for name, v in reference.items()}
     for row, links in enumerate(data.links.values()):
         arrays |= {f"links_{row}_{name}": getattr(links, name) for name in _EDGES}
-    return arrays, {
+    groups = data.comparisons.groups
+    return arrays, ({"groups": encode_labels(groups)} if groups else {}) | {
         "entities": encode_labels(data.labels),
         "attribute_names": list(data.attribute_names),
         "relations": list(data.relations),
@@ -430,7 +432,11 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
         return RelationData(nodes=nodes, objects=objects, values=values, distinct=distinct, **options)
     checked(content, DATA, "the data")
     items, raters = decode_labels(content["entities"]), decode_labels(content["raters"])
+    groups = decode_labels(content["groups"]) if "groups" in content else ()
     size = len(items)
+    if "group" in content["columns"]:  # −1 where there is none
+        name = f"{prefix}/group"
+        positions({name: arrays[name] + 1}, name, len(groups) + 1)
     for name, number in (("winner", size), ("loser", size), ("rater", len(raters))):
         if name != "rater" or name in content["columns"]:
             positions(arrays, f"{prefix}/{name}", number)
@@ -464,7 +470,7 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
     if "tie" in columns:
         columns["tie"] = columns["tie"].astype(bool)
     return PreferenceData(
-        comparisons=Comparisons(**columns, raters=raters, strengths=content["strengths"]),
+        comparisons=Comparisons(**columns, raters=raters, groups=groups, strengths=content["strengths"]),
         labels=items,
         attribute_names=tuple(content["attribute_names"]),
         _graphs=graphs,

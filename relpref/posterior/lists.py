@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.orders import GUMBEL, NOISE, log_probability
 from relpref.likelihoods.orthants import log_orthant
-from relpref.posterior.gaussian import Floats
+from relpref.posterior.gaussian import Floats, mixture
 
 _DRAWS = 4000
 
@@ -23,6 +24,14 @@ def list_chances(posterior: Any, items: NDArray[Any], rows: list[list[tuple[int,
     if len(items) < 2 or len(np.unique(items)) < len(items):
         raise DataError(f"a list has two items or more, each of them once; got {len(items)}")
     belief = posterior.belief.subset(items)
+    if (
+        GROUP_SD in posterior.hyperparameters
+    ):  # a list is in a group of its own, where each item has a value besides its utility
+        sd = posterior.hyperparameter_draws.get(GROUP_SD, posterior.hyperparameters[GROUP_SD])
+        own = np.eye(len(items)) * np.square(NOISE * np.asarray(sd))[..., None, None]
+        scales = own if belief.scales is None else belief.scales + own
+        shape = (len(belief.weights), len(items), len(items))
+        belief = mixture(belief.locations, np.broadcast_to(scales, shape), belief.weights)
     if posterior.likelihood.noise == "logistic":
         draws = belief.draw(_DRAWS, rng)
         found = np.array(

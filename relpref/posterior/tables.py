@@ -14,7 +14,7 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
-from relpref.likelihoods.answers import PLATES
+from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.posterior.gaussian import Belief, Margins
 from relpref.posterior.tiers import TIER_PROBABILITY, tier_columns
 
@@ -31,6 +31,7 @@ def questions(
     answers = data.comparisons
     columns: dict[str, Any] = {n: np.zeros(len(first), c.dtype) for n, c in answers.columns.items()}
     columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
+    columns["group"] = None
     if rater is not None:
         places = _raters(answers, rater, len(first))
         columns["rater"] = places if np.any(places >= 0) else None
@@ -62,13 +63,16 @@ def expectations(
         return _with_typical_raters(posterior, model, answers, asked, gaps)
     draws = posterior.hyperparameter_draws
     parameters = {}
-    for site in getattr(model, "sites", model.parameters)(answers):
+    shared = [] if answers.group is None else [GROUP_SD]
+    for site in (*getattr(model, "sites", model.parameters)(answers), *shared):
         if site not in posterior.hyperparameters:
             raise DataError(
                 f"the posterior has no hyperparameter {site!r}, so the use of the columns of the answers is unknown; "
                 "use a program of relpref.models, or leave the columns out"
             )
         parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
+    # The next answer is in a group of its own.
+    variances = gaps.variances + np.square(parameters.pop(GROUP_SD, np.zeros(1)))[:, None]
     asked, parameters = of_its_raters(asked, parameters)
     predict = getattr(model, "predict", None)
     expected: dict[str, Any] = {}
@@ -76,12 +80,12 @@ def expectations(
         from relpref.likelihoods.comparison import predicted
 
         with float64():
-            expected = predicted(model, asked, parameters, gaps.means, gaps.variances, gaps.weights)
+            expected = predicted(model, asked, parameters, gaps.means, variances, gaps.weights)
     else:
         for at, weight in enumerate(gaps.weights):
             # A fixed parameter beside draws of the others has one value for all.
             own = {site: value[at if len(value) > 1 else 0] for site, value in parameters.items()}
-            for name, value in predict(asked, gaps.means[at], gaps.variances[at], **own).items():
+            for name, value in predict(asked, gaps.means[at], variances[at], **own).items():
                 expected[name] = expected.get(name, 0.0) + weight * value
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
 

@@ -23,9 +23,10 @@ from relpref.infer.search import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, ef
 from relpref.infer.sites import Cavity, Sites, matched
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, GaussianSite
-from relpref.likelihoods.answers import PLATES
+from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import real
+from relpref.models.preference import GROUP_SD_PRIOR
 from relpref.posterior.base import FITTED
 from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief
 from relpref.posterior.origin import Origin
@@ -75,7 +76,10 @@ class Update:
     def _values(self) -> dict[str, Any]:
         """The hyperparameters; those of new columns, raters and strengths are at their prior's median."""
         answers, values = self.data.comparisons, dict(self.posterior.hyperparameters)
-        for site, prior in self.posterior.likelihood.parameters(answers).items():
+        priors = dict(self.posterior.likelihood.parameters(answers))
+        if answers.group is not None:
+            priors[GROUP_SD] = GROUP_SD_PRIOR
+        for site, prior in priors.items():
             shape = (len(answers.raters),) if site in PLATES else prior.shape()
             if site in values and np.shape(values[site]) in (shape, ()):
                 continue
@@ -117,8 +121,9 @@ class Update:
     def quickly(self, max_error: float) -> Any:
         """One rank-one change for every answer, and a full update where these are off by more than ``max_error`` posterior sds."""
         posterior, likelihood, at_mode = self.posterior, self.posterior.likelihood, self.origin.engine.at_mode
-        if self.data.comparisons.list is not None or posterior.data.comparisons.list is not None:
-            return self.fully("keep", False)  # a list's pairs share noise
+        both = self.data.comparisons, posterior.data.comparisons
+        if any(each.list is not None or each.group is not None for each in both):
+            return self.fully("keep", False)  # answers share noise
         self._check_gaps(at_mode)
         moving = RankOne(posterior.belief)
         sites = np.stack([np.atleast_2d(posterior.sites[name]) for name in _SITES])

@@ -458,6 +458,9 @@ class UtilityPosterior(Posterior):
             constants = {"winner": names[answers.winner], "loser": names[answers.loser]}
             if answers.rater is not None:
                 constants["rater"] = np.asarray(raters)[answers.rater]
+            if answers.group is not None:  # empty where there is none
+                named = np.asarray([*plain_coordinates(answers.groups), ""], dtype=object)
+                constants["group"] = named[answers.group].astype(str)
             dims |= {name: ["comparison"] for name in (*groups["observed_data"], *constants)}
             coords["comparison"] = np.arange(data.num_comparisons)
             if data.attributes.shape[1]:

@@ -90,7 +90,7 @@ def test_unusable_items_are_refused(items: Any, message: Any) -> None:
         (answers("ab", tie=[2]), "row 0 .*column 'tie': 2 is neither true nor false"),
         (answers("ab", tie=[None]), "column 'tie': the value is missing"),
         (answers("ab", rater=[""]), "column 'rater': the rater is blank"),
-        (answers("ab", rater=[None]), "column 'rater': the label is missing"),
+        (answers("ab", rater=[None]), "column 'rater': the rater is blank"),
         (answers("ab", strength=[0]), "column 'strength': 0 is not a positive whole number .*how strongly"),
         (answers("ab", strength=[-1]), "column 'strength': -1 is not a positive whole"),
         (answers("ab", strength=[1.5]), "column 'strength': 1.5 is not a positive whole"),

@@ -81,6 +81,11 @@ class LargeProblem:
                 "the answers have lists, whose pairs share noise, and fits without a matrix of all items have no place for that; read the "
                 "answers with lists='pairs', or fit with structure='dense'"
             )
+        if data.comparisons.group is not None:
+            raise UnsupportedProgramError(
+                "the answers have groups, whose effects they share, and fits without a matrix of all items have no place for that; leave the "
+                "column 'group' out, or fit with structure='dense'"
+            )
         touched(data)  # refuses data without answers
         scaled = {name: with_scale(graph) for name, graph in data.relations.items()}
         errors = {name: error for name, (_, error) in scaled.items() if error is not None}

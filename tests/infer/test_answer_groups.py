@@ -1,0 +1,362 @@
+"""Answers in groups, whose items have values of their own there: against these as latents, probit in closed form, and sampling."""
+
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from numpyro.handlers import infer_config
+from numpyro.infer import MCMC, NUTS
+from scipy.stats import norm
+
+from relpref import PreferenceData
+from relpref.diagnostics import certify, check, influence, k_fold, leave_one_out
+from relpref.diagnostics.loo import left_out
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import EP, Laplace, from_samples, noncentered
+from relpref.infer.program import Program
+from relpref.likelihoods import Logistic, Probit
+from relpref.models import preference_gp
+
+ITEMS = [f"i{at}" for at in range(7)]
+KNOWN = {"individual_amplitude": 1.2, "group_sd": 0.9}
+explicit = infer_config(preference_gp, config_fn=lambda site: {"integrated": False})
+
+
+def votes(groups: int, each: int, seed: int, sd: float = 1.0, items: int = len(ITEMS)) -> pd.DataFrame:
+    """Answers about random pairs of three items of each group, and some without a group."""
+    rng = np.random.default_rng(seed)
+    rows: list[Any] = []
+    utility = rng.normal(size=items)
+    for group in range(groups):
+        three = rng.choice(items, 3, replace=False)
+        seen = utility[three] + sd * np.sqrt(0.5) * rng.normal(size=3)
+        for _ in range(each):
+            one, other = rng.permutation(3)[:2]
+            won = seen[one] - seen[other] + rng.normal() > 0
+            ends = three[[one, other] if won else [other, one]]
+            rows.append((*(f"i{end}" for end in ends), f"g{group}"))
+    rows += [("i0", "i1", None), ("i2", "i1", None)]
+    return pd.DataFrame(rows, columns=["winner", "loser", "group"])
+
+
+def read(table: pd.DataFrame) -> PreferenceData:
+    return PreferenceData.from_tables(ITEMS, table)
+
+
+def fit(data: PreferenceData, program: Any = preference_gp, **options: Any) -> Any:
+    keywords = {name: options.pop(name) for name in ("likelihood",) if name in options}
+    options = {"fixed": KNOWN, "tol": 1e-10, **options}
+    return EP(program, **options).run(0, data, progress_bar=False, **keywords)
+
+
+def same(one: Any, other: Any, tolerance: float = 1e-7) -> None:
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=tolerance)
+    for moments in ("mean", "covariance"):
+        found, wanted = (getattr(each, moments)(site="utility") for each in (one, other))
+        np.testing.assert_allclose(found, wanted, atol=tolerance)
+
+
+TABLE = votes(9, 5, 0)
+GRADED = TABLE.assign(
+    tie=np.arange(len(TABLE)) % 4 == 0, rater=np.array(["ann", "bo"])[np.arange(len(TABLE)) % 2]
+)
+REPORTED = TABLE.rename(columns={"winner": "first", "loser": "second"}).assign(
+    probability=np.linspace(0.2, 0.9, len(TABLE))
+)
+MORE: dict[str, Any] = {"tie_margin": 0.3, "rater_noise": np.array([0.7, 1.4]), "soft_noise": 0.6}
+
+
+@pytest.mark.parametrize("space", ["latent", "observation"])
+@pytest.mark.parametrize(
+    ("table", "likelihood", "sites"),
+    [
+        (TABLE, Probit(), ()),
+        (GRADED, Probit(), ("tie_margin", "rater_noise")),
+        (TABLE, Logistic(), ()),
+        (TABLE.assign(count=np.arange(len(TABLE)) % 3 + 1), Probit(), ()),
+    ],
+)
+def test_effects_as_latents(table: Any, likelihood: Any, sites: Any, space: Any) -> None:
+    """Integrated out or not, the fixed point of EP is the same."""
+    options = {"fixed": KNOWN | {site: MORE[site] for site in sites}, "likelihood": likelihood}
+    data = read(table)
+    same(fit(data, space=space, **options), fit(data, explicit, space="latent", **options))
+
+
+def test_reports_are_exact() -> None:
+    """Reported probabilities are Gaussian: the posterior is that of linear regression with correlated noise."""
+    data = read(REPORTED)
+    answers, noise = cast(Any, data.comparisons), 0.6
+    posterior = fit(data, fixed=KNOWN | {"soft_noise": noise})
+    seen, m = np.zeros((len(answers.winner), len(ITEMS))), np.arange(len(answers.winner))
+    seen[m, answers.winner], seen[m, answers.loser] = 1, -1
+    effects = np.zeros((len(m), answers.num_effects))
+    inside = answers.group >= 0
+    effects[m[inside], answers.effects[inside, 0]], effects[m[inside], answers.effects[inside, 1]] = 1, -1
+    total = noise**2 * np.eye(len(m)) + 0.5 * KNOWN["group_sd"] ** 2 * effects @ effects.T
+    prior = KNOWN["individual_amplitude"] ** 2 * np.eye(len(ITEMS))
+    gain = prior @ seen.T @ np.linalg.inv(seen @ prior @ seen.T + total)
+    np.testing.assert_allclose(posterior.mean(), gain @ norm.ppf(answers.probability), atol=1e-9)
+    np.testing.assert_allclose(posterior.covariance(), prior - gain @ seen @ prior, atol=1e-9)
+
+
+def test_a_group_of_one_answer_is_more_noise() -> None:
+    """Φ(gap/√(1 + σ²)): a plain fit in units of that noise."""
+    table = TABLE.assign(group=range(len(TABLE)))
+    scale = np.sqrt(1 + KNOWN["group_sd"] ** 2)
+    grouped = fit(read(table))
+    plain = fit(
+        read(table.drop(columns="group")),
+        fixed={"individual_amplitude": KNOWN["individual_amplitude"] / scale},
+    )
+    np.testing.assert_allclose(grouped.mean(), scale * plain.mean(), atol=1e-9)
+    assert grouped.log_evidence == pytest.approx(plain.log_evidence, abs=1e-9)
+    pairs = [("i0", "i1"), ("i3", "i2")]
+    np.testing.assert_allclose(
+        grouped.prefer(pairs)["probability"], plain.prefer(pairs)["probability"], atol=1e-9
+    )
+    assert grouped.order(["i0", "i1", "i2"]) == pytest.approx(plain.order(["i0", "i1", "i2"]), abs=2e-3)
+
+
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
+def test_predictions_are_of_a_new_group(likelihood: Any) -> None:
+    data = read(TABLE)
+    posterior = fit(data, likelihood=likelihood)
+    rng = np.random.default_rng(0)
+    draws = rng.multivariate_normal(posterior.mean(), posterior.covariance(), size=200_000)
+    gap = draws[:, 0] - draws[:, 3] + KNOWN["group_sd"] * rng.normal(size=len(draws))
+    noise = rng.normal(size=len(gap)) if likelihood == Probit() else rng.logistic(size=len(gap))
+    found = posterior.prefer("i0", "i3")["probability"][0]
+    assert found == pytest.approx(np.mean(gap + noise > 0), abs=4e-3)
+    if likelihood == Probit():
+        assert posterior.choose(["i0", "i3"])["probability"]["i0"] == pytest.approx(found, abs=1e-3)
+
+
+@pytest.mark.parametrize("space", [False, True])
+def test_gradient(objective: Any, space: bool) -> None:
+    at = objective(preference_gp, read(TABLE), gap_space=space)
+    here = {"individual_amplitude": 0.2, "group_sd": -0.3}
+    _, gradient = at(here)
+    for name in here:
+        ends = [at({**here, name: here[name] + step})[0] for step in (1e-4, -1e-4)]
+        assert gradient[name] == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5, abs=1e-6)
+
+
+def test_compiled() -> None:
+    """What JAX compiles is what NumPy does."""
+    with jax.enable_x64(True):
+        program = Program.of(preference_gp, (read(TABLE),))
+        assert [name for name, _ in program.layout.latents] == ["utility"]
+        start = jnp.zeros(program.layout.num_rows)
+        values = {"individual_amplitude": jnp.asarray(0.1), "group_sd": jnp.asarray(0.2)}
+
+        def found(values: Any) -> Any:
+            from relpref.infer.sites import Sites
+
+            evidence = EP.evaluate(program, False, True, values, Sites(start, start), 1e-10, 200, False)
+            return evidence.log_evidence, evidence.gradient
+
+        on_host, compiled = found(values), jax.jit(found)(values)
+    assert float(on_host[0]) == pytest.approx(float(compiled[0]), abs=1e-9)
+    for name, slope in on_host[1].items():
+        assert slope == pytest.approx(float(compiled[1][name]), abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_changes(seed: int) -> None:
+    """Names of groups, the order of rows, and swapping all items' places change nothing, nor does filling up."""
+    rng = np.random.default_rng(seed)
+    table = votes(6, 4, seed)
+    before = fit(read(table))
+    names = dict(zip([f"g{at}" for at in range(6)], rng.permutation(100)[:6], strict=True))
+    renamed = table.assign(group=[names.get(name) for name in table["group"]]).sample(
+        frac=1, random_state=seed
+    )
+    same(fit(read(renamed)), before, 1e-9)
+    swapped = table.rename(columns={"winner": "loser", "loser": "winner"})
+    np.testing.assert_allclose(fit(read(swapped)).mean(), -before.mean(), atol=1e-8)
+    same(fit(read(table), lambda data: preference_gp(data)), before, 1e-9)  # without padding
+
+
+def test_answers_in_different_groups_stay_apart() -> None:
+    table = pd.DataFrame({"winner": list("aaaa"), "loser": list("bbbb"), "group": [2, 1, 2, None]})
+    data = PreferenceData.from_tables(["a", "b"], table)
+    answers: Any = data.comparisons
+    assert (list(answers.count), list(answers.group), answers.groups) == ([1, 1, 2], [-1, 0, 1], (1.0, 2.0))
+    assert answers.num_effects == 4
+    again = PreferenceData.from_tables(["a", "b"], answers.table(["a", "b"]))
+    assert {name: list(column) for name, column in again.comparisons.columns.items()} == {
+        name: list(column) for name, column in answers.columns.items()
+    }
+    blank = PreferenceData.from_tables(["a", "b"], table.assign(group=None))
+    assert blank.comparisons.group is None
+
+
+def test_lists_within_groups() -> None:
+    """Rows of one list in a group share the noise of the list and the effects of the group."""
+    table = pd.DataFrame(
+        [("i0", "i1", 1, "g"), ("i1", "i2", 1, "g"), ("i0", "i2", 1, "g"), ("i2", "i3", None, "g")]
+        + [
+            ("i4", "i3", 2, "h"),
+            ("i3", "i1", 2, "h"),
+            ("i4", "i1", 2, "h"),
+            ("i5", "i4", None, None),
+            ("i6", "i5", None, None),
+        ],
+        columns=["winner", "loser", "list", "group"],
+    )
+    same(fit(read(table)), fit(read(table), explicit), 1e-6)
+    with pytest.raises(DataError, match="the group is not that of the list's other rows"):
+        read(table.assign(group=[*"gghghhh", None, None]))
+
+
+def test_updates_and_files(tmp_path: Any) -> None:
+    table = votes(8, 4, 5)
+    first, second = table.iloc[:-9], table.iloc[-9:]  # a group is in both
+    whole, before = fit(read(table)), fit(read(first))
+    same(before.update(second), whole)
+    same(before.update(second, quick=True), whole)
+    same(whole.update(withdraw=second), before)
+    with pytest.raises(DataError, match="group"):
+        whole.update(withdraw=table.iloc[:1].assign(group="g7"))
+    whole.save(tmp_path / "groups.nc")
+    again: Any = __import__("relpref").load(tmp_path / "groups.nc")
+    assert again.data.comparisons.groups == whole.data.comparisons.groups
+    same(again.update(), whole)
+    np.testing.assert_array_equal(again.data.comparisons.group, whole.data.comparisons.group)
+
+
+def test_refusals() -> None:
+    with pytest.raises(UnsupportedProgramError, match="Laplace has no effects of groups"):
+        Laplace(preference_gp).run(0, read(TABLE), progress_bar=False)
+    with pytest.raises(UnsupportedProgramError, match="the answers have groups"):
+        EP(preference_gp, structure="sparse").run(0, read(TABLE), progress_bar=False)
+
+
+def test_a_group_leaves_whole() -> None:
+    """What a group adds to the evidence is its own, exactly where reports are Gaussian; and near to a fit without it otherwise."""
+    for table, fixed, tolerance in (
+        (REPORTED, KNOWN | {"soft_noise": 0.6}, 1e-6),
+        (votes(30, 4, 2), KNOWN, 0.03),
+    ):
+        data = read(table)
+        posterior = fit(data, fixed=fixed)
+        left, answers = left_out(posterior), cast(Any, data.comparisons)
+        for name in ("g1", "g4"):
+            rows = answers.group == answers.groups.index(name)
+            rest = fit(data.select_comparisons(~rows), fixed=fixed)
+            gained = posterior.log_evidence - rest.log_evidence
+            np.testing.assert_allclose(left.predictive.leaving[0, rows], gained, atol=tolerance)
+            ends = ([ITEMS[end] for end in side[rows]] for side in (answers.winner, answers.loser))
+            margins = rest.prefer(list(zip(*ends, strict=True)))
+            if "soft_noise" not in fixed:
+                held = leave_one_out(posterior).table["probability"][rows]
+                np.testing.assert_allclose(held, margins["probability"], atol=tolerance)
+                continue
+            total = np.sqrt(margins["gap_sd"] ** 2 + KNOWN["group_sd"] ** 2 + 0.6**2)
+            report = norm.ppf(answers.probability[rows])
+            score = norm.logpdf(report, margins["gap_mean"], total) - norm.logpdf(report)
+            np.testing.assert_allclose(left.log_score[rows], score, atol=1e-6)
+
+
+def test_an_answer_without_a_group_leaves_alone() -> None:
+    data = read(votes(30, 4, 2))
+    posterior, answers = fit(data), cast(Any, data.comparisons)
+    alone = np.flatnonzero(answers.group < 0)[0]
+    rest = fit(data.select_comparisons(np.arange(len(answers.group)) != alone))
+    margins = rest.prefer(ITEMS[answers.winner[alone]], ITEMS[answers.loser[alone]])
+    wanted = norm.cdf(margins["gap_mean"] / np.sqrt(1 + margins["gap_sd"] ** 2))[0]
+    assert leave_one_out(posterior).table["probability"][alone] == pytest.approx(wanted, abs=0.01)
+    with pytest.raises(UnsupportedProgramError, match="in groups"):
+        influence(posterior)
+
+
+def test_folds_are_groups() -> None:
+    data = read(votes(12, 3, 3))
+    folds = k_fold(fit(data), 3, hyperparameters="keep", progress_bar=False)
+    assert folds.method.startswith("3 folds by group")
+    groups, name = data.answer_groups("group")
+    assert name == "group" and len(np.unique(groups)) == 12 + np.sum(groups >= 12)
+    with pytest.raises(DataError, match="no column 'group'"):
+        read(TABLE.drop(columns="group")).answer_groups("group")
+
+
+def test_points_of_hyperparameters_leave_with_groups() -> None:
+    """A mixture is reweighted by whole groups: near the fits without each."""
+    data = read(votes(15, 4, 4))
+    posterior = EP(preference_gp).run(0, data, progress_bar=False)
+    assert "group_sd" in posterior.hyperparameter_draws
+    held, folds = leave_one_out(posterior), k_fold(posterior, 15, hyperparameters="keep", progress_bar=False)
+    inside = np.asarray(data.comparisons.group) >= 0
+    scores = [each.table["log_score"][inside] for each in (held, folds)]
+    assert np.mean(scores[0]) == pytest.approx(np.mean(scores[1]), abs=0.01)
+    assert np.corrcoef(*scores)[0, 1] > 0.995
+
+
+def test_the_first_group_brings_a_hyperparameter() -> None:
+    before = fit(read(TABLE.drop(columns="group")), fixed={"individual_amplitude": 1.2})
+    after = before.update(votes(3, 3, 9))
+    assert after.hyperparameters["group_sd"] == pytest.approx(norm.ppf(0.75)) and after.info["guessed"] == [
+        "group_sd"
+    ]
+
+
+def test_importance_weights_refuse() -> None:
+    posterior = fit(read(TABLE))
+    found = certify(posterior)
+    assert found.verdict == "undecided" and "groups" in found.sentence
+    with pytest.raises(UnsupportedProgramError, match="compare with NUTS"):
+        posterior.reweighted()
+
+
+@pytest.mark.slow
+def test_the_check_samples_effects() -> None:
+    posterior = fit(read(votes(12, 4, 6, sd=1.5)), fixed={**KNOWN, "group_sd": 1.5})
+    nuts = check(posterior, progress_bar=False)
+    assert nuts.verdict == "agrees", nuts.sentence
+
+
+@pytest.mark.slow
+def test_a_sampler_over_hyperparameters() -> None:
+    """numpyro's own NUTS on the program as it stands, effects among its sites."""
+    data = read(votes(25, 4, 8, sd=1.5))
+    posterior: Any = EP(preference_gp, hyperparameters="nuts").run(0, data, progress_bar=False)
+    with jax.enable_x64(True):
+        mcmc = MCMC(NUTS(noncentered(preference_gp)), num_warmup=1000, num_samples=4000, progress_bar=False)
+        mcmc.run(jax.random.key(0), data)
+    sampled: Any = from_samples(mcmc.get_samples(), preference_gp, data)
+    assert list(sampled.slices) == ["utility"]
+    one, other = (
+        posterior.ranking(ranks=False),
+        sampled.ranking(ranks=False).loc[posterior.ranking(ranks=False).index],
+    )
+    np.testing.assert_allclose(one["mean"], other["mean"], atol=0.1)
+    np.testing.assert_allclose(one["sd"], other["sd"], rtol=0.1)
+    sds = [each.hyperparameter_draws["group_sd"] for each in (posterior, sampled)]
+    assert np.mean(sds[0]) == pytest.approx(np.mean(sds[1]), abs=0.15)
+    pairs = [("i0", "i1"), ("i4", "i2")]
+    np.testing.assert_allclose(
+        posterior.prefer(pairs)["probability"], sampled.prefer(pairs)["probability"], atol=0.02
+    )
+
+
+def test_replicates_are_of_new_groups() -> None:
+    """For ArviZ: answers of new groups, and the likelihood of each answer with its group's effect integrated out."""
+    data = read(votes(12, 4, 6))
+    posterior = fit(data, fixed={**KNOWN, "group_sd": 3.0})
+    content = posterior.groups(4000, 0)
+    gap = content.groups["posterior"]["utility"].reshape(-1, len(ITEMS))
+    answers: Any = data.comparisons
+    single = np.repeat(np.arange(len(answers.group)), answers.count)
+    gap = gap[:, answers.winner[single]] - gap[:, answers.loser[single]]
+    sd = np.where(answers.group[single] < 0, 1.0, np.sqrt(10.0))
+    likelihood = content.groups["log_likelihood"]["answer"].reshape(gap.shape)
+    np.testing.assert_allclose(likelihood, norm.logcdf(gap / sd), atol=1e-8)
+    replicated = content.groups["posterior_predictive"]["answer"].reshape(gap.shape)
+    np.testing.assert_allclose(replicated.mean(axis=0), norm.cdf(gap / sd).mean(axis=0), atol=0.04)
+    first, second = np.flatnonzero(answers.group[single] == 0)[:2]
+    assert np.corrcoef(replicated[:, first], replicated[:, second])[0, 1] ** 2 > 0.02
+    assert set(content.groups["constant_data"]["group"]) == {*answers.groups, ""}
