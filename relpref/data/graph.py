@@ -19,21 +19,13 @@ from relpref.pytree import register
 
 
 class Spectrum(NamedTuple):
-    """Eigendecomposition of the combinatorial Laplacian D - W, one connected component at a time.
+    """Eigendecomposition of the combinatorial Laplacian D - W, one connected component at a time."""
 
-    Attributes
-    ----------
-    eigenvalues : array of float64, shape (n,)
-        Ascending; exactly 0 once per component.
-    eigenvectors : array of float64, shape (n, n)
-        Those of a component vanish outside it; that of the eigenvalue 0 is exactly constant on it.
-    gap_weights : array of float64, shape (n,)
-        ``sum(gap_weights * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the ordered pairs i != j inside components, for
-        K = U f(eigenvalues) U^T: 2 s / sum_c s_c (s_c - 1) for the non-zero eigenvalues of a component of s nodes, else 0.
-    """
-
-    eigenvalues: Any
+    eigenvalues: Any  # shape (n,), ascending; exactly 0 once per component
+    # Shape (n, n). Those of a component vanish outside it; that of the eigenvalue 0 is exactly constant on it.
     eigenvectors: Any
+    # Shape (n,): ``sum(gap_weights * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the ordered pairs i != j inside components,
+    # for K = U f(eigenvalues) U^T: 2 s / sum_c s_c (s_c - 1) for the non-zero eigenvalues of a component of s nodes, else 0.
     gap_weights: Any
 
 
@@ -168,22 +160,13 @@ def _components(nodes: set[int], neighbors: Mapping[int, set[int]]) -> Iterator[
 
 
 class ScaleReference(NamedTuple):
-    """What a kernel is scaled by; kept from the old graph when newcomers are added.
+    """What a kernel is scaled by; kept from the old graph when newcomers are added."""
 
-    Attributes
-    ----------
-    eigenvalues, gap_weights : array of float64, shape (k,)
-        Of the Laplacian of the graph of reference, see `Spectrum`.
-    mean_degree : float64
-        Its mean weighted degree over the nodes with an edge.
-    component : array of int32, shape (k,)
-        Numbers of its connected components; its nodes are the first k of every graph grown from it. -1 for what is none of its
-        nodes and fills up the array, see `Graph.padded`.
-    """
-
-    eigenvalues: Any
-    gap_weights: Any
-    mean_degree: Any
+    eigenvalues: Any  # of the Laplacian of the graph of reference, shape (k,), see `Spectrum`
+    gap_weights: Any  # shape (k,)
+    mean_degree: Any  # its mean weighted degree over the nodes with an edge
+    # Numbers of its connected components, shape (k,); its nodes are the first k of every graph grown from it. -1 for what is none of its
+    # nodes and fills up the array, see `Graph.padded`.
     component: Any
 
 

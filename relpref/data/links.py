@@ -232,25 +232,13 @@ OPTIONS = ("kind", "form", "hubs", "max_degree", "teleport")
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Directed links between items, or from items to something else.
+    """Directed links between items, or from items to something else."""
 
-    Attributes
-    ----------
-    relation : Relation
-        Their kind and options, without a table.
-    source, target : array of int32, shape (e,)
-        Positions among the items; the targets of a bipartite relation are positions in ``targets``.
-    weight : array of float64, shape (e,)
-        Positive weights.
-    targets : tuple of hashable
-        Labels of the targets of a bipartite relation.
-    """
-
-    relation: Relation
-    source: NDArray[np.int32]
-    target: NDArray[np.int32]
+    relation: Relation  # their kind and options, without a table
+    source: NDArray[np.int32]  # positions among the items
+    target: NDArray[np.int32]  # the same, or of a bipartite relation positions in ``targets``
     weight: NDArray[np.float64]
-    targets: tuple[Hashable, ...] = ()
+    targets: tuple[Hashable, ...] = ()  # labels of the targets of a bipartite relation
 
     def table(self, items: tuple[Hashable, ...]) -> Relation:
         """Return the relation with its links as a DataFrame of labels."""

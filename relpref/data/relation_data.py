@@ -28,19 +28,11 @@ _SLACK = 1e-9  # of labels that should be equal, relative to the largest
 
 @dataclass(frozen=True, eq=False)
 class RelationValues:
-    """Labels of some or all pairs of p conditioning nodes and m objects, row by row.
-
-    Attributes
-    ----------
-    shape : (p, m)
-    values : array of float64, shape (q,)
-    edges : (array of int, array of int) or None
-        Conditioning node and object of each label; a pair may occur several times. None where the labels are ``complete``: every
-        pair occurs exactly once.
-    """
+    """Labels of some or all pairs of p conditioning nodes and m objects, row by row."""
 
     shape: tuple[int, int]
     values: Floats
+    # Conditioning node and object of each label; a pair may occur several times. None where every pair occurs exactly once.
     edges: tuple[Positions, Positions] | None = None
 
     @classmethod

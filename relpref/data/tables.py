@@ -36,39 +36,19 @@ Lines = range | NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A data frame that knows where its rows come from.
-
-    Attributes
-    ----------
-    frame : pandas.DataFrame
-        The rows; text only (``text=True``) if they come from a CSV file.
-    name : str
-        What to call the table in messages: a file or an argument.
-    lines : range or array of int64, shape (rows,), optional
-        Line of the file on which each row begins; the header is line 1.
-    text : bool
-        Whether every cell is text that still has to be read as a number where one is expected.
-    given : mapping of str to str
-        What the columns were called before they were renamed.
-    first : int
-        Number of the first row where this is a piece of a larger table.
-    opening : Table, optional
-        The first row of the file where this is a later piece of it.
-    decimal : str
-        The decimal mark of text.
-    notes : tuple of str
-        How the file was read, where that was not as usual.
-    """
+    """A data frame that knows where its rows come from."""
 
     frame: Any
-    name: str
-    lines: Lines | None = None
-    text: bool = False
-    given: Mapping[Any, str] = field(default_factory=dict)
-    first: int = 0
-    opening: "Table | None" = None
-    decimal: str = "."
-    notes: tuple[str, ...] = ()
+    name: str  # what to call the table in messages: a file or an argument
+    lines: Lines | None = None  # line of the file on which each row begins; the header is line 1
+    text: bool = False  # whether cells come from a CSV file, and are read as numbers where these are expected
+    given: Mapping[Any, str] = field(
+        default_factory=dict
+    )  # what columns were called before they were renamed
+    first: int = 0  # number of the first row where this is a piece of a larger table
+    opening: "Table | None" = None  # the first row of the file where this is a later piece of it
+    decimal: str = "."  # mark in text
+    notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
 
     @property
     def place(self) -> Place:

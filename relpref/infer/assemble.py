@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.comparisons import COMPOSED
 from relpref.infer.call import Values, preference_data
-from relpref.infer.evidence import Component, Evidence
+from relpref.infer.evidence import Evidence, latent_moments
 from relpref.infer.program import Layout
 from relpref.infer.result import Result, warn_user
 from relpref.infer.sampling import CHAINS
@@ -27,6 +27,37 @@ from relpref.posterior.utility import UtilityPosterior
 _UTILITY = "utility"
 # Variance of a gap, relative to that of a utility, below which two items are one; correlation of two parts that are told apart no more.
 _EQUAL, _ALIKE = 1e-8, 0.95
+
+
+class Component(NamedTuple):
+    """A posterior at one value of the hyperparameters, read off an engine's arrays, which can be forgotten then."""
+
+    mean: Floats  # shape (n,)
+    covariance: Floats  # shape (n, n)
+    # Of each site: means of its named parts, E[part] = K_p α, and their covariances with the total, the diagonal of K_p − K_p R K.
+    parts: dict[str, tuple[dict[str, Floats], dict[str, Floats]]]
+    sites: dict[str, Floats]  # ``precision`` and ``shift`` of the answers
+    log_evidence: float
+
+    @classmethod
+    def of(cls, layout: Layout, evidence: Evidence) -> "Component":
+        """Of an evaluation with its whole arrays."""
+        mean, covariance = latent_moments(evidence)
+        alpha, found = np.asarray(evidence.alpha), {}
+        for site, rows in layout.slices.items():
+            named = {part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part}
+            means = {part: matrix @ alpha[rows] for part, matrix in named.items()}
+            if len(named) <= 1:
+                shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
+            else:
+                pulled = np.asarray(evidence.pulled)[rows, rows]
+                shares = {
+                    part: np.diagonal(matrix) - np.einsum("ij,ji->i", matrix, pulled)
+                    for part, matrix in named.items()
+                }
+            found[site] = means, shares
+        sites = {name: np.asarray(value) for name, value in evidence.sites._asdict().items()}
+        return cls(mean, covariance, found, sites, float(evidence.log_evidence))
 
 
 def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:

@@ -20,9 +20,9 @@ from relpref.compiled import float64
 from relpref.data.arrays import shown
 from relpref.description import Description
 from relpref.errors import ClusterError, DataError, InferenceError, UnsupportedProgramError
-from relpref.infer.assemble import assemble, positive_definite, prior_notes, thinned
+from relpref.infer.assemble import Component, assemble, positive_definite, prior_notes, thinned
 from relpref.infer.call import Model, preference_data
-from relpref.infer.evidence import Component, Evidence, evaluate, expectation_propagation, use_dual_space
+from relpref.infer.evidence import Evidence, evaluate, expectation_propagation, use_dual_space
 from relpref.infer.large.fit import fit, fit_many
 from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result, progress_line

@@ -577,34 +577,3 @@ def log_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cav
 def latent_moments(evidence: Evidence) -> tuple[Floats, Floats]:
     """Posterior mean, shape (n,), and covariance, shape (n, n), of the joint latent vector."""
     return np.asarray(evidence.location) + np.asarray(evidence.drift), np.asarray(evidence.covariance)
-
-
-class Component(NamedTuple):
-    """A posterior at one value of the hyperparameters, read off an engine's arrays, which can be forgotten then."""
-
-    mean: Floats  # shape (n,)
-    covariance: Floats  # shape (n, n)
-    # Of each site: means of its named parts, E[part] = K_p α, and their covariances with the total, the diagonal of K_p − K_p R K.
-    parts: dict[str, tuple[dict[str, Floats], dict[str, Floats]]]
-    sites: dict[str, Floats]  # ``precision`` and ``shift`` of the answers
-    log_evidence: float
-
-    @classmethod
-    def of(cls, layout: Layout, evidence: Evidence) -> "Component":
-        """Of an evaluation with its whole arrays."""
-        mean, covariance = latent_moments(evidence)
-        alpha, found = np.asarray(evidence.alpha), {}
-        for site, rows in layout.slices.items():
-            named = {part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part}
-            means = {part: matrix @ alpha[rows] for part, matrix in named.items()}
-            if len(named) <= 1:
-                shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
-            else:
-                pulled = np.asarray(evidence.pulled)[rows, rows]
-                shares = {
-                    part: np.diagonal(matrix) - np.einsum("ij,ji->i", matrix, pulled)
-                    for part, matrix in named.items()
-                }
-            found[site] = means, shares
-        sites = {name: np.asarray(value) for name, value in evidence.sites._asdict().items()}
-        return cls(mean, covariance, found, sites, float(evidence.log_evidence))

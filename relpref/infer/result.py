@@ -137,18 +137,11 @@ _FAR = 1e300  # in the place of infinity, which must not be subtracted from itse
 
 
 class Smoothed(NamedTuple):
-    """Importance weights whose largest ones were replaced by quantiles of a generalized Pareto distribution.
+    """Importance weights whose largest ones were replaced by quantiles of a generalized Pareto distribution."""
 
-    Attributes
-    ----------
-    log_weights : array, shape (..., s)
-        Of weights that add up to 1.
-    k_hat : array, shape (...)
-        Shape of the tail: the weights have a finite variance below 0.5, a finite mean below 1. −inf where they are all equal, inf
-        where there is no tail to be fitted.
-    """
-
-    log_weights: Floats
+    log_weights: Floats  # of weights that add up to 1, shape (..., s)
+    # Shape of the tail, shape (...): the weights have a finite variance below 0.5, a finite mean below 1. −inf where they are all equal,
+    # inf where there is no tail to be fitted.
     k_hat: Floats
 
     @property

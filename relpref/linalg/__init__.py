@@ -4,7 +4,7 @@ import warnings
 from typing import Any
 
 from relpref.limits import fits, require_memory
-from relpref.linalg.cg import BlockCG, CGResult, block_cg, conjugate_gradient
+from relpref.linalg.cg import CGResult, block_cg, conjugate_gradient
 from relpref.linalg.covariance import (
     BlockDiagonal,
     Covariance,
@@ -21,7 +21,6 @@ from relpref.linalg.covariance import (
 )
 from relpref.linalg.factor import (
     Eigen,
-    Factor,
     checked_symmetric,
     cholesky,
     factor_eigen,
@@ -31,18 +30,15 @@ from relpref.linalg.factor import (
     symmetric_eigen,
 )
 from relpref.linalg.graph_covariance import HeatKernel, SparsePrecision
-from relpref.linalg.graph_solver import LaplacianSolver, Solution
-from relpref.linalg.lanczos import GapQuadrature, gap_quadrature
+from relpref.linalg.graph_solver import LaplacianSolver
+from relpref.linalg.lanczos import gap_quadrature
 
 __all__ = [
-    "BlockCG",
     "BlockDiagonal",
     "CGResult",
     "Covariance",
     "Dense",
     "Eigen",
-    "Factor",
-    "GapQuadrature",
     "HeatKernel",
     "Identity",
     "KernelMatrix",
@@ -51,7 +47,6 @@ __all__ = [
     "LinearMap",
     "LowRank",
     "NamedSum",
-    "Solution",
     "SparseMatrix",
     "SparsePrecision",
     "Spectral",

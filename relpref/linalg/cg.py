@@ -207,22 +207,14 @@ def chunks(block: Block) -> Iterator[slice]:
 class CGResult(NamedTuple):
     """How conjugate gradients ended.
 
-    Attributes
-    ----------
-    solution : array, of the shape of the right-hand side
-        Finite, whatever the reason.
-    iterations : int
-    residual : float
-        ‖b − A x‖ / ‖b‖: recomputed when converged, else from the recurrence.
-    reason : str
-        "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a product was not
-        finite, or the tolerance is out of reach, in double precision or because b is not in the range of A; with the smallest
-        residuals the solution is then one of least squares.
+    The reason is "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a product was
+    not finite, or the tolerance is out of reach, in double precision or because b is not in the range of A; with the smallest residuals
+    the solution is then one of least squares.
     """
 
-    solution: Floats
+    solution: Floats  # of the shape of the right-hand side; finite, whatever the reason
     iterations: int
-    residual: float
+    residual: float  # ‖b − A x‖ / ‖b‖: recomputed when converged, else from the recurrence
     reason: Reason
 
 

@@ -69,19 +69,12 @@ def lanczos(apply: Callable[[Floats], Floats], start: Floats, steps: int, *, kee
 class GapQuadrature(NamedTuple):
     """Nodes and weights for the mean gap variance under any smooth function of a graph's Laplacian.
 
-    Attributes
-    ----------
-    eigenvalues : array, shape (k,)
-        Ascending, not negative.
-    gap_weights : array, shape (k,)
-        ``sum(gap_weights * f(eigenvalues))`` estimates the mean of K_ii + K_jj − 2 K_ij over the pairs within components for
-        K = f(Δ).
-    error : float
-        Largest relative standard error of it for f(λ) = 1/(λ + s), s from a hundredth of the mean degree to ten times it.
+    ``sum(gap_weights * f(eigenvalues))`` estimates the mean of K_ii + K_jj − 2 K_ij over the pairs within components for K = f(Δ).
     """
 
-    eigenvalues: Floats
-    gap_weights: Floats
+    eigenvalues: Floats  # ascending, not negative, shape (k,)
+    gap_weights: Floats  # shape (k,)
+    # Largest relative standard error of it for f(λ) = 1/(λ + s), s from a hundredth of the mean degree to ten times it.
     error: float
 
 
