@@ -23,11 +23,6 @@ def _quotient(one: Any, two: Any) -> Any:
     return down + ((down * two != one) & ((one < 0) != (two < 0))).astype(down.dtype)
 
 
-def _rounded(array: Any) -> Any:
-    whole = np.trunc(array)
-    return whole + np.where(abs(array - whole) >= 0.5, np.copysign(1, array), 0).astype(array.dtype)
-
-
 def _cumulated(function: Any, array: Any, axis: int, reverse: bool) -> Any:
     if reverse:
         array = np.flip(array, axis)
@@ -119,15 +114,6 @@ def _solved(matrix: Any, right: Any, *, left: bool, lower: bool, transposed: boo
     ).T
 
 
-def eigen(array: Any, lower: bool) -> list[Any]:
-    """Eigenvectors and eigenvalues; NaN where LAPACK finds none."""
-    try:
-        values, vectors = np.linalg.eigh(array, "L" if lower else "U")
-    except np.linalg.LinAlgError:
-        return [np.full_like(array, np.nan), np.full_like(array[..., 0], np.nan)]
-    return [vectors, values]
-
-
 def extreme(infinite: float, which: str, name: Any) -> Any:
     """The least or the greatest number of a type."""
     dtype = np.dtype(name)
@@ -144,7 +130,6 @@ NAMES: dict[str, Any] = {
     "empty": np.empty,
     "spread": _spread,
     "quotient": _quotient,
-    "rounded": _rounded,
     "cumulated": _cumulated,
     "padded": _padding,
     "scattered": _scattered,

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from relpref.lazy_jit.functions import eigen, extreme
+from relpref.lazy_jit.functions import extreme
 from relpref.lazy_jit.writer import Rule, Shape, UntranslatableError, Value, Writer
 
 # Element by element, see `elementwise`.
@@ -134,11 +133,6 @@ def _bitcast(writer: Writer, equation: Any, operands: list[Value]) -> Value:
     if _out(equation).dtype.itemsize != equation.invars[0].aval.dtype.itemsize:
         raise UntranslatableError("bitcast_convert_type to another size")
     return writer.emit(f"{{}}.view('{_out(equation).dtype}')", operands, operands[0].shape, 0)
-
-
-def _round(writer: Writer, equation: Any, operands: list[Value]) -> Value:
-    even = int(equation.params["rounding_method"]) == 1
-    return writer.emit("np.rint({})" if even else "rounded({})", operands, operands[0].shape)
 
 
 def _convert(writer: Writer, equation: Any, operands: list[Value]) -> Value:
@@ -492,24 +486,12 @@ def _sort(writer: Writer, equation: Any, operands: list[Value]) -> list[Value]:
     ]
 
 
-def _eigh(writer: Writer, equation: Any, operands: list[Value]) -> list[Value]:
-    if equation.params.get("subset_by_index") is not None:
-        raise UntranslatableError("eigh of a subset")
-    function = partial(eigen, lower=equation.params["lower"])
-    return writer.call(
-        function,
-        _all_full(writer, equation, operands),
-        [variable.aval.shape for variable in equation.outvars],
-    )
-
-
 RULES: dict[str, Rule] = {
     **{name: elementwise(*form, name) for name, form in _ELEMENTWISE.items()},
     **dict.fromkeys(_SAME, _same),
     "div": _div,
     "pow": _pow,
     "integer_pow": _integer_pow,
-    "round": _round,
     "polynomial": _polynomial,
     "bitcast_convert_type": _bitcast,
     "convert_element_type": _convert,
@@ -560,5 +542,4 @@ RULES: dict[str, Rule] = {
         "unit_diagonal",
         weight=None,
     ),
-    "eigh": _eigh,
 }
