@@ -11,6 +11,7 @@ from relpref.classifiers import RankingGPClassifier
 from relpref.cli.parser import parse
 from relpref.data_loaders import load_modechoice
 from relpref.errors import renamed_keywords
+from relpref.explore import ExpectedGain
 
 ITEMS = pd.DataFrame({"size": [1.0, 2.0, 3.0]}, index=list("abc"))
 ANSWERS = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "c"]})
@@ -49,6 +50,10 @@ def test_options_under_their_former_names(capsys: pytest.CaptureFixture[str]) ->
 def test_estimators_and_loaders_under_their_former_names() -> None:
     with pytest.warns(DeprecationWarning, match="is tol= now"):
         assert RankingGPClassifier(tolerance=0.1).get_params()["tol"] == 0.1
+    with pytest.warns(DeprecationWarning, match="ExpectedGain.all_items"):
+        assert ExpectedGain(1, 0.2, 0.1, False).everybody is False
+    with pytest.warns(DeprecationWarning, match="all_items="):
+        assert ExpectedGain(1, 0.2, 0.1, everybody=True).all_items  # type: ignore[call-arg]
     with pytest.warns(DeprecationWarning, match="ModeChoice.items"):
         assert len(load_modechoice().entities) == 840
 

@@ -31,6 +31,8 @@ PLAIN = {
     r"\bin vain\b": "for nothing",
     r"\bwherever\b": "where, if",
     r"(?<!\w)[Ss]omebody\b": "a person",
+    r"\bat (?:their|its) word\b": "is calibrated",
+    r"\bprophet\b": "perfect",
 }
 
 

@@ -182,7 +182,7 @@ def _told(outcome: Outcome) -> pd.DataFrame:
     columns = {
         "model": models.index,
         "log evidence": models["log_evidence"].map("{:.1f}".format),
-        "log loss of later matches": models["log_loss"].map("{:.3f}".format),
+        "log loss": models["log_loss"].map("{:.3f}".format),
         "gain": [
             "" if row.Index == ALONE else f"{row.gain:+.3f} ± {row.gain_se:.3f}"
             for row in models.itertuples()
@@ -214,7 +214,7 @@ def evaluation(outcome: Outcome) -> str:
     best = {name: _first_five(outcome.earlier[name]) for name in (ALONE, RELATION)}
     return (
         f"The three models learned from the {len(season.matches) - later:,} matches before September 2025 and predicted win, draw or "
-        f"loss of the {later} matches since (gain: nats a match, ± one standard error). Best five at that time without the relation: "
+        f"loss of the {later} matches since (log loss and its gain: nats a match, ± one standard error). Best five at that time without the relation: "
         f"{best[ALONE]}; with it: {best[RELATION]}."
     )
 

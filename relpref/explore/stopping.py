@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import owens_t
 
 from relpref.data.arrays import counted, shown
-from relpref.errors import DataError, renamed_keywords
+from relpref.errors import DataError, renamed_keywords, warn_renamed
 from relpref.explore.choose import Limits, plan, score_of, whole_number
 from relpref.explore.forecast import Belief, Floats, Pool
 from relpref.explore.scores import DEFAULT, Score
@@ -19,6 +19,7 @@ GOAL = 0.1  # of the pairs in the wrong order
 _MIN_GAIN = 0.05  # of the share: where the next n/2 answers gain less, more of them will not reach the goal
 
 
+@renamed_keywords(everybody="all_items")
 @dataclass(frozen=True)
 class ExpectedGain:
     """How far the order is known, whether that is enough, and what further answers are expected to do.
@@ -30,7 +31,7 @@ class ExpectedGain:
     wrong_now, wrong_after : float
         Expected share of the pairs whose order, by the posterior means, is wrong, now and after these answers; between 0 and 1/2.
         With ``top`` the expected share of the leading items that do not belong there, between 0 and 1.
-    everybody : bool
+    all_items : bool
         Whether all items' pairs are meant; of too many for a matrix those of the candidates are, see `next_pairs`.
     goal : float
         The share at which enough is known.
@@ -46,11 +47,17 @@ class ExpectedGain:
     answers: int
     wrong_now: float
     wrong_after: float
-    everybody: bool = True
+    all_items: bool = True
     goal: float = GOAL
     missing: int | None = None
     stalled: bool = False
     top: int | None = None
+
+    @property
+    def everybody(self) -> bool:
+        """The former name of ``all_items``."""
+        warn_renamed("ExpectedGain.everybody", "ExpectedGain.all_items")
+        return self.all_items
 
     @property
     def gain(self) -> float:
@@ -64,11 +71,11 @@ class ExpectedGain:
     def finding(self) -> str:
         """How far the order is known, in words without a full stop."""
         if self.top is not None:
-            among = "" if self.everybody else " of the candidates"
+            among = "" if self.all_items else " of the candidates"
             lead = "the one that leads" if self.top == 1 else f"the {self.top} that lead"
             best = "the best" if self.top == 1 else f"the best {self.top}"
             return f"About {self.wrong_now:.1%} of {lead} are expected not to be among {best}{among}"
-        pairs = "all pairs" if self.everybody else "the candidates' pairs"
+        pairs = "all pairs" if self.all_items else "the candidates' pairs"
         return f"About {self.wrong_now:.1%} of {pairs} are expected to be in the wrong order"
 
     @property
@@ -78,7 +85,8 @@ class ExpectedGain:
         now = f"{self.finding}, which reaches {goal}" if self.enough() else self.finding
         if not self.answers:
             return f"{now}; no question is left to ask."
-        after = f"{counted(self.answers, 'more answer')} would bring that to about {self.wrong_after:.1%}."
+        more, after = counted(self.answers, "more answer"), f"{self.wrong_after:.1%}"
+        after = f"{more} would {f'bring that to about {after}' if after != f'{self.wrong_now:.1%}' else 'change that little'}."
         if self.enough():
             return f"{now}: you can stop here. {after}"
         if self.stalled:
@@ -155,8 +163,8 @@ def expected_gain(
     }
     now, left = shares[0] or 1.0, chosen.left
     missing, stalled = _outlook(shares[asked] / now, asked, goal / now, min(soon, left), left)
-    everybody = chosen.posterior.data.num_items == posterior.data.num_items
-    return ExpectedGain(answers, shares[0], shares[answers], everybody, goal, missing, stalled, top)
+    all_items = chosen.posterior.data.num_items == posterior.data.num_items
+    return ExpectedGain(answers, shares[0], shares[answers], all_items, goal, missing, stalled, top)
 
 
 def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple[int | None, bool]:

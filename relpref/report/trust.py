@@ -110,13 +110,13 @@ class Checked:
         if held is not None:
             summary = held.summary()
             facts["measures"] = summary[np.isfinite(summary["value"])]
-            facts["density"] = bool((held.outcome < 0).any())  # of numbers, which have no probability
+            facts["density"] = "list" not in held.table and bool((held.outcome < 0).any())  # of numbers
             facts["ties"] = held.paired and bool((held.outcome == 1).any())
             facts["calibrated"] = self._calibrated(held)
         return facts
 
     def _calibrated(self, held: HeldOut) -> dict[str, Any] | None:
-        """Whether probabilities can be taken at their word; without a picture where there are too few."""
+        """Whether probabilities are calibrated; without a picture where there are too few."""
         found = favorites(held)
         if found is None:
             return None

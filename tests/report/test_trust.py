@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.data import choices
-from relpref.diagnostics import Certificate, HeldOut
+from relpref.data import PreferenceData, choices, orderings
+from relpref.diagnostics import Certificate, HeldOut, leave_one_out
 from relpref.explore import ExpectedGain
-from relpref.infer import UtilityPosterior
+from relpref.infer import EP, UtilityPosterior
 from relpref.infer.assemble import composed_note
+from relpref.models import xpgp
 from relpref.report.page import render
-from relpref.report.trust import favorites
+from relpref.report.trust import Checked, favorites
 
 Make = Callable[..., UtilityPosterior]
 
@@ -62,7 +63,7 @@ def test_favourites_count_every_answer_once() -> None:
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.8, "can be taken at their word"), (0.5, "too sure of itself"), (1.0, "too careful")],
+    [(0.8, "are calibrated"), (0.5, "too sure of itself"), (1.0, "too careful")],
 )
 def test_calibration_in_words(make: Make, prose: Callable[..., str], share: float, words: str) -> None:
     number = 100
@@ -238,7 +239,7 @@ def test_densities_are_no_probabilities(make: Make, prose: Callable[..., str]) -
     held = HeldOut(table, "leave-one-out", (), np.full((2, 3), np.nan), np.full(2, -1))
     text = prose(make(), leave_one_out=held)
     assert "Log density 0.896" in text and "no guessing to hold it against" in text
-    assert "Log loss" not in text and "prophet" not in text
+    assert "Log loss" not in text and "perfect" not in text
 
 
 def test_ties_in_accuracy_and_among_favorites(make: Make, prose: Callable[..., str]) -> None:
@@ -247,3 +248,17 @@ def test_ties_in_accuracy_and_among_favorites(make: Make, prose: Callable[..., s
     assert "ties aside" in text and "a tie counts as a favorite that failed" in text
     without = prose(make(), leave_one_out=held_out([[0.6, 0, 0.4]] * 40, [0] * 40))
     assert "ties aside" not in without and "a tie counts" not in without
+
+
+def test_lists_have_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relpref.report.trust.leave_one_out", leave_one_out)
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(list("abcd"))[:3] for _ in range(6)]
+    table = pd.DataFrame(
+        [(k, item, place + 1) for k, order in enumerate(orders) for place, item in enumerate(order)],
+        columns=["list", "item", "place"],
+    )
+    answers = orderings(table, list="list", item="item", position="place")
+    data = PreferenceData.from_tables(answers=answers)
+    posterior = EP(xpgp, fixed={"individual_amplitude": 1.0}).run(0, data)
+    assert Checked(posterior).facts()["density"] is False
