@@ -50,15 +50,10 @@ class _Piece(NamedTuple):
 
 
 def read_item_table(value: Any, known: Known | None = None, compared: Iterable[Hashable] = ()) -> ItemTable:
-    """Read labels and attributes.
+    """Read labels and attributes from a path, a table or a sequence of labels.
 
-    Parameters
-    ----------
-    value : path, Table, DataFrame or another table, or sequence of labels
-    known : Known, optional
-        Of those to which these items are newcomers.
-    compared : iterable of labels, optional
-        Those that answers are about. A table without an index has its labels in the column that holds these, if there is one.
+    ``known`` is of those to which these items are newcomers. ``compared`` are the labels that answers are about: a table without an index
+    has its labels in the column that holds these, if there is one.
     """
     framed = False
     if isinstance(value, PathLike) or (isinstance(value, str) and suffix_of(value) in SUFFIXES):

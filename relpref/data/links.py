@@ -273,18 +273,7 @@ def part_names(name: str, relation: Relation) -> tuple[str, ...]:
 
 
 def read_relation(name: str, value: Any, items: LabelIndex, known: Links | None = None) -> Read:
-    """Read a relation of any kind and form.
-
-    Parameters
-    ----------
-    name : str
-    value : DataFrame, Table, networkx graph, scipy sparse matrix or Relation
-        Its links.
-    items : LabelIndex
-        The n known labels.
-    known : Links, optional
-        Those of the same relation so far, whose options and targets are kept.
-    """
+    """Read a relation of any kind and form; of ``known`` links of the same relation so far options and targets are kept."""
     called = f"relation {name!r}"
     relation = value if isinstance(value, Relation) else Relation(value)
     if isinstance(relation.table, pd.Series) or (

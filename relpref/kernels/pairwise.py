@@ -124,18 +124,10 @@ def _entries(left: Floats, right: Floats, rows: Indices, columns: Indices) -> Fl
 
 @dataclass(frozen=True)
 class Side:
-    """The nodes at one end of the edges asked for, as the kernel sees them.
+    """The nodes at one end of the edges asked for, as the kernel sees them."""
 
-    Parameters
-    ----------
-    kernel : array, shape (a, p)
-        Kernel between the a nodes asked for and the p training nodes.
-    index : array of int, shape (a,)
-        Which training node each of them is; -1 for a new one.
-    """
-
-    kernel: Floats
-    index: Indices
+    kernel: Floats  # between the a nodes asked for and the p training nodes, shape (a, p)
+    index: Indices  # which training node each of them is, -1 for a new one, shape (a,)
 
     @classmethod
     def training(cls, kernel: ArrayLike) -> "Side":

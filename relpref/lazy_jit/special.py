@@ -17,16 +17,10 @@ Function = Callable[[Any], Any]
 def entrywise(
     in_numpy: Function, derivative: Function, weight: float = 15.0
 ) -> Callable[[Function], Function]:
-    """Make a function of JAX one operation, which steps compute by a function of NumPy.
+    """Make a function of JAX one operation, which steps compute by the same function of NumPy's arrays.
 
-    Parameters
-    ----------
-    in_numpy
-        The same function of NumPy's arrays.
-    derivative
-        From an argument to the derivative there, by JAX.
-    weight
-        Nanoseconds for each entry that it takes more than XLA.
+    ``derivative`` goes from an argument to the derivative there, by JAX; ``weight`` is the time in nanoseconds that an entry takes more
+    than by XLA.
     """
 
     def decorated(function: Function) -> Function:

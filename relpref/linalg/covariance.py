@@ -421,21 +421,14 @@ class SparseMatrix(Covariance):
 
 @dataclass(frozen=True, eq=False)
 class KernelMatrix(Covariance):
-    """K_ij = scale k(x_i, x_j), never stored.
-
-    Parameters
-    ----------
-    function : callable
-        From points of shapes (r, d) and (c, d) to their covariances, NumPy arrays of shape (r, c).
-    points : array, shape (n, d)
-    scale : float
-        Positive.
-    """
+    """K_ij = scale k(x_i, x_j), never stored."""
 
     _together: ClassVar[int] = 64  # a call costs more than the covariances beside these variances
 
-    function: Callable[[Any, Any], Any]
-    points: Floats
+    function: Callable[
+        [Any, Any], Any
+    ]  # from points of shapes (r, d) and (c, d) to their covariances, shape (r, c)
+    points: Floats  # shape (n, d)
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -508,24 +501,9 @@ class KernelMatrix(Covariance):
 def nystrom(
     matrix: KernelMatrix, most: int, tol: float = 1e-6, *, rng: np.random.Generator | None = None
 ) -> LowRank:
-    """Replace K by ``K_·Z K_ZZ⁻¹ K_Z·``, with chosen points Z (Williams & Seeger 2001).
+    """Replace K by ``K_·Z K_ZZ⁻¹ K_Z·``, with points Z chosen as by `pivoted_cholesky` (Williams & Seeger 2001).
 
-    Parameters
-    ----------
-    matrix : KernelMatrix
-        K; n points.
-    most : int
-        Points to choose at most.
-    tol : float
-        Share of the trace that may be left out: with fewer points if they do.
-    rng : Generator, optional
-        Choose at random, in proportion to what the points chosen so far leave unexplained; else always what is explained
-        worst, see `pivoted_cholesky`.
-
-    Returns
-    -------
-    LowRank
-        Its ``left_out`` bounds the largest eigenvalue of the difference, relative to the trace; no variance is overstated.
+    ``left_out`` of the result bounds the largest eigenvalue of the difference, relative to the trace; no variance is overstated.
     """
     everyone = np.arange(matrix.size)
     chosen, left_out = pivoted_cholesky(

@@ -41,27 +41,16 @@ class _OfGraph(ConstantRows):
 
 @dataclass(frozen=True, eq=False)
 class SparsePrecision(_OfGraph):
-    """scale (Δ + shift I)⁻¹ of a graph (XPGP eq. 2 with shift = 1/ι²): its inverse is sparse.
-
-    Parameters
-    ----------
-    solver : LaplacianSolver
-        Of the graph; shared by all shifts and scales.
-    shift, scale : float
-        Positive.
-    tol : float
-        Of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a posterior mean by less than a thousandth
-        of its standard deviation, also where answers say much more than the prior.
-    progress : callable, optional
-        Told how many columns of how many are solved.
-    """
+    """scale (Δ + shift I)⁻¹ of a graph (XPGP eq. 2 with shift = 1/ι²): its inverse is sparse."""
 
     sparse_inverse: ClassVar[bool] = True
-    solver: LaplacianSolver
+    solver: LaplacianSolver  # of the graph; shared by all shifts and scales
     shift: float
     scale: float = 1.0
+    # Of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a posterior mean by less than a thousandth of its
+    # standard deviation, also where answers say much more than the prior.
     tol: float = 3e-5
-    progress: Progress | None = None
+    progress: Progress | None = None  # told how many columns of how many are solved
 
     def matmul(self, vectors: Any) -> Floats:
         return self.scale * self.solver.solve(self.shift, vectors, self.tol, self.progress).values
@@ -88,25 +77,13 @@ class SparsePrecision(_OfGraph):
 
 @dataclass(frozen=True, eq=False)
 class HeatKernel(_OfGraph):
-    """scale exp(−tΔ) of a graph (Kondor & Lafferty 2002), by solutions with Δ + 10/t.
-
-    Parameters
-    ----------
-    solver : LaplacianSolver
-        Of the graph.
-    time, scale : float
-        Positive.
-    tol : float
-        Bound on the error of a product, relative to the vector's length.
-    progress : callable, optional
-        Told how many columns of how many are done.
-    """
+    """scale exp(−tΔ) of a graph (Kondor & Lafferty 2002), by solutions with Δ + 10/t."""
 
     solver: LaplacianSolver
     time: float
     scale: float = 1.0
-    tol: float = 1e-6
-    progress: Progress | None = None
+    tol: float = 1e-6  # bound on the error of a product, relative to the vector's length
+    progress: Progress | None = None  # told how many columns of how many are done
     _seen: SeenBlock = field(default_factory=SeenBlock, repr=False)
 
     def matmul(self, vectors: ArrayLike) -> Floats:

@@ -44,29 +44,15 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Training nodes of one kind, by their labels.
-
-    Parameters
-    ----------
-    labels : tuple, length p
-    features : array, sparse matrix or other
-        What the kernel takes; p rows.
-    kernel : callable
-        ``kernel(features)`` is the (p, p) kernel matrix, ``kernel(new, features)`` a cross kernel and ``kernel(new, other)`` one between
-        new nodes.
-    name : str
-        What errors call one of the nodes: "node" or "object".
-    feature_names : tuple of str, optional
-        Columns that a DataFrame of new nodes must have.
-    standardize : bool
-        Whether the kernel sees features with mean 0 and standard deviation 1 over these nodes. Sparse ones are scaled and not centered.
-    """
+    """Training nodes of one kind, by their labels."""
 
     labels: tuple[Hashable, ...]
-    features: Any
+    features: Any  # what the kernel takes; p rows
+    # ``kernel(features)`` is the (p, p) matrix, ``kernel(new, features)`` a cross kernel and ``kernel(new, other)`` one between new nodes.
     kernel: NodeKernel
-    name: str = "node"
-    feature_names: tuple[str, ...] | None = None
+    name: str = "node"  # what errors call one of the nodes: this or "object"
+    feature_names: tuple[str, ...] | None = None  # columns that a DataFrame of new nodes must have
+    # Whether the kernel sees features with mean 0 and standard deviation 1 over these nodes. Sparse ones are scaled and not centered.
     standardize: bool = False
 
     def as_given(self, frame: pd.DataFrame) -> Any:

@@ -44,36 +44,11 @@ def solve_edges(
     loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of the centering C: every conditioning node has the same weight.
     As Gaussian models: the posterior mean with noise variance λ, in the second case with a flat offset for each group.
 
-    Parameters
-    ----------
-    gram : EdgeGram
-        The kernel matrix K of the q edges.
-    labels : array, shape (q,)
-    regularization : float
-        λ, not negative. With 0 the problem is regularized by stopping early (``max_iterations`` or ``callback``).
-    groups : array of int, shape (q,), optional
-        Numbers from 0, ``gram.rows`` for conditional ranking.
-    start : array, shape (q,), optional
-        Coefficients to start from, such as those for another λ.
-    minimize, tol, max_iterations, callback
-        As for `relpref.linalg.cg`; see `EarlyStopping`. Where stopping early is all the regularization,
-        ``minimise="residual"`` is the better choice by far.
-    progress : callable, optional
-        ``progress(iteration, residual)`` after each iteration; on a mesh now and then.
-    mesh : jax.sharding.Mesh, optional
-        Of one axis: devices that share the products, see `ShardedEdges`. For the Kronecker, the symmetric and the reciprocal
-        kernel, groups that are the conditioning nodes, and iterations to the end.
-
-    Raises
-    ------
-    DataError
-        If labels are not finite, if λ or the tolerance is negative, if there are to be no iterations, or if the problem is none for
-        a mesh.
-
-    Returns
-    -------
-    CGResult
-        The solution has a coefficient for each edge, shape (q,); the ``reason`` may be other than "converged".
+    Options are those of `relpref.linalg.conjugate_gradient`, and the ``reason`` of the result may be other than "converged". λ (the
+    ``regularization``) may be 0 where stopping early is all the regularization, see `EarlyStopping`; then ``minimise="residual"`` is the
+    better choice by far. ``groups`` are numbers from 0, ``gram.rows`` for conditional ranking; ``progress(iteration, residual)`` is
+    called after each iteration, on a mesh now and then. The devices of a ``mesh`` of one axis share the products, see `ShardedEdges`:
+    for the Kronecker, the symmetric and the reciprocal kernel, groups that are the conditioning nodes, and iterations to the end.
     """
     if not (np.isfinite(regularization) and regularization >= 0.0):
         raise DataError(f"regularization is {regularization}; it must be 0 or a positive number")
@@ -213,21 +188,10 @@ class EdgeFit:
 
 
 class EarlyStopping:
-    """A callback that ends the iterations when a score no longer improves, and keeps the best solution.
+    """A callback that ends the iterations when a score no longer improves for so many of them, and keeps the best ``solution``.
 
-    Parameters
-    ----------
-    score : callable
-        From the coefficients so far, shape (q,), to a number; larger is better.
-    patience : int
-        The iterations stop after so many without a better score, at least 1.
-
-    Attributes
-    ----------
-    solution, iteration
-        The coefficients with the best score, or None, and after how many iterations they came.
-    scores : list of float
-        The score after each iteration.
+    The ``score`` goes from the coefficients so far, shape (q,), to a number; larger is better. ``iteration`` is when the best came, and
+    ``scores`` has that of each iteration.
     """
 
     def __init__(self, score: Callable[[Floats], float], patience: int) -> None:

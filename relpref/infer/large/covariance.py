@@ -75,24 +75,12 @@ class _Downdated(PosteriorCovariance):
 
 @dataclass(frozen=True, eq=False)
 class Conditioned(_Downdated):
-    """K − K_·T Aᵀ M A K_T·, the covariance of a Gaussian that was looked at through r projections of a few entries T.
+    """K − K_·T Aᵀ M A K_T·, the covariance of a Gaussian that was looked at through r projections of a few entries T."""
 
-    Parameters
-    ----------
-    before : NamedSum
-        K, of size n.
-    touched : array of int, shape (t,)
-        T.
-    projection : sparse array, shape (r, t)
-        A; the identity where there are more answers than entries.
-    weights : array, shape (r, r)
-        M, positive semidefinite.
-    """
-
-    before: NamedSum
-    touched: Positions
-    projection: Any
-    weights: Floats
+    before: NamedSum  # K, of size n
+    touched: Positions  # T, shape (t,)
+    projection: Any  # A, sparse, shape (r, t); the identity where there are more answers than entries
+    weights: Floats  # M, positive semidefinite, shape (r, r)
 
     def matmul(self, vectors: ArrayLike) -> Floats:
         rest = np.array(vectors, dtype=np.float64)

@@ -43,26 +43,13 @@ class Latents:
 
     The items' own parts are a relation without links: Q_r = I/scale_r. Vectors over all g_r have shape (R·n,) and lie one after
     the other.
-
-    Parameters
-    ----------
-    size : int
-        Number of items n.
-    relations : mapping from name to SparsePrecision or Identity
-        Q_r = (Δ_r + s_r I)/scale_r, or I/scale_r.
-    factors : mapping from name to array, shape (n, r)
-        Their columns together are Φ.
-    column : array of int, shape (m, 2)
-        Items that each row of A looks at, two different ones.
-    entry : array, shape (m, 2)
-        With which weight; 0 where there is none.
     """
 
-    size: int
-    relations: Mapping[str, Any]
-    factors: Mapping[str, Floats]
-    column: NDArray[np.integer]
-    entry: Floats
+    size: int  # number of items n
+    relations: Mapping[str, Any]  # SparsePrecision, Q_r = (Δ_r + s_r I)/scale_r, or Identity, I/scale_r
+    factors: Mapping[str, Floats]  # shape (n, r) each; their columns together are Φ
+    column: NDArray[np.integer]  # items that each row of A looks at, two different ones, shape (m, 2)
+    entry: Floats  # with which weight, 0 where there is none, shape (m, 2)
 
     @classmethod
     def of(cls, parts: Mapping[str, Any], column: ArrayLike, entry: ArrayLike) -> "Latents":
