@@ -214,8 +214,8 @@ def evaluation(outcome: Outcome) -> str:
     best = {name: _first_five(outcome.earlier[name]) for name in (ALONE, RELATION)}
     return (
         f"The three models learned from the {len(season.matches) - later:,} matches before September 2025 and predicted win, draw or "
-        f"loss of the {later} matches since (log loss and its gain: nats a match, ± one standard error). Best five at that time without the relation: "
-        f"{best[ALONE]}; with it: {best[RELATION]}."
+        f"loss of the {later} matches since (log loss and its gain: nats a match, ± one standard error). Best five at that time without the "
+        f"relation: {best[ALONE]}; with it: {best[RELATION]}."
     )
 
 

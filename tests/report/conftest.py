@@ -101,7 +101,7 @@ class Page(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[tuple[str, str]] = []  # tag around, text
         self._open: list[str] = []
-        self.feed(text)
+        self.feed(text.replace("<wbr>", ""))  # where a line may break
         self.close()
         assert not self._open, f"not closed: {self._open}"
 
