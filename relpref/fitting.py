@@ -1,6 +1,6 @@
 """One call from tables to a posterior."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ def fit(
     seed: int = 0,
     *,
     columns: Mapping[str, str] | None = None,
+    covariates: Sequence[str] = (),
     engine: str = "EP",
     progress_bar: bool = True,
     **options: Any,
@@ -33,7 +34,7 @@ def fit(
 
     Parameters
     ----------
-    items, answers, relations, columns
+    items, answers, relations, columns, covariates
         See `PreferenceData.from_tables`; answers may be a PrefLib file of complete orders, too. Without items, they are the labels in the answers and the relations.
     model : str or callable
         Name of a registered program, ``"xpgp"`` (attributes, relations, and the items themselves) or ``"preference_gp"`` (the same
@@ -85,7 +86,9 @@ def fit(
             "fit: there are no answers; write relpref.fit(items, answers), or relpref.fit(answers=answers) where these name the items. "
             "The prior alone: EP(xpgp).run(0, PreferenceData.from_tables(items))"
         )
-    data = PreferenceData.from_tables(items, read_ballots(answers), relations, columns=columns)
+    data = PreferenceData.from_tables(
+        items, read_ballots(answers), relations, columns=columns, covariates=covariates
+    )
     ours = {name: value for name, value in options.items() if name in known["engine"]}
     theirs = {name: value for name, value in options.items() if name not in ours}
     for name, kernel in (theirs.get("relation_kernels") or {}).items():

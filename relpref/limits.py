@@ -16,6 +16,7 @@ MAX_ATTRIBUTES = 5000  # columns of a table: more are most likely a matrix of wo
 MAX_ATTRIBUTE = 1e100  # size of an attribute: squares must stay in the range of float64
 MAX_LEVELS = 5  # of a category that becomes columns, each of which has a lengthscale; a relation has two hyperparameters
 MAX_PAIRS_OF_LEVELS = 5e6  # of items that are linked because they share a value
+MAX_COVARIATES = 32  # effects of covariates: each is an entry of every row of the projection
 MAX_STRENGTHS = 20  # grades of an answer: people do not tell more apart, and each has a threshold; scores are to be grouped
 MAX_POSITIONS = 10**9  # rankings times items: 4 GB of positions
 # Beyond these the degrees or the eigenvalues of the Laplacian leave the range of float64.

@@ -80,6 +80,11 @@ def askable(run: Run) -> UtilityPosterior:
     posterior = cast(UtilityPosterior, run.posterior)
     if posterior.kind != "utilities":
         raise DataError(f"{run.folder}: this run does not rank items, so there is nothing to ask about them")
+    if posterior.data.comparisons.covariates is not None:
+        raise DataError(
+            f"{run.folder}: the run was fitted on answers with covariates, and questions here do not say what they are of their two "
+            "sides; fit without covariates, or add answers with posterior.update"
+        )
     for column in {"strength", "probability"} & posterior.data.comparisons.columns.keys():
         raise DataError(
             f"{run.folder}: the run was fitted on answers with the column {column!r}, and a question here is answered by one of two, "

@@ -135,6 +135,10 @@ COMMANDS = {
             "--columns NAME=COLUMN,...": _many(
                 "what the answers call their columns; such as winner=better,rater=who"
             ),
+            "--covariates NAME,...": _many(
+                "what is known of the two sides of an answer and may favor one: numbers or categories in the columns NAME_winner and "
+                "NAME_loser (or NAME_first, NAME_second), or a column NAME with the label of the side that has it, such as home"
+            ),
             "--lists {exact,pairs}": _with(
                 "what pairs are that have the same value in the column list: exact takes them for one look at its items, pairs for "
                 "independent answers",
@@ -211,6 +215,10 @@ COMMANDS = {
             "--shown-first {first,second}": _with(
                 "which of each two is shown first; where answers lean to one side (default: as if that did not matter)",
                 default=None,
+            ),
+            "--home {first,second}": _with("which of each two is at home (default: neither)", default=None),
+            "--covariate COLUMN=VALUE": _many(
+                "a covariate of one side of each two, such as length_first=120; may be repeated (default: both sides are equal)"
             ),
             **_TABLE,
         },

@@ -56,7 +56,12 @@ def run(chosen: argparse.Namespace) -> None:
     registered_name("--engine", "engine", chosen.engine, ENGINES)
     answers = read_ballots(tables.comparisons, chosen.incomplete)
     data = PreferenceData.from_tables(
-        tables.items, answers, tables.relations, columns=columns, lists=chosen.lists
+        tables.items,
+        answers,
+        tables.relations,
+        columns=columns,
+        lists=chosen.lists,
+        covariates=[name for names in chosen.covariates for name in names.split(",")],
     )
     data, keywords = _with_kernels(chosen, words, data)
     program = named("--model", "program", chosen.model, MODELS)
@@ -205,6 +210,7 @@ def _asked_for(
         "lapse": chosen.lapse or None,
         "ties": chosen.ties,
         "columns": columns or None,
+        "covariates": chosen.covariates or None,
         "lists": None if chosen.lists == "exact" else chosen.lists,
         "attribute_kernel": chosen.attribute_kernel,
         "shared_lengthscale": chosen.shared_lengthscale or None,

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from relpref.ask.learning import up_to_date
+from relpref.cli.fit import assigned
 from relpref.cli.output import document, document_of_rows, formatted, records, say
 from relpref.data.arrays import counted
 from relpref.errors import DataError
@@ -141,6 +142,21 @@ def prefer_run(chosen: argparse.Namespace) -> None:
         asked["rater"] = raters[0] if len(raters) == 1 else raters
     if chosen.shown_first is not None:
         asked["shown_first"] = found[0 if chosen.shown_first == "first" else 1 :: 2]
+    if chosen.home is not None:
+        asked["home"] = found[0 if chosen.home == "first" else 1 :: 2]
+    if chosen.covariate:
+        given = assigned(
+            "--covariate", chosen.covariate, "a column and its value, such as --covariate length_first=120"
+        )
+        numbers = {
+            column
+            for covariate in posterior.data.comparisons.covariates_are
+            if covariate.kind == "number"
+            for column in covariate.columns(("first", "second"))
+        }
+        asked["covariates"] = {
+            name: _number(name, text) if name in numbers else text for name, text in given.items()
+        }
     answers = posterior.prefer(zip(found[::2], found[1::2], strict=True), **asked).to_dict("records")
     if chosen.json:
         document(chosen, pairs=answers)
@@ -154,6 +170,13 @@ def prefer_run(chosen: argparse.Namespace) -> None:
         *(("p better", "{p_better:.3f}"), ("gap of utilities", "{gap_mean:.2f} ± {gap_sd:.2f}")),
     ]
     say(formatted(columns, answers, left=(0, 1)))
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise DataError(f"--covariate {name}={text}: the value is not a number; write one") from None
 
 
 def report_run(chosen: argparse.Namespace) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from relpref.errors import DataError
 
 
@@ -89,3 +92,17 @@ def did_you_mean(value: object, known: Iterable[object], otherwise: str) -> str:
     """A question whether the known value nearest to this one was meant; what else to do where none is near."""
     close = nearest(value, known, most=1)
     return f"did you mean {close[0]!r}?" if close else otherwise
+
+
+def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
+    """Return the positions that a mask or a list of positions selects."""
+    picked = np.asarray(chosen)
+    if picked.dtype == np.bool_ and picked.shape != (size,):
+        raise DataError(f"chosen: the mask has the shape {picked.shape}; give one of shape ({size},)")
+    try:
+        rows = np.arange(size)[picked if picked.size else picked.reshape(-1).astype(np.int64)]
+    except IndexError as error:
+        raise DataError(f"chosen: {error}; give a mask of booleans or a list of integer positions") from None
+    if rows.ndim != 1:
+        raise DataError(f"chosen: the shape is {picked.shape}; give a mask or a list of positions")
+    return rows

@@ -8,10 +8,19 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, did_you_mean, read_only, refuse_first, shown
 from relpref.data.composing import SHOWN, as_pairs
+from relpref.data.covariates import (
+    Covariate,
+    check_names,
+    known_columns,
+    one_of_two,
+    read_covariates,
+    scales_of,
+    written,
+)
 from relpref.data.labels import LabelIndex, label_column
 from relpref.data.lists import chosen_lists, joined_lists, known_lists, numbered, read_lists, sizes_of
 from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, known_names, renamed, suffix_of
@@ -33,6 +42,7 @@ _TYPES = {
     "shown_first": np.int8,
     "list": np.int32,
     "group": np.int32,
+    "covariates": np.float64,
 }
 COLUMNS = tuple(_TYPES)
 _NONE = {"list": -1, "group": -1}
@@ -64,10 +74,17 @@ class Comparisons:
         blocks: every item of a block was preferred to every item of the next, in one look at all of them.
     group : array of int32, shape (m,), or None
         What the answer has in common with others (a question, a match, a pair of texts), as a position in ``groups``; −1 where nothing.
+    covariates : array of float64, shape (m, q), or None
+        What is known of the winner's side less what is known of the loser's, in the units of the table: numbers, 0 and 1 for each level
+        of a category, 1 for the side that is named, such as that at home.
     raters, groups : tuple of hashable
         Labels.
     strengths : int
         The highest strength there can be; 1 without strengths.
+    covariate_scales : array of float64, shape (q,), or None
+        Root mean square of the differences when they were first read, of numbers; 1 of categories and sides. Models divide by it.
+    covariates_are : tuple of Covariate
+        What the columns of ``covariates`` are.
     """
 
     winner: NDArray[np.int32]
@@ -80,10 +97,13 @@ class Comparisons:
     shown_first: NDArray[np.int8] | None = None
     list: NDArray[np.int32] | None = None
     group: NDArray[np.int32] | None = None
+    covariates: NDArray[np.float64] | None = None
     raters: tuple[Any, ...] = ()
     groups: tuple[Any, ...] = ()
     strengths: int = 1
     spare_effects: int = 0  # of `num_effects`, that no answer has a part in, see `relpref.data.padding`
+    covariate_scales: NDArray[np.float64] | None = None
+    covariates_are: tuple[Covariate, ...] = ()
     num_raters: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +118,11 @@ class Comparisons:
     def list_sizes(self) -> tuple[int, int, int, bool] | None:
         """How many lists there are, at most, rows and items of the longest, and whether a block between others has several items."""
         return None if self.list is None else sizes_of(self.winner, self.loser, self.list)
+
+    @property
+    def covariate_names(self) -> tuple[str, ...]:
+        """Names of the columns of ``covariates``; ``x[level]`` of categories."""
+        return tuple(name for covariate in self.covariates_are for name in covariate.effects)
 
     @property
     def num_lists(self) -> int:
@@ -141,7 +166,7 @@ class Comparisons:
     def single(self) -> "Comparisons":
         """Every single answer in a row of its own, those of one row after another."""
         ones: dict[str, Any] = {**self.columns, "count": np.ones_like(self.count)}
-        return replace(self, **{name: read_only(np.repeat(ones[name], self.count)) for name in ones})
+        return replace(self, **{name: read_only(np.repeat(ones[name], self.count, axis=0)) for name in ones})
 
     def table(self, items: Sequence[Any]) -> pd.DataFrame:
         """As a table with the items' labels, from which the same answers can be read."""
@@ -151,7 +176,12 @@ class Comparisons:
             name: labels.take(np.asarray(end))
             for name, end in zip(names, (self.winner, self.loser), strict=True)
         }
-        columns |= {name: np.array(self.columns[name]) for name in list(self.columns)[2:]}
+        columns |= {
+            name: np.array(self.columns[name]) for name in list(self.columns)[2:] if name != "covariates"
+        }
+        if self.covariates is not None:
+            sides = (self.winner, self.loser)
+            columns |= written(self.covariates_are, np.asarray(self.covariates), labels, sides, names)
         if self.strength is not None and self.tie is not None:
             columns["strength"] = pd.array(self.strength, dtype="Int64")
             columns["strength"][np.asarray(self.tie)] = pd.NA
@@ -173,9 +203,9 @@ class Comparisons:
 # Raters' labels never cause a compilation, but how many there are is the shape of a program.
 register(
     Comparisons,
-    leaves=(*COLUMNS, "effects"),
+    leaves=(*COLUMNS, "effects", "covariate_scales"),
     static=("num_raters", "strengths", "list_sizes", "num_effects"),
-    untraced=("raters", "groups"),
+    untraced=("raters", "groups", "covariates_are"),
 )
 
 
@@ -196,7 +226,8 @@ def _merged(columns: dict[str, NDArray[Any]], items: Sequence[Any]) -> dict[str,
 def _groups_of(columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Sort rows by lists and every column but ``count``: their order, and where in it each group of equal rows starts."""
     keys = [columns["list"]] if "list" in columns else []
-    keys += [column for name, column in columns.items() if name not in ("count", "list")]
+    keys += [column for name, column in columns.items() if name not in ("count", "list", "covariates")]
+    keys += list(columns["covariates"].T) if "covariates" in columns else []
     order = np.lexsort(tuple(keys)[::-1])
     differs = np.zeros(len(order), dtype=bool)
     differs[:1] = True
@@ -218,20 +249,6 @@ def with_known_labels(answers: Comparisons, before: Comparisons) -> Comparisons:
     return replace(answers, **found)
 
 
-def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
-    """Return the positions that a mask or a list of positions selects."""
-    picked = np.asarray(chosen)
-    if picked.dtype == np.bool_ and picked.shape != (size,):
-        raise DataError(f"chosen: the mask has the shape {picked.shape}; give one of shape ({size},)")
-    try:
-        rows = np.arange(size)[picked if picked.size else picked.reshape(-1).astype(np.int64)]
-    except IndexError as error:
-        raise DataError(f"chosen: {error}; give a mask of booleans or a list of integer positions") from None
-    if rows.ndim != 1:
-        raise DataError(f"chosen: the shape is {picked.shape}; give a mask or a list of positions")
-    return rows
-
-
 _WINNER_FORM = ("winner", "loser")
 _PAIR_FORM = ("first", "second")
 _EITHER = ("count", "rater", "shown_first", "list", "group")
@@ -245,18 +262,25 @@ ListReading = Literal["exact", "pairs"]
 
 
 def read_comparisons(
-    value: Any, items: LabelIndex, columns: Mapping[str, str] | None = None, lists: ListReading = "exact"
+    value: Any,
+    items: LabelIndex,
+    columns: Mapping[str, str] | None = None,
+    lists: ListReading = "exact",
+    covariates: Sequence[str] = (),
+    known: Comparisons | None = None,
 ) -> tuple[Comparisons, tuple[str, ...]]:
     """Read a table of answers, see `PreferenceData.from_tables`, and return notes on what was tidied, too.
 
-    Repeated rows become one with the sum of their counts.
+    Repeated rows become one with the sum of their counts. Covariates are those of ``known`` answers, if these have any.
     """
+    wanted = tuple(covariate.name for covariate in known.covariates_are) if known else ()
+    wanted = wanted or check_names(covariates, _ALL)
     if lists not in ("exact", "pairs"):
         raise DataError(f"lists is {lists!r}; it is 'exact' or 'pairs'")
     if value is None:
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
-    table = answer_table(value, columns)
-    names, unused = _check_form(table)
+    table = answer_table(value, columns, wanted)
+    names, unused = _check_form(table, wanted)
     there = table.frame.columns
     remedy = "correct the label, add it to the items, or drop the row"
     winner, loser = (items.locate(table.labels(name), table.cell(name), remedy) for name in names)
@@ -266,7 +290,7 @@ def read_comparisons(
             f"{table.place(row)}: {shown(items.labels[winner[row]])} is compared with itself; drop the row"
         ),
     )
-    blank = None
+    sides, blank = (winner, loser), None
     if "result" in there:
         outcome, coding = _results(table)
         winner, loser = _exchanged(outcome < 0, winner, loser)
@@ -274,7 +298,7 @@ def read_comparisons(
         unused = (*unused, coding)
     else:
         if names == _PAIR_FORM and "winner" in there:
-            named = _one_of_two(table, "winner", items, winner, loser)
+            named = one_of_two(table, "winner", items, winner, loser)
             blank = named < 0
             winner, loser = _exchanged(named == loser, winner, loser)
         tie = _ties(table, blank)
@@ -303,22 +327,35 @@ def read_comparisons(
     if "group" in there and not table.blank("group").all():
         labels["groups"], read["group"] = _labeled(table, "group")
     if "shown_first" in there:
-        side = _one_of_two(table, "shown_first", items, winner, loser)
+        side = one_of_two(table, "shown_first", items, winner, loser)
         read["shown_first"] = np.where(side < 0, 0, np.where(side == winner, 1, -1))
+    what: tuple[Covariate, ...] = ()
+    if wanted:
+        before = known.covariates_are if known else ()
+        what, ahead = read_covariates(table, names, items, sides, wanted, before, lists == "exact")
+        read["covariates"] = np.where(winner == sides[0], 1.0, -1.0)[:, None] * ahead + 0.0
     notes: tuple[str, ...] = ()
     if "list" in there and lists == "exact":
         number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
         read, notes = read_lists(read, number.astype(np.int64), table.place)
-    answers = Comparisons(**_merged(read, items.labels), **labels, strengths=strengths)
+    answers = Comparisons(**_merged(read, items.labels), **labels, strengths=strengths, covariates_are=what)
+    if answers.covariates is not None:
+        scales = known.covariate_scales if known and known.covariates_are else None
+        if scales is None:
+            scales = read_only(scales_of(what, answers.covariates, answers.count))
+        answers = replace(answers, covariate_scales=scales)
     every = (*table.notes, *unused, *notes, *_notes(table, answers, lists))
     return answers, tuple(f"{NAME}: {note}" for note in every)
 
 
-def answer_table(value: Any, columns: Mapping[str, str] | None = None) -> Table:
+def answer_table(
+    value: Any, columns: Mapping[str, str] | None = None, covariates: Sequence[str] = ()
+) -> Table:
     """A table of answers with our names of columns; of a list of pairs, winner first."""
+    known = (*_ALL, *known_columns(check_names(covariates, _ALL)))
     for name in columns or {}:
-        if name not in _ALL and not SHOWN(name):
-            hint = did_you_mean(name, _ALL, f"they are {', '.join(_ALL)}")
+        if name not in known and not SHOWN(name):
+            hint = did_you_mean(name, known, f"they are {', '.join(known)}")
             raise DataError(f"columns: {name!r} is no column of answers; {hint}")
     if isinstance(value, Iterator):
         value = list(value)
@@ -330,15 +367,15 @@ def answer_table(value: Any, columns: Mapping[str, str] | None = None) -> Table:
         value = pd.DataFrame(ends, dtype=object)
     if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
         raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
-    table = known_names(renamed(as_table(value, NAME), columns), _ALL)
+    table = known_names(renamed(as_table(value, NAME), columns), known)
     if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
     return as_pairs(table)
 
 
-def compared(table: Table) -> list[Any]:
+def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
     """The labels of those that a table compares, see `read_comparisons`, in the order of its rows; some more than once."""
-    names, _ = _check_form(table)
+    names, _ = _check_form(table, covariates)
     ends = (table.labels(name) for name in names)
     return list(chain.from_iterable(zip(*ends, strict=True)))
 
@@ -347,20 +384,21 @@ def _exchanged(rows: Any, first: Any, second: Any) -> tuple[Any, Any]:
     return np.where(rows, second, first), np.where(rows, first, second)
 
 
-def _check_form(table: Table) -> tuple[tuple[str, str], tuple[str, ...]]:
+def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str, str], tuple[str, ...]]:
     """The names of the two columns of items, and a note on columns that are not used; refuses columns that are in no form."""
     there = set(table.frame.columns)
+    either = (*_EITHER, *known_columns(covariates))
     if "loser" in there or not there & set(_PAIR_FORM):
         if "probability" in there:
             raise DataError(
                 f"{table.name}: a table with the column 'probability' names no winner; name its columns first, second, "
                 "probability (of the first being the better)"
             )
-        return _WINNER_FORM, check_columns(table, _WINNER_FORM, (*_EITHER, "tie", "strength"), _ALL)
+        return _WINNER_FORM, check_columns(table, _WINNER_FORM, (*either, "tie", "strength"), _ALL)
     forms = {
-        "probability": _EITHER,
-        "result": (*_EITHER, "strength"),
-        "winner": (*_EITHER, "tie", "strength"),
+        "probability": either,
+        "result": (*either, "strength"),
+        "winner": (*either, "tie", "strength"),
     }
     answer = next((name for name in forms if name in there), None)
     if answer is None:
@@ -393,23 +431,6 @@ def _results(table: Table) -> tuple[NDArray[np.float64], str]:
         return 2 * values - 1, f"results were read as 1 for a win of the first{tie} and 0 for a loss"
     table.refuse("result", values == 0.5, f", and yet there are results of -1; {remedy}")
     return values, "results were read as 1 for a win of the first, 0 for a tie and -1 for a loss"
-
-
-def _one_of_two(table: Table, column: str, items: LabelIndex, first: Any, second: Any) -> Any:
-    """Positions of the items that a column names, −1 where it is blank; each must be one of the row's two."""
-    blank = table.blank(column)
-    rows = np.flatnonzero(~blank)
-    named = np.full(len(blank), -1, dtype=np.int32)
-    remedy = "name one of the two items of the row"
-    named[rows] = items.locate(table.labels(column, rows), table.cell(column, rows), remedy)
-
-    def reason(row: int) -> str:
-        pair = " and ".join(shown(items.labels[end[row]]) for end in (first, second))
-        more = "" if column == "winner" else " or leave the cell blank"
-        return f" is neither of the two that were compared, {pair}; name one of them{more}"
-
-    table.refuse(column, ~blank & (named != first) & (named != second), reason)
-    return named
 
 
 def _ties(table: Table, blank: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
@@ -519,9 +540,9 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
         # Where only one of the two has a column, the other one gets it if what is missing can be known.
         first, second = getattr(known, name), getattr(other, name)
         if first is None and second is not None:
-            known = _with_column(name, known, "the answers so far", "the new answers")
+            known = _with_column(name, known, second, "the answers so far", "the new answers")
         elif first is not None and second is None:
-            other = _with_column(name, other, "the new answers", "the answers so far")
+            other = _with_column(name, other, first, "the new answers", "the answers so far")
     strengths = max(known.strengths, other.strengths)
     labels = {name: getattr(other, name) or getattr(known, name) for name in ("raters", "groups")}
     answers = replace(other, strengths=strengths, **labels)
@@ -559,11 +580,12 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
     return Change(replace(answers, **arrays), left, rows)
 
 
-def _with_column(name: str, answers: Comparisons, these: str, those: str) -> Comparisons:
+def _with_column(name: str, answers: Comparisons, like: Any, these: str, those: str) -> Comparisons:
     """With a column of zeros: no ties, an unknown position, or nothing without answers. No list and no group are −1."""
     size = len(answers.winner)
     all_tied = answers.tie is not None and bool(answers.tie.all())
     if not (name in ("tie", "shown_first", *_NONE) or size == 0 or (name == "strength" and all_tied)):
         raise DataError(f"{NAME}: {those} have the column {name!r} and {these} do not; give it for both")
-    column: dict[str, Any] = {name: np.full(size, _NONE.get(name, 0), dtype=_TYPES[name])}
+    shape = (size, *like.shape[1:])
+    column: dict[str, Any] = {name: np.full(shape, _NONE.get(name, 0), dtype=_TYPES[name])}
     return replace(answers, **column)

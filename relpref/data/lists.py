@@ -125,7 +125,7 @@ def _repeated(columns: Columns) -> Columns:
     """Lists that were given several times as so many lists."""
     listed = columns["list"] >= 0
     times = np.where(listed, columns["count"], 1)
-    columns = {name: np.repeat(column, times) for name, column in columns.items()}
+    columns = {name: np.repeat(column, times, axis=0) for name, column in columns.items()}
     copy = np.concatenate([np.arange(number) for number in times] or [np.zeros(0, dtype=np.int64)])
     listed = columns["list"] >= 0
     lists = int(columns["list"].max(initial=-1)) + 1
@@ -151,18 +151,24 @@ def numbered(columns: Columns) -> Columns:
 
 
 def contents(columns: Mapping[str, Any], rows: Positions, which: Positions, lists: int) -> Positions:
-    """What each list says: the number of its pairs, its rater, its group, and its pairs; −1 where there are no more, shape (lists, ...)."""
+    """What each list says: the number of its entries, its rater, its group, and its entries; −1 where there are no more, shape (lists, ...).
+
+    The entries of a pair are its two items and the bits of its covariates.
+    """
     winner, loser = (np.asarray(columns[end])[rows].astype(np.int64) for end in ("winner", "loser"))
+    bits = np.asarray(columns.get("covariates", np.zeros((len(columns["winner"]), 0))))[rows].view(np.int64)
+    said = np.column_stack([winner, loser, bits.reshape(len(rows), -1)])
     order = np.lexsort((loser, winner, which))
     sizes = np.bincount(which, minlength=lists)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    found = np.full((lists, 3 + 2 * int(sizes.max(initial=0))), -1, dtype=np.int64)
-    found[:, 0] = sizes
+    width = said.shape[1]
+    found = np.full((lists, 3 + width * int(sizes.max(initial=0))), -1, dtype=np.int64)
+    found[:, 0] = width * sizes
     for at, name in enumerate(("rater", "group"), start=1):
         if name in columns:
             found[which, at] = np.asarray(columns[name])[rows]
-    found[which[order], 3 + 2 * place] = winner[order]
-    found[which[order], 4 + 2 * place] = loser[order]
+    for at in range(width):
+        found[which[order], 3 + at + width * place] = said[order, at]
     return found
 
 
@@ -221,7 +227,7 @@ def _said(columns: Mapping[str, Any]) -> list[bytes]:
     number = np.asarray(columns["list"]).astype(np.int64)
     rows = np.flatnonzero(number >= 0)
     said = contents(columns, rows, number[rows], int(number.max(initial=-1)) + 1)
-    return [row[: 3 + 2 * row[0]].tobytes() for row in said]
+    return [row[: 3 + row[0]].tobytes() for row in said]
 
 
 def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]:

@@ -31,8 +31,8 @@ def allows_padding(declared: Declared) -> Declared:
 
     What it says of items must depend on their own attributes and links, and on what data and graphs keep of the true items alone
     (``attribute_center``, ``attribute_scale``, ``graph.reference``), not on how many there are or on means over all of them; what it
-    says of an answer must depend on its own columns. The utilities are the only Gaussian vector of a program, and its answers one
-    site that counts rows as ``data.count`` says. A subclass declares it for itself.
+    says of an answer must depend on its own columns. The utilities are the last Gaussian vector of a program, others do not grow with the
+    items, and its answers are one site that counts rows as ``data.count`` says. A subclass declares it for itself.
     """
     setattr(declared, _NAME, True)
     return declared
@@ -63,7 +63,9 @@ def padded_answers(answers: Comparisons) -> Comparisons:
     """The answers with rows of count 0, in which an item is compared with itself."""
     more = room_for(len(answers.winner)) - len(answers.winner)
     columns: dict[str, Any] = {
-        name: np.concatenate([column, np.full(more, _NEUTRAL.get(name, 0), column.dtype)])
+        name: np.concatenate(
+            [column, np.full((more, *column.shape[1:]), _NEUTRAL.get(name, 0), column.dtype)]
+        )
         for name, column in answers.columns.items()
     }
     spare = room_for(answers.num_effects) - answers.num_effects if answers.num_effects else 0

@@ -2,7 +2,7 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +15,13 @@ import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import counted, read_only, shown
+from relpref.data.arrays import chosen_rows, counted, read_only, shown
 from relpref.data.attributes import Known, standardization
 from relpref.data.comparisons import NAME as COMPARISONS
 from relpref.data.comparisons import (
     Comparisons,
     ListReading,
     answer_table,
-    chosen_rows,
     compared,
     read_comparisons,
     with_known_labels,
@@ -86,6 +85,7 @@ class PreferenceData:
         *,
         columns: Mapping[str, str] | None = None,
         lists: ListReading = "exact",
+        covariates: Sequence[str] = (),
     ) -> "PreferenceData":
         """Validate tables. How they were read is in ``notes``.
 
@@ -121,6 +121,10 @@ class PreferenceData:
             The pairs of one list come from one look at its items, so they are not independent: each item is seen with its own noise,
             which its pairs share. They are to tell an ordered partition of the list's items. With ``"pairs"`` each pair is an answer of
             its own; intervals are too narrow then, and the notes say so.
+        covariates : sequence of str, optional
+            What is known of either side of an answer and may favor it, such as ``["home", "length"]``. A covariate x of numbers or
+            categories is in the columns ``x_winner`` and ``x_loser`` (or ``x_first`` and ``x_second``); or a single column x names the
+            one of the two items that has it, such as the one at home, and is blank where neither has.
 
         Raises
         ------
@@ -131,11 +135,11 @@ class PreferenceData:
         """
         if hasattr(answers, "rankers"):
             answers = pairs_of_rankings(answers, every=lists == "pairs")
-        table = None if answers is None else answer_table(answers, columns)
-        labels = [] if table is None else compared(table)
+        table = None if answers is None else answer_table(answers, columns, covariates)
+        labels = [] if table is None else compared(table, covariates)
         given = checked_relations(relations)
         read = _met(labels, given) if items is None else read_item_table(items, compared=labels)
-        return assembled(read, {**read.relations, **given}, table, lists)
+        return assembled(read, {**read.relations, **given}, table, lists, covariates)
 
     @classmethod
     @renamed_keywords(entities_path="items_path", comparisons_path="answers_path")
@@ -147,6 +151,7 @@ class PreferenceData:
         *,
         columns: Mapping[str, str] | None = None,
         lists: ListReading = "exact",
+        covariates: Sequence[str] = (),
     ) -> "PreferenceData":
         """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; labels from CSV are always text.
 
@@ -159,6 +164,7 @@ class PreferenceData:
             (``.mtx``, ``.mtx.gz``, ``.npz``).
         columns : mapping of str to str, optional
         lists : {"exact", "pairs"}
+        covariates : sequence of str, optional
             See `from_tables`.
 
         Raises
@@ -167,7 +173,7 @@ class PreferenceData:
             If a file cannot be read or its content cannot be used; the message names file and line.
         """
         items, answers = (None if path is None else Path(path) for path in (items_path, answers_path))
-        return cls.from_tables(items, answers, relations, columns=columns, lists=lists)
+        return cls.from_tables(items, answers, relations, columns=columns, lists=lists, covariates=covariates)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
@@ -342,18 +348,26 @@ class PreferenceData:
         return low.astype(np.int64) * self.num_items + high
 
     def with_comparisons(
-        self, table: Any, *, columns: Mapping[str, str] | None = None, lists: ListReading = "exact"
+        self,
+        table: Any,
+        *,
+        columns: Mapping[str, str] | None = None,
+        lists: ListReading = "exact",
+        covariates: Sequence[str] = (),
     ) -> "PreferenceData":
-        """Return the data with other answers in place of these; known raters keep their places.
+        """Return the data with other answers in place of these; known raters keep their places, and covariates stay what they are.
 
         Parameters
         ----------
         table : DataFrame
         columns : mapping of str to str, optional
         lists : {"exact", "pairs"}
+        covariates : sequence of str, optional
             As in `from_tables`, and so are the errors.
         """
-        answers, more = read_comparisons(table, self._label_index, columns, lists)
+        answers, more = read_comparisons(
+            table, self._label_index, columns, lists, covariates, self.comparisons
+        )
         kept = tuple(note for note in self.notes if not note.startswith(f"{COMPARISONS}:"))
         comparisons = with_known_labels(answers, self.comparisons)
         return replace(self, comparisons=comparisons, answered=True, notes=more + kept)
@@ -542,6 +556,9 @@ class PreferenceData:
             ""
             if answers.group is None
             else f"in {counted(len(np.unique(answers.group[answers.group >= 0])), 'group')}",
+            f"covariates: {', '.join(each.name for each in answers.covariates_are)}"
+            if answers.covariates_are
+            else "",
             f"relations: {sizes}" if sizes else "",
         )
         return ", ".join(part for part in parts if part)
@@ -576,11 +593,12 @@ def assembled(
     relations: Mapping[str, Any] | None,
     comparisons: Any = None,
     lists: ListReading = "exact",
+    covariates: Sequence[str] = (),
 ) -> PreferenceData:
     """Make the data of items that were read; see `PreferenceData.from_tables` for the rest."""
     index = read.index()
     graphs, links, notes = read_relations(checked_relations(relations), index)
-    answers, more = read_comparisons(comparisons, index, lists=lists)
+    answers, more = read_comparisons(comparisons, index, lists=lists, covariates=covariates)
     center, scale = standardization(read.attributes)
     return PreferenceData(
         labels=index.labels,

@@ -89,8 +89,8 @@ class Question:
         if layout.slices != dict(posterior.slices):
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")
         self.observed = layout.observed
-        self.weights = posterior.belief.weights
-        location, scale = posterior.belief.locations, posterior.belief.scales
+        self.weights = posterior.whole.weights
+        location, scale = posterior.whole.locations, posterior.whole.scales
         shape = (len(location), layout.num_rows)
         sites = [np.zeros(shape)] * 2
         if origin is None and scale is not None:
@@ -206,7 +206,7 @@ class Question:
         return values, location, [None] * number if scale is None else scale, precision, shift
 
     def projection(self) -> Any:
-        """A, the linear part of the predictors, shape (m, n), sparse where at most two entries of each row are not 0."""
+        """A, the linear part of the predictors, shape (m, n), sparse where few entries of each row are not 0."""
         program, moving = self._program, self.components.moving
         if moving and not program.layout.constant_projection:
             raise UnsupportedProgramError(
@@ -215,7 +215,7 @@ class Question:
             )
         if program.rows is not None:
             columns, entries = np.asarray(program.rows.column), np.asarray(program.rows.entry)
-            rows = np.repeat(np.arange(len(columns)), 2)
+            rows = np.repeat(np.arange(len(columns)), columns.shape[1])
             shape = len(columns), program.layout.num_latents
             return sparse.csr_array((entries.ravel(), (rows, columns.ravel())), shape=shape)
         with float64():
@@ -390,9 +390,8 @@ def _without_own(reading: Reading, rows: SparseRows | None, part: Components) ->
         matrix = _matrix(reading)
         variance = jnp.sum((matrix @ part.scale) * matrix, axis=1)
     else:
-        (first, second), (a, b) = rows.column.T, rows.entry.T
-        variance = a**2 * part.scale[first, first] + b**2 * part.scale[second, second]
-        variance = variance + 2 * a * b * part.scale[first, second]
+        spread = part.scale[rows.column[:, :, None], rows.column[:, None, :]]
+        variance = jnp.sum(rows.entry[:, :, None] * spread * rows.entry[:, None, :], axis=(1, 2))
     variance = jnp.maximum(variance, 0.0)  # rounding, where two items are the same to the model
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
     copies = jnp.minimum(counts, 1.0)

@@ -237,7 +237,7 @@ def certify(
 
 def _of_draws(posterior: Posterior) -> Certificate:
     """Of samples: whether the chains agree."""
-    draws, chains = posterior.belief.locations, posterior.chains
+    draws, chains = posterior.whole.locations, posterior.chains
     r_hat, ess = convergence(by_chain(draws, chains))
     still = int(np.sum(np.ptp(draws, axis=0) == 0))
     case = "failed stuck" if still else "doubtful chain" if chains == 1 else "good chains"
@@ -255,7 +255,7 @@ def _of_weights(posterior: Posterior, table: pd.DataFrame | None, numbers: dict[
     k_hat, ess, number = (numbers[name] for name in ("k_hat", "ess", "num_samples"))
     facts = f"k-hat {k_hat:.2f}, {ess:.0f} effective draws of {number}"
     if table is None:
-        size = posterior.belief.size
+        size = posterior.whole.size
         many = f"with {size} dimensions that happens even where every mean and sd is right"
         cause = many if size > _MANY else "the posterior may be right or wrong"
         words = {"cause": cause, "facts": facts, "limit": threshold(number), "least": MIN_EFFECTIVE}

@@ -142,7 +142,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
             "or leave the column 'group' out"
         )
     table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
-    projection, belief = left.given.projection(), posterior.belief
+    projection, belief = left.given.projection(), posterior.whole
     matrix = None
     if posterior.kind == "classes":  # every decision on an example may be moved
         what, matrix = "example", np.asarray(projection @ np.eye(belief.size))
@@ -162,6 +162,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         if matrix is not None:
             moved = moved @ matrix.T
         elif what == "item":
+            moved = moved[:, posterior.whole.size - len(sd) :]
             moved = moved - moved.mean(axis=1, keepdims=True)
         moved = moved / np.where(sd > 0, sd, np.inf)
         which[units] = np.argmax(np.abs(moved), axis=1)
@@ -173,7 +174,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
 
 def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -> Floats:
     """Change of the latent vector's mean when an answer is left out, of some answers; shape (k, n)."""
-    belief, step, unit = posterior.belief, left.predictive.step, left.given.unit
+    belief, step, unit = posterior.whole, left.predictive.step, left.given.unit
     first, last = np.searchsorted(unit, (units.start, units.stop))
     starts = np.searchsorted(unit, np.arange(units.start, units.stop))
     weights = left.weights[:, starts].T

@@ -141,7 +141,7 @@ def check(
         )
     rng_key = jax.random.wrap_key_data(jnp.asarray(posterior.key)) if rng_key is None else as_key(rng_key)
     posterior, chosen, note = _subject(posterior, max_items, free, progress_bar)
-    belief = posterior.belief
+    belief = posterior.whole
     if len(chosen) < belief.size:
         belief = belief.subset(chosen)
     covariance = belief.covariance()
@@ -254,7 +254,7 @@ def _subject(
     """
     size = posterior.belief.size
     if posterior.kind != "utilities" or size <= max_items:
-        return posterior, np.arange(size), ""
+        return posterior, np.arange(posterior.whole.size), ""
     if posterior.sampled:
         raise DataError(
             f"the posterior is made of draws of {size} items, and there is no engine to fit a part of them again; "
@@ -273,7 +273,8 @@ def _subject(
         f"Compared on {len(chosen)} of {size} items, which have many answers among themselves, by {smaller.num_answers} of "
         f"{data.num_answers} answers and with {how}."
     )
-    return again, chosen, note
+    effects = posterior.whole.size - size  # of covariates, before the utilities
+    return again, np.concatenate([np.arange(effects), effects + chosen]), note
 
 
 def well_answered(data: PreferenceData, number: int) -> NDArray[np.intp]:
@@ -296,7 +297,8 @@ def well_answered(data: PreferenceData, number: int) -> NDArray[np.intp]:
 def _compared(
     posterior: Posterior, chosen: NDArray[np.intp], belief: Belief, nuts: Chains, note: str
 ) -> Check:
-    latent, utilities = nuts.latent, posterior.kind == "utilities"
+    utilities, effects = posterior.kind == "utilities", posterior.whole.size - posterior.belief.size
+    latent, items = nuts.latent[..., effects:], chosen[effects:] - effects
     if utilities:  # only their differences are reported
         latent = latent - latent.mean(axis=-1, keepdims=True)
     r_hat, ess = convergence(latent)
@@ -304,7 +306,7 @@ def _compared(
     ess = min(ess, convergence(np.square(latent - latent.mean(axis=(0, 1))))[1])
     exact = DrawsBelief(nuts.latent.reshape(-1, nuts.latent.shape[-1]))
     sampled = replace(posterior, belief=exact, hyperparameter_draws=nuts.hyperparameters)
-    reported, true = posterior.reported(belief, chosen), sampled.reported(exact, chosen)
+    reported, true = posterior.reported(belief, items), sampled.reported(exact, items)
     own = np.inf  # effective number of draws that the posterior itself consists of
     if posterior.sampled:
         own = convergence(by_chain(belief.locations, posterior.chains))[1]
@@ -316,10 +318,13 @@ def _compared(
     if utilities:
         data = posterior.datasets()["data"]
         place = np.full(data.num_items, -1)
-        place[chosen] = np.arange(len(chosen))
+        place[items] = np.arange(len(items))
         pairs = place[data.winner], place[data.loser]
-        shifts, what = belief.differences(*pairs).positive, "that one of an asked pair is the better"
-        far = float(np.max(np.abs(shifts - exact.differences(*pairs).positive), initial=0.0))
+        shifts, true_shifts = (each.after(effects).differences(*pairs).positive for each in (belief, exact))
+        far, what = (
+            float(np.max(np.abs(shifts - true_shifts), initial=0.0)),
+            "that one of an asked pair is the better",
+        )
     elif posterior.kind == "classes":
         chances, what = [each.predict_proba().to_numpy() for each in (posterior, sampled)], "of a class"  # type: ignore[attr-defined]
         far = float(np.max(np.abs(chances[0] - chances[1])))

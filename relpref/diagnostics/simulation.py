@@ -13,6 +13,7 @@ from numpyro import handlers
 from scipy.special import ndtr
 
 from relpref.data import PreferenceData, Rankings, RelationData
+from relpref.data.covariates import EFFECT
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.call import Call, Model, Values, running
@@ -217,8 +218,9 @@ Quantity = Gap | Predictor | Own  # hashable, because JAX compiles for it
 def usual(questions: Questions) -> Quantity:
     """The gap of two items' utilities, the difference of two objects' scores, or the predictor of a random row."""
     layout = questions.layout
+    latents = [latent for latent in layout.latents if latent[0] != EFFECT]
     for value in (*questions.args, *questions.kwargs.values()):
-        for site, shape in layout.latents if len(layout.latents) == 1 else ():
+        for site, shape in latents if len(latents) == 1 else ():
             if isinstance(value, PreferenceData) and shape == (value.num_items,):
                 return Gap(site, 1, value.num_items)
             pairs = value.values.shape if isinstance(value, RelationData) else ()
@@ -246,7 +248,7 @@ class Asked(NamedTuple):
         """Posterior probability that it lies below its true value."""
         if posterior.kind != "relation":
             values = {**posterior.hyperparameters, **posterior.hyperparameter_draws}
-            return self.below_belief(posterior.belief, values)
+            return self.below_belief(posterior.whole, values)
         # Of the difference of two objects' scores for one node.
         objects = posterior.objects.labels
         node, pair = int(self.picked[0]) // len(objects), [objects[at] for at in self.picked % len(objects)]

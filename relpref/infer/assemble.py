@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.comparisons import COMPOSED
+from relpref.data.covariates import EFFECT
 from relpref.infer.call import Values, preference_data
 from relpref.infer.evidence import Evidence, latent_moments
 from relpref.infer.program import Layout
@@ -22,9 +23,8 @@ from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.classes import ClassPosterior
 from relpref.posterior.gaussian import Floats, key_words, mixture
 from relpref.posterior.origin import Origin
-from relpref.posterior.utility import UtilityPosterior
+from relpref.posterior.utility import UTILITY, UtilityPosterior
 
-_UTILITY = "utility"
 # Variance of a gap, relative to that of a utility, below which two items are one; correlation of two parts that are told apart no more.
 _EQUAL, _ALIKE = 1e-8, 0.95
 
@@ -68,14 +68,22 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
     if examples and "weight" in slices:
         return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
     data = preference_data(origin.args, origin.kwargs)
-    if data is not None and list(slices) == [_UTILITY] and slices[_UTILITY].stop == data.num_items:
+    if data is not None and _about_items(slices, data):
         common["info"] = {**common["info"], **group_notes(data), **composed_note(data)}
         model = origin.keywords.get("likelihood")
         # A custom program may mean something else by the word.
         own = isinstance(model, AnswerModel) and not isinstance(model, type)
         likelihood: Any = model if own else Probit()
-        return UtilityPosterior(**common, likelihood=likelihood, slices=slices, origin=origin, data=data)
+        found = UtilityPosterior(**common, likelihood=likelihood, slices=slices, origin=origin, data=data)
+        return found if len(slices) == 1 else found.with_whole(common["belief"])
     return Posterior(**common, slices=slices, origin=origin)
+
+
+def _about_items(slices: dict[str, slice], data: PreferenceData) -> bool:
+    """Whether Gaussian sites are utilities, after effects if the answers have covariates."""
+    sizes = {site: rows.stop - rows.start for site, rows in slices.items()}
+    effects = {EFFECT: len(data.comparisons.covariate_names)} if data.comparisons.covariates_are else {}
+    return list(sizes.items()) == [*effects.items(), (UTILITY, data.num_items)]
 
 
 def group_notes(data: PreferenceData) -> dict[str, Any]:
@@ -116,7 +124,7 @@ def prior_notes(
     items among the items of the data, ascending, all that answers are about among them (all by default).
     """
     found: dict[str, Any] = {}
-    matrices = {name: np.asarray(part) for name, part in blocks.get(_UTILITY, {}).items()}
+    matrices = {name: np.asarray(part) for name, part in blocks.get(UTILITY, {}).items()}
     size = 0 if data is None else data.num_items if positions is None else len(positions)
     if data is None or not matrices or any(matrix.shape != (size, size) for matrix in matrices.values()):
         return found

@@ -129,7 +129,7 @@ def evaluate(
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
         room = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
         full, moments = on_host(program, unconstrained)
-        its = cut(full, n, m)
+        its = cut(full, program.layout)
         rows: Any = program.rows if its.projection is None else DenseRows(its.projection)
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(block_diagonal(total(its.blocks[site]) for site in program.layout.slices))
@@ -192,16 +192,20 @@ def total(parts: Mapping[str, Any]) -> Any:
     return reduce(add, parts.values())
 
 
-def cut(its: Prior, n: int, m: int) -> Prior:
-    """What is known of the first n latents and m rows."""
-    projection = its.projection
+def cut(its: Prior, layout: Layout) -> Prior:
+    """What is known of the latents and rows of a layout, those of longer ones left out."""
+    n, m, projection = layout.num_latents, layout.num_rows, its.projection
+    sizes = {site: rows.stop - rows.start for site, rows in layout.slices.items()}
     return its._replace(
         location=its.location[:n],
         offset=its.offset[:m],
         blocks=its.blocks
         if len(its.location) == n
         else {
-            site: {name: np.ascontiguousarray(matrix[:n, :n]) for name, matrix in parts.items()}
+            site: {
+                name: np.ascontiguousarray(matrix[: sizes[site], : sizes[site]])
+                for name, matrix in parts.items()
+            }
             for site, parts in its.blocks.items()
         },
         known=jax.tree.map(lambda array: array[:m], its.known),

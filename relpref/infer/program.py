@@ -35,6 +35,7 @@ from relpref.registry import unbound
 
 MATRICES = 4  # of the size of a prior covariance that are needed at once
 _TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
+_SHARED = 40  # values of small sites
 # Answers in a row: identical sites that may approximate badly, and that may be far more precise than the prior.
 _MANY, _VERY_MANY = 4, 20
 
@@ -172,7 +173,7 @@ class Program:
     fixed: Values  # hyperparameters that are known, in the shapes of their sites
     # Of their priors, unconstrained; the mean where the prior has no quantile function.
     medians: Values = field(default_factory=dict)
-    # The projection, where it is constant and no predictor takes more than two latents.
+    # The projection, where it is constant and no predictor takes more than two latents beside those of small sites.
     rows: SparseRows | None = None
     counts: Any = ()  # how many answers each row stands for, shape (m,)
     arrow: Arrow | None = None  # where rows share noise
@@ -244,15 +245,16 @@ class Program:
         except (DataError, UnsupportedProgramError):
             return None  # the message is to be about the data as they are
         (n, m), counts, layout = (data.num_items, data.num_comparisons), found.counts, found.layout
-        room = len(filled.labels), len(filled.comparisons.winner)
-        if [shape for _, shape in layout.latents] != [room[:1]] or layout.num_rows != room[1]:
+        room, (last, size) = (len(filled.labels), len(filled.comparisons.winner)), layout.latents[-1]
+        if size != room[:1] or layout.num_rows != room[1]:
             return None
         if not np.array_equal(counts[:m], data.count) or counts[m:].any():
             return None
         rows = found.rows
+        # Latents of a fixed size, such as effects of covariates, come before the utilities, and stay.
+        its = replace(layout, latents=(*layout.latents[:-1], (last, (n,))), num_rows=m)
         if rows is not None:
-            rows = SparseRows(rows.column[:m], rows.entry[:m], rows.size[:n])
-        its = replace(layout, latents=((layout.latents[0][0], (n,)),), num_rows=m)
+            rows = SparseRows(rows.column[:m], rows.entry[:m], rows.size[: its.num_latents])
         arrow = None
         if found.arrow is not None:
             arrow = Arrow.of([kind.cut(m) for kind in found.arrow.kinds], rows)
@@ -514,7 +516,10 @@ def _names(program: Program) -> list[tuple[Array, ...]]:
 
 
 def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
-    """What predictors take of some latents, written out; None if a row takes more than two."""
+    """What predictors take of some latents, written out; None if a row takes more than two.
+
+    Small sites before the last one, such as effects of covariates, do not count: every row may look at all of their values.
+    """
     slices = [program.layout.slices[name] for name in names]
     sizes = [its.stop - its.start for its in slices]
 
@@ -524,7 +529,9 @@ def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
             whole[its] = part
         return _image(program, whole)
 
-    return SparseRows.find(image, (program.layout.num_rows, sum(sizes)))
+    *before, last = sizes
+    shared = range(sum(before)) if sum(before) <= min(last, _SHARED) else range(0)
+    return SparseRows.find(image, (program.layout.num_rows, sum(sizes)), shared)
 
 
 @lazy_jit

@@ -202,7 +202,7 @@ def weighted_draws(
             "the effects of groups of answers are integrated out, so draws of utilities have no likelihood of their own to be weighted by; "
             "compare with NUTS: relpref.diagnostics.check"
         )
-    most = MAX_NUMBERS_OF_DRAWS // max(posterior.belief.size, 1)
+    most = MAX_NUMBERS_OF_DRAWS // max(posterior.whole.size, 1)
     parts: list[tuple[Floats, Floats]] = []
     with float64():
         proposals = list(_proposals(posterior))
@@ -235,7 +235,7 @@ def _proposals(
     A mixture draws its hyperparameters θ by the weights of its components, which are p(θ) Z_q(θ) with the engine's evidence: for the
     joint posterior the weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
     """
-    belief: Any = posterior.belief
+    belief: Any = posterior.whole
     if len(belief.components) == 1 and not posterior.hyperparameter_draws:
         values = dict(posterior.hyperparameters)
         target = Target.of(posterior, values)
@@ -258,7 +258,7 @@ def _proposals(
 
 def log_evidences_of(posterior: Posterior) -> Floats:
     """The engine's log evidence at each component of a mixture, shape (K,), by its weight; less that of all where it is not known."""
-    prior, weights = posterior.prior_log_weights, np.asarray(posterior.belief.weights)
+    prior, weights = posterior.prior_log_weights, np.asarray(posterior.whole.weights)
     if prior is None:  # files of earlier versions have none: their draws are of equal weight
         origin = posterior.origin
         assert origin is not None  # or there were no target
@@ -283,7 +283,7 @@ def reweighted_moments(
     after, before = (_without_each(held, draws, seen, each, groups) for each in (weights, plain))
     mean, log_sd = (after - before)[0]
     mean_error, log_sd_error = np.sqrt((len(after) - 2) * (after - before)[1:].var(axis=0))
-    belief: Any = posterior.belief
+    belief: Any = posterior.whole
     if len(belief.components) > 1 and not np.ptp(belief.weights):
         # Components of equal weight are a sample, whose mean is itself known up to an error; weighted ones are the points of an
         # integral, whose weights say themselves whether they can be relied on.

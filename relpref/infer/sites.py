@@ -8,9 +8,10 @@ Bayesian inference"). Convergence is judged at fresh sweeps only.
 On arrays of NumPy nothing is compiled, and the same code runs step by step; on arrays of JAX it can be compiled and mapped.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -87,20 +88,37 @@ class DenseRows(_Written):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SparseRows(_Written):
-    """A projection with at most two entries in each row."""
+    """A projection with few entries in each row: at most two, and those in some columns that all rows look at."""
 
-    column: Array  # shape (m, 2)
-    entry: Array  # 0 where there is none, shape (m, 2)
+    column: Array  # shape (m, k)
+    entry: Array  # 0 where there is none, shape (m, k)
     size: Array  # only its length counts, the number of columns, shape (n,)
 
     @classmethod
-    def find(cls, image: Callable[[NDArray[np.float64]], Any], shape: tuple[int, int]) -> "SparseRows | None":
+    def find(
+        cls,
+        image: Callable[[NDArray[np.float64]], Any],
+        shape: tuple[int, int],
+        shared: Sequence[int] = (),
+    ) -> "SparseRows | None":
         """Write out a linear map, shape (m, n), from the images of some 3 log₂ n vectors; None if a row has more than two entries.
 
         A vector that is random where a binary digit of the column is 1, and 0 elsewhere, is mapped to one of four values: 0, the
-        share of either entry, or both.
+        share of either entry, or both. ``shared`` columns, whose entries do not count, are the images of unit vectors.
         """
         number, size = shape
+        if len(shared):
+            units = np.eye(size)[list(shared)]
+            whole, rest = image, 1 - units.sum(axis=0)
+            found = cls.find(lambda vector: whole(rest * vector), shape)
+            if found is None:
+                return None
+            entries = np.stack([np.asarray(whole(unit)) for unit in units], axis=1)
+            columns = np.broadcast_to(np.asarray(shared), entries.shape)
+            both = zip((columns, entries), (found.column, found.entry), strict=True)
+            column, entry = (np.concatenate(part, axis=1) for part in both)
+            if np.count_nonzero(entry, axis=1).max(initial=0) > found.entry.shape[1]:
+                return cls(column, entry, np.zeros(size))
         first, second = np.random.default_rng(0).uniform(1.0, 2.0, (2, size))
         total = np.asarray(image(first))
         columns, two = np.zeros((2, number), dtype=int), np.zeros(number, dtype=bool)
@@ -133,7 +151,8 @@ class SparseRows(_Written):
     def matrix(self) -> Any:
         """A as a sparse matrix of SciPy, shape (m, n)."""
         number, size = len(self.column), len(self.size)
-        starts = np.arange(0, 2 * number + 1, 2)
+        width = self.column.shape[1]
+        starts = np.arange(0, width * number + 1, width)
         return scipy.sparse.csr_array((self.entry.ravel(), self.column.ravel(), starts), shape=(number, size))
 
     @cached_property
@@ -165,8 +184,8 @@ class SparseRows(_Written):
         """A times an (n, k) array."""
         if namespace(matrix, self.column) is np:
             return self.matrix @ matrix
-        first, second = (self.entry[:, k, None] * matrix[self.column[:, k]] for k in (0, 1))
-        return first + second
+        each = (self.entry[:, k, None] * matrix[self.column[:, k]] for k in range(self.column.shape[1]))
+        return reduce(add, each)
 
     def back(self, matrix: Array) -> Array:
         """Aᵀ times an (m, k) array; of NumPy."""

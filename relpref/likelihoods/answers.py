@@ -148,6 +148,9 @@ class _Noisy:
             sentence += f" The {self.noise} noise of each rater has a scale of its own, 1 for a typical one."
         if answers is not None and answers.shown_first is not None:
             sentence += " The item that is shown first may gain by it."
+        if answers is not None and answers.covariates is not None:
+            names = ", ".join(covariate.name for covariate in answers.covariates_are)
+            sentence += f" What is known of its two sides ({names}) adds to that difference, with effects that are Gaussian a priori."
         if answers is not None and answers.list is not None:
             sentence += (
                 f" A choice or an order is one look at all its items, each of which is seen with {self.noise} noise of its own "
@@ -347,6 +350,9 @@ _MEANINGS = {
     GROUP_SD: (
         "Group sd: by how much the difference of two items deviates from that of their utilities in all answers of a group, as a standard "
         "deviation; 1 is the noise of a single answer."
+    ),
+    "effect_scale": (
+        "Effect scale: the standard deviation of effects of covariates, in units of utility; of numbers, for their root mean square difference."
     ),
     "position_bias": "Position bias: what an item gains by being shown first, in units of utility; negative if it loses.",
 }

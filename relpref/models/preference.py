@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from numpyro import handlers
 
 from relpref.data import Comparisons, PreferenceData
+from relpref.data.covariates import EFFECT
 from relpref.data.padding import allows_padding
 from relpref.errors import DataError
 from relpref.kernels import (
@@ -41,6 +42,8 @@ ADDED_AMPLITUDE_PRIOR = dist.HalfNormal(1.0)
 # Of what the answers of a group have in common, in the same units: from nothing to about twice the noise of an answer.
 GROUP_SD_PRIOR = dist.HalfNormal(1.0)
 INDIVIDUAL = "individual"
+# Half-normal with scale 1 for the sd of effects of covariates, each for one unit (of numbers, their root mean square difference).
+EFFECT_SCALE_PRIOR = dist.HalfNormal(1.0)
 
 
 @dataclass
@@ -123,12 +126,19 @@ def sample_preferences(
         with numpyro.plate(PLATES[site], raters) if site in PLATES else nullcontext():
             values[site] = hyperparameters.sample(site, prior)
     group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)
+    effects = 0.0
+    if answers.covariates is not None:
+        scale = hyperparameters.sample(f"{EFFECT}_scale", EFFECT_SCALE_PRIOR)
+        sides = real(answers.covariates) / real(answers.covariate_scales)
+        normal = dist.Normal(0.0, scale).expand(sides.shape[1:]).to_event(1)
+        # Before the utilities: engines fill up the last vector of a program.
+        effects = sides @ numpyro.sample(EFFECT, normal, infer={"event_dims": ["covariate"]})
     hyperparameters.check_all_used()
     if not parts:
         raise DataError(remedy)
     process = GaussianProcess(NamedSum(parts))
     utility = numpyro.sample("utility", process, infer={"event_dims": ["item"]})
-    gap = utility[answers.winner] - utility[answers.loser]  # the winner comes first
+    gap = utility[answers.winner] - utility[answers.loser] + effects  # the winner comes first
     if group_sd is not None and answers.num_effects:
         gap = gap + group_gaps(answers, group_sd)
     observed = model.value(answers) if data.answered else None

@@ -39,7 +39,7 @@ def native(tree: Any) -> Any:
 def draw_groups(posterior: Any, num_samples: int, rng_key: Any) -> Groups:
     """Draws of a posterior's sites and hyperparameters, and where its program is known of its answers."""
     rng = generator(posterior.key if rng_key is None else rng_key)
-    belief, weights = posterior.belief, posterior.belief.weights
+    belief, weights = posterior.whole, posterior.whole.weights
     as_it_is = len(weights) > 1 and not np.ptp(weights)  # the draws, or one of each component
     chains = posterior.chains if as_it_is else CHAINS
     per_chain = (len(weights) if as_it_is else num_samples) // chains
@@ -90,7 +90,7 @@ def sample_stats(posterior: Any, chains: int, per_chain: int) -> dict[str, Any]:
         numbers["sweeps" if "damping" in info else "iterations"] = info["iterations"]
     numbers |= {"code": CODES.index(posterior.result), "converged": posterior.converged}
     statistics = {name: np.full((chains, per_chain), value) for name, value in numbers.items()}
-    for name, value in posterior.belief.sampler.items() if posterior.sampled else ():
+    for name, value in posterior.whole.sampler.items() if posterior.sampled else ():
         kept = value[: chains * per_chain].reshape(chains, per_chain)
         statistics[_SAMPLER.get(name, name)] = kept.astype(bool) if name == "diverging" else kept
     return statistics

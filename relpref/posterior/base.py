@@ -313,6 +313,11 @@ class Posterior(PosteriorBase):
     def large(self) -> bool:
         return self.belief.large
 
+    @property
+    def whole(self) -> Belief:
+        """The joint distribution of all sites, laid out as ``slices`` says."""
+        return self.belief
+
     def datasets(self) -> dict[str, Any]:
         if self.data is not None:
             return {"data": self.data}
@@ -411,7 +416,7 @@ class Posterior(PosteriorBase):
         That is utilities less their average, by item; a classifier's latent functions, by example (and by class, where there are more
         than two); another program's Gaussian sites, by site and position.
         """
-        belief = self.belief if belief is None else belief
+        belief = self.whole if belief is None else belief
         places = [(site, row) for site, rows in self.slices.items() for row in range(rows.stop - rows.start)]
         index = pd.MultiIndex.from_tuples(places, names=["site", "position"])
         return pd.DataFrame({"mean": belief.mean()[self._order], "sd": belief.sd()[self._order]}, index=index)
@@ -502,7 +507,7 @@ class Posterior(PosteriorBase):
 
     def arrays(self) -> Stored:
         arrays, content = self._stored_facts()
-        arrays |= self.belief.arrays()
+        arrays |= self.whole.arrays()
         if self.prior_log_weights is not None:
             arrays["prior_log_weights"] = self.prior_log_weights
         for group in ("sites", "hyperparameter_draws"):
@@ -559,7 +564,7 @@ class Posterior(PosteriorBase):
 
     def _about(self, weights: ArrayLike | None, site: str | None) -> Belief:
         self._warn_if_not_converged()
-        belief = self.belief
+        belief = self.whole
         if site is None and len(self.slices) != 1 or site is not None and site not in self.slices:
             raise DataError(
                 f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name one of them"

@@ -28,6 +28,7 @@ from relpref.data import (
     ScaleReference,
 )
 from relpref.data.arrays import shown
+from relpref.data.covariates import Covariate
 from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
@@ -331,7 +332,17 @@ _OF_RANKINGS = ("label", "features", "residual")
 _OF_RELATIONS = ("symmetry", "shift", "observed")
 _EDGES = ("source", "target", "weight")
 _COLUMN = Literal[
-    "winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first", "list", "group"
+    "winner",
+    "loser",
+    "count",
+    "tie",
+    "strength",
+    "probability",
+    "rater",
+    "shown_first",
+    "list",
+    "group",
+    "covariates",
 ]
 DATA = {
     "entities": str,
@@ -342,10 +353,12 @@ DATA = {
     "raters": str,
     "groups?": str,
     "strengths": int,
+    "covariates?": list[dict[str, Any]],
     "links": list[dict[str, Any]],
     "answered": bool,
     "notes": list[str],
 }
+_COVARIATE = {"name": str, "kind": Literal["number", "category", "side"], "levels": list[str]}
 _RANKINGS = {"items": DATA, "rankers": str, "classes": str}
 _RELATION = {
     "nodes": DATA,
@@ -386,6 +399,12 @@ def _encode_preferences(data: PreferenceData) -> Stored:
         name: column.astype(np.int8) if column.dtype == bool else column
         for name, column in data.comparisons.columns.items()
     }
+    covariates = [
+        {"name": each.name, "kind": each.kind, "levels": list(each.levels)}
+        for each in data.comparisons.covariates_are
+    ]
+    if data.comparisons.covariate_scales is not None:
+        arrays["covariate_scales"] = data.comparisons.covariate_scales
     for row, graph in enumerate(data.relations.values()):
         arrays |= {f"relation_{row}_{name}": getattr(graph, name) for name in _EDGES}
         if graph.frozen_reference is not None:
@@ -402,6 +421,7 @@ def _encode_preferences(data: PreferenceData) -> Stored:
         "columns": list(data.comparisons.columns),
         "raters": encode_labels(data.comparisons.raters),
         "strengths": data.comparisons.strengths,
+        **({"covariates": covariates} if covariates else {}),
         "links": [
             {option: getattr(links.relation, option) for option in OPTIONS}
             | {"name": name, "targets": encode_labels(links.targets)}
@@ -469,8 +489,19 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
         array.flags.writeable = False
     if "tie" in columns:
         columns["tie"] = columns["tie"].astype(bool)
+    covariates = tuple(
+        Covariate(**checked(each, _COVARIATE, "a covariate") | {"levels": tuple(each["levels"])})
+        for each in content.get("covariates", ())
+    )
     return PreferenceData(
-        comparisons=Comparisons(**columns, raters=raters, groups=groups, strengths=content["strengths"]),
+        comparisons=Comparisons(
+            **columns,
+            raters=raters,
+            groups=groups,
+            strengths=content["strengths"],
+            covariate_scales=arrays.get(f"{prefix}/covariate_scales"),
+            covariates_are=covariates,
+        ),
         labels=items,
         attribute_names=tuple(content["attribute_names"]),
         _graphs=graphs,

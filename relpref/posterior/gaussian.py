@@ -86,6 +86,10 @@ class MixtureBelief:
         rows = np.ix_(np.arange(len(self.weights)), positions, positions)
         return mixture(self.locations[:, positions], self.scales[rows], self.weights)
 
+    def after(self, start: int) -> "MixtureBelief":
+        """The entries from one on, without a copy."""
+        return mixture(self.locations[:, start:], self.scales[:, start:, start:], self.weights)
+
     def centred(self) -> "MixtureBelief":
         """The distribution of every entry less the average, O(n²)."""
         averages = self.scales.mean(axis=1)
@@ -99,6 +103,13 @@ class MixtureBelief:
         scales, means = self.scales, self.locations[:, first] - self.locations[:, second]
         variances = scales[:, first, first] + scales[:, second, second] - 2 * scales[:, first, second]
         # Rounding may make it negative, where two items are the same to the model.
+        return Margins.of(means, np.maximum(variances, 0.0), self.weights)
+
+    def rows(self, columns: Positions, entries: Floats) -> Margins:
+        """Of Σ_k entries_k u[columns_k], rows of shape (m, k)."""
+        means = np.sum(self.locations[:, columns] * entries, axis=2)
+        spread = self.scales[:, columns[:, :, None], columns[:, None, :]]
+        variances = np.einsum("smij,mi,mj->sm", spread, entries, entries)
         return Margins.of(means, np.maximum(variances, 0.0), self.weights)
 
     def pull(self, first: int, second: int) -> Floats:
@@ -227,13 +238,22 @@ class DrawsBelief:
     def subset(self, positions: Positions) -> "DrawsBelief":
         return DrawsBelief(self.draws[:, positions])
 
+    def after(self, start: int) -> "DrawsBelief":
+        return DrawsBelief(self.draws[:, start:], self.sampler)
+
     def centred(self) -> "DrawsBelief":
         return DrawsBelief(self.draws - self.draws.mean(axis=1, keepdims=True))
 
     def differences(self, first: Positions, second: Positions) -> Margins:
-        gaps, size = self.draws[:, first] - self.draws[:, second], len(self.draws)
-        margins = Margins.of(gaps, np.zeros_like(gaps), self.weights, size / (size - 1))
-        return replace(margins, positive=0.5 + 0.5 * np.sign(gaps).mean(axis=0))  # exact, where all agree
+        return self._margins(self.draws[:, first] - self.draws[:, second])
+
+    def rows(self, columns: Positions, entries: Floats) -> Margins:
+        return self._margins(np.sum(self.draws[:, columns] * entries, axis=2))
+
+    def _margins(self, values: Floats) -> Margins:
+        size = len(self.draws)
+        margins = Margins.of(values, np.zeros_like(values), self.weights, size / (size - 1))
+        return replace(margins, positive=0.5 + 0.5 * np.sign(values).mean(axis=0))  # exact, where all agree
 
     def interval(self, probability: float) -> tuple[Floats, Floats]:
         tail = (1 - probability) / 2

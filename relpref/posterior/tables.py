@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
+from relpref.data.covariates import asked_covariates
 from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, PLATES
@@ -22,14 +23,21 @@ Positions = NDArray[np.int32]
 
 
 def questions(
-    data: PreferenceData, first: Positions, second: Positions, rater: Any, shown_first: Any
+    data: PreferenceData,
+    first: Positions,
+    second: Positions,
+    rater: Any = None,
+    shown_first: Any = None,
+    covariates: Mapping[str, Any] | None = None,
 ) -> Comparisons:
-    """Pairs as answers of the data's kind, by a typical rater and with no position where None is given; one rater or one for each pair.
+    """Pairs as answers of the data's kind; by a typical rater, with no position and equal covariates where None is given.
 
-    A typical rater among others has the position −1.
+    There is one rater, or one for each pair; a typical rater among others has the position −1.
     """
     answers = data.comparisons
-    columns: dict[str, Any] = {n: np.zeros(len(first), c.dtype) for n, c in answers.columns.items()}
+    columns: dict[str, Any] = {
+        n: np.zeros((len(first), *c.shape[1:]), c.dtype) for n, c in answers.columns.items()
+    }
     columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
     columns["group"] = None
     if rater is not None:
@@ -42,6 +50,10 @@ def questions(
                 "or fit answers with a column shown_first"
             )
         columns["shown_first"] = _shown_first(data, first, second, shown_first)
+    if covariates:
+        columns["covariates"] = asked_covariates(
+            answers.covariates_are, covariates, data._label_index, (first, second)
+        )
     return replace(answers, **columns)
 
 
@@ -164,6 +176,22 @@ def ranking_table(
     ranks = {} if rng is None else _rank_columns(belief, interval, rng)
     table = pd.DataFrame(summaries(belief, interval) | ranks, index=label_index(labels, name))
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
+
+
+def effects_table(belief: Belief, answers: Comparisons, interval: float) -> pd.DataFrame:
+    """Effects of covariates for one unit of each, by name; those of a category less their average."""
+    size, scales, start = belief.size, answers.covariate_scales, 0
+    weights = np.eye(size) if scales is None else np.diag(1 / scales)
+    for covariate in answers.covariates_are:
+        its = slice(start, start + len(covariate.effects))
+        if covariate.kind == "category":
+            weights[its, its] -= 1 / len(covariate.levels)
+        start = its.stop
+    seen = belief.project(weights)
+    columns = summaries(seen, interval) | {
+        "p_positive": seen.rows(np.arange(size)[:, None], np.ones((size, 1))).positive
+    }
+    return pd.DataFrame(columns, index=label_index(answers.covariate_names, "effect"))
 
 
 def tier_table(

@@ -122,8 +122,9 @@ class Update:
         """One rank-one change for every answer, and a full update where these are off by more than ``max_error`` posterior sds."""
         posterior, likelihood, at_mode = self.posterior, self.posterior.likelihood, self.origin.engine.at_mode
         both = self.data.comparisons, posterior.data.comparisons
-        if any(each.list is not None or each.group is not None for each in both):
-            return self.fully("keep", False)  # answers share noise
+        shared = ("list", "group", "covariates")  # what answers share, and what is learned of it
+        if any(getattr(each, name) is not None for each in both for name in shared):
+            return self.fully("keep", False)
         self._check_gaps(at_mode)
         moving = RankOne(posterior.belief)
         sites = np.stack([np.atleast_2d(posterior.sites[name]) for name in _SITES])

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data import PreferenceData
+from relpref.data import Comparisons, PreferenceData
+from relpref.data.covariates import EFFECT
 from relpref.data.parts import induced
 from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
 from relpref.infer.result import warn_user
@@ -16,12 +17,13 @@ from relpref.likelihoods import AnswerModel, Probit
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Stored, checked, decode, encode
-from relpref.posterior.gaussian import Belief, Floats
+from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, Margins
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
 from relpref.posterior.summary import forest, sources
 from relpref.posterior.tables import (
     check_interval,
+    effects_table,
     expectations,
     label_index,
     pairs_of_labels,
@@ -33,6 +35,8 @@ from relpref.posterior.tables import (
     tier_table,
 )
 
+UTILITY = "utility"  # the site of preference programs
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UtilityPosterior(Posterior):
@@ -43,11 +47,26 @@ class UtilityPosterior(Posterior):
     data : PreferenceData
     likelihood : AnswerModel
         The model of answers; for a custom program without ``likelihood=``, `Probit` is assumed.
+    joint : Belief or None
+        Of effects and utilities, where the answers have covariates; ``belief`` is that of the utilities alone.
     """
 
     kind: ClassVar[Literal["utilities"]] = "utilities"
     data: PreferenceData = field(kw_only=True)
     likelihood: AnswerModel = field(default_factory=Probit, kw_only=True)
+    joint: Belief | None = field(default=None, kw_only=True, repr=False)
+
+    @property
+    def whole(self) -> Belief:
+        return self.belief if self.joint is None else self.joint
+
+    def with_whole(self, whole: Any) -> "UtilityPosterior":
+        """With this distribution of effects and utilities."""
+        return replace(self, joint=whole, belief=whole.after(self._num_effects))
+
+    @property
+    def _num_effects(self) -> int:
+        return self.slices[EFFECT].stop if EFFECT in self.slices else 0
 
     @property
     def has_answers(self) -> bool:
@@ -56,11 +75,39 @@ class UtilityPosterior(Posterior):
     def reported(
         self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
     ) -> pd.DataFrame:
-        centred = (self.belief if belief is None else belief).centred()
+        own: Any = self.whole if belief is None else belief
+        centred = own.after(self._num_effects).centred()
         return pd.DataFrame({"mean": centred.mean(), "sd": centred.sd()}, index=self._labels()[chosen])
 
     def seen(self, draws: Floats) -> Floats:
+        draws = draws[:, self._num_effects :]
         return draws - draws.mean(axis=1, keepdims=True)
+
+    @property
+    def effects(self) -> pd.DataFrame:
+        """What covariates of a side add to the gap of utilities, for one unit of each, by name; empty without covariates.
+
+        Columns ``mean``, ``sd``, ``lower`` and ``upper`` (the 90 % interval), and ``p_positive``, the probability that the effect is above
+        0. A category has an effect for each level, less the average over the levels.
+        """
+        self._warn_if_not_converged()
+        belief: Any = GaussianBelief(np.zeros(0), np.zeros((0, 0)))
+        if self._num_effects:
+            belief = self.whole.subset(np.arange(self._num_effects))
+        return effects_table(belief, self.data.comparisons, 0.9)
+
+    def gaps(self, asked: Comparisons) -> Margins:
+        """What is known of the gap of utilities of each question, with the effects of its covariates."""
+        if asked.covariates is None or asked.covariate_scales is None or not asked.covariates.any():
+            return self.belief.differences(asked.winner, asked.loser)
+        effects, shape = self._num_effects, asked.covariates.shape
+        ends = np.stack([asked.winner, asked.loser], axis=1) + effects
+        columns = np.concatenate([np.broadcast_to(np.arange(effects), shape), ends], axis=1)
+        signs = np.broadcast_to([1.0, -1.0], ends.shape)
+        belief: Any = self.whole
+        return belief.rows(
+            columns, np.concatenate([asked.covariates / asked.covariate_scales, signs], axis=1)
+        )
 
     @renamed_keywords(key="rng_key")
     def ranking(
@@ -102,7 +149,11 @@ class UtilityPosterior(Posterior):
             return lines
         table, _ = self._ranked(interval, top)
         lines.append(forest(table, top, interval, "item", "utility"))
-        if len(next(iter(self.parts.values()), Parts({}, {})).means) > 1 and np.ptp(table["mean"]) > 0:
+        lines += [
+            f"Effect of {name}: {row['mean']:+.3g}, 90% interval {row['lower']:+.3g} to {row['upper']:+.3g}."
+            for name, row in self.effects.iterrows()
+        ]
+        if len(self.parts.get(UTILITY, Parts({}, {})).means) > 1 and np.ptp(table["mean"]) > 0:
             lines.append(sources(self.shares()))
         return lines
 
@@ -163,6 +214,8 @@ class UtilityPosterior(Posterior):
             )
         data, rows = induced(self.data, positions)
         belief: Any = self.belief
+        effects = self._num_effects
+        joint = self.joint and self.joint.subset(np.concatenate([np.arange(effects), effects + positions]))
         kept = {}
         for site, whole in self.parts.items() if parts else ():
             means = {name: mean[positions] for name, mean in whole.means.items()}
@@ -171,7 +224,11 @@ class UtilityPosterior(Posterior):
         return replace(
             self,
             belief=belief.subset(positions),
-            slices={site: slice(0, len(positions)) for site in self.slices},
+            joint=joint,
+            slices={
+                site: its if site == EFFECT else slice(effects, effects + len(positions))
+                for site, its in self.slices.items()
+            },
             parts=kept,
             info={**self.info, "about": f"{len(positions)} of {self.data.num_items} items"},
             sites={name: np.asarray(value)[..., rows] for name, value in self.sites.items()},
@@ -194,6 +251,8 @@ class UtilityPosterior(Posterior):
         *,
         rater: Any = None,
         shown_first: Iterable[Any] | None = None,
+        home: Any = None,
+        covariates: Mapping[str, Any] | None = None,
     ) -> pd.DataFrame:
         """The probability that the first of each pair is preferred to the second.
 
@@ -207,28 +266,34 @@ class UtilityPosterior(Posterior):
         shown_first : iterable of labels, optional
             Which of each pair is shown first, None where that is not known, where answers have positions; nothing is gained by
             position by default.
+        home : label or iterable of labels, optional
+            Short for ``covariates={"home": home}``.
+        covariates : mapping from column to values, optional
+            Covariates of the two sides of each pair, where answers have some: ``x_first`` and ``x_second``, or the item that a column x
+            names (None for neither), with one value for each pair or one for all. The sides are equal in those that are not given.
 
         Returns
         -------
         DataFrame
             ``first``, ``second``; ``probability`` that the next noisy answer favors the first (its expectation, where answers are
             probabilities); ``tie`` that it is a tie, where there are some; ``p_better`` that the first's utility is the higher;
-            ``gap_mean`` and ``gap_sd`` of the difference of utilities.
+            ``gap_mean`` and ``gap_sd`` of the difference of utilities. Covariates change the first two alone.
 
         Raises
         ------
         UnknownLabelError
             If a label is no item, or the rater never answered.
         DataError
-            If something that is not a pair is among the pairs, or the answers do not speak of raters or positions.
+            If something that is not a pair is among the pairs, the answers do not speak of raters, positions or these covariates, or a
+            value of a covariate cannot be used.
         """
         pairs = pairs_of_labels(pairs) if second is None else [(pairs, second)]
         self._warn_if_not_converged()
         first, last = (self.data.index([pair[end] for pair in pairs]) for end in (0, 1))
-        margins = self.belief.differences(first, last)
-        asked = questions(self.data, first, last, rater, shown_first)
-        expected = expectations(self, self.likelihood, self.data.comparisons, asked, margins)
-        return preference_table(pairs, expected, margins)
+        given = {**(covariates or {}), **({} if home is None else {"home": home})}
+        asked = questions(self.data, first, last, rater, shown_first, given)
+        expected = expectations(self, self.likelihood, self.data.comparisons, asked, self.gaps(asked))
+        return preference_table(pairs, expected, self.belief.differences(first, last))
 
     def choose(self, labels: Iterable[Any], *, rng_key: Any = None) -> pd.DataFrame:
         """How likely each of several items is chosen first, where all of them are on offer.
@@ -440,7 +505,8 @@ class UtilityPosterior(Posterior):
         cls, arrays: Mapping[str, Any], content: Any, program: Any = None, **more: Any
     ) -> "Posterior":
         likelihood = checked(decode(content["likelihood"]), AnswerModel, "the likelihood")
-        return super().from_arrays(arrays, content, program, likelihood=likelihood)
+        found: Any = super().from_arrays(arrays, content, program, likelihood=likelihood)
+        return found.with_whole(found.belief) if EFFECT in found.slices else found
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
         # Every answer in a row of its own: a row of count k has k replicates, not one k times.
@@ -450,7 +516,9 @@ class UtilityPosterior(Posterior):
         labels, answers = plain_coordinates(data.labels), data.comparisons
         raters = plain_coordinates(answers.raters)
         coords |= {"item": labels, "attribute": list(data.attribute_names), "rater": raters}
-        dims |= {"utility": ["item"], "attributes": ["item", "attribute"], "rater_noise": ["rater"]}
+        coords["covariate"] = list(answers.covariate_names)
+        dims |= {UTILITY: ["item"], EFFECT: ["covariate"], "covariates": ["comparison", "covariate"]}
+        dims |= {"attributes": ["item", "attribute"], "rater_noise": ["rater"]}
         if np.ndim(self.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]
         if "observed_data" in groups:
@@ -462,17 +530,22 @@ class UtilityPosterior(Posterior):
                 named = np.asarray([*plain_coordinates(answers.groups), ""], dtype=object)
                 constants["group"] = named[answers.group].astype(str)
             dims |= {name: ["comparison"] for name in (*groups["observed_data"], *constants)}
+            if answers.covariates is not None:
+                constants["covariates"] = answers.covariates
             coords["comparison"] = np.arange(data.num_comparisons)
             if data.attributes.shape[1]:
                 constants["attributes"] = data.attributes
             groups["constant_data"] = constants
         return Groups(groups, coords, dims)
 
+    def _about(self, weights: Any, site: str | None) -> Belief:
+        return super()._about(weights, site or UTILITY if EFFECT in self.slices else site)
+
     def _labels(self) -> pd.Index:
         return label_index(self.data.labels, "item")
 
     def _parts(self) -> Parts:
-        parts = next(iter(self.parts.values()), Parts({}, {}))
+        parts = self.parts.get(UTILITY, Parts({}, {}))
         # JAX sorts dictionaries; people expect the attributes first and then the relations as they gave them.
         order = dict.fromkeys(("attributes", *self.data.relations, *parts.means))
         means, covariances = (

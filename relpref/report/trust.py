@@ -72,7 +72,7 @@ class Checked:
 
         def centred() -> Floats:
             with float64():
-                root = Target.of(posterior, dict(posterior.hyperparameters)).root
+                root = Target.of(posterior, dict(posterior.hyperparameters)).root[-posterior.belief.size :]
             return np.sqrt(np.square(root - root.mean(axis=0)).sum(axis=1))
 
         return self._known("prior_sd", refused, centred)

@@ -46,6 +46,7 @@ def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
         _ranking(subject),
         drivers,
         Chapter("Keep in mind", "utilities.html:caveats", trust, front=True),
+        _effects(posterior),
         _questions(subject),
         _places(subject),
         _pairs(subject),
@@ -78,6 +79,20 @@ def _some_of(posterior: UtilityPosterior) -> tuple[Subject, dict[str, Any]]:
         "near": [clean(text, 1000) for text in approximations(posterior)],
     }
     return Subject(some, within=posterior), facts
+
+
+def _effects(posterior: UtilityPosterior) -> Chapter | None:
+    """What covariates of the two sides add; None without covariates."""
+    table = posterior.effects
+    if table.empty:
+        return None
+    ends = [table[end].map(significant) for end in ("lower", "upper")]
+    facts = {
+        "table": table,
+        "intervals": [f"{lower} to {upper}" for lower, upper in zip(*ends, strict=True)],
+        "categories": [each.name for each in posterior.data.comparisons.covariates_are if each.levels],
+    }
+    return Chapter("Effects", "utilities.html:effects", facts)
 
 
 _MOST_RATERS = 20

@@ -247,3 +247,33 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     assert run.posterior.hyperparameters["lapse"] == 0.2
     said = ask("fit", "--folder", "graded", "--out", "no", "--columns", "winner")
     assert said.code == 2 and "write our name and the file's" in said.err
+
+
+def test_answers_with_covariates(place: Path, ask: Any, write_tables: Any) -> None:
+    table = (
+        "winner,loser,host,length_winner,length_loser\ntea,coffee,tea,9,2\ncoffee,water,,4,3\ncola,water,water,2,8\n"
+        "007,cola,007,5,5\nNA,007,NA,3,1\n"
+    )
+    write_tables(place / "sides", comparisons=table)
+    values = {"individual_amplitude": 1, "effect_scale": 1}
+    fixed = (word for name in values for word in ("--fixed", f"{name}={values[name]}"))
+    names = ("--covariates", "home,length", "--columns", "home=host", "--model", "preference_gp", *fixed)
+    said = ask("fit", "sides/comparisons.csv", "--out", "sides_run", *names)
+    assert said.code == 0 and "covariates: home, length" in said.err + said.out
+    record = json.loads((place / "sides_run/run.json").read_text())
+    assert record["options"]["covariates"] == ["home,length"]
+    asked = ((), ("--home", "first"), ("--covariate", "length_first=9", "--covariate", "length_second=1"))
+    plain, at_home, longer = (
+        json.loads(ask("prefer", "sides_run", "tea", "coffee", *more, "-o", "json").out)["pairs"][0]
+        for more in asked
+    )
+    assert plain["probability"] < at_home["probability"]
+    assert plain["probability"] != longer["probability"]
+    assert plain["gap_mean"] == at_home["gap_mean"]
+    said = ask("prefer", "sides_run", "tea", "coffee", "--covariate", "length_first=long")
+    assert said.code == 2 and "--covariate length_first=long: the value is not a number" in said.err
+    said = ask("fit", "sides/comparisons.csv", "--out", "no", "--covariates", "width")
+    assert said.code == 2 and "there is no column 'width_winner'" in said.err
+    page = place / "sides_run/report.html"
+    assert ask("report", "sides_run", "--out", str(page)).code == 0
+    assert "Effects of covariates" in page.read_text() and "Effect scale: the standard" in page.read_text()

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -48,6 +49,17 @@ def test_xpgp(engine: Any, gap_space: bool, data: PreferenceData, objective: Cal
             "next_range": rng.normal(0.5, 0.7),
         }
         check(at, point)
+
+
+@pytest.mark.parametrize("gap_space", [False, True])
+def test_effects_of_covariates(gap_space: bool, objective: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(2)
+    first, more = rng.integers(0, 5, (2, 30))
+    columns = {"winner": first, "loser": (first + 1 + more % 4) % 5, "x_winner": rng.normal(size=30)}
+    answers = pd.DataFrame({**columns, "x_loser": rng.normal(size=30)})
+    at = objective(xpgp, PreferenceData.from_tables(range(5), answers, covariates=["x"]), gap_space=gap_space)
+    for _ in range(3):
+        check(at, {"effect_scale": rng.normal(), "individual_amplitude": rng.normal()})
 
 
 ROWS = np.array([0, 2, 3])

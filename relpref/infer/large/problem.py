@@ -86,6 +86,11 @@ class LargeProblem:
                 "the answers have groups, whose effects they share, and fits without a matrix of all items have no place for that; leave the "
                 "column 'group' out, or fit with structure='dense'"
             )
+        if data.comparisons.covariates is not None:
+            raise UnsupportedProgramError(
+                "the answers have covariates, and fits without a matrix of all items have no place for their effects; fit with "
+                "structure='dense', or read the answers without covariates"
+            )
         touched(data)  # refuses data without answers
         scaled = {name: with_scale(graph) for name, graph in data.relations.items()}
         errors = {name: error for name, (_, error) in scaled.items() if error is not None}

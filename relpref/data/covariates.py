@@ -1,0 +1,327 @@
+"""Covariates of an answer: what is known of each of its two sides, such as who is at home, or the length of a text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relpref.data.arrays import did_you_mean, listed, refuse_first, shown
+from relpref.data.attributes import read_column
+from relpref.data.labels import LabelIndex
+from relpref.data.tables import Table
+from relpref.errors import DataError
+from relpref.limits import MAX_COVARIATES
+
+EFFECT = "effect"  # the site of programs
+Floats = NDArray[np.float64]
+Positions = NDArray[np.int32]
+_CONTEXT = "describes a context of the answer, not a side, so it cannot favor either"
+
+
+@dataclass(frozen=True)
+class Covariate:
+    """What a covariate is: a number or a category of either side, or the side that a column names (or neither)."""
+
+    name: str
+    kind: Literal["number", "category", "side"]
+    levels: tuple[str, ...] = ()  # of a category
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Names of its effects, one for each column."""
+        return tuple(f"{self.name}[{level}]" for level in self.levels) or (self.name,)
+
+    def columns(self, ends: Sequence[str]) -> tuple[str, ...]:
+        """The columns of a table that hold it, by the names of the columns of items."""
+        return (self.name,) if self.kind == "side" else pair_of(self.name, ends)
+
+
+def pair_of(name: str, ends: Sequence[str]) -> tuple[str, ...]:
+    """The columns for the two sides of an answer."""
+    return tuple(f"{name}_{end}" for end in ends)
+
+
+def known_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """All columns that covariates of these names may be in."""
+    ends = ("winner", "loser", "first", "second")
+    return tuple(column for name in names for column in (name, *pair_of(name, ends)))
+
+
+def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
+    """The names of covariates to be read; an error if they are no list of names, or one has another meaning."""
+    names = [names] if isinstance(names, str) else list(names or ())
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise DataError(f"covariates: {shown(name)} is no name; write covariates=['length', 'home']")
+        if name in taken or names.count(name) > 1:
+            what = (
+                "is named twice" if name not in taken else "is a column of answers with a meaning of its own"
+            )
+            raise DataError(f"covariates: {name!r} {what}; leave it out, or rename the column")
+    return tuple(names)
+
+
+def one_of_two(table: Table, column: str, items: LabelIndex, first: Any, second: Any) -> Any:
+    """Positions of the items that a column names, −1 where it is blank; each must be one of the row's two."""
+    blank = table.blank(column)
+    rows = np.flatnonzero(~blank)
+    named = np.full(len(blank), -1, dtype=np.int32)
+    remedy = "name one of the two items of the row"
+    named[rows] = items.locate(table.labels(column, rows), table.cell(column, rows), remedy)
+
+    def reason(row: int) -> str:
+        pair = " and ".join(shown(items.labels[end[row]]) for end in (first, second))
+        more = "" if column == "winner" else " or leave the cell blank"
+        return f" is neither of the two that were compared, {pair}; name one of them{more}"
+
+    table.refuse(column, ~blank & (named != first) & (named != second), reason)
+    return named
+
+
+def read_covariates(
+    table: Table,
+    ends: tuple[str, str],
+    items: LabelIndex,
+    sides: tuple[Positions, Positions],
+    names: Sequence[str],
+    known: tuple[Covariate, ...] = (),
+    lists: bool = False,
+) -> tuple[tuple[Covariate, ...], Floats]:
+    """What covariates are, and what the first side of each row has more of them than the second, shape (m, q).
+
+    Parameters
+    ----------
+    table : Table
+    ends : (str, str)
+        The columns of items: a covariate x of numbers or categories is in ``x_<end>`` for both, one that names a side in ``x``.
+    items : LabelIndex
+    sides : (array, array) of int, shape (m,)
+        The items in these columns.
+    names : sequence of str
+    known : tuple of Covariate
+        What they are in answers so far.
+    lists : bool
+        Whether rows of one list are one answer, in which an item has one value.
+
+    Raises
+    ------
+    DataError
+        If there are no such columns, a value is missing or not finite, or the two sides are always equal.
+    """
+    for column in (column for covariate in known for column in covariate.columns(ends)):
+        if column not in table.frame.columns:
+            raise DataError(
+                f"{table.name}: there is no column {column!r}, and answers so far have the covariates {', '.join(names)}; give it"
+            )
+    found = known or tuple(_what(table, ends, items, sides, name) for name in names)
+    number = sum(len(covariate.effects) for covariate in found)
+    if number > MAX_COVARIATES:
+        raise DataError(
+            f"covariates: {number} effects are more than the limit of {MAX_COVARIATES}; group the levels of categories, or leave some out"
+        )
+    first, second = both_sides(table, ends, items, sides, found)
+    equal = (first == second).all(axis=0)
+    for covariate, same in zip(() if known else found, np.split(equal, _ends_of(found)), strict=False):
+        if same.all():
+            columns = covariate.columns(ends)
+            what = f"{columns[0]!r} is blank in every row, and says nothing"
+            if len(columns) == 2:
+                what = f"{columns[0]!r} equals {columns[1]!r} in every row: such a covariate {_CONTEXT}"
+            raise DataError(f"{table.name}: {what}; leave {covariate.name!r} out of covariates")
+    if lists and "list" in table.frame.columns:
+        _check_lists(table, sides, (first, second))
+    return found, first - second
+
+
+def _ends_of(covariates: Sequence[Covariate]) -> NDArray[np.int64]:
+    return np.cumsum([len(covariate.effects) for covariate in covariates])
+
+
+def _what(
+    table: Table, ends: tuple[str, str], items: LabelIndex, sides: tuple[Positions, Positions], name: str
+) -> Covariate:
+    columns, there = pair_of(name, ends), list(table.frame.columns)
+    missing = [column for column in columns if column not in there]
+    if not missing:
+        levels: set[str] = set()
+        for column in columns:
+            cells = _cells(table, column)
+            if cells.kind == "category":
+                levels |= set(cells.values.tolist())
+        if levels:  # numbers on the other side are levels, too
+            levels |= {text for column in columns for text in _as_text(table, column)}
+            return Covariate(name, "category", tuple(sorted(levels)))
+        return Covariate(name, "number")
+    if name not in there or len(missing) == 1:
+        either = f"{columns[0]!r} and {columns[1]!r}"
+        raise DataError(
+            f"{table.name}: there is no column {missing[0]!r} among {listed(there)}; the covariate {name!r} is to be in {either} (its "
+            f"values of the two sides), or in a column {name!r} that names one of the two items or is blank"
+        )
+    rows = np.flatnonzero(~table.blank(name))
+    named = [items.positions.get(label, -1) for label in table.labels(name, rows)]
+    if len(rows) and not any(
+        at in (one, other) for at, one, other in zip(named, *(s[rows] for s in sides), strict=True)
+    ):
+        raise DataError(
+            f"{table.cell(name, rows)(0)}: {shown(table.labels(name, rows)[0])} is neither of the two items of the row, and no other row "
+            f"names one of its own: the column {_CONTEXT}. Give values of both sides in the columns {columns[0]!r} and {columns[1]!r}, or "
+            "leave it out of covariates"
+        )
+    return Covariate(name, "side")
+
+
+def _cells(table: Table, column: str) -> Any:
+    remedy = "write the value of this side, a number or a category"
+    cells = table.points(table.frame[column])
+    read = read_column([cells], column, table.place, text=table.text, remedy=remedy)
+    table.refuse(column, read.missing, " is no value of the covariate; fill it in, or drop the row")
+    return read
+
+
+def _as_text(table: Table, column: str) -> list[str]:
+    return [str(cell) for cell in table.labels(column)]
+
+
+def both_sides(
+    table: Table,
+    ends: tuple[str, str],
+    items: LabelIndex,
+    sides: tuple[Positions, Positions],
+    covariates: Sequence[Covariate],
+) -> tuple[Floats, Floats]:
+    """Covariates of the first and of the second side, shape (m, q) each; 0 of one that the table does not have.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, not finite, no level that is known, or only one of the two sides has one.
+    """
+    there, rows = set(table.frame.columns), len(table.frame)
+    found = [(np.zeros((rows, 0)), np.zeros((rows, 0)))]
+    for covariate in covariates:
+        columns = covariate.columns(ends)
+        given = [column for column in columns if column in there]
+        if not given:
+            nothing = np.zeros((rows, len(covariate.effects)))
+            found.append((nothing, nothing))
+        elif len(given) < len(columns):
+            other = next(column for column in columns if column not in there)
+            raise DataError(
+                f"{table.name}: there is a column {given[0]!r} and none {other!r}; give both sides"
+            )
+        elif covariate.kind == "side":
+            named = one_of_two(table, covariate.name, items, *sides)
+            one, other_one = ((named == side)[:, None].astype(np.float64) for side in sides)
+            found.append((one, other_one))
+        else:
+            read = _numbers if covariate.kind == "number" else _indicators
+            one, other_one = (read(table, column, covariate) for column in columns)
+            found.append((one, other_one))
+    first, second = (np.concatenate(side, axis=1) for side in zip(*found, strict=True))
+    return first, second
+
+
+def _numbers(table: Table, column: str, covariate: Covariate) -> Floats:
+    cells = _cells(table, column)
+    wrong = np.full(len(cells.values), cells.kind == "category")
+    table.refuse(
+        column, wrong, f" is no number, as {covariate.name!r} is in the other answers; write a number"
+    )
+    return np.asarray(cells.values, dtype=np.float64)[:, None]
+
+
+def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
+    table.refuse(column, table.blank(column), " is no value of the covariate; fill it in, or drop the row")
+    level = {text: at for at, text in enumerate(covariate.levels)}
+    places = np.array([level.get(text, -1) for text in _as_text(table, column)], dtype=np.int64)
+    table.refuse(
+        column,
+        places < 0,
+        f" is no known level of {covariate.name!r}; the levels are {listed(covariate.levels)}",
+    )
+    return np.eye(len(level))[places]
+
+
+def scales_of(covariates: Sequence[Covariate], values: Floats, count: NDArray[Any]) -> Floats:
+    """What differences are divided by, shape (q,): their root mean square over answers, of numbers; 1 of categories and sides."""
+    squares = (
+        np.average(np.square(values), axis=0, weights=count) if len(values) else np.zeros(values.shape[1])
+    )
+    numbers = [covariate.kind == "number" for covariate in covariates for _ in covariate.effects]
+    return np.where(numbers & (squares > 0), np.sqrt(squares), 1.0)
+
+
+def written(
+    covariates: Sequence[Covariate], values: Floats, labels: Any, sides: Any, ends: Any
+) -> dict[str, Any]:
+    """Columns of a table from which the same differences are read."""
+    found: dict[str, Any] = {}
+    for covariate, own in zip(covariates, np.split(values, _ends_of(covariates), axis=1), strict=False):
+        columns = covariate.columns(ends)
+        if covariate.kind == "side":
+            named = np.empty(len(labels) + 1, dtype=object)  # by the position plus one
+            named[1:] = labels
+            at = np.where(own[:, 0] > 0, sides[0], sides[1]) + 1
+            found[covariate.name] = named[np.where(own[:, 0] == 0, 0, at)]
+        elif covariate.kind == "number":
+            found |= dict(zip(columns, (own[:, 0], np.zeros(len(own))), strict=True))
+        else:  # where both have the same level it may be any
+            levels = np.array(covariate.levels, dtype=object)
+            found |= dict(zip(columns, (levels[own.argmax(axis=1)], levels[own.argmin(axis=1)]), strict=True))
+            same = ~own.any(axis=1)
+            found[columns[1]][same] = found[columns[0]][same]
+    return found
+
+
+def _check_lists(table: Table, sides: tuple[Positions, Positions], values: tuple[Floats, Floats]) -> None:
+    """Refuse lists in which an item has other covariates in one row than in another."""
+    number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
+    rows = np.flatnonzero(number >= 0)
+    # The two of a row next to each other: the later row is the one that is refused.
+    slots = np.stack([np.repeat(number[rows], 2), np.stack([side[rows] for side in sides], axis=1).ravel()])
+    _, first, which = np.unique(slots, axis=1, return_index=True, return_inverse=True)
+    own = np.stack([side[rows] for side in values], axis=1).reshape(len(slots[0]), -1)
+    differs = (own != own[first][which.ravel()]).any(axis=1)
+    refuse_first(
+        differs.reshape(-1, 2).any(axis=1),
+        lambda row: (
+            f"{table.place(int(rows[row]))}: an item of the list has other covariates here than in another row of the list; correct one"
+        ),
+    )
+
+
+def asked_covariates(
+    covariates: Sequence[Covariate],
+    given: Mapping[str, Any],
+    items: LabelIndex,
+    sides: tuple[Positions, Positions],
+) -> Floats:
+    """Differences between the two of each pair that is asked about, shape (k, q); 0 of covariates that are not given.
+
+    ``given`` are columns by name, or one value for all pairs: ``x_first`` and ``x_second``, or the item that a column x names.
+    """
+    ends = ("first", "second")
+    known = [column for covariate in covariates for column in covariate.columns(ends)]
+    for name in given:
+        if not covariates:
+            raise DataError(
+                f"{name} is given, but the answers have no covariates; leave it out, or read them with covariates=[{name!r}]"
+            )
+        if name not in known:
+            hint = did_you_mean(name, known, f"they are {listed(known)}")
+            raise DataError(f"covariates: {name!r} is no column of the answers' covariates; {hint}")
+    size, frame = len(sides[0]), {}
+    for name, value in given.items():
+        alone = isinstance(value, str | tuple) or not hasattr(value, "__len__")
+        cells = [value] * size if alone else list(value)
+        if len(cells) != size:
+            raise DataError(
+                f"{name} has {len(cells)} values for {size} pairs; give one for each, or one for all"
+            )
+        frame[name] = pd.Series(cells, dtype=object).infer_objects()
+    table = Table(pd.DataFrame(frame, index=range(size)), "pairs")
+    return np.subtract(*both_sides(table, ends, items, sides, covariates))

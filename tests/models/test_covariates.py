@@ -1,0 +1,335 @@
+"""Covariates of the two sides of an answer: home advantage, style."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.diagnostics import calibrate, certify, check, influence, k_fold, leave_one_out
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import EP, Laplace
+from relpref.likelihoods import Logistic
+from relpref.models import preference_gp
+
+ITEMS = [f"i{at}" for at in range(6)]
+FIXED = {"individual_amplitude": 1.0, "effect_scale": 0.7}
+NAMES = ["home", "length"]
+
+
+def games(
+    number: int, seed: int = 0, items: int = 6, effect: tuple[float, float] = (0.6, 0.02)
+) -> pd.DataFrame:
+    """Answers in pair form, with a home side or none and the length of both sides."""
+    rng = np.random.default_rng(seed)
+    names = np.array([f"i{at}" for at in range(items)], dtype=object)
+    utility = rng.normal(size=items)
+    first = rng.integers(0, items, number)
+    second = (first + rng.integers(1, items, number)) % items
+    home, length = rng.integers(-1, 2, number), rng.integers(10, 100, (2, number))
+    gap = utility[first] - utility[second] + effect[0] * home + effect[1] * (length[0] - length[1])
+    won = gap + rng.normal(size=number) > 0
+    return pd.DataFrame(
+        {
+            "first": names[first],
+            "second": names[second],
+            "winner": names[np.where(won, first, second)],
+            "home": np.where(home > 0, names[first], np.where(home < 0, names[second], None)),
+            "length_first": length[0],
+            "length_second": length[1],
+        }
+    )
+
+
+def read(table: pd.DataFrame, covariates: Any = NAMES, **options: Any) -> PreferenceData:
+    return PreferenceData.from_tables(ITEMS, table, covariates=covariates, **options)
+
+
+def fit(data: PreferenceData, engine: Any = EP, **options: Any) -> Any:
+    keywords = {"likelihood": options.pop("likelihood")} if "likelihood" in options else {}
+    return engine(preference_gp, **{"fixed": FIXED, **options}).run(0, data, progress_bar=False, **keywords)
+
+
+@pytest.fixture(scope="module")
+def posterior() -> Any:
+    return fit(read(games(40)), fixed=None)
+
+
+def test_agrees_with_draws_from_the_prior() -> None:
+    """Means, sds and evidence by the likelihood of half a million draws."""
+    data, rng = read(games(14, seed=3)), np.random.default_rng(1)
+    answers, found = data.comparisons, fit(read(games(14, seed=3)))
+    assert answers.covariates is not None and answers.covariate_scales is not None
+    assert not np.any(answers.count > 1)
+    draws = rng.normal(size=(500_000, 8)) * [0.7, 0.7, 1, 1, 1, 1, 1, 1]
+    gaps = draws[:, :2] @ (answers.covariates / answers.covariate_scales).T
+    gaps += draws[:, 2 + answers.winner] - draws[:, 2 + answers.loser]
+    from scipy.special import log_ndtr
+
+    log_weight = log_ndtr(gaps).sum(axis=1)
+    weight = np.exp(log_weight - log_weight.max())
+    mean = weight @ draws / weight.sum()
+    sd = np.sqrt(weight @ np.square(draws - mean) / weight.sum())
+    assert found.whole.mean() == pytest.approx(mean, abs=0.03)
+    assert found.whole.sd() == pytest.approx(sd, rel=0.03)
+    assert found.log_evidence == pytest.approx(np.log(weight.mean()) + log_weight.max(), abs=0.03)
+    assert found.effects["mean"].to_numpy() == pytest.approx(mean[:2] / answers.covariate_scales, abs=0.03)
+    assert found.effects["sd"]["length"] == pytest.approx(sd[1] / answers.covariate_scales[1], rel=0.03)
+
+
+@pytest.mark.slow
+def test_agrees_with_nuts() -> None:
+    assert check(fit(read(games(30))), draws=2000, chains=2, warmup=200, progress_bar=False).ok
+
+
+def test_a_covariate_is_position_bias_under_the_same_prior() -> None:
+    table = (
+        games(60, seed=5)
+        .rename(columns={"home": "shown_first"})
+        .drop(columns=["length_first", "length_second"])
+    )
+    fixed = {"individual_amplitude": 1.0}
+    as_position = fit(read(table, ()), fixed=fixed)
+    table = table.rename(columns={"shown_first": "left"})
+    as_effect = fit(read(table, ["left"]), fixed={**fixed, "effect_scale": 0.5})
+    assert as_effect.log_evidence == pytest.approx(as_position.log_evidence, abs=0.05)
+    assert as_effect.effects["mean"]["left"] == pytest.approx(
+        as_position.hyperparameters["position_bias"], abs=0.02
+    )
+    shift = (
+        as_effect.belief.centred().mean() - as_position.belief.centred().mean()
+    ) / as_position.belief.sd()
+    assert np.abs(shift).max() < 0.05
+    ends = [("i0", "i1"), ("i2", "i3")]
+    chances = as_effect.prefer(ends, covariates={"left": ["i1", None]})["probability"]
+    assert chances.to_numpy() == pytest.approx(
+        as_position.prefer(ends, shown_first=["i1", None])["probability"].to_numpy(), abs=0.005
+    )
+
+
+def test_fair_coins_have_no_effect() -> None:
+    table = games(600, seed=2, effect=(0.0, 0.0))
+    table["winner"] = np.where(np.random.default_rng(8).random(600) < 0.5, table["first"], table["second"])
+    effects = fit(read(table), fixed=None).effects
+    assert np.all(np.abs(effects["mean"] / effects["sd"]) < 2)
+    assert np.abs(effects["mean"]["home"]) < 0.1
+    assert np.all((effects["lower"] < 0) & (effects["upper"] > 0))
+
+
+def test_sides_may_be_swapped_with_the_result() -> None:
+    table = games(30).assign(tie=False)
+    table.loc[:3, ["winner", "tie"]] = [None, True]
+    ends = {
+        "first": "second",
+        "second": "first",
+        "length_first": "length_second",
+        "length_second": "length_first",
+    }
+    one, other = (read(each).comparisons.columns for each in (table, table.rename(columns=ends)))
+    assert one.keys() == other.keys() and "tie" in one
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_what_is_compiled_for_filled_up_data_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relpref.infer import program as programs
+
+    data = read(games(40))
+    filled = fit(data, fixed=None)
+    monkeypatch.setattr(programs, "declares_padding", lambda value: False)
+    plain = fit(data, fixed=None)
+    assert filled.log_evidence == pytest.approx(plain.log_evidence, abs=1e-8)
+    assert filled.whole.mean() == pytest.approx(plain.whole.mean(), abs=1e-7)
+    assert filled.effects.to_numpy() == pytest.approx(plain.effects.to_numpy(), abs=1e-7)
+
+
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_both_spaces_say_the_same(engine: Any) -> None:
+    data = read(games(12))
+    latent, rows = (fit(data, engine, space=space) for space in ("latent", "observation"))
+    assert latent.log_evidence == pytest.approx(rows.log_evidence, abs=1e-7)
+    assert latent.whole.mean() == pytest.approx(rows.whole.mean(), abs=1e-6)
+    assert latent.whole.covariance() == pytest.approx(rows.whole.covariance(), abs=1e-6)
+
+
+def test_utilities_are_the_marginal_of_the_joint(posterior: Any) -> None:
+    whole = posterior.whole
+    assert posterior.belief.mean() == pytest.approx(whole.mean()[2:], abs=1e-12)
+    assert posterior.belief.covariance() == pytest.approx(whole.covariance()[2:, 2:], abs=1e-12)
+    assert posterior.mean().shape == (6,) and posterior.mean(site="effect").shape == (2,)
+    assert posterior.sample(7).shape == (7, 6)
+    assert list(posterior.effects.index) == NAMES
+    assert posterior.effects["p_positive"].between(0, 1).all()
+
+
+def test_predictions_use_effects_and_what_they_share_with_utilities(posterior: Any) -> None:
+    pairs = [("i0", "i1")] * 3
+    by_home = posterior.prefer(pairs, home=["i0", None, "i1"])
+    neutral = posterior.prefer(pairs)
+    assert by_home["probability"].is_monotonic_decreasing
+    assert by_home["probability"][1] == pytest.approx(neutral["probability"][0], abs=1e-12)
+    assert np.array_equal(by_home[["p_better", "gap_mean"]], neutral[["p_better", "gap_mean"]])
+    asked = posterior.prefer("i0", "i1", home="i1", covariates={"length_first": 90, "length_second": 20})
+    draws = posterior.whole.draw(200_000, np.random.default_rng(0))
+    scales = posterior.data.comparisons.covariate_scales
+    gap = draws[:, 2] - draws[:, 3] + draws[:, :2] @ ([-1.0, 70.0] / scales)
+    from scipy.special import ndtr
+
+    assert asked["probability"][0] == pytest.approx(ndtr(gap).mean(), abs=0.003)
+    # Swapped pairs have swapped chances.
+    other = posterior.prefer("i1", "i0", home="i1", covariates={"length_first": 20, "length_second": 90})
+    assert asked["probability"][0] + other["probability"][0] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_categories_have_an_effect_for_each_level() -> None:
+    rng, table = np.random.default_rng(4), games(200)
+    kinds = np.array(["long", "plain", "short"], dtype=object)
+    one, other = rng.integers(0, 3, (2, 200))
+    won = rng.normal(size=200) + 0.8 * ((one == 0) * 1.0 - (other == 0)) > 0
+    table = table.assign(
+        style_first=kinds[one],
+        style_second=kinds[other],
+        winner=np.where(won, table["first"], table["second"]),
+    )
+    found = fit(read(table, ["style"]))
+    assert list(found.effects.index) == ["style[long]", "style[plain]", "style[short]"]
+    assert found.effects["mean"].sum() == pytest.approx(0.0, abs=1e-12)
+    assert found.effects["p_positive"]["style[long]"] > 0.99
+    given = {"style_first": "long", "style_second": "short"}
+    assert (
+        found.prefer("i0", "i1", covariates=given)["probability"][0]
+        > found.prefer("i0", "i1")["probability"][0]
+    )
+    with pytest.raises(DataError, match="'odd' is no known level of 'style'; the levels are 'long'"):
+        found.prefer("i0", "i1", covariates={**given, "style_first": "odd"})
+
+
+def test_updates_are_fits(tmp_path: Path) -> None:
+    table = games(40)
+    before = fit(read(table[:30]))
+    after, quick = (before.update(table[30:], quick=quick) for quick in (False, True))
+    scales = before.data.comparisons.covariate_scales
+    anew = read(table)
+    assert np.array_equal(after.data.comparisons.covariates, anew.comparisons.columns["covariates"])
+    assert np.array_equal(after.data.comparisons.covariate_scales, scales)
+    assert quick.log_evidence == pytest.approx(after.log_evidence, abs=1e-7)
+    assert quick.effects.to_numpy() == pytest.approx(after.effects.to_numpy(), abs=1e-7)
+    back = after.update(withdraw=table[30:])
+    assert back.effects.to_numpy() == pytest.approx(before.effects.to_numpy(), abs=1e-6)
+    before.save(tmp_path / "covariates.nc")
+    loaded: Any = relpref.load(tmp_path / "covariates.nc")
+    assert loaded.effects.equals(before.effects)
+    assert loaded.update(table[30:]).log_evidence == pytest.approx(after.log_evidence, abs=1e-7)
+    with pytest.raises(
+        DataError, match="no column 'home', and answers so far have the covariates home, length"
+    ):
+        before.update([("i0", "i1")])
+
+
+def test_diagnostics_know_effects(posterior: Any) -> None:
+    left = leave_one_out(posterior)
+    table = posterior.data.comparisons
+    # Held against a fit without the answer.
+    row = int(np.argmax(np.abs(table.covariates[:, 1])))
+    data = posterior.data.select_comparisons(np.arange(posterior.data.num_comparisons) != row)
+    rest = fit(data, fixed=FIXED)
+    held = leave_one_out(fit(posterior.data))
+    ends = [(ITEMS[table.winner[row]], ITEMS[table.loser[row]])]
+    home = {1.0: ends[0][0], -1.0: ends[0][1]}.get(table.covariates[row, 0])
+    given = {"home": [home], "length_first": table.covariates[row, 1], "length_second": 0.0}
+    chance = rest.prefer(ends, covariates=given)["probability"][0]
+    assert np.exp(held.table["log_score"][row]) == pytest.approx(chance, abs=0.005)
+    assert left.num_answers == k_fold(posterior, folds=3).num_answers == 40
+    assert certify(posterior, num_samples=400).verdict in ("good", "undecided")
+    assert len(influence(posterior)) == posterior.data.num_comparisons
+    assert posterior.reweighted(200).effects["mean"].to_numpy() == pytest.approx(
+        posterior.effects["mean"].to_numpy(), abs=0.1
+    )
+    tree = posterior.to_datatree(40)
+    assert tree["posterior"]["effect"].dims == ("chain", "draw", "covariate")
+    assert tree["posterior"]["covariate"].to_numpy().tolist() == NAMES
+    assert posterior.about(ITEMS[:3]).effects.equals(posterior.effects)
+
+
+def test_lists_have_covariates_of_their_items() -> None:
+    rows: list[Any] = [
+        ("i0", "i1", 0, 5, 2),
+        ("i1", "i2", 0, 2, 9),
+        ("i3", "i4", 1, 1, 4),
+        ("i4", "i0", 1, 4, 4),
+    ]
+    rows += [("i5", "i0", 2, 4, 1), ("i0", "i2", 2, 1, 7)]
+    table = pd.DataFrame(rows, columns=["winner", "loser", "list", "grid_winner", "grid_loser"])
+    data = read(table, ["grid"])
+    assert data.comparisons.num_lists == 3
+    latent, seen = (fit(data, space=space) for space in ("latent", "observation"))
+    assert latent.log_evidence == pytest.approx(seen.log_evidence, abs=1e-7)
+    assert latent.whole.mean() == pytest.approx(seen.whole.mean(), abs=1e-6)
+    two = table.assign(list=range(len(table)))
+    one, other = (fit(read(each, ["grid"])).log_evidence for each in (two, two.drop(columns="list")))
+    assert one == pytest.approx(other, abs=1e-10)
+    table.loc[1, "grid_winner"] = 3
+    with pytest.raises(DataError, match="row 1 .*an item of the list has other covariates here"):
+        read(table, ["grid"])
+
+
+def test_groups_have_effects_of_their_own_beside_covariates() -> None:
+    data = read(games(24).assign(group=np.arange(24) // 3))
+    fixed = {**FIXED, "group_sd": 0.8}
+    latent, rows = (fit(data, fixed=fixed, space=space) for space in ("latent", "observation"))
+    assert latent.log_evidence == pytest.approx(rows.log_evidence, abs=1e-6)
+    assert latent.whole.mean() == pytest.approx(rows.whole.mean(), abs=1e-5)
+    assert latent.effects.index.tolist() == NAMES
+
+
+def test_other_engines_and_likelihoods() -> None:
+    data = read(games(40))
+    probit, logistic = fit(data), fit(data, likelihood=Logistic())
+    assert logistic.effects["mean"]["home"] > probit.effects["mean"]["home"] > 0
+    with pytest.raises(UnsupportedProgramError, match="the answers have covariates"):
+        fit(data, structure="sparse")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"home": ["i3"]}, "'i3' is neither of the two that were compared, 'i0' and 'i1'"),
+        ({"covariates": {"lenght_first": 3}}, "did you mean 'length_first'"),
+        ({"covariates": {"length_first": 3}}, "a column 'length_first' and none 'length_second'"),
+        ({"covariates": {"length_first": [1, 2], "length_second": 3}}, "2 values for 1 pairs"),
+        ({"covariates": {"length_first": np.nan, "length_second": 3}}, "row 0 .*'length_first'.*nan"),
+        ({"covariates": {"length_first": np.inf, "length_second": 3}}, "inf is not finite"),
+        ({"covariates": {"length_first": "long", "length_second": 3}}, "'long' is no"),
+    ],
+)
+def test_bad_questions_are_refused(posterior: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        posterior.prefer([("i0", "i1")], **given)
+
+
+def test_covariates_that_answers_do_not_have() -> None:
+    plain = fit(read(games(20), ()), fixed={"individual_amplitude": 1.0})
+    with pytest.raises(DataError, match="home is given, but the answers have no covariates"):
+        plain.prefer("i0", "i1", home="i0")
+    assert plain.effects.empty
+
+
+@pytest.mark.slow
+def test_effects_are_calibrated() -> None:
+    """By simulation of effects, utilities and answers."""
+    for hyperparameters in ("given", "integrate"):
+        found = calibrate(
+            preference_gp,
+            read(games(60)),
+            simulations=1000,
+            hyperparameters=hyperparameters,
+            quantity=at_home,
+            progress_bar=False,
+        )
+        assert found.verdict() == "calibrated", found.sentence
+
+
+def at_home(sites: Any) -> Any:
+    return sites["effect"][0]
