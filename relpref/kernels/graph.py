@@ -54,11 +54,7 @@ def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
     The prior that they and their residual stand for is the kernel's own at the landmarks and between landmark and example; between
     two other examples it is what the landmarks explain (Snelson & Ghahramani 2006, "Sparse Gaussian processes using
     pseudo-inputs"). If every example of the training data is a landmark, nothing is approximated, at new examples either.
-
-    Parameters
-    ----------
-    cross, corner, diagonal : Array, shapes (m, r), (r, r) and (m,)
-        k(x, Z), k(Z, Z) and k(x, x).
+    ``cross``, ``corner`` and ``diagonal``, shapes (m, r), (r, r) and (m,), are k(x, Z), k(Z, Z) and k(x, x).
     """
     return factored_features(cross, cholesky(corner).lower, diagonal)
 

@@ -48,25 +48,13 @@ def block_cg(
     A column that has converged stays as it is, whatever the others need; on the host, when half of the columns have, the
     rest continues without them. The result for a column does not depend on the others.
 
-    Parameters
-    ----------
-    apply, precondition : callable
-        From a block and an array of its shape to A or M⁻¹ times the block. For NumPy arrays the result may be written into
-        the second argument; for JAX arrays that is to be ignored. M is the identity by default.
-    rhs : array, shape (n, k)
-        B, a NumPy or JAX array of the precision to compute in; a NumPy array is overwritten unless ``verify``.
-    start : array, shape (n, k), optional
-        First guess; zero by default.
-    minimize : {"error", "residual"}
-        See `conjugate_gradient`; "residual" is without a preconditioner.
-    tol : float or array, shape (k,)
-        Bound on √(rᵀM⁻¹r / bᵀM⁻¹b), also column by column. With M the diagonal this norm weighs an entry by its own scale.
-    max_steps : int
-    verify : bool
-        Recompute the residual if a column converged by the recurrence, and continue from the true one.
-    callback : callable, optional
-        Called after each iteration with its number, the solutions so far (live: copy them to keep them) and the largest
-        residual; if it returns True, the iterations stop.
+    ``apply`` and ``precondition`` (M⁻¹, by default the identity) go from a block and an array of its shape to the product. For NumPy
+    arrays that may be written into the second argument; for JAX arrays it is to be ignored. ``rhs``, shape (n, k), has the precision to
+    compute in; a NumPy array is overwritten unless ``verify``, which recomputes the residual if a column converged by the recurrence,
+    and continues from the true one. ``tol`` bounds √(rᵀM⁻¹r / bᵀM⁻¹b), for all columns or each: with M the diagonal this norm weighs an
+    entry by its own scale. The callback is told, after each iteration, its number, the solutions so far (live: copy them to keep them)
+    and the largest residual; if it returns True, the iterations stop. For ``minimise`` see `conjugate_gradient`; "residual" is without
+    a preconditioner.
     """
     host, by_residual = isinstance(rhs, np.ndarray), minimise == "residual"
     xp: Any = np if host else jnp
@@ -230,28 +218,11 @@ def conjugate_gradient(
 ) -> CGResult:
     """Solve A x = b for a symmetric positive definite A, or a semidefinite one with b in its range.
 
-    Parameters
-    ----------
-    apply : callable
-        A times an array of the shape of ``rhs``; it must neither change its argument nor keep it.
-    rhs : array
-        b, of any shape.
-    start : array, optional
-        First guess; zero by default.
-    minimize : {"error", "residual"}
-        What is least after each iteration: (x − x*)ᵀ A (x − x*), conjugate gradients; or ‖b − A x‖, conjugate residuals
-        (in exact arithmetic the iterates of MINRES), which suits regularization by stopping early.
-    tol : float
-        Relative residual ‖b − A x‖ / ‖b‖ at which to end.
-    max_iterations : int, optional
-        By default ten times the size of ``rhs``.
-    callback : callable, optional
-        As of `block_cg`; early stopping regularizes.
-
-    Raises
-    ------
-    DataError
-        If ``rhs`` or ``start`` is not finite.
+    ``apply`` is A times an array of the shape of ``rhs``, b, which may be any; it must neither change its argument nor keep it. It ends
+    at the relative residual ‖b − A x‖ / ‖b‖ = ``tol``, by the callback (see `block_cg`; early stopping regularizes), or after ten times
+    as many iterations as b has entries. What is least after each of them is (x − x*)ᵀ A (x − x*), conjugate gradients; or with
+    ``minimise="residual"`` ‖b − A x‖, conjugate residuals (in exact arithmetic the iterates of MINRES), which suits regularization by
+    stopping early. DataError if ``rhs`` or ``start`` is not finite.
     """
     check_finite(rhs, start)
     shape = rhs.shape

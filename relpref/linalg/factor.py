@@ -32,20 +32,9 @@ class Eigen(NamedTuple):
 def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: float = 0.0) -> Eigen:
     """Decompose a positive semidefinite matrix; eigenvalues within rounding become 0.
 
-    Beside a small λ in 1/(eigenvalue + λ) they would count, and identical nodes or a kernel of low rank lose most digits.
-
-    Parameters
-    ----------
-    matrix : array, shape (n, n)
-    name : str
-        What errors call it.
-    scale : float
-        Size of what the matrix was computed from, where it is larger than the matrix: its rounding is in it too.
-
-    Raises
-    ------
-    DataError
-        If it is not square, finite, symmetric and positive semidefinite.
+    Beside a small λ in 1/(eigenvalue + λ) they would count, and identical nodes or a kernel of low rank lose most digits. ``scale`` is
+    the size of what the matrix was computed from, where it is larger than the matrix: its rounding is in it too. DataError, which calls
+    the matrix ``name``, if it is not square, finite, symmetric and positive semidefinite.
     """
     square = checked_symmetric(matrix, name)
     require_memory(3 * square.nbytes, f"the eigendecomposition of the {name}")
@@ -211,31 +200,11 @@ def pivoted_cholesky(
     replaced by ``K_·Z K_ZZ⁻¹ K_Z·`` (Harbrecht, Peters & Schneider 2012). Only the columns of the chosen rows are asked for; O(m r²)
     for r rows out of m.
 
-    Parameters
-    ----------
-    diagonal : array, shape (m,)
-        ``k_ii``.
-    column : callable
-        From a row's number to its column of K, shape (m,).
-    most : int
-        Rows to choose at most.
-    tol : float
-        Share of the trace that may be left out: with fewer rows if they do.
-    rng : Generator, optional
-        Choose at random instead, with probabilities in proportion to what is unexplained (Chen, Epperly, Tropp & Webber 2023,
-        "Randomly pivoted Cholesky"). Where eigenvalues fall slowly that explains more than outliers do.
-
-    Returns
-    -------
-    indices : array of int, shape (r,)
-        In the order of choice, r ≤ ``most``; fewer where the matrix has a smaller rank.
-    left_out : float
-        Share of the trace that the chosen rows leave out, 0 to 1.
-
-    Raises
-    ------
-    DataError
-        If an entry is not finite, the matrix is not positive semidefinite, or memory would not suffice.
+    ``column`` goes from a row's number to its column of K, shape (m,). At most so many rows are chosen, fewer where they leave out no
+    more than the share ``tol`` of the trace or the matrix has a smaller rank. With ``rng`` they are chosen at random instead, with
+    probabilities in proportion to what is unexplained (Chen, Epperly, Tropp & Webber 2023, "Randomly pivoted Cholesky"): where eigenvalues
+    fall slowly that explains more than outliers do. Returned are the rows in the order of choice, and the share of the trace that they
+    leave out. DataError if an entry is not finite, the matrix is not positive semidefinite, or memory would not suffice.
     """
     left = np.array(diagonal, dtype=np.float64)
     if left.ndim != 1 or most < 1 or not 0 <= tol < 1:

@@ -305,21 +305,12 @@ class SeenBlock:
 
 
 class LaplacianSolver:
-    """Solves with Δ + shift I, Δ = D − W, of an undirected graph of up to millions of nodes.
+    """Solves with Δ + shift I, Δ = D − W, of an undirected graph of up to millions of nodes, W a scipy array of positive weights.
 
     Where that is cheap (few nodes, a forest), by a sparse factorization; else by conjugate gradients on blocks of columns, with
     the diagonal as preconditioner, in single precision with residuals in double, on all cores that the process may use. The
     constants of each component are eigenvectors (Δ1 = 0) and are treated exactly, so that the smallest shift does no harm.
-
-    Parameters
-    ----------
-    adjacency : scipy sparse array, shape (n, n)
-        W: symmetric, positive weights, no loops.
-
-    Raises
-    ------
-    DataError
-        If it is something else, or holds so many links that it is no sparse matrix.
+    DataError if W is not symmetric, has loops, or holds so many links that it is no sparse matrix.
     """
 
     _workers: ClassVar[int | None] = None  # all cores
@@ -375,25 +366,10 @@ class LaplacianSolver:
     def solve(
         self, shift: float, rhs: ArrayLike, tol: float = 1e-6, progress: Progress | None = None
     ) -> Solution:
-        """Solve (Δ + shift I) X = B.
+        """Solve (Δ + shift I) X = B, shape (n,) or (n, k), until the residual is below ``tol``, see `Solution`.
 
-        Parameters
-        ----------
-        shift : float
-            Positive.
-        rhs : array, shape (n,) or (n, k)
-            B.
-        tol : float
-            Bound on the residual, see `Solution`.
-        progress : callable, optional
-            Told how many columns of how many are solved.
-
-        Raises
-        ------
-        DataError
-            If the shift is not positive, or B not finite or of another length.
-        InferenceError
-            If the tolerance was not reached.
+        DataError if the shift is not positive, or B not finite or of another length; InferenceError if the tolerance was not reached.
+        ``progress`` is told how many columns of how many are solved.
         """
         given = np.asarray(rhs, dtype=np.float64)
         if given.ndim not in (1, 2) or given.shape[0] != self.size:
@@ -426,14 +402,8 @@ class LaplacianSolver:
         """Entries of the inverse, (Δ + shift I)⁻¹[rows][:, columns].
 
         The entries among the positions seen at the last shift are kept, so that a further position costs one solution. An
-        interruption loses only the columns that were being solved.
-
-        Parameters
-        ----------
-        shift, tol, progress
-            As in `solve`. Results with a larger tolerance are recomputed.
-        rows, columns : array of int, shapes (r,) and (c,)
-            Positions of nodes, in any order, also repeated.
+        interruption loses only the columns that were being solved. Positions may be in any order, also repeated; results with a larger
+        tolerance are recomputed.
         """
         seen = self._seen
         if seen.shift != shift or tol < seen.tol:
