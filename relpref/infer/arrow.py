@@ -147,7 +147,8 @@ def _joined(groups: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         if all(len(np.unique(end)) < pairs.shape[1] for end in pairs):
             raise UnsupportedProgramError(
                 "the groups of answers that share noise cross: rows of one group of the first kind are in several of the second, and the "
-                "other way round; leave one of the two out, or make groups of one kind parts of the other's"
+                "other way round; leave one of the two out, make groups of one kind parts of the other's, or, of a site that is integrated, "
+                "leave 'integrated' out of its infer, so that it is one more latent site"
             )
         # Rows, and then the groups of either kind, are joined where a row is in a group.
         size, graph = len(found), []
@@ -360,22 +361,31 @@ class ArrowSpace:
         return self.inner.precision_limit()
 
 
+def _outer(vectors: Array) -> Array:
+    return vectors[:, :, None] * vectors[:, None, :]
+
+
 def _times(blocks: Array, vectors: Array) -> Array:
     return (blocks @ vectors[:, :, None])[:, :, 0]
 
 
-def pull_of_noise(blocks: Blocks, sds: Sequence[Array], dual: Array, weights: Sequence[Array]) -> list[Array]:
+def pull_of_noise(
+    blocks: Blocks, sds: Sequence[Array], dual: Array, weights: Sequence[Array], pulled: Array | None = None
+) -> list[Array]:
     """Derivative of the log evidence, sites held constant, in each row's sd of each kind of noise, shape (m,) each.
 
-    It is ½ tr((ββᵀ − M) ∂C) with the dual vector β and the blocks of the dual weights M.
+    It is ½ tr((ββᵀ − M) ∂C) + vᵀ ∂C β with the dual vector β, the blocks of the dual weights M, and v what is ``pulled``, if anything.
     """
     xp = namespace(dual)
     vectors, found = blocks.cut(dual), []
+    # ½ ββᵀ + vβᵀ, made symmetric, is ½ (β + v)(β + v)ᵀ − ½ vvᵀ.
+    both = vectors if pulled is None else blocks.cut(dual + pulled)
+    alone = [0.0 * its for its in vectors] if pulled is None else blocks.cut(pulled)
     for kind, sd in enumerate(sds):
-        each = zip(blocks.groups, blocks.cut(sd), vectors, weights, strict=True)
+        each = zip(blocks.groups, blocks.cut(sd), both, alone, weights, strict=True)
         slopes = [
-            _times((its[:, :, None] * its[:, None, :] - block) * group.shared[kind], own)
-            for group, own, its, block in each
+            _times((_outer(its) - _outer(less) - block) * group.shared[kind], own)
+            for group, own, its, less, block in each
         ]
         found.append(blocks.joined(xp.zeros(len(blocks.alone)), slopes))
     return found

@@ -345,10 +345,6 @@ class GaussianEngine:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], fixed: Mapping[str, Any] | None
     ) -> Program:
         program = Program.of(self.program, args, kwargs, fixed, padding=True)
-        if self.at_mode and program.layout.integrated:
-            raise UnsupportedProgramError(
-                f"{self.name} has no effects of groups, which EP integrates out; fit with EP, or leave the column 'group' out"
-            )
         if self.at_mode and program.layout.ordered:
             raise UnsupportedProgramError(
                 f"{self.name} has no lists of three or more items, whose order has no curvature at a point; fit with EP, or read the "

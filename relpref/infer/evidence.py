@@ -77,6 +77,9 @@ class Approximation(NamedTuple):
     # From the program at other hyperparameters to a number, whose derivative is the answers' share of that of the evidence; with the
     # arrays that it needs as arguments, so that it is compiled once.
     answers: Partial
+    # Where the evidence also depends on the prior by the point that it is taken at: with v this and β the dual vector, its derivative
+    # has vᵀ ∂G β, G the prior covariance of the projections. ``answers`` has the share of A K Aᵀ, without the noise that rows share.
+    pulled: Array | None = None
 
 
 # Of every row under its cavity, from means and variances.
@@ -157,7 +160,7 @@ def evaluate(
             pulls = (
                 prior_surrogate(program.layout, problem, found.fit, evidence.alpha),
                 found.answers,
-                *noise_surrogates(program.arrow, problem, found.fit, its.noise),
+                *noise_surrogates(program.arrow, problem, found, its.noise),
             )
             wide = tuple(filled_pull(pull, room) for pull in pulls)
             gradient = jax.tree.map(np.asarray, _slope(shape, unconstrained, wide))
@@ -255,7 +258,7 @@ def _evaluate(
     pulls = (
         prior_surrogate(program.layout, problem, found.fit, evidence.alpha),
         found.answers,
-        *noise_surrogates(program.arrow, problem, found.fit, its.noise),
+        *noise_surrogates(program.arrow, problem, found, its.noise),
     )
     slope = partial(_slope, program, unconstrained, pulls)
     if whole is None:
@@ -497,14 +500,16 @@ def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) ->
 
 
 def noise_surrogates(
-    arrow: Arrow | None, problem: Problem, fit: Fit, noise: tuple[Array, ...]
+    arrow: Arrow | None, problem: Problem, found: Approximation, noise: tuple[Array, ...]
 ) -> tuple[Partial, ...]:
     """As `prior_surrogate`, of the noise that rows share."""
     if arrow is None:
         return ()
     space: Any = problem.space
+    fit = found.fit
     weights = space.noise_weights(fit.factor, problem.counts * fit.sites.precision, arrow.blocks)
-    return (Partial(_pull_of_noise, *pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights)),)
+    pulls = pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights, found.pulled)
+    return (Partial(_pull_of_noise, *pulls),)
 
 
 def _pull_of_noise(*given: Any) -> Array:

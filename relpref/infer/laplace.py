@@ -132,7 +132,7 @@ def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> 
     pulled = slope - counts * fit.sites.precision * response
     # G times what was pulled back is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
     answers = Partial(_pull_of_answers, counts, value, spread, dual, pulled, response)
-    return Approximation(fit, height - fit.marginals.log_determinant, info, answers)
+    return Approximation(fit, height - fit.marginals.log_determinant, info, answers, pulled=pulled)
 
 
 def _pull_of_answers(

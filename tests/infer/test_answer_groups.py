@@ -5,19 +5,24 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from numpyro.handlers import infer_config
 from numpyro.infer import MCMC, NUTS
-from scipy.stats import norm
+from scipy.special import ndtr
+from scipy.stats import multivariate_normal, norm
 
 from relpref import PreferenceData
-from relpref.diagnostics import certify, check, influence, k_fold, leave_one_out
+from relpref.diagnostics import calibrate, certify, check, influence, k_fold, leave_one_out
 from relpref.diagnostics.loo import left_out
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples, noncentered
 from relpref.infer.program import Program
-from relpref.likelihoods import Logistic, Probit
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import Logistic, Probit, ProbitComparison
+from relpref.linalg import Dense
 from relpref.models import preference_gp
 
 ITEMS = [f"i{at}" for at in range(7)]
@@ -67,6 +72,15 @@ REPORTED = TABLE.rename(columns={"winner": "first", "loser": "second"}).assign(
     probability=np.linspace(0.2, 0.9, len(TABLE))
 )
 MORE: dict[str, Any] = {"tie_margin": 0.3, "rater_noise": np.array([0.7, 1.4]), "soft_noise": 0.6}
+
+
+@pytest.mark.parametrize("space", ["latent", "observation"])
+def test_modes(space: Any) -> None:
+    """Laplace's method touches the same mode whether effects are latent or integrated out."""
+    data = read(TABLE)
+    options: Any = {"fixed": KNOWN, "tol": 1e-10}
+    grouped = Laplace(preference_gp, space=space, **options).run(0, data, progress_bar=False)
+    same(grouped, Laplace(explicit, **options).run(0, data, progress_bar=False))
 
 
 @pytest.mark.parametrize("space", ["latent", "observation"])
@@ -135,9 +149,10 @@ def test_predictions_are_of_a_new_group(likelihood: Any) -> None:
         assert posterior.choose(["i0", "i3"])["probability"]["i0"] == pytest.approx(found, abs=1e-3)
 
 
+@pytest.mark.parametrize("engine", [EP, Laplace])
 @pytest.mark.parametrize("space", [False, True])
-def test_gradient(objective: Any, space: bool) -> None:
-    at = objective(preference_gp, read(TABLE), gap_space=space)
+def test_gradient(objective: Any, space: bool, engine: Any) -> None:
+    at = objective(preference_gp, read(TABLE), gap_space=space, engine=engine)
     here = {"individual_amplitude": 0.2, "group_sd": -0.3}
     _, gradient = at(here)
     for name in here:
@@ -229,9 +244,37 @@ def test_updates_and_files(tmp_path: Any) -> None:
     np.testing.assert_array_equal(again.data.comparisons.group, whole.data.comparisons.group)
 
 
+def crossed(data: PreferenceData, person: Any, integrated: tuple[bool, bool]) -> None:
+    """Answers to questions by persons, to both of whom items have values of their own."""
+    answers = data.comparisons
+    gap: Any = numpyro.sample("utility", GaussianProcess(Dense(jnp.eye(len(ITEMS)))))
+    gap = gap[answers.winner] - gap[answers.loser]
+    for name, group, inside in zip(("question", "person"), (answers.group, person), integrated, strict=True):
+        values = dist.Normal(0.0, 0.8).expand([100]).to_event(1)
+        effect = numpyro.sample(name, values, infer={"integrated": inside})
+        at = 7 * jnp.maximum(jnp.asarray(group), 0)
+        gap = gap + jnp.where(
+            jnp.asarray(group) >= 0, effect[at + answers.winner] - effect[at + answers.loser], 0.0
+        )
+    with numpyro.plate("row", len(answers.winner)):
+        numpyro.sample("answer", ProbitComparison(gap), obs=jnp.ones(len(answers.winner), int))
+
+
+def test_groups_that_cross() -> None:
+    """One of two kinds can be integrated out, and the other is one more latent site; both are refused."""
+    data = read(TABLE)
+    person = np.random.default_rng(0).integers(4, size=data.num_comparisons)
+
+    def found(*integrated: bool) -> Any:
+        return EP(crossed, tol=1e-10).run(0, data, person, integrated, progress_bar=False)
+
+    same(found(True, False), found(False, False))
+    same(found(False, True), found(False, False))
+    with pytest.raises(UnsupportedProgramError, match="cross.*one more latent site"):
+        found(True, True)
+
+
 def test_refusals() -> None:
-    with pytest.raises(UnsupportedProgramError, match="Laplace has no effects of groups"):
-        Laplace(preference_gp).run(0, read(TABLE), progress_bar=False)
     with pytest.raises(UnsupportedProgramError, match="the answers have groups"):
         EP(preference_gp, structure="sparse").run(0, read(TABLE), progress_bar=False)
 
@@ -360,3 +403,83 @@ def test_replicates_are_of_new_groups() -> None:
     first, second = np.flatnonzero(answers.group[single] == 0)[:2]
     assert np.corrcoef(replicated[:, first], replicated[:, second])[0, 1] ** 2 > 0.02
     assert set(content.groups["constant_data"]["group"]) == {*answers.groups, ""}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_against_importance_sampling(seed: int) -> None:
+    """Groups of votes on one pair have one effect each, which is integrated by quadrature for every draw."""
+    rng, items, sd = np.random.default_rng(seed), 5, 1.2
+    utility, rows = rng.normal(size=items), []
+    for group in range(12):
+        one, other = rng.choice(items, 2, replace=False)
+        seen = utility[one] - utility[other] + sd * rng.normal()
+        rows += [(one, other, group, seen + rng.normal() > 0) for _ in range(4)]
+    left, right, groups, won = map(np.array, zip(*rows, strict=True))
+    ends = {"winner": np.where(won, left, right), "loser": np.where(won, right, left)}
+    data = PreferenceData.from_tables(range(items), pd.DataFrame(ends | {"group": groups}))
+    posterior = fit(data, fixed={"individual_amplitude": 1.2, "group_sd": sd})
+    mean, covariance = posterior.mean(), posterior.covariance()
+    draws = rng.multivariate_normal(mean, 1.3 * covariance, size=10_000)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    log_likelihood, sign = np.zeros(len(draws)), np.where(won, 1.0, -1.0)
+    for number in range(12):
+        its = np.flatnonzero(groups == number)
+        gap = draws[:, left[its[0]]] - draws[:, right[its[0]]]
+        each = ndtr(sign[its, None, None] * (gap[:, None] + sd * nodes)).prod(axis=0)
+        log_likelihood += np.log(each @ weights / np.sqrt(2 * np.pi))
+    prior = multivariate_normal(np.zeros(items), 1.44 * np.eye(items))
+    log_weights = log_likelihood + prior.logpdf(draws)
+    log_weights -= multivariate_normal(mean, 1.3 * covariance).logpdf(draws)
+    share = np.exp(log_weights - log_weights.max())
+    assert posterior.log_evidence == pytest.approx(log_weights.max() + np.log(share.mean()), abs=0.03 * 12)
+    share /= share.sum()
+    centre, sds = share @ draws, np.sqrt(np.diagonal(covariance))
+    np.testing.assert_allclose((mean - centre) / sds, 0.0, atol=0.05)
+    np.testing.assert_allclose(np.sqrt(share @ (draws - centre) ** 2) / sds, 1.0, atol=0.05)
+
+
+@pytest.mark.slow
+def test_calibrated() -> None:
+    """Answers of simulated groups, at given hyperparameters."""
+    found = calibrate(preference_gp, read(votes(12, 5, 0)), simulations=1000, rng_key=5, progress_bar=False)
+    assert found.p_value() > 1e-3
+
+
+@pytest.mark.slow
+def test_intervals_cover() -> None:
+    """Of votes by several people on the same two responses: differences of models are where they are said to be, and not without groups."""
+    covered = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        utility, models, pairs = 0.39 * rng.normal(size=20), np.arange(20), 800
+        ends = np.array([rng.choice(20, 2, replace=False) for _ in range(pairs)])
+        group = rng.integers(pairs, size=3000)
+        one, other = ends[group].T
+        gap = utility[one] - utility[other] + 0.54 * rng.normal(size=pairs)[group] + rng.normal(size=3000)
+        table = pd.DataFrame(
+            {"winner": np.where(gap > 0, one, other), "loser": np.where(gap > 0, other, one), "group": group}
+        )
+        first, second = np.triu_indices(20, 1)
+        for answers in (table, table.drop(columns="group")):
+            posterior = EP(preference_gp).run(
+                0, PreferenceData.from_tables(models, answers), progress_bar=False
+            )
+            margins = posterior.belief.differences(first, second)
+            inside = np.abs(utility[first] - utility[second] - margins.mean) < norm.ppf(0.9) * margins.sd
+            covered.append(inside.mean())
+    grouped, plain = np.reshape(covered, (-1, 2)).mean(axis=0)
+    assert grouped == pytest.approx(0.8, abs=0.06)
+    assert plain < 0.7
+
+
+def test_the_report_says_what_was_found(tmp_path: Any) -> None:
+    posterior = fit(read(TABLE))
+    posterior.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for words in (
+        "in 9 groups",
+        "group_sd",
+        "deviates from that of their utilities",
+        "compare with NUTS instead",
+    ):
+        assert words in text
