@@ -371,7 +371,7 @@ def answer_table(
     table = known_names(renamed(as_table(value, NAME), columns), known)
     if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
-    return as_pairs(table)
+    return as_pairs(table, covariates)
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:

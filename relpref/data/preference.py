@@ -124,7 +124,8 @@ class PreferenceData:
         covariates : sequence of str, optional
             What is known of either side of an answer and may favor it, such as ``["home", "length"]``. A covariate x of numbers or
             categories is in the columns ``x_winner`` and ``x_loser`` (or ``x_first`` and ``x_second``); or a single column x names the
-            one of the two items that has it, such as the one at home, and is blank where neither has.
+            one of the two items that has it, such as the one at home, and is blank where neither has. In orders and choices the column x
+            is beside the item.
 
         Raises
         ------
