@@ -167,7 +167,8 @@ def test_another_size_traces_nothing(engine: Any, listening: Callable[..., list[
 
 def test_more_groups_trace_nothing(listening: Callable[..., list[str]]) -> None:
     def fit(n: int, m: int, groups: int) -> Any:
-        return EP(xpgp).run(0, make(n, m, n, group=range(groups)), progress_bar=False).ranking()
+        posterior: Any = EP(xpgp).run(0, make(n, m, n, group=range(groups)), progress_bar=False)
+        return posterior.ranking()
 
     clear()
     assert "_slope" in listening(lambda: fit(33, 70, 10))
