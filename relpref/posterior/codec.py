@@ -493,13 +493,19 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
         Covariate(**checked(each, _COVARIATE, "a covariate") | {"levels": tuple(each["levels"])})
         for each in content.get("covariates", ())
     )
+    scales, effects = arrays.get(f"{prefix}/covariate_scales"), sum(len(each.effects) for each in covariates)
+    for array in (columns.get("covariates"), scales):
+        if effects != (0 if array is None else array.shape[-1]):
+            raise StorageError(
+                f"the answers are said to have {effects} effects of covariates; the file is damaged"
+            )
     return PreferenceData(
         comparisons=Comparisons(
             **columns,
             raters=raters,
             groups=groups,
             strengths=content["strengths"],
-            covariate_scales=arrays.get(f"{prefix}/covariate_scales"),
+            covariate_scales=scales,
             covariates_are=covariates,
         ),
         labels=items,

@@ -274,6 +274,8 @@ def test_answers_with_covariates(place: Path, ask: Any, write_tables: Any) -> No
     assert said.code == 2 and "--covariate length_first=long: the value is not a number" in said.err
     said = ask("fit", "sides/comparisons.csv", "--out", "no", "--covariates", "width")
     assert said.code == 2 and "there is no column 'width_winner'" in said.err
+    said = ask("ask", "sides_run")
+    assert said.code == 2 and "fitted on answers with covariates" in said.err
     page = place / "sides_run/report.html"
     assert ask("report", "sides_run", "--out", str(page)).code == 0
     assert "Effects of covariates" in page.read_text() and "Effect scale: the standard" in page.read_text()

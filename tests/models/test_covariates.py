@@ -12,12 +12,14 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import calibrate, certify, check, influence, k_fold, leave_one_out
-from relpref.errors import DataError, UnsupportedProgramError
+from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Logistic, ProbitComparison
 from relpref.linalg import Identity
 from relpref.models import preference_gp
+from relpref.posterior.codec import dump
+from relpref.posterior.storage import unpack
 
 ITEMS = [f"i{at}" for at in range(6)]
 FIXED = {"individual_amplitude": 1.0, "effect_scale": 0.7}
@@ -226,6 +228,9 @@ def test_updates_are_fits(tmp_path: Path) -> None:
     loaded: Any = relpref.load(tmp_path / "covariates.nc")
     assert loaded.effects.equals(before.effects)
     assert loaded.update(table[30:]).log_evidence == pytest.approx(after.log_evidence, abs=1e-7)
+    arrays, content = before.arrays()
+    with pytest.raises(StorageError, match="said to have 2 effects of covariates; the file is damaged"):
+        unpack({**arrays, "data/covariates": arrays["data/covariates"][:, :1]}, dump(content))
     with pytest.raises(
         DataError, match="no column 'home', and answers so far have the covariates home, length"
     ):
