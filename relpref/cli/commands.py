@@ -112,7 +112,7 @@ COMMANDS = {
         {
             "answers ANSWERS": _with(
                 "who was preferred: columns winner, loser; or first, second, winner; or first, second, probability; and, if need be, tie, "
-                "strength, rater, group, shown_first, count. Orders: list, item, place; choices: choice, item, chosen; best, worst, item_1, item_2, "
+                "strength, rater, group, shown_first, count, weight. Orders: list, item, place; choices: choice, item, chosen; best, worst, item_1, item_2, "
                 "...; or a PrefLib file. Leave it out where nothing was asked yet, relpref ask does",
                 nargs="?",
                 default=argparse.SUPPRESS,

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, combinations
-from operator import contains
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -31,6 +30,10 @@ from relpref.pytree import register
 
 NAME = "answers"
 COMPOSED = "composed from"  # in the note on answers that were choices or lists
+WEIGHTED = (
+    "answers have weights: the probability of each is taken to that power, which is no model of how people answer; the widths of "
+    "intervals follow from the weights"
+)
 _INT32_MAX = np.iinfo(np.int32).max
 _TYPES = {
     "winner": np.int32,
@@ -44,9 +47,10 @@ _TYPES = {
     "list": np.int32,
     "group": np.int32,
     "covariates": np.float64,
+    "weight": np.float64,
 }
 COLUMNS = tuple(_TYPES)
-_NONE = {"list": -1, "group": -1}
+_NONE = {"list": -1, "group": -1, "weight": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +82,9 @@ class Comparisons:
     covariates : array of float64, shape (m, q), or None
         What is known of the winner's side less what is known of the loser's, in the units of the table: numbers, 0 and 1 for each level
         of a category, 1 for the side that is named, such as that at home.
+    weight : array of float64, shape (m,), or None
+        For how much each of the ``count`` answers of a row counts: its probability is taken to this power, above 0. None where all
+        count as one.
     raters, groups : tuple of hashable
         Labels.
     strengths : int
@@ -99,6 +106,7 @@ class Comparisons:
     list: NDArray[np.int32] | None = None
     group: NDArray[np.int32] | None = None
     covariates: NDArray[np.float64] | None = None
+    weight: NDArray[np.float64] | None = None
     raters: tuple[Any, ...] = ()
     groups: tuple[Any, ...] = ()
     strengths: int = 1
@@ -252,7 +260,7 @@ def with_known_labels(answers: Comparisons, before: Comparisons) -> Comparisons:
 
 _WINNER_FORM = ("winner", "loser")
 _PAIR_FORM = ("first", "second")
-_EITHER = ("count", "rater", "shown_first", "list", "group")
+_EITHER = ("count", "rater", "shown_first", "list", "group", "weight")
 _OF_LISTS = ("item", "place", "choice", "chosen", "best", "worst")
 _ALL = (*_WINNER_FORM, *_PAIR_FORM, "result", "tie", "strength", "probability", *_EITHER, *_OF_LISTS)
 _RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # besides numbers
@@ -335,6 +343,9 @@ def read_comparisons(
         before = known.covariates_are if known else ()
         what, ahead = read_covariates(table, names, items, sides, wanted, before, lists == "exact")
         read["covariates"] = np.where(winner == sides[0], 1.0, -1.0)[:, None] * ahead + 0.0
+    if "weight" in there:
+        weight = _weights(table)
+        read |= {"weight": weight} if np.any(weight != 1) else {}
     notes: tuple[str, ...] = ()
     if "list" in there and lists == "exact":
         number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
@@ -371,7 +382,7 @@ def answer_table(
     table = known_names(renamed(as_table(value, NAME), columns), known)
     if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
-    return as_pairs(table, covariates)
+    return as_pairs(table)
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
@@ -395,7 +406,6 @@ def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str
                 f"{table.name}: a table with the column 'probability' names no winner; name its columns first, second, "
                 "probability (of the first being the better)"
             )
-        _refuse_named_winners(table)
         return _WINNER_FORM, check_columns(table, _WINNER_FORM, (*either, "tie", "strength"), _ALL)
     forms = {
         "probability": either,
@@ -411,20 +421,6 @@ def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str
             )
         answer = "winner"
     return _PAIR_FORM, check_columns(table, (*_PAIR_FORM, answer), forms[answer], _ALL)
-
-
-def _refuse_named_winners(table: Table) -> None:
-    """Say how to read a table whose winner is always named in one of two other columns, such as home and away."""
-    if "winner" not in table.frame.columns or "loser" in table.frame.columns:
-        return
-    rows = np.flatnonzero(~table.blank("winner"))
-    cells = {name: table.frame[name].iloc[rows].tolist() for name in table.frame.columns}
-    for one, other in combinations([name for name in cells if name not in _ALL], 2):
-        if all(map(contains, zip(cells[one], cells[other], strict=True), cells["winner"])):
-            raise DataError(
-                f"{table.name}: there is no column 'loser', and every winner is in {shown(one)} or {shown(other)}; say that these two were "
-                f"compared: columns={{'first': {one!r}, 'second': {other!r}}} (--columns first={one},second={other})"
-            )
 
 
 def _results(table: Table) -> tuple[NDArray[np.float64], str]:
@@ -508,6 +504,13 @@ def _probabilities(table: Table) -> NDArray[np.float64]:
     return values
 
 
+def _weights(table: Table) -> NDArray[np.float64]:
+    remedy = "write for how much the answer counts, a number above 0; drop the row if it is not to count"
+    values = table.numbers("weight", remedy)
+    table.refuse("weight", values <= 0, f" is no weight; {remedy}")
+    return values
+
+
 def _labeled(table: Table, column: str) -> tuple[tuple[Any, ...], NDArray[np.int32]]:
     """Labels in an order that is not that of the rows, and the position of each row's; −1 where the cell is blank."""
     rows = np.flatnonzero(~table.blank(column))
@@ -535,6 +538,8 @@ def _notes(table: Table, answers: Comparisons, lists: ListReading) -> tuple[str,
             f"{counted(size, 'pair')} {COMPOSED} {number}; the pairs of one are treated as independent, so that intervals are too "
             "narrow: those of 80% hold 43% of the differences between 20 drivers by their finishing orders"
         )
+    if answers.weight is not None:
+        notes.append(WEIGHTED)
     if answers.tie is not None and answers.tie.all():
         notes.append("every answer is a tie: that says utilities are near, not whose is higher")
     return tuple(notes)
@@ -597,7 +602,7 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
 
 
 def _with_column(name: str, answers: Comparisons, like: Any, these: str, those: str) -> Comparisons:
-    """With a column of zeros: no ties, an unknown position, or nothing without answers. No list and no group are −1."""
+    """With a column of zeros: no ties, an unknown position, or nothing without answers. No list and no group are −1, and a weight is 1."""
     size = len(answers.winner)
     all_tied = answers.tie is not None and bool(answers.tie.all())
     if not (name in ("tie", "shown_first", *_NONE) or size == 0 or (name == "strength" and all_tied)):

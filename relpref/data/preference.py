@@ -106,7 +106,8 @@ class PreferenceData:
             where ``tie`` is true, and nowhere else), ``result`` (1 where the first won and 0 where it lost, with 0.5 for a tie; or 1, -1,
             and 0 for a tie) and ``probability`` (as reported, that the first is the better). Optional columns: ``tie`` (true or false),
             ``strength`` (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank
-            where that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`), ``group`` (what answers
+            where that is not known), ``count`` (how often; default 1), ``weight`` (for how much each
+            of them counts: its probability is taken to this power), ``list`` (see `choices` and `orderings`), ``group`` (what answers
             have in common beyond their items: the question, the match, the pair of texts; blank where nothing). Other columns are not
             used, and noted.
 
@@ -124,8 +125,7 @@ class PreferenceData:
         covariates : sequence of str, optional
             What is known of either side of an answer and may favor it, such as ``["home", "length"]``. A covariate x of numbers or
             categories is in the columns ``x_winner`` and ``x_loser`` (or ``x_first`` and ``x_second``); or a single column x names the
-            one of the two items that has it, such as the one at home, and is blank where neither has. In orders and choices the column x
-            is beside the item.
+            one of the two items that has it, such as the one at home, and is blank where neither has.
 
         Raises
         ------
@@ -191,10 +191,20 @@ class PreferenceData:
 
     @classmethod
     def from_rankings(cls, rankings: Any, *, lists: ListReading = "exact") -> "PreferenceData":
-        """The items of `Rankings`, with their attributes and relations, and each ranking as an answer; ``lists`` is as in `from_tables`.
+        """The items of `Rankings` with each ranking as an answer.
 
-        Items that a ranking does not rank have no part in it: `Rankings.completed` puts them below all others. A ranking of one item alone
-        is refused.
+        Parameters
+        ----------
+        rankings : Rankings
+            With their items' attributes and relations. Items that one does not rank have no part in it: `Rankings.completed` puts them
+            below all others.
+        lists : {"exact", "pairs"}
+            As in `from_tables`.
+
+        Raises
+        ------
+        DataError
+            If a ranking is of one item alone.
         """
         table = pairs_of_rankings(rankings, every=lists == "pairs")
         data: PreferenceData = rankings.items.with_comparisons(table, lists=lists)
@@ -528,9 +538,6 @@ class PreferenceData:
         """Return the sizes in one line."""
         answers, names = self.comparisons, self.attribute_names
         pairs = counted(np.unique(self._pairs).size, "pair")
-        asked = f"{counted(self.num_answers, 'answer')} to {pairs}"
-        groups = 0 if answers.group is None else len(np.unique(answers.group[answers.group >= 0]))
-        covariates = ", ".join(each.name for each in answers.covariates_are)
         sizes = ", ".join(
             f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
             for name, graph in self.relations.items()
@@ -538,15 +545,21 @@ class PreferenceData:
         parts = (
             counted(self.num_items, "item"),
             counted(len(names), "attribute") if names else "",
-            asked if self.answered else f"{pairs}, not answered",
+            f"{counted(self.num_answers, 'answer')} to {pairs}"
+            if self.answered
+            else f"{pairs}, not answered",
             ""
             if answers.list is None
             else f"{np.sum(answers.list >= 0)} of them in {counted(answers.num_lists, 'list')}",
             "" if answers.tie is None else counted(int(answers.count[answers.tie].sum()), "tie"),
             f"strengths up to {answers.strengths}" if answers.strengths > 1 else "",
             "" if answers.rater is None else counted(len(answers.raters), "rater"),
-            f"in {counted(groups, 'group')}" if groups else "",
-            f"covariates: {covariates}" if covariates else "",
+            ""
+            if answers.group is None
+            else f"in {counted(len(np.unique(answers.group[answers.group >= 0])), 'group')}",
+            f"covariates: {', '.join(each.name for each in answers.covariates_are)}"
+            if answers.covariates_are
+            else "",
             f"relations: {sizes}" if sizes else "",
         )
         return ", ".join(part for part in parts if part)

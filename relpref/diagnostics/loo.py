@@ -51,6 +51,11 @@ class Given(Question):
     """
 
     def __init__(self, posterior: Posterior, values: Mapping[str, Any] | None = None) -> None:
+        if "weights" in posterior.info:
+            raise UnsupportedProgramError(
+                "answers with weights are not scored by leaving them out: to a power other than 1, probabilities of their outcomes do not "
+                "add up to 1; hold some out, fit to the others, and score posterior.prefer"
+            )
         super().__init__(posterior, values=values)
         self.posterior, self.predictive = posterior, self.answer()
         found, self.paired, self.classes = self.predictive, False, tuple[Any, ...]()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
-from relpref.data.comparisons import COMPOSED
+from relpref.data.comparisons import COMPOSED, WEIGHTED
 from relpref.data.covariates import EFFECT
 from relpref.infer.call import Values, preference_data
 from relpref.infer.evidence import Evidence, latent_moments
@@ -69,7 +69,8 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
         return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
     data = preference_data(origin.args, origin.kwargs)
     if data is not None and _about_items(slices, data):
-        common["info"] = {**common["info"], **group_notes(data), **composed_note(data)}
+        weights = {} if data.comparisons.weight is None else {"weights": WEIGHTED}
+        common["info"] = {**common["info"], **group_notes(data), **composed_note(data), **weights}
         model = origin.keywords.get("likelihood")
         # A custom program may mean something else by the word.
         own = isinstance(model, AnswerModel) and not isinstance(model, type)
@@ -80,10 +81,10 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
 
 
 def _about_items(slices: dict[str, slice], data: PreferenceData) -> bool:
-    """Whether Gaussian sites are utilities, after effects of covariates if there are any."""
+    """Whether Gaussian sites are utilities, after effects if the answers have covariates."""
     sizes = {site: rows.stop - rows.start for site, rows in slices.items()}
-    known = {EFFECT: len(data.comparisons.covariate_names), UTILITY: data.num_items}
-    return list(sizes)[-1:] == [UTILITY] and sizes.items() <= known.items()
+    effects = {EFFECT: len(data.comparisons.covariate_names)} if data.comparisons.covariates_are else {}
+    return list(sizes.items()) == [*effects.items(), (UTILITY, data.num_items)]
 
 
 def group_notes(data: PreferenceData) -> dict[str, Any]:

@@ -158,11 +158,36 @@ class _Noisy:
             )
         if answers is not None and answers.group is not None:
             sentence += " Answers of one group share a deviation of the difference from that of the utilities; each group has another one."
+        if answers is not None and answers.weight is not None:
+            sentence += (
+                " The probability of each answer is taken to the power of its weight: a weighted likelihood, which is no model of how "
+                "people answer."
+            )
         if self.lapse:
             sentence += (
                 " Some answers are given at random, whatever the difference; their share is a hyperparameter."
             )
         return Description(sentence, citation, _MEANINGS)
+
+
+def weighted(found: Any, answers: Comparisons) -> Any:
+    """The distribution of answers, each to the power of its weight if there are weights.
+
+    Raises
+    ------
+    DataError
+        If there are lists, too.
+    """
+    if answers.weight is None:
+        return found
+    if answers.list is not None:
+        raise DataError(
+            "some answers have weights and some are in lists, whose probability has no power that an engine knows; leave the column "
+            "'weight' out, repeat lists by 'count', or read the answers with lists='pairs'"
+        )
+    from relpref.likelihoods.weighted import WeightedComparison
+
+    return WeightedComparison(found, answers.weight)
 
 
 def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListComparison":

@@ -24,7 +24,7 @@ from relpref.kernels import (
 )
 from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
 from relpref.likelihoods import AnswerModel, answer_model
-from relpref.likelihoods.answers import GROUP_SD, PLATES
+from relpref.likelihoods.answers import GROUP_SD, PLATES, weighted
 from relpref.likelihoods.labels import Link, bernoulli
 from relpref.likelihoods.orders import NOISE
 from relpref.likelihoods.tilted import INTEGRATED
@@ -145,7 +145,7 @@ def sample_preferences(
     rows = answers.winner.shape[0]
     plate = numpyro.plate("comparison", rows) if rows else nullcontext()  # numpyro has no empty plates
     with plate, repeated(answers.count):
-        numpyro.sample("answer", model(gap, answers, **values), obs=observed)
+        numpyro.sample("answer", weighted(model(gap, answers, **values), answers), obs=observed)
 
 
 def group_gaps(answers: Comparisons, sd: Array) -> Array:

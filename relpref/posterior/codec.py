@@ -343,6 +343,7 @@ _COLUMN = Literal[
     "list",
     "group",
     "covariates",
+    "weight",
 ]
 DATA = {
     "entities": str,

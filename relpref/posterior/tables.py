@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
-from relpref.data.covariates import Covariate, asked_covariates
+from relpref.data.covariates import asked_covariates
 from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, PLATES
@@ -39,7 +39,7 @@ def questions(
         n: np.zeros((len(first), *c.shape[1:]), c.dtype) for n, c in answers.columns.items()
     }
     columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
-    columns["group"] = None
+    columns |= {"group": None, "weight": None}
     if rater is not None:
         places = _raters(answers, rater, len(first))
         columns["rater"] = places if np.any(places >= 0) else None
@@ -178,12 +178,11 @@ def ranking_table(
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
 
 
-def effects_table(
-    belief: Belief, covariates: Sequence[Covariate], scales: NDArray[np.float64], interval: float
-) -> pd.DataFrame:
+def effects_table(belief: Belief, answers: Comparisons, interval: float) -> pd.DataFrame:
     """Effects of covariates for one unit of each, by name; those of a category less their average."""
-    size, weights, start = belief.size, np.diag(1 / scales), 0
-    for covariate in covariates:
+    size, scales, start = belief.size, answers.covariate_scales, 0
+    weights = np.eye(size) if scales is None else np.diag(1 / scales)
+    for covariate in answers.covariates_are:
         its = slice(start, start + len(covariate.effects))
         if covariate.kind == "category":
             weights[its, its] -= 1 / len(covariate.levels)
@@ -192,8 +191,7 @@ def effects_table(
     columns = summaries(seen, interval) | {
         "p_positive": seen.rows(np.arange(size)[:, None], np.ones((size, 1))).positive
     }
-    names = [name for covariate in covariates for name in covariate.effects]
-    return pd.DataFrame(columns, index=label_index(names, "effect"))
+    return pd.DataFrame(columns, index=label_index(answers.covariate_names, "effect"))
 
 
 def tier_table(

@@ -23,7 +23,7 @@ from relpref.infer.search import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, ef
 from relpref.infer.sites import Cavity, Sites, matched
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, GaussianSite
-from relpref.likelihoods.answers import GROUP_SD, PLATES
+from relpref.likelihoods.answers import GROUP_SD, PLATES, weighted
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import real
 from relpref.models.preference import GROUP_SD_PRIOR
@@ -381,7 +381,7 @@ def _matched(
     model: AnswerModel, one: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
 ) -> tuple[Sites, Array]:
     def component(given: Mapping[str, Array], mean: Array, variance: Array) -> tuple[Sites, Array]:
-        likelihood = model(mean, one, **given)
+        likelihood = weighted(model(mean, one, **given), one)
         moments = likelihood.tilted(model.value(one), mean, variance)
         if isinstance(likelihood, GaussianSite):
             peak, precision = likelihood.gaussian_site(model.value(one))

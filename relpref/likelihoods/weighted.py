@@ -1,0 +1,133 @@
+"""Answers that count for more or for less than one."""
+
+from copy import copy
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from relpref.likelihoods.comparison import Comparison
+from relpref.likelihoods.quadrature import quadrature_moments
+from relpref.likelihoods.tilted import TiltedMoments, TreeDistribution
+
+# Gauss-Legendre panels: nodes of each; edges on either side of the mode, geometric from its width to the cavity's; and edges in units
+# of the noise around a gap of 0, where the answer turns.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_STEPS, _REACH = 6, 9.0
+_TURN = np.array([-9.0, -4.0, -1.5, 0.0, 1.5, 4.0, 9.0])
+_NARROW = 1e-7  # variances of a cavity up to which derivatives at its mean will do
+_ROUNDS = 14  # of Newton's method for the mode, which need not be exact
+
+
+class WeightedComparison(TreeDistribution):
+    """Powers p^w of the probability p of an answer.
+
+    Of weights other than 1 they do not add up to 1: a weighted likelihood, not a distribution of answers. `sample` draws from p.
+
+    Parameters
+    ----------
+    single : Comparison
+        p.
+    weight : Array, shape (m,)
+        w, above 0.
+    """
+
+    leaves: ClassVar[tuple[str, ...]] = ("single", "weight")
+
+    def __init__(self, single: Comparison, weight: ArrayLike, *, validate_args: bool | None = None) -> None:
+        self.single, self.weight = single, jnp.asarray(weight, single.gap.dtype)
+        super().__init__(batch_shape=single.batch_shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Any:
+        return self.single.support
+
+    @property
+    def predictor(self) -> Array:
+        return self.single.gap
+
+    @property
+    def log_concave(self) -> bool:
+        return self.single.log_concave
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return self.single.sample(key, sample_shape)
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        """W log p."""
+        return self.weight * self.single.log_prob(value)
+
+    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """Moments of p^w under the cavity N(mean, variance), by quadrature; of a weight of 1 those of p."""
+        once = self.single.tilted(value, mean, variance)
+        wide = variance > _NARROW
+        cavity = mean, jnp.where(wide, variance, 1.0)
+        powered = (
+            self._by_panels(value, *cavity)
+            if self.log_concave
+            else quadrature_moments(lambda z: self.weight * self._log_p(value, z), *cavity)
+        )
+        return TiltedMoments(
+            *(
+                jnp.where(self.weight == 1, one, jnp.where(wide, other, self.weight * one))
+                for one, other in zip(once, powered, strict=True)
+            )
+        )
+
+    def _log_p(self, value: Array, gap: Array) -> Array:
+        moved = copy(self.single)
+        moved.gap = gap
+        return moved.log_prob(value)
+
+    def _by_panels(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """The tilted density is log-concave, and falls at least like the cavity on either side of its mode."""
+        m, v = jax.lax.stop_gradient((mean, variance))
+        fixed = jax.lax.stop_gradient(self)
+        sd = jnp.sqrt(v)
+
+        def slope(gap: Array) -> Array:
+            log_p = partial(fixed._log_p, value)
+            return fixed.weight * jax.jvp(log_p, (gap,), (jnp.ones_like(gap),))[1]
+
+        # The slope of log p falls, so that the mode lies between the cavity's mean and where its slope there leads.
+        end = m + v * slope(m)
+
+        def closer(_: Any, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+            mode, low, high, _ = carry
+            rise, change = jax.jvp(slope, (mode,), (jnp.ones_like(mode),))
+            rise, bend = rise - (mode - m) / v, 1 / v - change
+            low, high = jnp.where(rise > 0, mode, low), jnp.where(rise > 0, high, mode)
+            step = mode + rise / bend
+            inside = (step >= low) & (step <= high)
+            return jnp.where(inside, step, 0.5 * (low + high)), low, high, jax.lax.rsqrt(bend)
+
+        start = (m, jnp.minimum(m, end), jnp.maximum(m, end), sd)
+        mode, _, _, width = jax.lax.fori_loop(0, _ROUNDS, closer, start)
+        turning = fixed.single.scale + fixed.single.outermost
+        powers = jnp.linspace(0.0, 1.0, _STEPS, dtype=m.dtype)[:, None]
+        away = width * (_REACH * sd / width) ** powers
+        near = turning * _TURN[:, None] - fixed.single.shift + jnp.zeros_like(m)
+        least, most = mode - _REACH * sd, mode + _REACH * sd
+        edges = jnp.concatenate([mode[None], mode + away, mode - away, jnp.clip(near, least, most)])
+        edges = jnp.sort(edges, axis=0)
+        half = 0.5 * jnp.diff(edges, axis=0)
+        middle = edges[:-1] + half
+        z = (middle[None] + half[None] * _NODES[:, None, None]).reshape(-1, len(m))
+        rule = (half[None] * _WEIGHTS[:, None, None]).reshape(-1, len(m))
+        log_p = jax.vmap(partial(self._log_p, value))(z)
+        exponent = self.weight * log_p - 0.5 * (
+            jnp.square(z - mean) / variance + jnp.log(2 * jnp.pi * variance)
+        )
+        highest = jax.lax.stop_gradient(jnp.max(exponent, axis=0))
+        density = rule * jnp.exp(exponent - highest)
+        total = jnp.sum(density, axis=0)
+        share = density / total
+        moved = jnp.sum(share * (z - mean), axis=0)
+        left = jnp.sum(share * jnp.square(z - mean - moved), axis=0)
+        return TiltedMoments(
+            highest + jnp.log(total), moved / variance, jnp.maximum(1 - left / variance, 0.0) / variance
+        )
