@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, combinations
+from operator import contains
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -382,7 +383,7 @@ def answer_table(
     table = known_names(renamed(as_table(value, NAME), columns), known)
     if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
-    return as_pairs(table)
+    return as_pairs(table, covariates)
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
@@ -406,6 +407,7 @@ def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str
                 f"{table.name}: a table with the column 'probability' names no winner; name its columns first, second, "
                 "probability (of the first being the better)"
             )
+        _refuse_named_winners(table)
         return _WINNER_FORM, check_columns(table, _WINNER_FORM, (*either, "tie", "strength"), _ALL)
     forms = {
         "probability": either,
@@ -421,6 +423,20 @@ def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str
             )
         answer = "winner"
     return _PAIR_FORM, check_columns(table, (*_PAIR_FORM, answer), forms[answer], _ALL)
+
+
+def _refuse_named_winners(table: Table) -> None:
+    """Say how to read a table whose winner is always named in one of two other columns, such as home and away."""
+    if "winner" not in table.frame.columns or "loser" in table.frame.columns:
+        return
+    rows = np.flatnonzero(~table.blank("winner"))
+    cells = {name: table.frame[name].iloc[rows].tolist() for name in table.frame.columns}
+    for one, other in combinations([name for name in cells if name not in _ALL], 2):
+        if all(map(contains, zip(cells[one], cells[other], strict=True), cells["winner"])):
+            raise DataError(
+                f"{table.name}: there is no column 'loser', and every winner is in {shown(one)} or {shown(other)}; say that these two were "
+                f"compared: columns={{'first': {one!r}, 'second': {other!r}}} (--columns first={one},second={other})"
+            )
 
 
 def _results(table: Table) -> tuple[NDArray[np.float64], str]:

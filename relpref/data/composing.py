@@ -171,10 +171,10 @@ _FORMS: dict[tuple[str, ...], tuple[Callable[..., Rows], str]] = {
 }
 
 
-def as_pairs(table: Table) -> Table:
+def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
     """A table of orders, choices, or of the best and the worst, by its columns, as one of pairs; any other as it is.
 
-    A pair is at the place of its list's first row.
+    A pair is at the place of its list's first row. Of orders and choices each row has the covariates of its item.
     """
     there = set(table.frame.columns)
     form = next((form for form in _FORMS if form[-1] in there), None)
@@ -199,7 +199,18 @@ def as_pairs(table: Table) -> Table:
         columns[name] = table.frame[name].to_numpy(dtype=object)[at]
         if form[0] != "best":
             _refuse_several(table, name, form[0])
-    used = {*form, "rater", "count"} | {column for column in there if SHOWN(str(column))}
+    for name in covariates:
+        if form[0] == "best" or name not in there:
+            raise DataError(
+                f"{table.name}: there is no column {name!r} with the covariate of each item; orders and choices have it beside the item, "
+                "and tables of the best and the worst have none"
+            )
+        cells = zip(*(table.frame[column].tolist() for column in (form[0], form[1], name)), strict=True)
+        values = {(group, item): value for group, item, value in cells}
+        for end in ("winner", "loser"):
+            sides = zip(columns["list"], columns[end], strict=True)
+            columns[f"{name}_{end}"] = [values[side] for side in sides]
+    used = {*form, "rater", "count", *covariates} | {column for column in there if SHOWN(str(column))}
     unused = [column for column in table.frame.columns if column not in used]
     notes = [f"the rows were read as {what}", *([f"not used: {listed(unused)}"] if unused else [])]
     return replace(

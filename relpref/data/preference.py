@@ -125,7 +125,8 @@ class PreferenceData:
         covariates : sequence of str, optional
             What is known of either side of an answer and may favor it, such as ``["home", "length"]``. A covariate x of numbers or
             categories is in the columns ``x_winner`` and ``x_loser`` (or ``x_first`` and ``x_second``); or a single column x names the
-            one of the two items that has it, such as the one at home, and is blank where neither has.
+            one of the two items that has it, such as the one at home, and is blank where neither has. In orders and choices the column x
+            is beside the item.
 
         Raises
         ------
@@ -191,20 +192,10 @@ class PreferenceData:
 
     @classmethod
     def from_rankings(cls, rankings: Any, *, lists: ListReading = "exact") -> "PreferenceData":
-        """The items of `Rankings` with each ranking as an answer.
+        """The items of `Rankings`, with their attributes and relations, and each ranking as an answer; ``lists`` is as in `from_tables`.
 
-        Parameters
-        ----------
-        rankings : Rankings
-            With their items' attributes and relations. Items that one does not rank have no part in it: `Rankings.completed` puts them
-            below all others.
-        lists : {"exact", "pairs"}
-            As in `from_tables`.
-
-        Raises
-        ------
-        DataError
-            If a ranking is of one item alone.
+        Items that a ranking does not rank have no part in it: `Rankings.completed` puts them below all others. A ranking of one item alone
+        is refused.
         """
         table = pairs_of_rankings(rankings, every=lists == "pairs")
         data: PreferenceData = rankings.items.with_comparisons(table, lists=lists)
@@ -538,6 +529,9 @@ class PreferenceData:
         """Return the sizes in one line."""
         answers, names = self.comparisons, self.attribute_names
         pairs = counted(np.unique(self._pairs).size, "pair")
+        asked = f"{counted(self.num_answers, 'answer')} to {pairs}"
+        groups = 0 if answers.group is None else len(np.unique(answers.group[answers.group >= 0]))
+        covariates = ", ".join(each.name for each in answers.covariates_are)
         sizes = ", ".join(
             f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
             for name, graph in self.relations.items()
@@ -545,21 +539,15 @@ class PreferenceData:
         parts = (
             counted(self.num_items, "item"),
             counted(len(names), "attribute") if names else "",
-            f"{counted(self.num_answers, 'answer')} to {pairs}"
-            if self.answered
-            else f"{pairs}, not answered",
+            asked if self.answered else f"{pairs}, not answered",
             ""
             if answers.list is None
             else f"{np.sum(answers.list >= 0)} of them in {counted(answers.num_lists, 'list')}",
             "" if answers.tie is None else counted(int(answers.count[answers.tie].sum()), "tie"),
             f"strengths up to {answers.strengths}" if answers.strengths > 1 else "",
             "" if answers.rater is None else counted(len(answers.raters), "rater"),
-            ""
-            if answers.group is None
-            else f"in {counted(len(np.unique(answers.group[answers.group >= 0])), 'group')}",
-            f"covariates: {', '.join(each.name for each in answers.covariates_are)}"
-            if answers.covariates_are
-            else "",
+            f"in {counted(groups, 'group')}" if groups else "",
+            f"covariates: {covariates}" if covariates else "",
             f"relations: {sizes}" if sizes else "",
         )
         return ", ".join(part for part in parts if part)

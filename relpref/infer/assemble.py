@@ -81,10 +81,10 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
 
 
 def _about_items(slices: dict[str, slice], data: PreferenceData) -> bool:
-    """Whether Gaussian sites are utilities, after effects if the answers have covariates."""
+    """Whether Gaussian sites are utilities, after effects of covariates if there are any."""
     sizes = {site: rows.stop - rows.start for site, rows in slices.items()}
-    effects = {EFFECT: len(data.comparisons.covariate_names)} if data.comparisons.covariates_are else {}
-    return list(sizes.items()) == [*effects.items(), (UTILITY, data.num_items)]
+    known = {EFFECT: len(data.comparisons.covariate_names), UTILITY: data.num_items}
+    return list(sizes)[-1:] == [UTILITY] and sizes.items() <= known.items()
 
 
 def group_notes(data: PreferenceData) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
-from relpref.data.covariates import asked_covariates
+from relpref.data.covariates import Covariate, asked_covariates
 from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, PLATES
@@ -178,11 +178,12 @@ def ranking_table(
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
 
 
-def effects_table(belief: Belief, answers: Comparisons, interval: float) -> pd.DataFrame:
+def effects_table(
+    belief: Belief, covariates: Sequence[Covariate], scales: NDArray[np.float64], interval: float
+) -> pd.DataFrame:
     """Effects of covariates for one unit of each, by name; those of a category less their average."""
-    size, scales, start = belief.size, answers.covariate_scales, 0
-    weights = np.eye(size) if scales is None else np.diag(1 / scales)
-    for covariate in answers.covariates_are:
+    size, weights, start = belief.size, np.diag(1 / scales), 0
+    for covariate in covariates:
         its = slice(start, start + len(covariate.effects))
         if covariate.kind == "category":
             weights[its, its] -= 1 / len(covariate.levels)
@@ -191,7 +192,8 @@ def effects_table(belief: Belief, answers: Comparisons, interval: float) -> pd.D
     columns = summaries(seen, interval) | {
         "p_positive": seen.rows(np.arange(size)[:, None], np.ones((size, 1))).positive
     }
-    return pd.DataFrame(columns, index=label_index(answers.covariate_names, "effect"))
+    names = [name for covariate in covariates for name in covariate.effects]
+    return pd.DataFrame(columns, index=label_index(names, "effect"))
 
 
 def tier_table(

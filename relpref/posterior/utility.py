@@ -76,7 +76,7 @@ class UtilityPosterior(Posterior):
         self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
     ) -> pd.DataFrame:
         own: Any = self.whole if belief is None else belief
-        centred = own.after(self._num_effects).centred()
+        centred = (own.after(self._num_effects) if self._num_effects else own).centred()
         return pd.DataFrame({"mean": centred.mean(), "sd": centred.sd()}, index=self._labels()[chosen])
 
     def seen(self, draws: Floats) -> Floats:
@@ -91,16 +91,21 @@ class UtilityPosterior(Posterior):
         0. A category has an effect for each level, less the average over the levels.
         """
         self._warn_if_not_converged()
-        belief: Any = GaussianBelief(np.zeros(0), np.zeros((0, 0)))
-        if self._num_effects:
-            belief = self.whole.subset(np.arange(self._num_effects))
-        return effects_table(belief, self.data.comparisons, 0.9)
+        if not self._num_effects:
+            return effects_table(GaussianBelief(np.zeros(0), np.zeros((0, 0))), (), np.ones(0), 0.9)
+        answers: Any = self.data.comparisons
+        belief = self.whole.subset(np.arange(self._num_effects))
+        return effects_table(belief, answers.covariates_are, answers.covariate_scales, 0.9)
 
     def gaps(self, asked: Comparisons) -> Margins:
         """What is known of the gap of utilities of each question, with the effects of its covariates."""
         if asked.covariates is None or asked.covariate_scales is None or not asked.covariates.any():
             return self.belief.differences(asked.winner, asked.loser)
         effects, shape = self._num_effects, asked.covariates.shape
+        if not effects:
+            raise DataError(
+                "the program of the posterior has no effects of covariates; leave them out, or use a program of relpref.models"
+            )
         ends = np.stack([asked.winner, asked.loser], axis=1) + effects
         columns = np.concatenate([np.broadcast_to(np.arange(effects), shape), ends], axis=1)
         signs = np.broadcast_to([1.0, -1.0], ends.shape)

@@ -1,3 +1,4 @@
+import importlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -509,3 +510,41 @@ def test_what_is_missing_is_counted_down(loop: Loop) -> None:
     assert loop.progress("ann").remaining == 60
     answer(loop, 8)
     assert loop.progress("ann").remaining == 50
+
+
+def test_the_next_question_waits_for_one_update_and_one_choice(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is between a key and the next question, whatever a clock says: no full update, no forecast, one linear system."""
+    calls: list[str] = []
+
+    def counted(place: str) -> None:
+        owner, _, name = place.rpartition(":")
+        module, _, cls = owner.partition("/")
+        holder = importlib.import_module(module)
+        holder = getattr(holder, cls) if cls else holder
+        real = getattr(holder, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls.append(name)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(holder, name, call)
+
+    for place in (
+        "relpref.ask.loop:next_pairs",
+        "relpref.ask.loop:expected_gain",
+        "relpref.explore.scores:solve",
+        "relpref.posterior.update/Update:quickly",
+        "relpref.posterior.update/Update:fully",
+    ):
+        counted(place)
+    with Loop.open(run) as loop:
+        answer(loop, 1)
+        loop.question("ann")
+        calls.clear()
+        answer(loop, 1)
+        asked = loop.question("ann")
+        assert asked is not None and loop.why(asked) and loop.progress("ann").answers == 2
+        loop.ranking()
+    assert sorted(calls) == ["next_pairs", "quickly", "solve"]

@@ -79,6 +79,24 @@ def test_pair_form_with_results() -> None:
     assert columns(read(table, ["x"])).ravel().tolist() == [3.0, 3.0]  # b beat a with 3 more, and c
 
 
+@pytest.mark.parametrize("text", [False, True])
+def test_orders_and_choices_have_them_beside_the_item(text: bool, tmp_path: Path) -> None:
+    orders = pd.DataFrame({"list": [1, 1, 1, 2, 2], "item": list("abcab"), "place": [2, 1, 3, 1, 2]})
+    orders["grid"] = [5, 1, 2, 4, 9]
+    given: Any = orders
+    if text:
+        given = tmp_path / "orders.csv"
+        orders.to_csv(given, index=False)
+    data = PreferenceData.from_tables(list("abc"), given, covariates=["grid"])
+    answers = data.comparisons
+    rows = zip(answers.winner, answers.loser, columns(data)[:, 0], strict=True)
+    assert sorted(rows) == [(0, 1, -5.0), (0, 2, 3.0), (1, 0, -4.0)]
+    choices = pd.DataFrame({"choice": 1, "item": list("abc"), "chosen": [0, 1, 0], "price": [3, 2, 5]})
+    assert sorted(columns(read(choices, ["price"]))[:, 0]) == [-3.0, -1.0]
+    with pytest.raises(DataError, match="no column 'size' with the covariate of each item"):
+        read(choices, ["size"])
+
+
 def test_columns_that_are_not_asked_for_are_noted() -> None:
     assert any("'home'" in note for note in read(covariates=[]).notes)
     assert read(covariates=[]).comparisons.covariates is None

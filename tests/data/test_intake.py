@@ -262,6 +262,18 @@ def test_unknown_columns_are_noted_and_slips_refused() -> None:
         PreferenceData.from_tables(LABELS, pd.DataFrame({"better": ["a"], "worse": ["b"]}))
 
 
+def test_winners_that_are_named_once_more() -> None:
+    table = pd.DataFrame({"day": [1, 2], "home": ["a", "b"], "away": ["b", "c"], "winner": ["b", "b"]})
+    with pytest.raises(
+        DataError, match=r"every winner is in 'home' or 'away'; .*--columns first=home,second=away"
+    ):
+        PreferenceData.from_tables(LABELS, table)
+    named = {"first": "home", "second": "away"}
+    assert PreferenceData.from_tables(LABELS, table, columns=named).num_answers == 2
+    with pytest.raises(DataError, match="there is no column 'loser'"):
+        PreferenceData.from_tables(LABELS, table.assign(winner="d"))
+
+
 def test_capitals_of_columns_do_not_matter_where_one_can_be_meant() -> None:
     table = pd.DataFrame({"Winner": ["a"], "LOSER ": ["b"], "Count": [2]})
     edges = pd.DataFrame({"Source": ["a"], "target": ["c"], "WEIGHT": [0.5]})

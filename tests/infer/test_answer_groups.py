@@ -100,6 +100,17 @@ def test_effects_as_latents(table: Any, likelihood: Any, sites: Any, space: Any)
     same(fit(data, space=space, **options), fit(data, explicit, space="latent", **options))
 
 
+def test_covariates_of_answers_in_groups() -> None:
+    """Every answer looks at effects of covariates, at two utilities and at two values of its group."""
+    sides = np.random.default_rng(0).normal(size=(2, len(TABLE)))
+    table = TABLE.assign(x_winner=sides[0], x_loser=sides[1])
+    data = PreferenceData.from_tables(ITEMS, table, covariates=["x"])
+    options: Any = {"fixed": KNOWN | {"effect_scale": 0.7}}
+    grouped = fit(data, **options)
+    same(grouped, fit(data, explicit, **options))
+    assert list(leave_one_out(grouped).table["group"].dropna().unique()) != []
+
+
 def test_reports_are_exact() -> None:
     """Reported probabilities are Gaussian: the posterior is that of linear regression with correlated noise."""
     data = read(REPORTED)

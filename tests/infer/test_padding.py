@@ -75,6 +75,7 @@ CASES: dict[str, Any] = {
     "as many": (make(17, 17, 3), {}),
     "raters": (make(10, 30, rater=list("rst"), strength=[1, 2, 1, 1]), {}),
     "reports": (make(8, 30, probability=[0.7, 0.9, 0.4]), {}),
+    "groups": (make(8, 30, group=[1, 1, 2, None, 3, 4, 3]), {}),
 }
 
 
@@ -162,6 +163,16 @@ def test_another_size_traces_nothing(engine: Any, listening: Callable[..., list[
     again = type(engine)(partial(xpgp, **getattr(engine.program, "keywords", {})))  # another object
     assert listening(lambda: again.run(0, make(50, 100, 1), progress_bar=False).ranking()) == []
     assert listening(lambda: fit(64, 120)) == []
+
+
+def test_more_groups_trace_nothing(listening: Callable[..., list[str]]) -> None:
+    def fit(n: int, m: int, groups: int) -> Any:
+        posterior: Any = EP(xpgp).run(0, make(n, m, n, group=range(groups)), progress_bar=False)
+        return posterior.ranking()
+
+    clear()
+    assert "_slope" in listening(lambda: fit(33, 70, 10))
+    assert listening(lambda: fit(50, 100, 23)) == []
 
 
 def test_who_does_not_allow_it_sees_the_data_as_they_are() -> None:

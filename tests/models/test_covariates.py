@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro
 import pandas as pd
 import pytest
 
@@ -12,7 +14,9 @@ from relpref.data import PreferenceData
 from relpref.diagnostics import calibrate, certify, check, influence, k_fold, leave_one_out
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, Laplace
-from relpref.likelihoods import Logistic
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import Logistic, ProbitComparison
+from relpref.linalg import Identity
 from relpref.models import preference_gp
 from relpref.posterior.codec import dump
 from relpref.posterior.storage import unpack
@@ -319,6 +323,20 @@ def test_covariates_that_answers_do_not_have() -> None:
     with pytest.raises(DataError, match="home is given, but the answers have no covariates"):
         plain.prefer("i0", "i1", home="i0")
     assert plain.effects.empty
+
+
+def without_effects(data: PreferenceData) -> None:
+    utility = numpyro.sample("utility", GaussianProcess(Identity(data.num_items)))
+    gap = utility[jnp.asarray(data.winner)] - utility[jnp.asarray(data.loser)]
+    numpyro.sample("answer", ProbitComparison(gap), obs=jnp.ones(len(data.winner), int))
+
+
+def test_programs_of_ones_own_may_leave_covariates_alone() -> None:
+    found: Any = EP(without_effects).run(0, read(games(30)), progress_bar=False)
+    assert found.kind == "utilities" and found.effects.empty
+    assert found.prefer("i0", "i1")["probability"].between(0, 1).all()
+    with pytest.raises(DataError, match="the program of the posterior has no effects of covariates"):
+        found.prefer("i0", "i1", home="i0")
 
 
 @pytest.mark.slow
