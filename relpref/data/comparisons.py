@@ -24,9 +24,9 @@ from relpref.data.covariates import (
 )
 from relpref.data.labels import LabelIndex, label_column
 from relpref.data.lists import chosen_lists, joined_lists, known_lists, numbered, read_lists, sizes_of
+from relpref.data.outcomes import labeled, probabilities, results, strengths, ties, weights
 from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, known_names, renamed, suffix_of
 from relpref.errors import DataError
-from relpref.limits import MAX_STRENGTHS
 from relpref.pytree import register
 
 NAME = "answers"
@@ -264,7 +264,6 @@ _PAIR_FORM = ("first", "second")
 _EITHER = ("count", "rater", "shown_first", "list", "group", "weight")
 _OF_LISTS = ("item", "place", "choice", "chosen", "best", "worst")
 _ALL = (*_WINNER_FORM, *_PAIR_FORM, "result", "tie", "strength", "probability", *_EITHER, *_OF_LISTS)
-_RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # besides numbers
 
 
 # Whether pairs of a list are taken for that list, or for independent answers.
@@ -302,7 +301,7 @@ def read_comparisons(
     )
     sides, blank = (winner, loser), None
     if "result" in there:
-        outcome, coding = _results(table)
+        outcome, coding = results(table)
         winner, loser = _exchanged(outcome < 0, winner, loser)
         tie = outcome == 0 if (outcome == 0).any() else None
         unused = (*unused, coding)
@@ -311,31 +310,31 @@ def read_comparisons(
             named = one_of_two(table, "winner", items, winner, loser)
             blank = named < 0
             winner, loser = _exchanged(named == loser, winner, loser)
-        tie = _ties(table, blank)
+        tie = ties(table, blank)
     if tie is not None:
         # A tie has no winner: one order, so that equal ties are merged.
         winner, loser = _exchanged(tie & (winner > loser), winner, loser)
     read: dict[str, Any] = {"winner": winner, "loser": loser, "count": np.ones(len(winner), dtype=np.int64)}
     labels: dict[str, Any] = {}
-    strengths = 1
+    highest = 1
     if "count" in there:
         read["count"] = table.counts("count", "write how often the answer was given: 1, 2, 3, ...")
     if tie is not None:
         read["tie"] = tie
     if "strength" in there:
-        read["strength"] = _strengths(table, tie)
-        strengths = max(int(read["strength"].max()), 1)
+        read["strength"] = strengths(table, tie)
+        highest = max(int(read["strength"].max()), 1)
     if "probability" in there:
-        read["probability"] = _probabilities(table)
+        read["probability"] = probabilities(table)
     if "rater" in there:
         place = table.cell("rater")
         refuse_first(
             table.blank("rater"),
             lambda row: f"{place(row)}: the rater is blank; name one, such as 'unknown', or drop the row",
         )
-        labels["raters"], read["rater"] = _labeled(table, "rater")
+        labels["raters"], read["rater"] = labeled(table, "rater")
     if "group" in there and not table.blank("group").all():
-        labels["groups"], read["group"] = _labeled(table, "group")
+        labels["groups"], read["group"] = labeled(table, "group")
     if "shown_first" in there:
         side = one_of_two(table, "shown_first", items, winner, loser)
         read["shown_first"] = np.where(side < 0, 0, np.where(side == winner, 1, -1))
@@ -345,13 +344,13 @@ def read_comparisons(
         what, ahead = read_covariates(table, names, items, sides, wanted, before, lists == "exact")
         read["covariates"] = np.where(winner == sides[0], 1.0, -1.0)[:, None] * ahead + 0.0
     if "weight" in there:
-        weight = _weights(table)
+        weight = weights(table)
         read |= {"weight": weight} if np.any(weight != 1) else {}
     notes: tuple[str, ...] = ()
     if "list" in there and lists == "exact":
         number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
         read, notes = read_lists(read, number.astype(np.int64), table.place)
-    answers = Comparisons(**_merged(read, items.labels), **labels, strengths=strengths, covariates_are=what)
+    answers = Comparisons(**_merged(read, items.labels), **labels, strengths=highest, covariates_are=what)
     if answers.covariates is not None:
         scales = known.covariate_scales if known and known.covariates_are else None
         if scales is None:
@@ -437,109 +436,6 @@ def _refuse_named_winners(table: Table) -> None:
                 f"{table.name}: there is no column 'loser', and every winner is in {shown(one)} or {shown(other)}; say that these two were "
                 f"compared: columns={{'first': {one!r}, 'second': {other!r}}} (--columns first={one},second={other})"
             )
-
-
-def _results(table: Table) -> tuple[NDArray[np.float64], str]:
-    """1 where the first won, 0 for a tie, −1 where the second won; and how that was coded."""
-    frame = table.frame
-    cells = [
-        _RESULTS.get(cell.strip(), cell) if isinstance(cell, str) else cell
-        for cell in frame["result"].tolist()
-    ]
-    numeric = all(not isinstance(cell, str) for cell in cells)
-    read = replace(
-        table,
-        frame=frame.assign(result=pd.Series(cells, index=frame.index, dtype=None if numeric else object)),
-    )
-    remedy = "write 1 where the first won, 0 where it lost and 0.5 for a tie; or 1, -1 and 0"
-    values = replace(read, text=not numeric).numbers("result", remedy)
-    table.refuse("result", ~np.isin(values, (-1, 0, 0.5, 1)), f" is no result; {remedy}")
-    if not (values == -1).any():
-        tie = ", 0.5 for a tie" if (values == 0.5).any() else ""
-        return 2 * values - 1, f"results were read as 1 for a win of the first{tie} and 0 for a loss"
-    table.refuse("result", values == 0.5, f", and yet there are results of -1; {remedy}")
-    return values, "results were read as 1 for a win of the first, 0 for a tie and -1 for a loss"
-
-
-def _ties(table: Table, blank: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-    """Which rows are ties; None if the table does not speak of them. ``blank`` are rows without a winner."""
-    if "tie" not in table.frame.columns:
-        if blank is not None:
-            # A blank may be a cancelled game or an answer that was never given, which is no tie.
-            refuse_first(
-                blank,
-                lambda row: (
-                    f"{table.cell('winner')(row)}: the winner is blank; name the winner, drop the row if nobody answered, "
-                    "or, if it was a tie, add the column 'tie' with true in this row and false in the others"
-                ),
-            )
-        return None
-    remedy = "write true or false"
-    values = table.numbers("tie", remedy)
-    table.refuse("tie", ~np.isin(values, (0, 1)), f" is neither true nor false; {remedy}")
-    tie = values == 1
-
-    def message(row: int) -> str:
-        what = "a tie, and yet it has a winner" if tie[row] else "no tie, and yet it has no winner"
-        more = "" if tie[row] else ", or drop the row if nobody answered"
-        return f"{table.place(row)}: the answer is {what}; correct one of the two cells{more}"
-
-    if blank is not None:
-        refuse_first(tie != blank, message)
-    return tie
-
-
-def _strengths(table: Table, tie: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-    """Strengths from 1, and 0 for ties, whose cells are blank or 0."""
-    cells = table.frame["strength"].tolist()
-    tied = np.zeros(len(cells), dtype=bool) if tie is None else tie
-    blank = table.blank("strength")
-    stated = [not empty and cell not in (0, "0") for cell, empty in zip(cells, blank, strict=True)]
-    table.refuse(
-        "strength",
-        tied & np.array(stated, dtype=bool),
-        ", and yet the answer is a tie; leave the strength of a tie blank",
-    )
-    rows = np.flatnonzero(~tied)
-    strength = np.zeros(len(cells), dtype=np.int64)
-    strength[rows] = table.counts("strength", "write how strongly: 1, 2, 3, ... from slightly upwards", rows)
-    reason = f" is above {MAX_STRENGTHS}, the most grades that are told apart; group the strengths into fewer"
-    table.refuse("strength", strength > MAX_STRENGTHS, reason)
-    return strength
-
-
-def _probabilities(table: Table) -> NDArray[np.float64]:
-    remedy = "write the reported probability that the first is the better, between 0 and 1"
-    certain = "a report of 0 or 1 leaves no room for error; write what its rater may have meant, such as 0.99"
-    values = table.numbers("probability", remedy)
-    table.refuse(
-        "probability",
-        (values <= 0) | (values >= 1),
-        lambda row: f" is not strictly between 0 and 1; {certain if values[row] in (0, 1) else remedy}",
-    )
-    return values
-
-
-def _weights(table: Table) -> NDArray[np.float64]:
-    remedy = "write for how much the answer counts, a number above 0; drop the row if it is not to count"
-    values = table.numbers("weight", remedy)
-    table.refuse("weight", values <= 0, f" is no weight; {remedy}")
-    return values
-
-
-def _labeled(table: Table, column: str) -> tuple[tuple[Any, ...], NDArray[np.int32]]:
-    """Labels in an order that is not that of the rows, and the position of each row's; −1 where the cell is blank."""
-    rows = np.flatnonzero(~table.blank(column))
-    labels = table.labels(column, rows)
-
-    def order(label: Any) -> tuple[str, Any]:
-        return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
-
-    known = tuple(sorted(set(labels), key=order))
-    places = {label: place for place, label in enumerate(known)}
-    found = np.full(len(table.frame), -1, dtype=np.int32)
-    found[rows] = [places[label] for label in labels]
-    return known, found
 
 
 def _notes(table: Table, answers: Comparisons, lists: ListReading) -> tuple[str, ...]:
