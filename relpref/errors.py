@@ -6,6 +6,16 @@ from functools import wraps
 from typing import Any, TypeVar
 from warnings import warn
 
+__all__ = [
+    "ClusterError",
+    "DataError",
+    "InferenceError",
+    "RelprefError",
+    "StorageError",
+    "UnknownLabelError",
+    "UnsupportedProgramError",
+]
+
 _LONGEST_WORD, _LONGEST = 500, 2000  # characters; paths are words
 
 

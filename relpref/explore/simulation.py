@@ -26,6 +26,8 @@ from relpref.parallel import run_all
 from relpref.posterior.gaussian import Belief
 from relpref.posterior.tables import check_interval
 
+__all__ = ["Truth", "answers_saved", "learning_curves", "simulate"]
+
 Pair = tuple[int, int]
 
 

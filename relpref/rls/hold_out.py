@@ -19,6 +19,8 @@ from relpref.kernels import Side
 from relpref.linalg import require_memory, symmetric_eigen
 from relpref.rls.splits import EdgeKFold, PerNode
 
+__all__ = ["leave_column_out", "leave_edge_out", "leave_nodes_out", "leave_object_pairs_out", "leave_row_out"]
+
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
