@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.sites import Factorised, LatentSpace, Marginals, SparseRows
+from relpref.linalg import require_memory
 from relpref.linalg.arrays import Array, namespace
 
 
@@ -52,6 +53,7 @@ class Kind(NamedTuple):
         return cls(np.where(there.any(axis=1), group, -1), column, entry)
 
 
+_MATRICES = 8  # of a group's rows that are needed at once
 _WIDTHS = 8  # different numbers of rows of groups that are kept apart; of more, they are rounded up
 
 
@@ -92,6 +94,9 @@ class Blocks:
         if len(widths) > _WIDTHS:  # 1, 2, 3, 4, 6, 8, 12, ...
             steps = np.unique([int(2**power * part) for power in range(31) for part in (1, 1.5)])
             widths = np.unique(steps[np.searchsorted(steps, widths)])
+        numbers = np.sum(np.square(widths[np.searchsorted(widths, sizes)].astype(float)))
+        what = f"noise that up to {int(sizes.max(initial=0))} answers share"
+        require_memory(8.0 * _MATRICES * float(numbers), what)
         groups, flat = [], [alone]
         for width, least in zip(widths, [0, *widths], strict=False):
             its = np.flatnonzero((sizes > least) & (sizes <= width))
@@ -325,8 +330,8 @@ class ArrowSpace:
             pulled = c @ block
             left = items.entries - pulled @ items.entries  # (I − CM) A
             prior = covariance[items.columns[:, :, None], items.columns[:, None, :]]
-            own = c - pulled @ c
-            variances.append(((left @ prior) * left).sum(axis=2) + own.diagonal(axis1=1, axis2=2))
+            own = c.diagonal(axis1=1, axis2=2) - (pulled * c).sum(axis=2)
+            variances.append(((left @ prior) * left).sum(axis=2) + own)
         variance = self.blocks.joined(self._rows.alone.variances(factor.white), variances)
         return Marginals(self.response(factor, shift, projection), variance, factor.log_determinant)
 

@@ -19,6 +19,7 @@ from relpref.diagnostics import calibrate, certify, check, influence, k_fold, le
 from relpref.diagnostics.loo import left_out
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples, noncentered
+from relpref.infer.arrow import Blocks, Kind
 from relpref.infer.program import Program
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
@@ -283,6 +284,12 @@ def test_groups_that_cross() -> None:
     same(found(False, True), found(False, False))
     with pytest.raises(UnsupportedProgramError, match="cross.*one more latent site"):
         found(True, True)
+
+
+def test_groups_that_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relpref.limits.available_memory", lambda: 1e5)
+    with pytest.raises(DataError, match="noise that up to 150 answers share needs 0.00 GB"):
+        Blocks.of([Kind.of_gaps(np.zeros(150, int), np.arange(150), np.ones(150, int))])
 
 
 def test_refusals() -> None:
