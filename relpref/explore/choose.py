@@ -410,7 +410,8 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
     """What an answer of a rater tells, at the posterior's hyperparameters."""
     first, second = np.zeros(1, dtype=np.int32), np.ones(1, dtype=np.int32)
     asked = questions(posterior.data, first, second, rater, None)
-    names = posterior.likelihood.parameters(posterior.data.comparisons)
+    model = posterior.likelihood
+    names = getattr(model, "sites", model.parameters)(posterior.data.comparisons)
     missing = [name for name in names if name not in posterior.hyperparameters]
     if missing:
         raise DataError(

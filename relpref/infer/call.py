@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.scipy.special import ndtr
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 
@@ -18,7 +19,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import as_likelihood
-from relpref.likelihoods.tilted import INTEGRATED, unwrap
+from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
 from relpref.skeleton import Skeleton
 
 Values = dict[str, Any]
@@ -51,10 +52,16 @@ class Call:
         return cls(program, skeleton, tuple(_shape(array.shape, array.dtype) for array in arrays)), arrays
 
     def trace(
-        self, arrays: tuple[Any, ...], values: Values, seed: Any = 0, unconstrained: Values | None = None
+        self,
+        arrays: tuple[Any, ...],
+        values: Values,
+        seed: Any = 0,
+        unconstrained: Values | None = None,
+        standard: Values | None = None,
     ) -> dict[str, Values]:
-        """Every site of a run with given values, on their supports or ``unconstrained``; others are drawn from their priors.
+        """Every site of a run with given values; others are drawn from their priors.
 
+        Values are on their supports, ``unconstrained``, or ``standard``: quantiles of the priors, as a standard normal variable has them.
         What is integrated out is at its prior mean, unless a value is given.
         """
         args, kwargs = self.skeleton.join(arrays)
@@ -62,12 +69,14 @@ class Call:
         def place(site: Values) -> Any:
             if site["type"] != "sample" or site["is_observed"]:
                 return None
+            if site["name"] in quantiles:
+                return prior_quantile(site["fn"], ndtr(jnp.asarray(quantiles[site["name"]])))
             if site["name"] in raw:
                 return biject_to(site["fn"].support)(raw[site["name"]])
             left_out = site["name"] not in values and is_integrated(site)
             return site["fn"].mean if left_out else None
 
-        raw = unconstrained or {}
+        raw, quantiles = unconstrained or {}, standard or {}
         model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
         model = handlers.substitute(model, substitute_fn=place)
         with running:

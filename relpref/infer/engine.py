@@ -21,9 +21,10 @@ from relpref.data.arrays import shown
 from relpref.description import Description
 from relpref.errors import ClusterError, DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import Component, assemble, positive_definite, prior_notes, thinned
-from relpref.infer.call import Model, preference_data
+from relpref.infer.call import Model, Values, preference_data
 from relpref.infer.evidence import Evidence, evaluate, expectation_propagation, use_dual_space
 from relpref.infer.large.fit import fit, fit_many
+from relpref.infer.plates import Averaged, settled
 from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.sampling import UNMIXED, Density, sample
@@ -41,6 +42,7 @@ from relpref.infer.search import (
     importance_points,
     judged,
     most_points,
+    repeated_point,
 )
 from relpref.infer.sites import Sites
 from relpref.lazy_jit import clear
@@ -350,7 +352,9 @@ class GaussianEngine:
                 f"{self.name} has no lists of three or more items, whose order has no curvature at a point; fit with EP, or read the "
                 "answers with lists='pairs'"
             )
-        return program
+        # EM holds the posterior fixed where members would move with it, and averages are not log-concave.
+        average = not self.at_mode and self.hyperparameters != "em" and self.space != "observation"
+        return settled(program, average)
 
     def _fitted(
         self,
@@ -369,7 +373,11 @@ class GaussianEngine:
             result = Result.prior_not_positive_definite
         self.raise_unless_ok(result, info)
         info |= prior_notes(preference_data(args, kwargs), final.blocks)
-        strategy = self.hyperparameters if layout.hyperparameters and not result.empty else None
+        unknown = layout.hyperparameters or (program.members and self.hyperparameters == "integrate")
+        strategy = self.hyperparameters if unknown and not result.empty else None
+        averaged = self._averaged(program, fitted.dual)
+        if program.members is not None:
+            info["averaged"] = list(program.members.names)
         if strategy == "nuts":
             root = np.eye(ravel(fitted.unconstrained)[0].size)
             place = (program, fitted.unconstrained, root, final.sites, CLOSE, self.max_sweeps)
@@ -378,18 +386,21 @@ class GaussianEngine:
             # Of the search that the sampler started from, what is worth keeping.
             kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
             more = {name: info[name] for name in kept if name in info} | more
-            draws = program.constrained(draws)
+            members = {}
+            if averaged is not None:
+                members = averaged.at_draws(draws, final.sites, generator(key))
+            draws = program.constrained(draws) | members
             return self.run_at_draws(draws, key, *args, info=more, r_hat=more["r_hat"], **kwargs)
         origin = Origin(self.program, args, kwargs, self)
         if strategy == "integrate":
             coords = coordinates(program, fitted.unconstrained)
-            if not coords.free.size + coords.more.size:
+            if not coords.free.size + coords.more.size and program.members is None:
                 info |= {"integration": _ALL_HELD, "held": coords.held}
             elif most_points(layout.num_latents) < MIN_POINTS:
                 info["integration"] = _TOO_LARGE
             else:
                 return self._integrated(program, fitted, coords, key, origin, progress_bar)
-        return self._at_maximum(program, final, result, info, key, origin)
+        return self._at_maximum(program, fitted._replace(result=result), info, key, origin)
 
     @staticmethod
     def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterior:
@@ -480,17 +491,27 @@ class GaussianEngine:
             )
 
     def _at_maximum(
-        self,
-        program: Program,
-        found: Evidence,
-        result: Result,
-        info: dict[str, Any],
-        key: Any,
-        origin: Origin,
+        self, program: Program, fitted: Fitted, info: dict[str, Any], key: Any, origin: Origin
     ) -> Posterior:
-        component = Component.of(program.layout, found)
-        values = program.fixed | found.hyperparameters
-        return assemble(program.layout, values, [component], result, info, key, origin)
+        found, values = fitted.evidence, program.fixed | fitted.evidence.hyperparameters
+        component, averaged = Component.of(program.layout, found), self._averaged(program, fitted.dual)
+        if averaged is not None and not fitted.result.empty:
+            own, known = averaged.given(fitted.unconstrained, found, None)
+            # The evidence is that of all that members may be.
+            component = Component.of(program.layout, known)._replace(log_evidence=component.log_evidence)
+            values |= own
+        return assemble(program.layout, values, [component], fitted.result, info, key, origin)
+
+    def _averaged(self, program: Program, dual: bool) -> Averaged | None:
+        """How to go on where members were averaged over."""
+        if program.members is None:
+            return None
+
+        def evaluate(program: Program, unconstrained: Values, sites: Sites) -> Evidence:
+            limits = (eased(POINT_TOLERANCE, self.tol, program), self.max_sweeps)
+            return self.evaluate(program, dual, False, unconstrained, sites, *limits, True)
+
+        return Averaged(program, evaluate)
 
     def raise_unless_ok(self, result: Result, info: Mapping[str, Any]) -> None:
         """Raise what ``throw`` wants to be raised."""
@@ -536,30 +557,31 @@ class GaussianEngine:
                     result = None
                     if wanted:
                         values = jax.tree.map(np.asarray, evidence.hyperparameters)
-                        result = (Component.of(layout, evidence), values)
+                        slim = evidence._replace(drift=None, covariance=None, pulled=None, blocks={})
+                        result = (Component.of(layout, evidence), values, slim)
                     found[-1] = Evaluated(log_evidence, log_prior, gradient, result)
                     break
             return found
 
+        here = Evaluated(float(best.log_evidence), float(best.log_prior), ravel(best.gradient)[0], None)
+        most = most_points(layout.num_latents)
         with progress_line(
             f"{self.name}: averaging over hyperparameters", progress_bar, "points", "effective points {:.1f}"
         ) as report:
-            points = importance_points(
-                at,
-                coords,
-                maximum,
-                Evaluated(float(best.log_evidence), float(best.log_prior), ravel(best.gradient)[0], None),
-                generator(key),
-                most_points(layout.num_latents),
-                report,
-            )
+            if len(maximum):
+                points = importance_points(at, coords, maximum, here, generator(key), most, report)
+            else:
+                points = repeated_point((Component.of(layout, best), {}, best), here)
         info = fitted.info | {"hyperparameters": "integrate", **points.info}
         if not points.results:
             result = Result.hyperparameters_not_converged
             self.raise_unless_ok(result, info)
             info["hyperparameters"] = "maximize"
-            return self._at_maximum(program, best, result, info, key, origin)
-        components, values = zip(*points.results, strict=True)
+            return self._at_maximum(program, fitted._replace(result=result), info, key, origin)
+        found = [(component, values) for component, values, _ in points.results]
+        if (averaged := self._averaged(program, fitted.dual)) is not None:
+            points, found = averaged.at_points(points, unravel, generator(key))
+        components, values = zip(*found, strict=True)
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
         weights = (points.prior_log_weights, points.log_evidence)
         info |= judged(weights[0] + [component.log_evidence for component in components])

@@ -25,6 +25,7 @@ from relpref.infer.affine import NUTS, AnySite, Doubt
 from relpref.infer.arrow import Arrow, Kind
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
 from relpref.infer.jaxprs import reached
+from relpref.infer.members import Floats, Members, OfMembers
 from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.lazy_jit import lazy_jit
@@ -180,6 +181,9 @@ class Program:
     # The same of data that were filled up, see `relpref.data.padding`, so that other sizes share what JAX compiles; what it says of
     # items and answers beyond those of this program is not to be looked at.
     filled: "Program | None" = None
+    members: Members | None = (
+        None  # of which some hyperparameters have an entry each, over which they are averaged
+    )
 
     @classmethod
     def of(
@@ -292,13 +296,22 @@ class Program:
     def at(self, values: Mapping[str, Any]) -> "Program":
         """The program with some hyperparameters known, on their supports."""
         filled = None if self.filled is None else self.filled.at(values)
-        return replace(self, fixed={**self.fixed, **values}, filled=filled)
+        members = None if self.members is None or set(self.members.names) <= values.keys() else self.members
+        return replace(self, fixed={**self.fixed, **values}, filled=filled, members=members)
 
-    def sites(self, vector: Array, unconstrained: Values | None = None) -> dict[str, Values]:
-        """Every sample site at a latent vector; hyperparameters that are not given are drawn from their priors."""
+    def sites(
+        self, vector: Array, unconstrained: Values | None = None, standard: Values | None = None
+    ) -> dict[str, Values]:
+        """Every sample site at a latent vector; hyperparameters that are not given are drawn from their priors.
+
+        Those of members are at the medians of their priors, or at the quantiles of ``standard``.
+        """
+        if self.members is not None:
+            standard = dict.fromkeys(self.members.names, 0.0) | (standard or {})
         # Where JAX traces, it remembers the program; but not what cannot leave a compiled function, nor data that were closed over.
         run = _run_once if self.layout.portable and isinstance(vector, jax.core.Tracer) else _run
-        found = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, unconstrained or {})
+        given = (unconstrained or {}, standard or {})
+        found = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, *given)
         return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in found.items()}
 
     def _any_site(self, name: str, site: Values, unconstrained: Values | None) -> AnySite:
@@ -321,11 +334,33 @@ class Program:
         unconstrained: Values | None = None,
     ) -> tuple[Observation, ...]:
         """Likelihoods, values and counts of the sites as they were traced at a latent vector."""
+        if self.members is not None:
+            return self._of_members(sites, vector, unconstrained, self.members)
         likelihoods: dict[str, Any] = dict.fromkeys(self.layout.observed)
         for name, concave in self.layout.quadrature:
             site = self._any_site(name, sites[name], unconstrained)
             likelihoods[name] = site.likelihood(vector, concave)
         return tuple(Observation.of(sites[name], one) for name, one in likelihoods.items())
+
+    def _of_members(
+        self, sites: Mapping[str, Values], vector: Array, unconstrained: Values | None, members: Members
+    ) -> tuple[Observation, ...]:
+        (name,) = self.layout.observed
+        nodes, _ = members.nodes
+
+        def at(node: Array) -> Any:
+            standard = dict(zip(members.names, node, strict=True))
+            return as_likelihood(self.sites(vector, unconstrained, standard)[name]["fn"])
+
+        each = jax.vmap(at)(jnp.asarray(nodes))
+        plain = Observation.of(sites[name])
+        return (plain._replace(likelihood=OfMembers(each, members, plain.counts)),)
+
+    def values_of_members(self, unconstrained: Values, standard: Floats) -> Values:
+        """Those of the members' sites, on their supports, at quantiles of shape (sites, number)."""
+        assert self.members is not None
+        found: Values = _values_of_members(self.compiled, unconstrained, standard)
+        return found
 
     def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Reading:
         """The program at given unconstrained hyperparameters; differentiable in them.
@@ -398,6 +433,15 @@ def _constrain(program: Program, draws: Values) -> Values:
 
 
 @lazy_jit
+def _values_of_members(program: Program, unconstrained: Values, standard: Array) -> Values:
+    assert program.members is not None
+    names = program.members.names
+    placed = dict(zip(names, standard, strict=True))
+    sites = program.sites(jnp.zeros(program.layout.num_latents), unconstrained, placed)
+    return {name: sites[name]["value"] for name in names}
+
+
+@lazy_jit
 def _draw(program: Program, keys: Array) -> Values:
     def draw(key: Array) -> Values:
         sites = program.call.trace(program.arrays, program.fixed, key)
@@ -417,10 +461,11 @@ def _run(
     values: Values,
     vector: Array,
     unconstrained: Values,
+    standard: Values,
 ) -> dict[str, tuple[Any, ...]]:
     """What is kept of every sample site."""
     placed = Layout(latents, (), ()).unravel(vector)
-    sites = call.trace(arrays, {**values, **placed}, unconstrained=unconstrained)
+    sites = call.trace(arrays, {**values, **placed}, unconstrained=unconstrained, standard=standard)
     return {
         name: tuple(site[part] for part in _KEPT) for name, site in sites.items() if site["type"] == "sample"
     }

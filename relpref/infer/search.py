@@ -613,6 +613,13 @@ def importance_points(
     )
 
 
+def repeated_point(result: Any, here: Evaluated) -> Points:
+    """Points of equal weight at hyperparameters that are known, for members to be drawn at each."""
+    equal = np.full(MIN_POINTS, -np.log(MIN_POINTS))
+    info = {"points": MIN_POINTS, "effective_points": float(MIN_POINTS), "directions": 0}
+    return Points(np.empty((MIN_POINTS, 0)), [result] * MIN_POINTS, equal, here.log_evidence, info)
+
+
 def most_points(size: int) -> int:
     """How many points there may be for so many latents."""
     room = MAX_NUMBERS_OF_POINTS // max(size, 1) ** 2

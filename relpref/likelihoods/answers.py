@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Parameters of which there is one for each member of a plate.
 PLATES = {"rater_noise": "rater"}
+# The scales of those of a plate: they are log-normal around 1, and this is the sd of their logarithms.
+SPREADS = {"rater_noise": "rater_spread"}
 GROUP_SD = "group_sd"  # of what the answers of a group have in common, a parameter of the program for any model of answers
 
 
@@ -96,20 +98,23 @@ class _Noisy:
         return f"{type(self).__name__}({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
-        """Those of the columns that are there, see `sites`."""
+        """Those of the columns that are there, see `sites`, and the scales of those of a plate, which come before them."""
         import numpyro.distributions as dist
 
         size = max(answers.strengths - 1, 1)
+        sites = self.sites(answers)
         # A distribution checks its parameters by operations of JAX, so only those that are there are made.
         priors: dict[str, Callable[[], dist.Distribution]] = {
             "lapse": lambda: dist.Beta(1.0, 19.0),
             "tie_margin": lambda: dist.HalfNormal(1.0),
             "strength_steps": lambda: dist.HalfNormal(1.0).expand([size]).to_event(1),
             "soft_noise": lambda: dist.HalfNormal(1.0),
+            "rater_spread": lambda: dist.HalfNormal(0.75),
             "rater_noise": lambda: dist.LogNormal(0.0, 0.5),
             "position_bias": lambda: dist.Normal(0.0, 0.5),
         }
-        return {site: priors[site]() for site in self.sites(answers)}
+        sites += [SPREADS[site] for site in sites if site in SPREADS]
+        return {site: prior() for site, prior in priors.items() if site in sites}
 
     def value(self, answers: Comparisons) -> "Array":
         """The probability; or the strength, 0 for a tie; or 1."""
@@ -219,8 +224,8 @@ class Probit(_Noisy):
     ``lapse``: Beta(1, 19): one answer in twenty on average.
     ``tie_margin``: half-normal, scale 1: a gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each;
     from one strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on the probit scale.
-    ``rater_noise``: log-normal around 1, log-sd ½, so that most raters are within a factor of 2.7 of the typical one; 1 is the unit
-    of the utilities. ``position_bias``: normal, sd ½: what an item gains by being shown first.
+    ``rater_noise``: log-normal around 1, the unit of the utilities, with the log-sd ``rater_spread``. That is learned from all raters
+    together; half-normal, scale ¾, so that a priori half of the raters are within a factor of 1.5 of the typical one. ``position_bias``: normal, sd ½: what an item gains by being shown first.
     """
 
     noise: ClassVar[str] = "Gaussian"
@@ -370,6 +375,10 @@ _MEANINGS = {
     "soft_noise": "Soft noise: the error of a reported probability on the probit scale, where 1 is the noise of a plain answer.",
     "rater_noise": (
         "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
+    ),
+    "rater_spread": (
+        "Rater spread: how different raters are. It is the standard deviation of the logarithm of their noise; 0.5 means that one in three "
+        "is more careful or more careless than a typical one by a factor of 1.6."
     ),
     "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
     GROUP_SD: (

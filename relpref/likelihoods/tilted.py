@@ -71,8 +71,8 @@ def unwrap(distribution: dist.Distribution) -> dist.Distribution:
     return distribution
 
 
-def prior_quantile(distribution: dist.Distribution, probability: float) -> Any:
-    """A quantile of a prior, shape ``distribution.shape()``; None where it has no quantile function."""
+def prior_quantile(distribution: dist.Distribution, probability: Any) -> Any:
+    """A quantile of a prior, or one for each entry, shape ``distribution.shape()``; None where it has no quantile function."""
     try:
         quantile = unwrap(distribution).icdf(jnp.asarray(probability))
     except (NotImplementedError, ImportError):  # numpyro says it in both ways

@@ -24,7 +24,7 @@ from relpref.kernels import (
 )
 from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
 from relpref.likelihoods import AnswerModel, answer_model
-from relpref.likelihoods.answers import GROUP_SD, PLATES, weighted
+from relpref.likelihoods.answers import GROUP_SD, PLATES, SPREADS, weighted
 from relpref.likelihoods.labels import Link, bernoulli
 from relpref.likelihoods.orders import NOISE
 from relpref.likelihoods.tilted import INTEGRATED
@@ -120,9 +120,12 @@ def sample_preferences(
         prior = ADDED_AMPLITUDE_PRIOR if parts else AMPLITUDE_PRIOR
         scale = jnp.square(hyperparameters.sample(f"{INDIVIDUAL}_amplitude", prior))
         parts = {**parts, INDIVIDUAL: Identity(data.attributes.shape[0]).scaled(scale)}
-    model, values, answers = answer_model(likelihood), {}, data.comparisons
+    model, answers = answer_model(likelihood), data.comparisons
+    values: dict[str, Array] = {}
     for site, prior in model.parameters(answers).items():
         raters = len(answers.raters)
+        if (spread := values.get(SPREADS.get(site, ""))) is not None:
+            prior = dist.LogNormal(0.0, spread)
         with numpyro.plate(PLATES[site], raters) if site in PLATES else nullcontext():
             values[site] = hyperparameters.sample(site, prior)
     group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)

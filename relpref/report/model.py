@@ -13,6 +13,7 @@ from relpref._version import __version__
 from relpref.description import Description, describe
 from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, parts_of, site_part
 from relpref.kernels import Kendall, RegularizedLaplacian, SquaredExponential
+from relpref.likelihoods.answers import PLATES
 from relpref.models import preference_gp, ranking_classifier, xpgp
 from relpref.models.preference import kernels_by_part
 from relpref.posterior.gaussian import Floats
@@ -20,6 +21,7 @@ from relpref.registry import find
 from relpref.report.blocks import Chapter, cell, clean, fixed, percent, plain, significant
 
 _MOST_ROWS = 40
+_MEMBERS = 3  # with the smallest and with the largest values, that are shown of many
 _LONGEST_READING = 400
 _COPIES = 50  # of the value with the largest weight, where draws have weights
 _NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "item itself"}
@@ -117,7 +119,19 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         columns = np.empty((1, 0))
         if name in draws:
             columns = np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1)
-        for entry in np.argsort(numbers, kind="stable") if kind == "lengthscale" else range(array.size):
+        many = kind in PLATES and array.size > 2 * _MEMBERS + 1
+        entries: list[Any] = list(range(array.size))
+        if many or kind == "lengthscale":
+            entries = list(np.argsort(numbers, kind="stable"))
+        if many:  # those at the ends, and between them one row for all others
+            others = entries[_MEMBERS:-_MEMBERS]
+            entries = [*entries[:_MEMBERS], None, *entries[-_MEMBERS:]]
+        for entry in entries:
+            if entry is None:
+                between = f"{plain(numbers[others[0]])} to {plain(numbers[others[-1]])}"
+                told = (name, f"{len(others)} other {PLATES[kind]}s", between, "", "")
+                rows.append(tuple(map(cell, told)))
+                continue
             text, interval = plain(numbers[entry]), ""
             if columns.size:
                 lower, upper = np.quantile(columns[picked, entry], [0.05, 0.95])
@@ -162,7 +176,7 @@ def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[
             return ["all attributes"]
     if part is not None:
         return [part_name(part, posterior)] * array.size
-    if kind == "rater_noise" and posterior.kind == "utilities":
+    if kind in PLATES and posterior.kind == "utilities":
         raters = posterior.data.comparisons.raters
         if array.shape == (len(raters),):
             return [f"rater {clean(label)}" for label in raters]

@@ -242,7 +242,8 @@ def test_draws_predict_alike(kind: str) -> None:
     asked: dict[str, Any] = {"rater": "y", "shown_first": ["a"]}
     expected = fitted.prefer([("a", "b")], **asked)
     size = 4000
-    draws = {"utility": fitted.sample(size), "attributes_amplitude": np.ones(size)}
+    draws = {name: np.ones(size) for name in ("attributes_amplitude", "rater_spread")}
+    draws["utility"] = fitted.sample(size)
     draws |= {
         site: np.repeat(np.asarray(value)[None], size, axis=0) for site, value in KINDS[kind][2].items()
     }

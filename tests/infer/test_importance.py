@@ -160,8 +160,10 @@ def test_draws_for_arviz_come_with_their_hyperparameters(posterior: UtilityPoste
 
 
 def test_noise_of_raters_is_held(posterior: UtilityPosterior) -> None:
+    """Where its prior has no quantiles, so that it is not averaged over."""
     data = _answers(12, rater=True)
-    found = EP(relpref.models.xpgp, hyperparameters="integrate").run(0, data, progress_bar=False)
+    engine = EP(relpref.models.xpgp, hyperparameters="integrate")
+    found = engine.run(0, data, progress_bar=False, priors={"rater_noise": dist.Gamma(4.0, 4.0)})
     assert found.info["held"] == ["rater_noise"]
     assert found.log_evidence is None
     assert np.ptp(found.hyperparameter_draws["rater_noise"], axis=0).max() == 0
@@ -170,7 +172,8 @@ def test_noise_of_raters_is_held(posterior: UtilityPosterior) -> None:
 def test_hyperparameters_that_are_all_held_are_at_their_maximum() -> None:
     data = _answers(12, rater=True)
     fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "individual_amplitude": 0.3}
-    found = EP(relpref.models.xpgp, fixed=fixed).run(0, data, progress_bar=False)
+    priors = {"rater_noise": dist.Gamma(4.0, 4.0)}
+    found = EP(relpref.models.xpgp, fixed=fixed).run(0, data, progress_bar=False, priors=priors)
     assert len(found.belief.weights) == 1
     assert found.info["held"] == ["rater_noise"]
     assert "rater" in found.info["integration"]

@@ -60,6 +60,17 @@ def test_ties_raters_and_positions_in_words(make: Make, read: Callable[[str], An
     assert subject.asked.tolist()[:4] == [2, 3, 2, 1]
 
 
+def test_many_raters_are_few_rows(make: Make, read: Callable[[str], Any]) -> None:
+    raters = [f"rater{number:02}" for number in range(30)]
+    table = pd.DataFrame({"winner": ["a"] * 30, "loser": ["b"] * 30, "rater": raters})
+    noise = 1 + np.arange(30) / 10
+    values = {**make().hyperparameters, "rater_noise": noise, "rater_spread": 0.8}
+    text = prose(make(make().data.with_comparisons(table), hyperparameters=values), read)
+    assert "24 other raters" in text and "1.30 to 3.60" in text
+    assert all((f"rater {label}" in text) == (row < 3 or row > 26) for row, label in enumerate(raters))
+    assert "Rater spread: how different raters are" in text
+
+
 def test_reported_probabilities_and_the_logistic_link(make: Make, read: Callable[[str], Any]) -> None:
     table = pd.DataFrame({"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.1]})
     data = make().data.with_comparisons(table)

@@ -20,6 +20,7 @@ from relpref.infer.evidence import tilted
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, PosteriorCovariance, Unknown
 from relpref.infer.large.problem import NODES, LargeProblem, LargeReading, Positions, touched
 from relpref.infer.large.sparse_ep import fit as fit_sparse
+from relpref.infer.plates import settled
 from relpref.infer.program import Program
 from relpref.infer.result import Result, progress_line, warn_user
 from relpref.infer.search import fit_hyperparameters
@@ -138,11 +139,13 @@ def search(
         return {}, {}, Result.converged
     learnable = part.learnable(fixed)
     tables = {name: one.table(positions, fixed, progress_bar) for name, one in learnable.items()}
-    program = Program.of(*part.reduced(positions, tables), fixed)
+    program = settled(Program.of(*part.reduced(positions, tables), fixed), average=False)
     # In observation space an interpolated covariance need not be positive definite.
     whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them
     fitted = fit_hyperparameters(engine, program, None, key, progress_bar, at_first, whole, "observation")
-    values = {name: np.asarray(value) for name, value in fitted.evidence.hyperparameters.items()}
+    found = {name: value for name, value in program.fixed.items() if name not in fixed}
+    found |= fitted.evidence.hyperparameters
+    values = {name: np.asarray(value) for name, value in found.items()}
     kept = ("hyperparameters", "evaluations", "gradient_norm", "failed_evaluations", "log_prior")
     info: dict[str, Any] = {name: fitted.info[name] for name in kept if name in fitted.info}
     info["searched_answers"] = some.num_answers

@@ -1,0 +1,148 @@
+"""Hyperparameters of which every answer sees one of many, such as its rater's noise: integrated over, one member at a time.
+
+Let θ_r be the values of member r, with independent priors, and let row i of the answers be that of member r(i). The approximation is
+q(u) Π_r q(θ_r), with one Gaussian site and one site on θ_r for each row. Under a cavity N(m_i, v_i) of its projection a row says
+Ẑ_i(θ) = ∫ p(y_i | z, θ) N(z; m_i, v_i) dz of its member. So at a fixed point of EP
+
+    q(θ_r) ∝ p(θ_r) Π_{i of r} Ẑ_i(θ_r),    log Z_r = log ∫ p(θ) Π_{i of r} Ẑ_i(θ) dθ,
+
+and ∂ log Z_r/∂m_i and its derivative are the moments that a Gaussian site matches: averages over q(θ_r) of what is known of a row
+with known θ. Integrals are sums over nodes z_k of a standard normal variable, θ = F⁻¹(Φ(z)) with the prior's distribution function F,
+which may depend on other hyperparameters, such as one scale for all members.
+"""
+
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import cumulative_trapezoid
+from scipy.interpolate import CubicSpline
+
+from relpref.likelihoods.tilted import TiltedMoments
+from relpref.linalg.arrays import Array
+from relpref.pytree import register
+
+Floats = NDArray[np.float64]
+
+# The trapezoidal rule on ±3 sds of the prior resolves a member's posterior down to half a step. Answers know the logarithm of a noise to
+# about 2.9/√n, so steps are halved from so many answers of one member on.
+_RANGE, _MORE_NODES = 3.0, (33, 133, 530)
+_FINER, _LEAST = (
+    16,
+    1e-200,
+)  # steps of a quantile's table in one between nodes, and the least probability that it sees
+
+
+@dataclass(frozen=True)
+class Members:
+    """Which sites have an entry for each member, and whose rows are whose."""
+
+    names: tuple[str, ...]
+    number: int  # of members
+    steps: int  # between 0 and 1 of the nodes
+    row: Any  # the member of each row, shape (m,)
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], number: int, row: Any, counts: Any) -> "Members":
+        """With as many nodes as the member with the most answers needs."""
+        most = np.bincount(row, counts, number).max(initial=0.0)
+        steps = 2 ** int(np.searchsorted(_MORE_NODES, most))
+        return cls(names, number, steps, row)
+
+    @property
+    def nodes(self) -> tuple[Floats, Floats]:
+        """Of z, shape (K, sites), and the logarithms of their weights, shape (K,)."""
+        reach = int(_RANGE * self.steps)
+        line = np.arange(-reach, reach + 1) / self.steps
+        grid = np.array(list(product(line, repeat=len(self.names))))
+        log_weights = -0.5 * np.sum(np.square(grid), axis=1)
+        return grid, log_weights - np.log(np.sum(np.exp(log_weights)))
+
+
+register(Members, leaves=("row",), static=("names", "number", "steps"))
+
+
+class Known(NamedTuple):
+    """What the answers say of the members."""
+
+    probability: Array  # q at the nodes, shape (K, number)
+    log_normalizer: Array  # log Z_r, shape (number,)
+    each: TiltedMoments  # of rows given the nodes, shape (K, m)
+
+
+@dataclass(frozen=True, eq=False)
+class OfMembers:
+    """A likelihood whose rows are averaged over what is known of their members; a row's log Ẑ is its equal share of log Z_r."""
+
+    each: Any  # the likelihood at every node, with a first axis in each of its arrays
+    members: Members
+    counts: Array  # how many answers each row stands for, shape (m,)
+    log_concave: bool = field(default=False, init=False)
+
+    @property
+    def predictor(self) -> Array:
+        return jnp.ravel(self.each.predictor[0])
+
+    def known(self, value: Array, mean: Array, variance: Array) -> Known:
+        """Under cavities of all rows."""
+        _, log_weights = self.members.nodes
+        each = jax.vmap(lambda likelihood: likelihood.tilted(value, mean, variance))(self.each)
+        said = jnp.where(self.counts > 0, self.counts * each.log_normalizer, 0.0)
+        nothing = jnp.zeros((len(log_weights), self.members.number), said.dtype)
+        joint = nothing.at[:, self.members.row].add(said) + log_weights[:, None]
+        total = jax.nn.logsumexp(joint, axis=0)
+        return Known(jnp.exp(joint - total), total, each)
+
+    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """Moments of rows, averaged over their members."""
+        known, row = self.known(value, mean, variance), self.members.row
+        probability = known.probability[:, row]
+        answers = jnp.zeros(self.members.number, self.counts.dtype).at[row].add(self.counts)
+        gradient = jnp.sum(probability * known.each.gradient, axis=0)
+        second = jnp.sum(probability * (jnp.square(known.each.gradient) - known.each.curvature), axis=0)
+        share = known.log_normalizer / jnp.where(answers > 0, answers, 1.0)
+        return TiltedMoments(share[row], gradient, jnp.square(gradient) - second)
+
+
+register(OfMembers, leaves=("each", "members", "counts"))
+
+
+def quantiles(members: Members, probability: Floats, at: Floats) -> Floats:
+    """Quantiles of z of each member under q, shape (sites, number), at probabilities of that shape.
+
+    Of several sites each by its own marginal distribution; between the nodes the logarithm of the density is a spline.
+    """
+    grid, _ = members.nodes
+    line = np.unique(grid[:, 0])
+    fine = np.linspace(line[0], line[-1], _FINER * (len(line) - 1) + 1)
+    found = np.empty((len(members.names), members.number))
+    for site in range(len(members.names)):
+        marginal = np.stack([probability[grid[:, site] == node].sum(axis=0) for node in line])
+        density = np.exp(CubicSpline(line, np.log(np.maximum(marginal, _LEAST)))(fine))
+        below = cumulative_trapezoid(density, axis=0, initial=0)
+        below /= below[-1]
+        for member in range(members.number):
+            found[site, member] = np.interp(at[site, member], below[:, member], fine)
+    return found
+
+
+def means(members: Members, probability: Floats) -> Floats:
+    """Of z of each member under q, shape (sites, number)."""
+    return members.nodes[0].T @ probability
+
+
+def strata(weights: Floats, number: int, rng: np.random.Generator) -> Floats:
+    """Probabilities for weighted points, shape (points, number): of each of ``number`` variables as even as the weights allow.
+
+    A Latin hypercube: each variable takes the points in an order of its own, and a point the middle of its share.
+    """
+    found = np.empty((len(weights), number))
+    for column in range(number):
+        order = rng.permutation(len(weights))
+        shares = weights[order]
+        found[order, column] = np.cumsum(shares) - 0.5 * shares
+    return found
