@@ -69,7 +69,7 @@ _with_entry_points = False
 
 
 def register(kind: Kind, name: str, object: Any) -> None:
-    """Make something of your own known by name: to saved files, the report, the command line and `relpref.explore.next_pairs`.
+    """Register a custom object by name, for saved files, the report, the command line and `relpref.explore.next_pairs`.
 
     Call it before `relpref.load`, in every session that reads such files. Files keep the name, and for kernels and likelihoods the
     values of the fields, never the code.
@@ -83,7 +83,7 @@ def register(kind: Kind, name: str, object: Any) -> None:
     object : callable or class
         Of a program the function itself. Of a kernel or likelihood the class, a dataclass: it is made again from its fields, after their
         values were checked against their annotations. Of an engine or a score the class. Of a chapter a function from the posterior to a
-        `relpref.report.Section`, or to None where there is nothing to say.
+        `relpref.report.Section`, or to None for no section.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """The Python blocks of the README and of the pages in docs run as they stand."""
 
 import importlib.util
+import pkgutil
 import re
 import runpy
 import warnings
@@ -74,10 +75,7 @@ def test_reference_lists_every_public_name_once() -> None:
     listed = re.findall(
         r"^   (relpref\.[\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE
     )
-    found = {
-        name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2])
-        for name in listed
-    }
+    found = {name: pkgutil.resolve_name(name) for name in listed}
     assert len(set(map(id, found.values()))) == len(listed)
     assert {f"relpref.{name}" for name in relpref.__all__ if not name.startswith("_")} <= set(listed)
     assert all(value.__doc__ for value in found.values())

@@ -90,7 +90,7 @@ class Progress:
 
 
 class Loop:
-    """Questions and answers about one run; `open` makes one. Several threads may use it, and several processes one each.
+    """Questions and answers about one run; made by `open`. Several threads may use it, and several processes one each.
 
     Parameters
     ----------

@@ -123,10 +123,10 @@ def _as_data(labels: tuple[Any, ...], attributes: Floats, names: tuple[str, ...]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KroneckerGPClassifier(RelationEstimator, GPClassifier):
-    """Whether a relation holds between two nodes, with a probability: a Gaussian process classifier of edges.
+    """Classify whether a relation holds between two nodes by a Gaussian process, with probabilities.
 
     The latent function of an edge (v, w) has the covariance a² K(v, v') G(w, w'), or the symmetric or reciprocal version of it, and
-    only the observed edges are looked at; see `relpref.models.kronecker_classifier`. The amplitude a and the intercept are learned.
+    only the observed edges are used; see `relpref.models.kronecker_classifier`. The amplitude a and the intercept are learned.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
         As of `relpref.rls.ConditionalRanker`.
     link : {"probit", "logit"}
     landmarks : int or None
-        How many edges stand for all others at most; time grows with their square. None takes as many as it needs to be exact.
+        Maximum number of edges that represent all others; time grows with its square. None takes as many as exactness needs.
     engine : {"ep", "laplace"}
     fixed : dict, optional
         Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``; ``{"intercept": [0.0]}`` leaves it out.

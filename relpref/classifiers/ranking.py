@@ -96,7 +96,7 @@ class Treatment(NamedTuple):
 @renamed_keywords(tolerance="tol")
 @dataclass(eq=False, repr=False, kw_only=True)
 class RankingGPClassifier(ClassifierMixin, GPClassifier):
-    """Who gave a ranking, with a probability: a Gaussian process classifier of rankings of any kind (GCK section 4.2).
+    """Classify rankings of any kind by a Gaussian process, with probabilities (GCK section 4.2).
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         For ``"cut"`` on attributes: see `relpref.kernels.Cut`.
     link, engine : {"probit", "logit"}, {"ep", "laplace"}
     landmarks : int
-        How many rankings stand for all others at most, where a kernel has no features or more than so many: ``"mallows"``, and
+        Maximum number of rankings that represent all others, used if a kernel has no features, or more of them: ``"mallows"``, and
         ``"kendall"`` with many items. The cost grows with the square; with one for each training ranking nothing is approximated.
     tol : float
         Of features that have to be sampled, those of non-exhaustive rankings: their standard error in relation to their norm. The kernel

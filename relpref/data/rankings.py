@@ -72,7 +72,7 @@ class Rankings:
     Notes
     -----
     Kinds of ranking, each a special case of the next: *full* orders all items; *top-k* orders some and leaves all others tied below
-    them; *exhaustive* has every item in some block; *non-exhaustive* says nothing of some items.
+    them; *exhaustive* has every item in some block; *non-exhaustive* leaves some items out.
     """
 
     items: PreferenceData

@@ -394,7 +394,7 @@ class RelationData:
         ½ for reciprocal labels in [0, 1], else 0.
     distinct : array of int or None
         Of a constrained relation, the positions of the edges (v, w) with v ≤ w: each pair of nodes once. A node's label with
-        itself tells nothing of a reciprocal relation, and is left out.
+        itself is uninformative for a reciprocal relation, and is left out.
     observed : bool
         False if only the edges are meant, see `without_labels`.
     """

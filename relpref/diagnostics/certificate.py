@@ -164,12 +164,12 @@ def called(label: Any) -> str:
 def certify(
     posterior: Posterior | RelationPosterior, num_samples: int = 4000, rng_key: Any = None
 ) -> Certificate:
-    """Whether a posterior is the exact one, as far as importance weights can tell.
+    """Check by importance weights whether a posterior agrees with the exact one.
 
     Parameters
     ----------
     posterior : Posterior or RelationPosterior
-        From EP or Laplace: at its hyperparameters, whose own uncertainty is no part of the question. A mixture over hyperparameters: as
+        From EP or Laplace: at its hyperparameters, whose own uncertainty is not checked. A mixture over hyperparameters: as
         a proposal for hyperparameters and latent vector together, by 25 of its components. From samples: whether the chains agree.
         Of `Exact`: it is exact.
     num_samples : int

@@ -27,12 +27,12 @@ _NOISE = "rater_noise"
 
 
 def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
-    """How well models predict the same answers without having them, best first.
+    """Compare models by their held-out predictions of the same answers, best first.
 
     Parameters
     ----------
     candidates : mapping from name to Posterior, RelationPosterior or HeldOut
-        At least two. Posteriors by `leave_one_out`; what `k_fold` returned goes in as it is.
+        At least two. Posteriors are compared by `leave_one_out`; results of `k_fold` are taken as they are.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
 
 
 def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
-    """How surprising each answer is to the others, and what would be if it had not been given; most surprising first.
+    """How surprising each answer is given the others, and its effect on the utilities; most surprising first.
 
     Parameters
     ----------
@@ -189,15 +189,14 @@ def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -
 
 
 def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
-    """How well each rater's answers are predicted by all the others, beside how well those of a usual rater would be.
+    """How well all other answers predict those of each rater, compared with those of a typical rater.
 
     Parameters
     ----------
     posterior : UtilityPosterior
         As for `leave_one_out`, of answers with raters.
     false_alarms : float
-        Probability that anybody at all is said to be at odds where all raters are alike and the model is known; where noises are
-        fitted it is two to three times that.
+        Probability that any rater is at odds if all raters are alike and the model is known; two to three times that if noises are fitted.
 
     Returns
     -------
@@ -205,8 +204,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
         By rater, those most at odds first: ``answers``; ``log_loss``, the average of −log probability of each answer without it;
         ``expected``, its mean, and ``sd``, its standard deviation, if the answers came from the model; ``z``, the difference in those;
         ``p_value``, of a log loss as high as that; ``at_odds``, whether that is below ``false_alarms`` divided by the number of raters
-        (Bonferroni). Where raters have a noise of their own it is in ``noise``, and all are judged by the median of them: else answers
-        at random would be expected of who gives such.
+        (Bonferroni). Where raters have a noise of their own it is in ``noise``, and all are compared with the median of them.
 
     Raises
     ------
@@ -268,7 +266,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
 
 
 def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = True) -> pd.DataFrame:
-    """Fit again without each part of the model, one at a time, and compare the evidence.
+    """Refit without each part of the model, one at a time, and compare the evidence.
 
     Hyperparameters are refitted, except those that were fixed. Options for the part that is left out (its kernel, its priors, its
     fixed values) are left out with it.
@@ -278,7 +276,7 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
     posterior : UtilityPosterior
         From EP or Laplace, by a program whose prior is a sum of named parts, such as `relpref.models.xpgp`.
     progress_bar : bool
-        Show each search while it runs, where a person watches.
+        Show progress if stderr is a terminal.
 
     Returns
     -------

@@ -173,7 +173,7 @@ def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> L
 
 
 def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
-    """Predict each answer from all the others, at the posterior's hyperparameters, without fitting again.
+    """Predict each answer from all the others, at the posterior's hyperparameters, without refitting.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def k_fold(
         At least 2.
     by : {"pair", "answer", "rater", "group"}
         What leaves together: all answers to a pair of items by any rater, because a repeated question would predict itself;
-        each answer with its repetitions; all answers of a rater, who is a stranger then; or all of a group, by default where answers have
+        each answer with its repetitions; all answers of a rater, who is then unknown; or all of a group, by default where answers have
         groups, elsewhere "pair". Lists leave whole. Examples of classes leave one by one, edges
         between the same two nodes together.
     hyperparameters : {"refit", "keep"}

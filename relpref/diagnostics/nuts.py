@@ -86,9 +86,9 @@ def check(
     Parameters
     ----------
     posterior : Posterior or RelationPosterior
-        The exact engine has nothing to be compared.
+        Not from the exact engine.
     max_items : int
-        Of more items, so many with many answers among themselves are compared, by those answers alone.
+        Of more items this many are compared, those with many answers among themselves, by these answers alone.
     hyperparameters : bool
         False holds them at the posterior's values, which tests the engine. True samples those that the fit did not fix, which also
         shows what it means to have maximized them, and takes a Cholesky factor for every step. A mixture over hyperparameters, and
@@ -100,7 +100,7 @@ def check(
     rng_key : JAX key or int, optional
         The posterior's own by default.
     progress_bar : bool
-        Show NUTS at work, where a person watches.
+        Show progress if stderr is a terminal.
 
     Returns
     -------

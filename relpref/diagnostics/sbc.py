@@ -232,10 +232,10 @@ def calibrate(
     progress_bar: bool = True,
     **kwargs: Any,
 ) -> Calibration:
-    """Simulate from a program, fit each simulation, and see where the truth falls.
+    """Simulate from a program, fit each simulation, and compare the posteriors with the true values.
 
     Hyperparameters are drawn from their priors. An engine that is given them, or integrates over them, should be calibrated; one that
-    maximizes them is not by design, and what that costs can be measured.
+    maximizes them is not; the result measures by how much.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def calibrate(
         for every entry by itself); or a function ``fit(program, hyperparameters, rng_key, *args, **kwargs)`` that returns a posterior. Its
         ``args`` are the program's, the simulated answers first; ``hyperparameters`` is empty unless they are given.
     hyperparameters : {"given", "integrate", "nuts", "maximize"}
-        Whether the engine is told those of the simulation, averages over them, samples them, or takes the best. The samplers
+        Whether the engine has those of the simulation, averages over them, samples them, or takes their maximum. The samplers
         ``"nuts"`` and ``"svi"`` sample everything, which is ``"integrate"``.
     simulations : int
     rng_key : JAX key or int
@@ -267,7 +267,7 @@ def calibrate(
     scheduler : str, optional
         Where simulations are fitted, see `relpref.parallel.run_all`; here, one after the other, by default.
     progress_bar : bool
-        Show the progress, where a person watches.
+        Show progress if stderr is a terminal.
 
     Returns
     -------

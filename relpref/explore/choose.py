@@ -282,15 +282,15 @@ def next_pairs(
     ----------
     posterior : UtilityPosterior
     k : int
-        How many, each chosen as if those before it had been answered.
+        Number of questions, each chosen as if those before it had been answered.
     score : str or Score
         One of `SCORES` by name, or an instance, such as ``TopK(10)``.
     items, pairs : iterable of labels, iterable of (label, label), optional
         Ask about these only.
     repeats : int
-        How often a pair may be asked again; 0 for never one that was answered, by whomever.
+        How often a pair may be asked again; 0 for no pair that any rater answered.
     most_appearances : int, optional
-        An item that was in so many answers is not asked about again.
+        An item with this many answers is not asked about again.
     hardest : float, optional
         Pairs whose preference probability is nearer to one half than that are left out, because people cannot answer them. 0.02 leaves out
         those between 0.48 and 0.52, a tie counting one half.

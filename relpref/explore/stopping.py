@@ -108,7 +108,7 @@ def expected_gain(
     rng_key: Any = None,
     **limits: Any,
 ) -> ExpectedGain:
-    """Say how far the order is known, whether that is enough, and what further answers are expected to gain.
+    """Estimate how far the order is known, whether that is enough, and the expected gain of further answers.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def expected_gain(
     goal : float
         Enough is known where the expected share of pairs in the wrong order is at most this; above 0 and below 1/2.
     top : int, optional
-        Look at who the best so many are instead: the goal is for the expected share of the leading ones that do not belong there.
+        Ask for the best K instead: the goal is for the expected share of the K leading items that are not among the best K.
     score, rater, rng_key, **limits
         How questions are chosen, as in `next_pairs`; of more than 1000 items ``rng_key`` also draws those whose pairs stand for all.
 
@@ -240,7 +240,7 @@ def _wrong(mean: Floats, variance: Floats, rest: Floats) -> Floats:
 
 
 def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score = DEFAULT) -> str:
-    """Say in two sentences why a question about two labels is asked, to the one who is asked.
+    """Explain in two sentences, to the rater, why a question about two labels is asked.
 
     Raises
     ------

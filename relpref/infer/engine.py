@@ -204,7 +204,7 @@ class GaussianEngine:
     max_evaluations : int
         Maximum number of evaluations of the evidence, for each start.
     space : {"auto", "latent", "observation"}
-        Where the algebra happens; "auto" takes the cheaper. With a Gaussian likelihood (labels, reported probabilities), and
+        The space of the linear algebra; "auto" takes the cheaper one. With a Gaussian likelihood (labels, reported probabilities), and
         where an answer was given more than 20 times, it is always "latent", which keeps its accuracy where sites are precise.
     structure : {"auto", "dense", "sparse"}
         How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that

@@ -50,7 +50,7 @@ def fit_many(
     progress_bar: bool = True,
     **kwargs: Any,
 ) -> Iterator[tuple[Any, Found]]:
-    """Fit a program to each of many data sets, independently, and hand the posteriors over as they come.
+    """Fit a program to each of many data sets, independently, and yield each posterior when it is finished.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def fit_many(
         Finished posteriors are saved there, each in a file of its own, and read back by the next call, which fits only what is missing
         or has other data, options or key.
     progress_bar : bool
-        Show how many are done, where a person watches.
+        Show progress if stderr is a terminal.
     **kwargs
         Keywords of the program, common to all problems.
 
@@ -84,7 +84,7 @@ def fit_many(
     StorageError
         If the folder cannot be written, or a file in it is damaged.
     DataError
-        If ``folder`` is given and there is something in the call that nothing tells from others of its kind.
+        If ``folder`` is given and the file names could not identify an object in the call.
     ClusterError
         If other processes went away; with a folder the same call does only the rest.
     """

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 
 class Result(Enum):
-    """Result codes of every engine; the value is what happened and what to do about it."""
+    """Result codes of all engines; the value is a message with a remedy."""
 
     converged = "The engine converged."
     max_iterations = (
@@ -70,7 +70,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 class InferenceWarning(UserWarning):
-    """An answer comes from an inference that did not converge."""
+    """A result of an inference that did not converge."""
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

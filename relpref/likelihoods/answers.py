@@ -208,10 +208,10 @@ def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListCo
 @register_static
 @dataclass(frozen=True)
 class Probit(_Noisy):
-    """Gaussian noise on the gap; what is made of the noisy gap follows from the columns that are there.
+    """Gaussian noise on the gap; the columns of the data determine the kind of answers.
 
     Winners alone are `ProbitComparison`, ties and strengths `GradedComparison`, probabilities `SoftComparison`. With raters, each has
-    a noise of their own; where the data says which of two was shown first, that one may gain by it.
+    a noise of their own; if the data has the item that was shown first, it may gain by that.
 
     Parameters
     ----------

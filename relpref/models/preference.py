@@ -228,7 +228,7 @@ def xpgp(
     priors : mapping from site to distribution, optional
         Replaces the default prior of a hyperparameter.
     likelihood : AnswerModel, optional
-        `Probit` by default, which looks at every column of the answers; its parameters are sites as well.
+        `Probit` by default, which uses every column of the answers; its parameters are sites as well.
     standardize : bool
         Center and scale every attribute (by the data's own moments).
     normalize : bool
@@ -263,7 +263,7 @@ def preference_gp(
     standardize: bool = True,
     individual: bool = True,
 ) -> None:
-    """`xpgp` without relations, which are not looked at: the baseline of Kersting & Xu 2009 (Chu & Ghahramani 2005)."""
+    """`xpgp` without relations, which it does not use: the baseline of Kersting & Xu 2009 (Chu & Ghahramani 2005)."""
     hyperparameters = Hyperparameters(priors)
     parts = hyperparameters.parts(data, attribute_kernel, {}, standardize=standardize)
     remedy = (

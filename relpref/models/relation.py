@@ -75,7 +75,7 @@ def conditional_ranking(
     standardize: bool = True,
     normalize: bool = True,
 ) -> None:
-    """Scores of all pairs from a Kronecker product of node kernels, seen through labels of some pairs.
+    """Scores of all pairs from a Kronecker product of node kernels, with noisy labels of some pairs.
 
     The score of (v, w) is a Gaussian field with covariance K(v, v') G(w, w'), where K (and G) is the sum of a kernel on
     attributes and kernels on graphs, as in `relpref.models.xpgp`. A symmetric or reciprocal relation sees

@@ -31,7 +31,7 @@ _NUMBERS = 10_000_000  # in the projections of examples that are classified toge
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPosterior(Posterior):
-    """Beliefs about the weights of a classifier, and what they say of examples, old or new.
+    """The posterior of a classifier's weights, and its predictions for known and new examples.
 
     Attributes
     ----------

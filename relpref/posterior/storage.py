@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
     """Read a posterior that `Posterior.save` or `RelationPosterior.save` wrote.
 
-    Nothing that the file names is imported or called: programs, kernels and likelihoods are those of the package and those given to
+    Nothing named in the file is imported or called: programs, kernels and likelihoods are those of the package and those given to
     `relpref.register`, and their arguments are checked against the types they declare.
 
     Parameters
     ----------
     path : path
     program : callable, optional
-        The numpyro program that was fitted, where it is your own: a file keeps its arguments and what it was called, not the program.
+        The numpyro program that was fitted, if it is custom: a file keeps its name and its arguments, not the program.
         Without it, such a posterior answers questions about the items it knows, and cannot be updated.
 
     Returns

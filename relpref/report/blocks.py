@@ -19,13 +19,13 @@ class Section:
     ----------
     title : str
     paragraphs : sequence of str
-        Plain text; markup in it is shown, not obeyed.
+        Plain text; markup is escaped.
     table : DataFrame, optional
         The index is shown unless it is a nameless count of rows.
     note : str, optional
-        In small print, under everything else.
+        In small print, below everything else.
     figure : str, optional
-        One SVG picture as text. It must carry all it shows: no scripts, no addresses.
+        One SVG picture as text. It must be self-contained: no scripts, no addresses.
     """
 
     title: str

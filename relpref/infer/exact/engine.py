@@ -62,12 +62,12 @@ class Exact:
     tol, max_iterations
         Of the conjugate gradients: relative residual, and iterations.
     callback : callable, optional
-        ``callback(iteration, dual, residual)`` after each of them; True ends them, and answers warn then.
+        ``callback(iteration, dual, residual)`` after each of them; return True to stop, and methods of the posterior warn.
     start : RelationPosterior, optional
         Of the same edges by conjugate gradients, such as at other hyperparameters: where the iterations start.
     mesh : jax.sharding.Mesh, optional
-        Of one axis: devices that share the products of the conjugate gradients, which then take the closed form's place. The
-        search for hyperparameters and the variances stay with the host.
+        Of one axis: devices that share the products of the conjugate gradients, which then replace the closed form. The search for
+        hyperparameters and the variances run on the host.
     max_evaluations : int
         Of the evidence.
     throw : bool
