@@ -9,6 +9,9 @@ from scipy.special import expit, ndtr
 
 Floats = NDArray[np.float64]
 
+# sd of the noise of an item in a list: two items' noises together have the sd 1 of a comparison.
+NOISE = float(np.sqrt(0.5))
+
 
 def _expected_ndtr(mean: Any, variance: Any, scale: Any) -> Any:
     return ndtr(mean / (scale * scale + variance) ** 0.5)

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.comparison import Comparison
-from relpref.likelihoods.orders import NOISE, log_probability
+from relpref.likelihoods.orders import log_probability
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,

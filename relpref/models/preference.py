@@ -25,8 +25,8 @@ from relpref.kernels import (
 from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
 from relpref.likelihoods import AnswerModel, answer_model
 from relpref.likelihoods.answers import GROUP_SD, PLATES, SPREADS, weighted
+from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.labels import Link, bernoulli
-from relpref.likelihoods.orders import NOISE
 from relpref.likelihoods.tilted import INTEGRATED
 from relpref.linalg import Covariance, Identity, NamedSum, real
 

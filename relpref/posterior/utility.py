@@ -327,10 +327,10 @@ class UtilityPosterior(Posterior):
         self._warn_if_not_converged()
         labels, rng = list(labels), self._rng(rng_key)
         items, places = self.data.index(labels), range(len(labels))
-        rows = [[(one, other) for other in places if other != one] for one in places]
+        orders = [[one, *(other for other in places if other != one)] for one in places]
         table = pd.DataFrame(
             {
-                "probability": list_chances(self, items, rows, rng),
+                "probability": list_chances(self, items, orders, 1, rng),
                 "p_best": shares_of_the_best(self.belief.subset(items), rng),
             },
             index=label_index(labels, "item"),
@@ -341,8 +341,8 @@ class UtilityPosterior(Posterior):
         """The probability that the next noisy order of some items is this one, best first; parameters and errors as of `choose`."""
         self._warn_if_not_converged()
         items = self.data.index(list(labels))
-        rows = [(place, place + 1) for place in range(len(items) - 1)]
-        return float(list_chances(self, items, [rows], self._rng(rng_key))[0])
+        orders = [range(len(items))]
+        return float(list_chances(self, items, orders, len(items) - 1, self._rng(rng_key))[0])
 
     def explain(self) -> pd.DataFrame:
         """Explain each utility by its parts.

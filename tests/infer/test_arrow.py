@@ -15,7 +15,7 @@ from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ListComparison, ListSizes, LogisticComparison, ProbitComparison
-from relpref.likelihoods.orders import NOISE
+from relpref.likelihoods.chances import NOISE
 from relpref.linalg import Dense
 
 ITEMS = 7

@@ -16,11 +16,26 @@ from relpref.likelihoods import (
     LogisticComparison,
     ProbitComparison,
 )
-from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, NOISE, Noise, log_probability
+from relpref.likelihoods.chances import NOISE
+from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
+from relpref.likelihoods.orders import log_probability as in_any_precision
+
+compiled = jax.jit(in_any_precision, static_argnames=("noise", "tied"))
+
+
+def log_probability(utility: Any, block: Any, noise: Noise = GAUSSIAN) -> Any:
+    """Of more lists and items, so that few sizes are compiled."""
+    utility, block = np.asarray(utility, float), np.asarray(block)
+    tied = any(np.bincount(row)[1:-1].max(initial=0) > 1 for row in block)
+    number = len(block)
+    room = (0, -number % (16 if tied else 128)), (0, 6 - block.shape[1])
+    wide = np.pad(utility, room), np.pad(block, room, constant_values=-1)
+    with jax.enable_x64(True):
+        return np.asarray(compiled(*map(jnp.asarray, wide), noise=noise, tied=tied))[:number]
 
 
 def chance(utility: Any, block: Any, noise: Noise = GAUSSIAN) -> Any:
-    return np.exp(log_probability(np.atleast_2d(np.asarray(utility, float)), np.atleast_2d(block), noise))
+    return np.exp(log_probability(np.atleast_2d(utility), np.atleast_2d(block), noise))
 
 
 def partitions(blocks: list[int], number: int) -> Iterator[list[int]]:
@@ -85,7 +100,7 @@ def test_gradient(blocks: list[int], noise: Noise) -> None:
     """Also of an order that hardly can be: 12 units of noise against each row; differences see there that nodes are 0.4 apart."""
     step, block = 1e-4, np.array([blocks])
     with jax.enable_x64(True):
-        slope = jax.jit(jax.grad(lambda u: log_probability(u, jnp.asarray(block), noise).sum()))
+        slope = jax.jit(jax.grad(lambda u: in_any_precision(u, jnp.asarray(block), noise).sum()))
         for spread, error in ((0.5, 1e-4), (12.0, 0.01)):
             utility = spread * np.arange(4.0)[None]
             moved = utility + step * np.stack([np.eye(4), -np.eye(4)])
@@ -95,9 +110,9 @@ def test_gradient(blocks: list[int], noise: Noise) -> None:
 
 
 def test_single_precision() -> None:
-    utility = 2.0 * np.arange(8.0)[None]
-    block = np.arange(8)[None]
-    found = log_probability(jnp.asarray(utility, jnp.float32), jnp.asarray(block))
+    utility = 2.0 * np.arange(6.0)[None]
+    block = np.arange(6)[None]
+    found = compiled(jnp.asarray(utility, jnp.float32), jnp.asarray(block))
     assert np.asarray(found) == pytest.approx(log_probability(utility, block), rel=1e-3)
 
 
