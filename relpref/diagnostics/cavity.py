@@ -18,7 +18,7 @@ from scipy import sparse
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Arrow, Groups
-from relpref.infer.call import Values
+from relpref.infer.call import Values, survey
 from relpref.infer.evidence import known_sites, log_of_sites, tilted
 from relpref.infer.program import Observation, Program, Reading
 from relpref.infer.sites import Cavity, Sites, SparseRows
@@ -86,6 +86,11 @@ class Question:
             program = Program.of(given.program, given.args, given.kwargs, first, dense=False)
             self._program = program.at({name: jnp.asarray(value) for name, value in fixed.items()})
         layout = program.layout
+        if origin is None and layout.ordered and own.engine.at_mode:
+            raise UnsupportedProgramError(
+                "some answers are lists, which have no Gaussian sites under Laplace that could be taken out; fit with EP, or fit to "
+                "the others again, with k_fold"
+            )
         if layout.slices != dict(posterior.slices):
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")
         self.observed = layout.observed
@@ -180,6 +185,11 @@ class Question:
 
     def _with_lists(self, found: Predictive) -> Predictive:
         """Lists leave whole: the log score of their order is that of their first row, and of single pairs nothing is said."""
+        for site in survey(self._program.call):
+            if site.without_moments is not None:
+                raise UnsupportedProgramError(
+                    "the probability of a new list with logistic noise (Plackett and Luce) is not found; take the likelihood Probit()"
+                )
         listed, log_score = np.zeros(len(found.value), dtype=bool), found.log_score.copy()
         signs = np.append(np.where(found.value > 0, 1.0, -1.0), 1.0)
         for at, blocks in enumerate(self._blocks()):

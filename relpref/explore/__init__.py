@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from relpref.errors import warn_renamed
+from relpref.explore.choices import next_choices
 from relpref.explore.choose import next_pairs
 from relpref.explore.forecast import Gaps as Gaps
 from relpref.explore.scores import DEFAULT as DEFAULT
@@ -32,6 +33,7 @@ __all__ = [
     "answers_saved",
     "expected_gain",
     "learning_curves",
+    "next_choices",
     "next_pairs",
     "simulate",
     "why",

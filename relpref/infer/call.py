@@ -116,6 +116,7 @@ class Site(NamedTuple):
     support: Any
     plated: bool
     problem: str | None
+    without_moments: str | None  # why expectation propagation does not take it, if so
     knows_moments: bool
     log_concave: bool
     closed_form: bool
@@ -136,7 +137,6 @@ def survey(call: Call) -> tuple[Site, ...]:
             if site["is_observed"]:
                 try:
                     likelihood = as_likelihood(base)
-                    problem = getattr(likelihood, "refused", None)
                 except UnsupportedProgramError:
                     if base.event_shape:
                         problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
@@ -154,6 +154,7 @@ def survey(call: Call) -> tuple[Site, ...]:
                 support=base.support,
                 plated=bool(site["cond_indep_stack"]),
                 problem=problem,
+                without_moments=getattr(likelihood, "without_moments", None),
                 knows_moments=likelihood is not None,
                 log_concave=bool(getattr(likelihood, "log_concave", False)),
                 closed_form=hasattr(likelihood, "gaussian_site"),

@@ -21,7 +21,7 @@ from relpref.data.arrays import shown
 from relpref.description import Description
 from relpref.errors import ClusterError, DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import Component, assemble, positive_definite, prior_notes, thinned
-from relpref.infer.call import Model, Values, preference_data
+from relpref.infer.call import Model, Values, preference_data, survey
 from relpref.infer.evidence import Evidence, evaluate, expectation_propagation, use_dual_space
 from relpref.infer.large.fit import fit, fit_many
 from relpref.infer.plates import Averaged, settled
@@ -347,11 +347,13 @@ class GaussianEngine:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], fixed: Mapping[str, Any] | None
     ) -> Program:
         program = Program.of(self.program, args, kwargs, fixed, padding=True)
+        for site in survey(program.call):
+            if site.without_moments is not None and not self.at_mode:
+                raise UnsupportedProgramError(
+                    f"observed site {site.name!r} ({site.kind}): {site.without_moments}"
+                )
         if self.at_mode and program.layout.ordered:
-            raise UnsupportedProgramError(
-                f"{self.name} has no lists of three or more items, whose order has no curvature at a point; fit with EP, or read the "
-                "answers with lists='pairs'"
-            )
+            program = program.at_a_point()
         # EM holds the posterior fixed where members would move with it, and averages are not log-concave.
         average = not self.at_mode and self.hyperparameters != "em" and self.space != "observation"
         return settled(program, average)

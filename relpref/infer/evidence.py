@@ -15,6 +15,7 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.arrow import Arrow, ArrowSpace, pull_of_noise
 from relpref.infer.call import Values
 from relpref.infer.host_space import HostSpace
+from relpref.infer.joint import joint_of, joint_on_host
 from relpref.infer.program import Layout, Observation, Program, Reading
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import (
@@ -74,12 +75,11 @@ class Approximation(NamedTuple):
     fit: Fit
     log_evidence: Array
     info: Info
-    # From the program at other hyperparameters to a number, whose derivative is the answers' share of that of the evidence; with the
-    # arrays that it needs as arguments, so that it is compiled once.
-    answers: Partial
-    # Where the evidence also depends on the prior by the point that it is taken at: with v this and β the dual vector, its derivative
-    # has vᵀ ∂G β, G the prior covariance of the projections. ``answers`` has the share of A K Aᵀ, without the noise that rows share.
-    pulled: Array | None = None
+    # Gives a function from the program at other hyperparameters to a number, whose derivative is the answers' share of that of the
+    # evidence, with the arrays that it needs as arguments, so that it is compiled once; and, where the evidence also depends on the
+    # prior by the point that it is taken at, a vector v: with β the dual vector, that derivative has vᵀ ∂G β, G the prior covariance of
+    # the projections. The function has the share of A K Aᵀ, without the noise that rows share.
+    answers: Callable[[], tuple[Partial, Array | None]]
 
 
 # Of every row under its cavity, from means and variances.
@@ -143,13 +143,16 @@ def evaluate(
         else:
             grouped: Any = rows if arrow is None else arrow.rows
             space = HostSpace.of(covariance, grouped, program.layout.precise and arrow is None)
-            space = with_noise(space, arrow, noise)
+            space = space if program.layout.joint else with_noise(space, arrow, noise)
 
         def bending(value: Array) -> Array:
             return np.asarray(_bends(shape, unconstrained, filled(value, room["m"])))[:m]
 
         dear = (m if dual else n) > _CHEAP
-        problem = Problem(space, rows, its.counts, moments, its.log_concave, its.known, bending, dear)
+        joint = None
+        if program.layout.joint and arrow is not None:
+            joint = joint_on_host(arrow, shape, unconstrained, lambda array: filled(array, room["m"]))
+        problem = Problem(space, rows, its.counts, moments, its.log_concave, its.known, bending, joint, dear)
         found = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, found, its)
         if whole:
@@ -157,10 +160,11 @@ def evaluate(
         if with_gradient and whole:
             evidence = evidence._replace(gradient=jax.tree.map(np.zeros_like, unconstrained))
         elif with_gradient:
+            answers, pulled = found.answers()
             pulls = (
                 prior_surrogate(program.layout, problem, found.fit, evidence.alpha),
-                found.answers,
-                *noise_surrogates(program.arrow, problem, found, its.noise),
+                answers,
+                *noise_surrogates(program, problem, found.fit, its.noise, pulled),
             )
             wide = tuple(filled_pull(pull, room) for pull in pulls)
             gradient = jax.tree.map(np.asarray, _slope(shape, unconstrained, wide))
@@ -220,7 +224,8 @@ def cut(its: Prior, layout: Layout) -> Prior:
 
 
 def filled(array: Array, *shape: int) -> Array:
-    """An array with zeros after what is there, up to a shape."""
+    """An array with zeros after what is there, up to a shape of its first axes."""
+    shape = (*shape, *array.shape[len(shape) :])
     if array.shape == shape:
         return array
     found = np.zeros(shape)
@@ -255,10 +260,11 @@ def _evaluate(
     problem = prepared(program, reading, its, dual)
     found = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, found, its)
+    answers, pulled = found.answers()
     pulls = (
         prior_surrogate(program.layout, problem, found.fit, evidence.alpha),
-        found.answers,
-        *noise_surrogates(program.arrow, problem, found, its.noise),
+        answers,
+        *noise_surrogates(program, problem, found.fit, its.noise, pulled),
     )
     slope = partial(_slope, program, unconstrained, pulls)
     if whole is None:
@@ -361,8 +367,12 @@ def whole_arrays(layout: Layout, problem: Problem, found: Approximation, its: Pr
     space: Any = problem.space
     fit, projection = found.fit, problem.projection
     precision, shift = problem.counts * fit.sites.precision, problem.counts * fit.sites.shift
-    if space.latent:
+    if problem.joint is not None:
+        precision = fit.factor.precision
+        drift = space.root @ (space.root.T @ projection.adjoint(dual_vector(problem, fit)))
+    elif space.latent:
         drift = space.latent_mean(fit.factor, shift, projection)
+    if space.latent:
         covariance = space.covariance(fit.factor)
         pulled = space.pulled(fit.factor, precision)
     else:
@@ -396,6 +406,12 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
         )
     if layout.observation_only:
         return True
+    if layout.joint:
+        if space == "observation":
+            raise UnsupportedProgramError(
+                "some answers are lists, whose curvature Laplace takes in the space of latents; leave space='auto'"
+            )
+        return False
     wanted = layout.num_rows <= layout.num_latents if space == "auto" else space == "observation"
     careful = layout.precise and layout.num_latents <= _FAR_MORE * max(layout.num_rows, _FEW)
     return wanted and layout.log_concave and not careful
@@ -411,10 +427,13 @@ def prepared(program: Program, reading: Reading, its: Prior, dual: bool) -> Prob
         grouped: Any = program.rows if program.arrow is None else program.arrow.rows
         accurate = program.layout.precise and program.arrow is None
         space = LatentSpace.build(covariance, projection, grouped, accurate)
-        space = with_noise(space, program.arrow, its.noise)
+        space = space if program.layout.joint else with_noise(space, program.arrow, its.noise)
     moments = partial(tilted, reading.observations, reading.offset)
     bending = partial(bends, reading.observations, reading.offset)
-    return Problem(space, projection, its.counts, moments, its.log_concave, its.known, bending)
+    joint = None
+    if program.layout.joint and program.arrow is not None:
+        joint = joint_of(program.arrow, reading)
+    return Problem(space, projection, its.counts, moments, its.log_concave, its.known, bending, joint)
 
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
@@ -488,6 +507,8 @@ def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) ->
     space: Any = problem.space
     projection, precision, xp = problem.projection, problem.counts * fit.sites.precision, namespace(alpha)
     dual, white = dual_vector(problem, fit), fit.factor.white
+    if problem.joint is not None:
+        precision = fit.factor.precision
     if not space.latent:
         pull = xp.outer(dual, dual) - space.dual_weights(fit.factor, precision)
         return Partial(_pull_of_gram, pull)
@@ -500,15 +521,15 @@ def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) ->
 
 
 def noise_surrogates(
-    arrow: Arrow | None, problem: Problem, found: Approximation, noise: tuple[Array, ...]
+    program: Program, problem: Problem, fit: Fit, noise: tuple[Array, ...], pulled: Array | None
 ) -> tuple[Partial, ...]:
     """As `prior_surrogate`, of the noise that rows share."""
-    if arrow is None:
+    arrow = program.arrow
+    if arrow is None or program.layout.joint:
         return ()
     space: Any = problem.space
-    fit = found.fit
     weights = space.noise_weights(fit.factor, problem.counts * fit.sites.precision, arrow.blocks)
-    pulls = pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights, found.pulled)
+    pulls = pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights, pulled)
     return (Partial(_pull_of_noise, *pulls),)
 
 
@@ -560,7 +581,7 @@ def expectation_propagation(problem: Problem, sites: Sites, tolerance: Any, max_
     variance = xp.where(closed, 0.0, cavity.variance)
     spread = xp.where(closed, 0.5 * fit.marginals.variance, 0.0)
     answers = Partial(_pull_of_answers, problem.counts, mean, variance, spread)
-    return Approximation(fit, log_evidence, info, answers)
+    return Approximation(fit, log_evidence, info, lambda: (answers, None))
 
 
 def _pull_of_answers(counts: Array, mean: Array, variance: Array, spread: Array, moving: Reading) -> Array:

@@ -10,9 +10,11 @@ from jax.tree_util import Partial
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Approximation, dual_vector, evaluate, tilted
-from relpref.infer.program import Reading
+from relpref.infer.joint import half_trace, slopes
+from relpref.infer.joint import height as joint_height
 from relpref.infer.result import Result
 from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known
+from relpref.likelihoods import TiltedMoments
 from relpref.linalg.arrays import Array, cond, namespace, while_loop
 
 _SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
@@ -49,10 +51,51 @@ def climbing(sites: Sites, value: Array) -> Sites:
     return Sites(precision, sites.shift + (precision - sites.precision) * value)
 
 
+def at_point(problem: Problem, value: Array) -> tuple[Array, TiltedMoments]:
+    """How often each row was answered, 0 for those of `Problem.joint`, and what it says at x, anything for those."""
+    if problem.joint is None:
+        return problem.counts, problem.tilted(value, namespace(value).zeros_like(value))
+    alone = problem.joint.alone
+    return problem.counts * alone, problem.tilted(value, 1 - alone)
+
+
 def log_likelihood(problem: Problem, value: Array) -> Array:
     """Σ log p at x, every row counted as often as it was answered."""
+    counts, moments = at_point(problem, value)
+    total = namespace(counts, value).sum(counts * moments.log_normalizer)
+    return total if problem.joint is None else total + problem.joint.height(value)
+
+
+def touching(problem: Problem, value: Array) -> Fit:
+    """The posterior under the sites that touch the likelihoods at x.
+
+    Where rows are taken together, the sites have the precision 0 and the slopes at the new mean under the quadratic forms at x: their
+    dual vector is that of the posterior.
+    """
+    joint = problem.joint
+    if joint is None:
+        return posterior(problem, sites_at(problem, value))
     xp = namespace(problem.counts, value)
-    return xp.sum(problem.counts * problem.tilted(value, xp.zeros_like(value)).log_normalizer)
+    counts, moments = at_point(problem, value)
+    slope, second = joint.slopes(value)
+    slope = counts * moments.gradient + slope
+    weights = joint.weights(counts * moments.curvature, second)
+    space, projection = problem.space, problem.projection
+    factor = space.factorise(weights, projection)
+    marginals = space.marginals(factor, slope + joint.times(weights, value), projection)
+    dual = slope + joint.times(weights, value - marginals.mean)
+    return Fit(Sites(0 * dual, dual / xp.maximum(problem.counts, 1.0)), factor, marginals)
+
+
+def beginning(problem: Problem, sites: Sites) -> Fit:
+    """The posterior under the given sites; where rows are taken together, the prior with the mean that has this dual vector."""
+    if problem.joint is None:
+        return posterior(problem, with_known(problem.known, sites))
+    nothing = problem.joint.weights(0 * problem.counts, 0 * problem.joint.directions)
+    factor = problem.space.factorise(nothing, problem.projection)
+    return Fit(
+        sites, factor, problem.space.marginals(factor, problem.counts * sites.shift, problem.projection)
+    )
 
 
 def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int | Array) -> tuple[Fit, Info]:
@@ -66,12 +109,15 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
 
     def step(state: State) -> State:
         here = state.point
-        sites = sites_at(problem, here.value)
-        fit = posterior(problem, sites)
+        fit = touching(problem, here.value)
         if not concave:
             # Away from a mode the curvature may leave nothing proper; without its negative part the step still climbs.
             proper = xp.all(xp.isfinite(fit.marginals.mean)) & xp.all(fit.marginals.variance >= 0)
-            fit = cond(proper, lambda: fit, lambda: posterior(problem, climbing(sites, here.value)))
+            fit = cond(
+                proper,
+                lambda: fit,
+                lambda: posterior(problem, climbing(sites_at(problem, here.value), here.value)),
+            )
         there = point(fit)
         sd = xp.sqrt(fit.marginals.variance)
         move = xp.abs(there.value - here.value) / xp.where(sd == 0, 1.0, sd)
@@ -84,7 +130,7 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
 
         def too_long(carry: tuple[Array, Point]) -> Array:
             fraction, reached = carry
-            slack = 1e-12 * (1 + xp.abs(here.height))  # rounding, near the top
+            slack = rounding * (1 + xp.abs(here.height))  # near the top
             higher = reached.height >= here.height - slack
             return ~higher & (fraction > _SHORTEST)
 
@@ -100,8 +146,10 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
         moving = (state.residual > tolerance) & (state.fraction > _SHORTEST)
         return moving & (state.usable == 7) & (state.steps < max_steps)
 
-    concave = bool(np.all(problem.log_concave))
-    first = posterior(problem, with_known(problem.known, sites))
+    concave = bool(np.all(problem.log_concave)) or problem.joint is not None
+    # Integrals of lists are on grids that move with x.
+    rounding = 1e-12 if problem.joint is None else 1e-8
+    first = beginning(problem, sites)
     nowhere = xp.full((), xp.inf)
     start = State(point(first), first, nowhere, xp.ones(()), xp.asarray(7), xp.asarray(0))
     state = while_loop(unfinished, step, start)
@@ -120,27 +168,62 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
 def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:
     """Find the mode; Laplace's evidence and what the answers do to it (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
     fit, info = run(problem, sites, tolerance, max_sweeps)
-    assert problem.bends is not None
-    space, counts, value, xp = problem.space, problem.counts, fit.marginals.mean, namespace(problem.counts)
+    value, xp = fit.marginals.mean, namespace(problem.counts)
     dual = dual_vector(problem, fit)
     height = log_likelihood(problem, value) - 0.5 * xp.vdot(dual, value)
-    # The log determinant depends on the mode through the curvatures there. slope = its derivative in x, pulled back through
-    # dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the projections and g the slopes of the log likelihoods.
+    answers = partial(_answers, problem, fit, dual)
+    return Approximation(fit, height - fit.marginals.log_determinant, info, answers)
+
+
+def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
+    """What the answers do to the evidence, see `Approximation`.
+
+    The log determinant depends on the mode through the curvatures there: slope = its derivative in x, pulled back through
+    dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the projections and g the slopes of the log likelihoods.
+    """
+    assert problem.bends is not None
+    space, value, joint = problem.space, fit.marginals.mean, problem.joint
+    counts, point = problem.counts, 0 * value
+    if joint is not None:
+        counts, point = counts * joint.alone, 1 - joint.alone
     spread = counts * fit.marginals.variance
-    slope = -0.5 * spread * problem.bends(value)
+    slope = namespace(counts).where(counts > 0, -0.5 * spread * problem.bends(value), 0.0)
+    among = ()
+    if joint is not None:
+        among = joint.directions, joint.spread(space.covariance(fit.factor))
+        slope = slope + joint.bend(value, among[1])
     response = space.response(fit.factor, slope, problem.projection)
-    pulled = slope - counts * fit.sites.precision * response
+    if joint is None:
+        pulled = slope - counts * fit.sites.precision * response
+    else:
+        pulled = slope - joint.times(fit.factor.precision, response)
     # G times what was pulled back is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
-    answers = Partial(_pull_of_answers, counts, value, spread, dual, pulled, response)
-    return Approximation(fit, height - fit.marginals.log_determinant, info, answers, pulled=pulled)
+    answers = Partial(_pull_of_answers, counts, value, point, spread, dual, pulled, response, *among)
+    return answers, pulled
 
 
 def _pull_of_answers(
-    counts: Array, value: Array, spread: Array, dual: Array, pulled: Array, response: Array, moving: Reading
+    counts: Array,
+    value: Array,
+    point: Array,
+    spread: Array,
+    dual: Array,
+    pulled: Array,
+    response: Array,
+    *rest: Any,
 ) -> Array:
-    found = tilted(moving.observations, moving.offset, value, jnp.zeros_like(value))
+    *among, moving = rest
+    found = tilted(moving.observations, moving.offset, value, point)
     moved = moving.projection.apply(moving.covariance.matmul(moving.projection.adjoint(dual)))
-    return (
+    own: Any = 0.0
+    if among:  # of rows that are taken together
+        along, together = among
+        own = (
+            joint_height(moving.observations, moving.offset, value)
+            + half_trace(moving, value, along, together)
+            + jnp.vdot(response, slopes(moving, value, along[:, :1])[0])
+        )
+    return own + (
         jnp.vdot(counts, found.log_normalizer)
         - 0.5 * jnp.vdot(spread, found.curvature)
         + jnp.vdot(pulled, moved)

@@ -116,6 +116,8 @@ class Layout:
     ordered: bool = False  # whether some rows are those of lists, by which likelihoods share noise
     # Whether only observation space will do: rows share noise, and the projection moves or has more than two entries in a row.
     observation_only: bool = False
+    # Whether rows that share noise are taken together at a point, see `relpref.infer.joint`, instead of each with its moments.
+    joint: bool = False
     # Whether JAX may remember a run: it has arrays among its arguments, and no distribution holds what JAX does not see.
     portable: bool = False
     # Sites that are integrated out, with their lengths: noise that rows share; kinds of it that likelihoods have come before.
@@ -298,6 +300,16 @@ class Program:
         filled = None if self.filled is None else self.filled.at(values)
         members = None if self.members is None or set(self.members.names) <= values.keys() else self.members
         return replace(self, fixed={**self.fixed, **values}, filled=filled, members=members)
+
+    def at_a_point(self) -> "Program":
+        """The program for an engine that touches likelihoods at a point, some of whose rows are one outcome."""
+        if self.rows is None:
+            raise UnsupportedProgramError(
+                "some answers are lists, and look at more than two latents each or at what hyperparameters change; Laplace has no lists "
+                "of that kind: fit with EP"
+            )
+        filled = None if self.filled is None else self.filled.at_a_point()
+        return replace(self, layout=replace(self.layout, joint=True), filled=filled)
 
     def sites(
         self, vector: Array, unconstrained: Values | None = None, standard: Values | None = None

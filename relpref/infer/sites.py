@@ -517,6 +517,7 @@ class Problem(NamedTuple):
     known: Known | None = None
     # From the projections to the derivatives of the curvatures there, shape (m,) each; for those who touch the likelihoods at a point.
     bends: Callable[[Array], Array] | None = None
+    joint: Any = None  # a `relpref.infer.joint.Joint`, for those, too, where rows are one outcome
     # Whether a factorization costs more than a few sweeps without one; otherwise these wait until it takes long anyway.
     holding: bool = True
 

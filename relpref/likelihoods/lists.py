@@ -93,12 +93,12 @@ class ListComparison(TreeDistribution):
         return self.single.log_concave
 
     @property
-    def refused(self) -> str | None:
-        """Why no Gaussian engine takes it."""
+    def without_moments(self) -> str | None:
+        """Why expectation propagation does not take it."""
         if self.single.noise.gumbel:
             return (
-                "expectation propagation and Laplace's method have no lists with logistic noise (Plackett and Luce): take the likelihood "
-                "Probit(), whose lists are Thurstone's, or sample with numpyro's NUTS"
+                "expectation propagation has no lists with logistic noise (Plackett and Luce): take the likelihood Probit(), whose lists "
+                "are Thurstone's, fit with Laplace, or sample with numpyro's NUTS"
             )
         return None
 
@@ -127,13 +127,18 @@ class ListComparison(TreeDistribution):
         alone = self.single.log_prob(value)
         listed = self.number >= 0
         rows, there = self._rows()
-        utility, block = self._slots(rows, there)
-        found = log_probability(utility, block, self.single.noise, tied=self.sizes.tied)
-        as_seen = jnp.all(jnp.where(there, jnp.asarray(value)[rows] == 1, True), axis=1)
-        found = jnp.where(as_seen, found, jnp.nan)
+        found = self.log_prob_of_lists(value, self.single.gap)
         # What lies beyond the rows is dropped.
         first = jnp.where(there[:, 0], rows[:, 0], len(listed))
         return jnp.where(listed, 0.0, alone).at[first].set(found.astype(alone.dtype), mode="drop")
+
+    def log_prob_of_lists(self, value: ArrayLike, gap: Array) -> Array:
+        """Log probability of each list, shape (lists,), at gaps of its rows, shape (m,); 0 where there is no list."""
+        rows, there = self._rows()
+        utility, block = self._slots(rows, there, gap)
+        found = log_probability(utility, block, self.single.noise, tied=self.sizes.tied)
+        as_seen = jnp.all(jnp.where(there, jnp.asarray(value)[rows] == 1, True), axis=1)
+        return jnp.where(as_seen, found, jnp.nan)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Which of each row's two is seen above the other; the rows of a list look at the same noise."""
@@ -168,9 +173,9 @@ class ListComparison(TreeDistribution):
         place = start + jnp.arange(self.sizes.rows)
         return order[jnp.minimum(place, len(order) - 1)], place < stop
 
-    def _slots(self, rows: Array, there: Array) -> tuple[Array, Array]:
+    def _slots(self, rows: Array, there: Array, gap: Array) -> tuple[Array, Array]:
         """Utilities of each list's items up to a constant, and the numbers of their blocks; shape (lists, items) each."""
-        gap = jnp.where(there, (self.single.gap / self._scale)[rows], 0.0)
+        gap = jnp.where(there, (gap / self._scale)[rows], 0.0)
         winner, loser = (jnp.where(there, jnp.asarray(item)[rows], -1) for item in (self.winner, self.loser))
         at = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
 

@@ -92,8 +92,10 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
     def total(weights: Array, values: Array) -> Array:
         return (weights @ values)[:, 0, :]
 
+    floor = np.finfo(utility.dtype).tiny ** 0.5  # whose square is a number, too: second derivatives have it
+
     def logarithm(values: Array) -> Array:
-        return jnp.log(jnp.maximum(values, np.finfo(utility.dtype).tiny))
+        return jnp.log(jnp.maximum(values, floor))
 
     hazard, rate = jnp.exp(log_density - log_above), jnp.exp(log_density - log_below)
     first = members(0)
@@ -135,7 +137,7 @@ def _log_sums_from(values: Array) -> Array:
     pieces = values.reshape(len(values), -1, _PIECE)
     top = jax.lax.stop_gradient(pieces.max(axis=2, keepdims=True))
     inside = jnp.exp(pieces - top) @ np.tri(_PIECE, dtype=values.dtype)
-    logs = top + jnp.log(jnp.maximum(inside, np.finfo(values.dtype).tiny))
+    logs = top + jnp.log(jnp.maximum(inside, np.finfo(values.dtype).tiny ** 0.5))
     beyond = [jnp.full_like(values[:, 0], _NOTHING)]
     for at in range(pieces.shape[1] - 1, 0, -1):
         beyond.append(jnp.logaddexp(beyond[-1], logs[:, at, 0]))

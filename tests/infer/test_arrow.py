@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer import EP, Laplace
+from relpref.infer import EP
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.kernels import GaussianProcess
@@ -151,5 +151,3 @@ def test_nothing_depends_on_the_order_of_lists() -> None:
 def test_refused() -> None:
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         fit(exact, FEW, FEW.unit, LogisticComparison)
-    with pytest.raises(UnsupportedProgramError, match="Laplace has no lists"):
-        Laplace(exact, fixed=KNOWN).run(0, FEW, FEW.unit)

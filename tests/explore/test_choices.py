@@ -1,0 +1,107 @@
+"""Which of several items to ask about: against all sets, the score of pairs, and how long it takes."""
+
+from itertools import combinations
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import entr
+from scipy.stats import norm
+
+from relpref.errors import DataError, UnknownLabelError
+from relpref.explore import Bald, next_choices
+from relpref.explore.choices import Chances, information
+from relpref.explore.choose import answers_of
+from relpref.explore.forecast import Belief, Pool
+from relpref.explore.scores import State
+from relpref.likelihoods import Logistic
+
+ITEMS = list("abcdefgh")
+
+
+@pytest.fixture(scope="module")
+def posterior(make: Any) -> Any:
+    return make(ITEMS, 3)
+
+
+def chances(utility: Any, logistic: bool) -> Any:
+    """Of each being chosen, at one draw of the utilities of a set."""
+    if logistic:
+        return np.exp(utility) / np.exp(utility).sum()
+    z = np.linspace(-12, 12, 1201)
+    below = norm.cdf(z, utility[:, None], np.sqrt(0.5))
+    density = norm.pdf(z, utility[:, None], np.sqrt(0.5))
+    return np.array(
+        [(density[one] * np.delete(below, one, 0).prod(0)).sum() for one in range(len(utility))]
+    ) * (z[1] - z[0])
+
+
+@pytest.mark.parametrize("logistic", [False, True])
+def test_probabilities_and_information(logistic: bool) -> None:
+    draws = np.random.default_rng(0).normal(0, 1.5, (40, 5))
+    found = Chances(draws, "logistic" if logistic else "gaussian").with_each([1, 3])
+    assert found.shape == (5, 40, 3)
+    expected = np.array([chances(one[[1, 3, 4]], logistic) for one in draws])
+    assert found[4] == pytest.approx(expected, abs=1e-6)
+    told = entr(expected.mean(axis=0)).sum() - entr(expected).sum(axis=1).mean()
+    assert information(found)[4] == pytest.approx(told, abs=1e-6)
+
+
+def test_two_items_are_a_pair(posterior: Any) -> None:
+    """400 draws of 4,000: three standard errors are about 0.01."""
+    belief = Belief(posterior.belief.mean(), posterior.belief.covariance())
+    state = State(belief, belief, answers_of(posterior), Pool(np.arange(8), np.zeros((2, 0), dtype=np.int64)))
+    every = np.triu_indices(8, 1)
+    exact = Bald().scorer(state).exact(belief.gaps(*every))
+    for place in (0, 9, 20):
+        labels = [ITEMS[end[place]] for end in every]
+        found = next_choices(posterior, 2, items=labels)
+        assert found["items"][0] == tuple(labels)
+        assert found["score"][0] == pytest.approx(exact[place], abs=0.01)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_against_all_sets(posterior: Any, size: int) -> None:
+    draws = posterior.belief.draw(2000, np.random.default_rng(5))
+    sets = list(combinations(range(8), size))
+    told = [
+        float(information(Chances(draws[:, one], "gaussian").with_each(list(range(size - 1)))[-1:])[0])
+        for one in sets
+    ]
+    found = next_choices(posterior, size)
+    chosen = sets.index(tuple(ITEMS.index(label) for label in found["items"][0]))
+    assert told[chosen] > max(told) - 0.02
+    assert found["score"][0] == pytest.approx(told[chosen], abs=0.02)
+
+
+def test_several_sets_share_nothing(posterior: Any) -> None:
+    found = next_choices(posterior, 3, 5, rng_key=1)
+    assert len(found) == 2
+    assert len({label for one in found["items"] for label in one}) == 6
+    again = next_choices(posterior, 3, 5, rng_key=1)
+    assert found.equals(again)
+
+
+def test_logistic_noise(make: Any) -> None:
+    other = make(ITEMS, 4, likelihood=Logistic())
+    draws = other.belief.draw(4000, np.random.default_rng(2))[:, :3]
+    each = np.array([chances(one, True) for one in draws])
+    told = entr(each.mean(axis=0)).sum() - entr(each).sum(axis=1).mean()
+    assert next_choices(other, 3, items=ITEMS[:3])["score"][0] == pytest.approx(told, abs=0.02)
+
+
+def test_a_second_for_hundreds_of_items(make: Any) -> None:
+    posterior = make([f"i{at}" for at in range(300)], 0, covariance=np.eye(300))
+    start = process_time()
+    assert len(next_choices(posterior, 4)["items"][0]) == 4
+    assert process_time() - start < 2.0  # 0.6 on one core
+
+
+def test_refused(posterior: Any) -> None:
+    with pytest.raises(DataError, match="size is 1"):
+        next_choices(posterior, 1)
+    with pytest.raises(DataError, match="there are 8 items"):
+        next_choices(posterior, 9)
+    with pytest.raises(UnknownLabelError):
+        next_choices(posterior, 2, items=["a", "z"])

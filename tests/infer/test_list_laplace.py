@@ -1,0 +1,179 @@
+"""Laplace's approximation of lists: against Newton's steps with the closed form of Plackett and Luce, differences, and a sampler."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pandas as pd
+import pytest
+
+from relpref import PreferenceData
+from relpref.data import orderings
+from relpref.diagnostics import leave_one_out
+from relpref.errors import UnsupportedProgramError
+from relpref.infer import EP, Laplace
+from relpref.infer.program import Program
+from relpref.infer.sites import Sites
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import (
+    ListComparison,
+    ListSizes,
+    Logistic,
+    LogisticComparison,
+    Probit,
+    ProbitComparison,
+)
+from relpref.linalg import Dense
+from relpref.models import preference_gp
+
+ITEMS = 5
+FIXED = {"individual_amplitude": 1.0}
+ORDERS = [[0, 1, 2], [3, 1, 4], [2, 0, 3], [4, 0, 1]]  # the last is a choice of 4
+PAIRS = [(0, 3), (2, 4)]
+ROWS = np.array(
+    [
+        *[(number, *pair) for number, (a, b, c) in enumerate(ORDERS[:3]) for pair in ((a, b), (b, c))],
+        *[(3, 4, 0), (3, 4, 1)],
+        *[(-1, *pair) for pair in PAIRS],
+    ]
+)
+UNIT = np.exp(-0.3 * np.abs(np.arange(5)[:, None] - np.arange(5)))
+
+
+def program(kind: Any = LogisticComparison, rows: Any = ROWS, scale: Any = None, prior: Any = UNIT) -> None:
+    u = numpyro.sample("utility", GaussianProcess(Dense(jnp.asarray(prior))))
+    if scale is None:
+        scale = numpyro.sample("scale", numpyro.distributions.LogNormal(0.0, 0.5))
+    number, winner, loser = rows.T
+    likelihood = ListComparison(
+        kind(u[winner] - u[loser], scale=scale), number, winner, loser, ListSizes(4, 2, 3, False)
+    )
+    with numpyro.plate("row", len(rows)):
+        numpyro.sample("answer", likelihood, obs=np.ones(len(rows), int))
+
+
+def fit(*args: Any, engine: Any = Laplace, **options: Any) -> Any:
+    return engine(program, **options).run(0, *args, progress_bar=False)
+
+
+def plackett_luce(utility: Any) -> tuple[float, Any, Any]:
+    """Log probability of the answers, and its first and second derivatives."""
+    total, slope, second = 0.0, np.zeros(ITEMS), np.zeros((ITEMS, ITEMS))
+    stages = [order[at:] for order in ORDERS[:3] for at in (0, 1)] + [ORDERS[3], *map(list, PAIRS)]
+    for left in stages:
+        share = np.zeros(ITEMS)
+        share[left] = np.exp(utility[left])
+        total += utility[left[0]] - np.log(share.sum())
+        share /= share.sum()
+        slope += np.eye(ITEMS)[left[0]] - share
+        second += np.outer(share, share) - np.diag(share)
+    return total, slope, second
+
+
+def test_mode_of_plackett_and_luce() -> None:
+    scale, mode = 0.7, np.zeros(ITEMS)
+    inverse = np.linalg.inv(UNIT)
+    for _ in range(30):
+        total, slope, second = plackett_luce(mode / scale)
+        mode = mode + np.linalg.solve(inverse - second / scale**2, slope / scale - inverse @ mode)
+    total, _, second = plackett_luce(mode / scale)
+    covariance = np.linalg.inv(inverse - second / scale**2)
+    volume = np.linalg.slogdet(np.eye(ITEMS) - UNIT @ second / scale**2)[1]
+    posterior = fit(LogisticComparison, ROWS, scale)
+    assert posterior.mean(site="utility") == pytest.approx(mode, abs=1e-4)
+    assert posterior.covariance(site="utility") == pytest.approx(covariance, abs=1e-4)
+    assert posterior.log_evidence == pytest.approx(
+        total - 0.5 * mode @ inverse @ mode - 0.5 * volume, abs=2e-4
+    )
+
+
+def test_nothing_depends_on_the_order_of_lists_and_names() -> None:
+    first = fit(LogisticComparison, ROWS, 0.7)
+    rng = np.random.default_rng(0)
+    names, numbers = rng.permutation(ITEMS), rng.permutation(4)
+    order = rng.permutation(len(ROWS))
+    rows = np.stack(
+        [
+            np.where(ROWS[:, 0] < 0, -1, numbers[ROWS[:, 0]]),
+            names[ROWS[:, 1]],
+            names[ROWS[:, 2]],
+        ],
+        axis=1,
+    )[order]
+    rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
+    prior = np.empty_like(UNIT)
+    prior[np.ix_(names, names)] = UNIT
+    other = fit(LogisticComparison, rows, 0.7, prior)
+    assert other.mean(site="utility")[names] == pytest.approx(first.mean(site="utility"), abs=1e-8)
+    assert other.log_evidence == pytest.approx(first.log_evidence, abs=1e-8)
+
+
+def test_two_items_are_a_comparison() -> None:
+    data = [
+        PreferenceData.from_tables(list("abc"), [("a", "b"), ("c", "b")]),
+        PreferenceData.from_tables(
+            list("abc"), pd.DataFrame({"winner": ["a", "c"], "loser": ["b", "b"], "list": [1, 2]})
+        ),
+    ]
+    one, other = (Laplace(preference_gp, fixed=FIXED).run(0, each, progress_bar=False) for each in data)
+    assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-10)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [LogisticComparison, ProbitComparison])
+def test_gradient(kind: Any) -> None:
+    """Of the evidence in the scale of the noise, which moves lists and single answers; in NumPy, and compiled."""
+    with jax.enable_x64(True):
+        read = Program.of(program, (kind, ROWS)).at_a_point()
+        start = Sites(*np.zeros((2, len(ROWS))))
+
+        def evaluated(scale: float, start: Any = start) -> Any:
+            values = {"scale": np.array(scale)}
+            return Laplace.evaluate(read, False, True, values, start, 1e-10, 50, False)
+
+        found, ends = evaluated(0.2), [evaluated(0.2 + side * 1e-3) for side in (1, -1)]
+        slope = sum(
+            side * (end.log_evidence + end.log_prior) for side, end in zip((1, -1), ends, strict=True)
+        )
+        assert found.gradient["scale"] == pytest.approx(slope / 2e-3, abs=2e-4)
+        compiled = jax.jit(lambda start: evaluated(0.2, start))(start)
+        assert float(compiled.log_evidence) == pytest.approx(float(found.log_evidence), abs=1e-8)
+        assert float(compiled.gradient["scale"]) == pytest.approx(float(found.gradient["scale"]), abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
+def test_against_a_sampler(likelihood: Any) -> None:
+    """Of the modes of a few lists; expectation propagation is nearer to the means."""
+    rng, rows = np.random.default_rng(2), []
+    for number in range(12):
+        order = rng.permutation(6)[:4]
+        rows += [(number, f"i{item}", place) for place, item in enumerate(sorted(order), 1)]
+    table = orderings(
+        pd.DataFrame(rows, columns=["no", "item", "place"]), list="no", item="item", position="place"
+    )
+    data = PreferenceData.from_tables([f"i{at}" for at in range(6)], table)
+    kernel = numpyro.infer.NUTS(numpyro.handlers.substitute(preference_gp, FIXED))
+    mcmc = numpyro.infer.MCMC(kernel, num_warmup=500, num_samples=4000, progress_bar=False)
+    mcmc.run(jax.random.key(0), data, likelihood=likelihood)
+    draws = np.asarray(mcmc.get_samples()["utility"])
+    mean, sd = draws.mean(axis=0), draws.std(axis=0)
+    found: dict[str, Any] = {}
+    for engine in (Laplace, EP)[: 2 if isinstance(likelihood, Probit) else 1]:
+        posterior = engine(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=likelihood)
+        found[engine.name] = np.abs(posterior.mean(site="utility") - mean) / sd
+    assert found["Laplace"].max() < 0.35
+    assert "EP" not in found or found["EP"].max() < 0.1
+
+
+def test_refused() -> None:
+    posterior = fit(LogisticComparison, ROWS, 0.7)
+    with pytest.raises(UnsupportedProgramError, match="k_fold"):
+        leave_one_out(posterior)
+    with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
+        fit(LogisticComparison, ROWS, 0.7, engine=EP)
+    with pytest.raises(UnsupportedProgramError, match="space='auto'"):
+        fit(LogisticComparison, ROWS, 0.7, space="observation")
