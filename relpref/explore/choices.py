@@ -12,6 +12,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.explore.choose import Limits, narrowed, whole_number
 from relpref.explore.forecast import Floats
 from relpref.infer import UtilityPosterior
+from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.chances import NOISE
 from relpref.posterior.gaussian import generator
 
@@ -55,12 +56,12 @@ def next_choices(
     DataError, UnknownLabelError
         If an argument cannot be used, or a label is no item.
     UnsupportedProgramError
-        If the likelihood says nothing of lists.
+        If the likelihood says nothing of lists, or is logistic and groups share effects.
 
     Notes
     -----
     The information is H(E p) − E H(p), p the probabilities of the items at utilities drawn from the posterior, H the entropy. A set grows
-    item by item, and then each item is exchanged for the best one, until none is better; of so many sets not all can be looked at.
+    item by item, and then each item is exchanged for the best one, until none is better: the set is the best within one exchange, not among all sets.
     """
     whole_number("size", size, 2)
     whole_number("k", k, 1)
@@ -70,18 +71,26 @@ def next_choices(
         )
     rng = posterior._rng(None) if rng_key is None else generator(rng_key)
     posterior, limits, _ = narrowed(posterior, Limits(items), rng)
+    likelihood: Any = posterior.likelihood
     data = posterior.data
     open_ = np.arange(data.num_items)
     if limits.items is not None:
         open_ = np.unique(data.index(list(limits.items)))
     if len(open_) < size:
         raise DataError(f"size is {shown(size)}; there are {len(open_)} items to choose among")
-    lapse, noise = posterior.hyperparameters.get("lapse", 0.0), posterior.likelihood.noise
-    found = []
+    lapse, noise = posterior.hyperparameters.get("lapse", 0.0), likelihood.noise
+    # In a group of its own each item has a value besides its utility: to the choice it is more noise.
+    total = np.hypot(1.0, float(posterior.hyperparameters.get(GROUP_SD, 0.0)))
+    if total > 1 and noise == "logistic":
+        raise UnsupportedProgramError(
+            "what a choice tells is unknown where groups share effects and noise is logistic; leave the column 'group' out, or take the "
+            "likelihood Probit()"
+        )
+    found: list[tuple[tuple[Any, ...], float]] = []
     while len(found) < k and len(open_) >= size:
-        draws = posterior.belief.subset(open_).draw(_DRAWS, rng)
+        draws = posterior.belief.subset(open_).draw(_DRAWS, rng) / total
         best = open_[np.sort(_search(Chances(draws, noise, lapse), size))]
-        draws = posterior.belief.subset(best).draw(_MORE_DRAWS, rng)
+        draws = posterior.belief.subset(best).draw(_MORE_DRAWS, rng) / total
         chances = Chances(draws, noise, lapse).with_each(list(range(size - 1)))[-1:]
         found.append((tuple(data.labels[item] for item in best), float(information(chances)[0])))
         open_ = np.setdiff1d(open_, best)

@@ -182,13 +182,14 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
     dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the projections and g the slopes of the log likelihoods.
     """
     assert problem.bends is not None
-    space, value, joint = problem.space, fit.marginals.mean, problem.joint
+    space: Any = problem.space
+    value, joint = fit.marginals.mean, problem.joint
     counts, point = problem.counts, 0 * value
     if joint is not None:
         counts, point = counts * joint.alone, 1 - joint.alone
     spread = counts * fit.marginals.variance
     slope = namespace(counts).where(counts > 0, -0.5 * spread * problem.bends(value), 0.0)
-    among = ()
+    among: tuple[Array, ...] = ()
     if joint is not None:
         among = joint.directions, joint.spread(space.covariance(fit.factor))
         slope = slope + joint.bend(value, among[1])
