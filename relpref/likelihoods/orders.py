@@ -20,7 +20,6 @@ from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.tilted import log_ndtr
 
 NODES = 128  # of a grid; 0.1 apart where utilities are near each other
-_PIECE = 16  # nodes of a piece, a divisor of their number
 _AT_ONCE = 2**22  # numbers of the grids of pairs of nodes that lie in memory together
 _NOTHING = -1e30  # the logarithm of 0, of which differences are numbers
 
@@ -92,12 +91,7 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
     def total(weights: Array, values: Array) -> Array:
         return (weights @ values)[:, 0, :]
 
-    floor = np.finfo(utility.dtype).tiny ** 0.5  # whose square is a number, too: second derivatives have it
-
-    def logarithm(values: Array) -> Array:
-        return jnp.log(jnp.maximum(values, floor))
-
-    hazard, rate = jnp.exp(log_density - log_above), jnp.exp(log_density - log_below)
+    hazard, log_rate = jnp.exp(log_density - log_above), log_density - log_below
     first = members(0)
     start = _State(total(first, log_above), -total(first, hazard), 0.0 * low)
 
@@ -106,14 +100,16 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
         its = members(number)
         one = its.sum(axis=2) == 1
         # Of the largest of the block, and with H: of the last block all there is.
-        largest = total(its, log_below) + logarithm(total(its, rate))
+        rates = jnp.where((block == number)[:, :, None], log_rate, _NOTHING)
+        largest = total(its, log_below) + jax.nn.logsumexp(rates, axis=1)
         log_flow = jnp.where(one, total(its, log_density), largest) + state.log_above
-        ended = logarithm(step) + jax.nn.logsumexp(log_flow, axis=-1)
+        ended = jnp.log(step) + jax.nn.logsumexp(log_flow, axis=-1)
         # ∫ from t on by the trapezoidal rule and the first term of Euler and Maclaurin's formula, which need f and f' at t.
         steep = total(its, score) + state.slope
-        own = log_flow + logarithm(0.5 + jnp.maximum(step[:, None] * steep / 12, -0.45))
-        beyond = jnp.concatenate([_log_sums_from(log_flow)[:, 1:], _NOTHING + 0 * low[:, None]], axis=1)
-        log_above = logarithm(step)[:, None] + jnp.logaddexp(own, beyond)
+        own = log_flow + jnp.log(0.5 + jnp.maximum(step[:, None] * steep / 12, -0.45))
+        sums = jax.lax.associative_scan(jnp.logaddexp, log_flow, reverse=True, axis=1)
+        beyond = jnp.concatenate([sums[:, 1:], _NOTHING + 0 * low[:, None]], axis=1)
+        log_above = jnp.log(step)[:, None] + jnp.logaddexp(own, beyond)
         slope = -jnp.exp(log_flow - log_above)
 
         if tied:
@@ -131,22 +127,10 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
     return jax.lax.fori_loop(0, max(size - 1, 0), after, start).found
 
 
-def _log_sums_from(values: Array) -> Array:
-    """Log Σ exp from each on, shape (p, g)."""
-    # By pieces, each relative to its largest term: a loop over all nodes would take JAX ten times as long.
-    pieces = values.reshape(len(values), -1, _PIECE)
-    top = jax.lax.stop_gradient(pieces.max(axis=2, keepdims=True))
-    inside = jnp.exp(pieces - top) @ np.tri(_PIECE, dtype=values.dtype)
-    logs = top + jnp.log(jnp.maximum(inside, np.finfo(values.dtype).tiny ** 0.5))
-    beyond = [jnp.full_like(values[:, 0], _NOTHING)]
-    for at in range(pieces.shape[1] - 1, 0, -1):
-        beyond.append(jnp.logaddexp(beyond[-1], logs[:, at, 0]))
-    return jnp.logaddexp(logs, jnp.stack(beyond[::-1], axis=1)[:, :, None]).reshape(values.shape)
-
-
 def _log_above_ties(log_density: Array, log_below: Array, log_above: Array, its: Array, step: Array) -> Array:
     """Log H after a block of several items, shape (p, g): an integral over x for each t, some lists at a time."""
     number = log_below.shape[-1]
+    floor = max(np.finfo(log_below.dtype).tiny, 1e-75)  # of which third derivatives are numbers
     later = np.arange(number)[None, :] > np.arange(number)[:, None]  # x, along the second axis, above t
 
     def one(given: tuple[Array, ...]) -> Array:
@@ -163,7 +147,7 @@ def _log_above_ties(log_density: Array, log_below: Array, log_above: Array, its:
 
         nothing = 0 * (below[0][:, None] + below[0][None, :])
         log_all, shares = jax.lax.fori_loop(0, len(inside), add, (nothing, nothing))
-        found = above[None, :] + log_all + jnp.log(jnp.where(shares > 0, shares, 1.0))
+        found = above[None, :] + log_all + jnp.log(jnp.where(inside.any(), jnp.maximum(shares, floor), 1.0))
         along = jax.nn.logsumexp(jnp.where(later, found, _NOTHING), axis=-1) + jnp.log(width)
         # Of two items the integrand leaves 0 with the slope 2 f₁ f₂ H, of which the trapezoidal rule misses a twelfth.
         corner = (
