@@ -303,6 +303,10 @@ class Program:
 
     def at_a_point(self) -> "Program":
         """The program for an engine that touches likelihoods at a point, some of whose rows are one outcome."""
+        if self.layout.integrated:
+            raise UnsupportedProgramError(
+                "some answers are lists in groups that share effects, which Laplace has not; fit with EP, or leave the column 'group' out"
+            )
         if self.rows is None:
             raise UnsupportedProgramError(
                 "some answers are lists, and look at more than two latents each or at what hyperparameters change; Laplace has no lists "
