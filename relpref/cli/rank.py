@@ -103,7 +103,9 @@ def tiers_run(chosen: argparse.Namespace) -> None:
         say(formatted(columns, rows, left=(1,)))
         settled = "every item of a tier is settled above all below it, and the ranks hold"
         settled = (
-            settled if number > 1 else "nowhere is every item settled above all below it. The ranks hold"
+            settled
+            if number > 1
+            else "there is no place where every item above is settled above every item below. The ranks hold"
         )
         say(
             f"\n{counted(number, 'tier')}: {settled} for all items at once, with {100 * chosen.probability:g}% probability"
