@@ -17,7 +17,7 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow, Groups
+from relpref.infer.arrow import Arrow, Groups, middle_of
 from relpref.infer.call import Values, survey
 from relpref.infer.evidence import known_sites, log_of_sites, tilted
 from relpref.infer.program import Observation, Program, Reading
@@ -350,9 +350,7 @@ def cavities_of_groups(
         strict=True,
     )
     for group, (columns, entries), noise, tau, nu, start in each:
-        root = np.sqrt(tau)
-        half = root[:, :, None] * root[:, None, :]
-        weights = half * np.linalg.inv(np.eye(tau.shape[1]) + half * noise)  # M
+        weights, _ = middle_of(tau, noise)  # M
         left = np.eye(tau.shape[1]) - noise @ weights  # I − CM
         spread = noise - noise @ weights @ noise
         if scale is not None:

@@ -294,11 +294,9 @@ class ArrowSpace:
         xp = namespace(precision, *self.covariances)
         total, groups = xp.zeros(()), []
         for own, covariance in zip(self.blocks.cut(precision), self.covariances, strict=True):
-            root = xp.sqrt(own)
-            half = root[:, :, None] * root[:, None, :]
-            middle = xp.eye(own.shape[1]) + half * covariance
-            groups.append(half * xp.linalg.inv(middle))
-            total = total + 0.5 * xp.sum(xp.linalg.slogdet(middle)[1])
+            block, log_determinant = middle_of(own, covariance)
+            groups.append(block)
+            total = total + 0.5 * xp.sum(log_determinant)
         weights: Any = Weights(precision[self.blocks.alone], tuple(groups))
         found = self.inner.factorise(weights, projection)
         return found._replace(precision=weights, log_determinant=found.log_determinant + total)
@@ -364,6 +362,16 @@ class ArrowSpace:
     def precision_limit(self) -> tuple[Array, float]:
         """As in latent space."""
         return self.inner.precision_limit()
+
+
+def middle_of(precision: Array, covariance: Array) -> tuple[Array, Array]:
+    """M = (T⁻¹ + C)⁻¹, shape (g, p, p), and log det(I + TC), shape (g,); precisions may be 0 or negative."""
+    xp = namespace(precision, covariance)
+    root = xp.sqrt(xp.abs(precision))
+    half = _outer(root)
+    # With the signs S of T that is |T|^½ (S + |T|^½ C |T|^½)⁻¹ |T|^½.
+    middle = xp.eye(root.shape[1]) * xp.where(precision < 0, -1.0, 1.0)[:, None, :] + half * covariance
+    return half * xp.linalg.inv(middle), xp.linalg.slogdet(middle)[1]
 
 
 def _outer(vectors: Array) -> Array:

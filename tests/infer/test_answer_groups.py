@@ -101,6 +101,21 @@ def test_effects_as_latents(table: Any, likelihood: Any, sites: Any, space: Any)
     same(fit(data, space=space, **options), fit(data, explicit, space="latent", **options))
 
 
+def test_random_answers_in_groups() -> None:
+    """With lapses some sites have a negative precision."""
+    data, options = (
+        read(votes(25, 4, 0)),
+        {"fixed": KNOWN | {"lapse": 0.15}, "likelihood": Probit(lapse=True)},
+    )
+    grouped = fit(data, **options)
+    assert grouped.sites["precision"].min() < 0
+    same(grouped, fit(data, explicit, **options), 1e-6)
+    rows = data.comparisons.group == 3
+    rest = fit(data.select_comparisons(~rows), **options)
+    gained = left_out(grouped).predictive.leaving[0, rows]
+    np.testing.assert_allclose(gained, grouped.log_evidence - rest.log_evidence, atol=0.05)
+
+
 def test_covariates_of_answers_in_groups() -> None:
     """Every answer looks at effects of covariates, at two utilities and at two values of its group."""
     sides = np.random.default_rng(0).normal(size=(2, len(TABLE)))
