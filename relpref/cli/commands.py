@@ -163,6 +163,7 @@ COMMANDS = {
                 "offered by an installed package",
                 default="probit",
             ),
+            "--rater-margins": "each rater has a tie margin of their own",
             "--ties {rao-kupper,davidson}": _with(
                 "of logistic answers: a margin on the noisy difference (rao-kupper), or a multiple of the geometric mean (davidson)",
                 default=None,

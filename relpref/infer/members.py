@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 # The trapezoidal rule on ±3 sds of the prior resolves a member's posterior down to half a step. Answers know the logarithm of a noise to
 # about 2.9/√n, so steps are halved from so many answers of one member on.
 _RANGE, _MORE_NODES = 3.0, (33, 133, 530)
+_OF_SEVERAL = 2  # at most, of several sites: 13 nodes for each
 _FINER, _LEAST = (
     16,
     1e-200,
@@ -51,7 +52,7 @@ class Members:
         """With as many nodes as the member with the most answers needs."""
         most = np.bincount(row, counts, number).max(initial=0.0)
         steps = 2 ** int(np.searchsorted(_MORE_NODES, most))
-        return cls(names, number, steps, row)
+        return cls(names, number, steps if len(names) == 1 else min(steps, _OF_SEVERAL), row)
 
     @property
     def nodes(self) -> tuple[Floats, Floats]:
@@ -114,19 +115,23 @@ register(OfMembers, leaves=("each", "members", "counts"))
 def quantiles(members: Members, probability: Floats, at: Floats) -> Floats:
     """Quantiles of z of each member under q, shape (sites, number), at probabilities of that shape.
 
-    Of several sites each by its own marginal distribution; between the nodes the logarithm of the density is a spline.
+    Those of a second site are given the value of the first; between the nodes the logarithm of a density is a spline.
     """
-    grid, _ = members.nodes
-    line = np.unique(grid[:, 0])
+    line = np.unique(members.nodes[0][:, 0])
     fine = np.linspace(line[0], line[-1], _FINER * (len(line) - 1) + 1)
     found = np.empty((len(members.names), members.number))
-    for site in range(len(members.names)):
-        marginal = np.stack([probability[grid[:, site] == node].sum(axis=0) for node in line])
+    joint = probability.reshape(*(len(line),) * len(members.names), members.number)
+    for site, wanted in enumerate(at):
+        marginal = joint.reshape(len(line), -1, members.number).sum(axis=1)
         density = np.exp(CubicSpline(line, np.log(np.maximum(marginal, _LEAST)))(fine))
         below = cumulative_trapezoid(density, axis=0, initial=0)
         below /= below[-1]
         for member in range(members.number):
-            found[site, member] = np.interp(at[site, member], below[:, member], fine)
+            found[site, member] = np.interp(wanted[member], below[:, member], fine)
+        place = (found[site] - line[0]) * members.steps
+        left = np.minimum(place.astype(np.int64), len(line) - 2)
+        everyone, share = np.arange(members.number), place - left
+        joint = joint[left, ..., everyone].T * (1 - share) + joint[left + 1, ..., everyone].T * share
     return found
 
 

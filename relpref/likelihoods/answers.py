@@ -1,7 +1,7 @@
 """Models of answers, which choose a distribution by the columns of the answers. JAX is imported when that is made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from relpref.likelihoods.lists import ListComparison
 
 # Parameters of which there is one for each member of a plate.
-PLATES = {"rater_noise": "rater"}
+PLATES = {"rater_noise": "rater", "rater_margin": "rater"}
 # The scales of those of a plate: they are log-normal around 1, and this is the sd of their logarithms.
-SPREADS = {"rater_noise": "rater_spread"}
+SPREADS = {"rater_noise": "rater_spread", "rater_margin": "rater_margin_spread"}
 GROUP_SD = "group_sd"  # of what the answers of a group have in common, a parameter of the program for any model of answers
 
 
@@ -56,6 +56,7 @@ class _Noisy:
     lists: ClassVar[str]  # whose model of orders it is
 
     lapse: bool = False
+    rater_margins: bool = field(default=False, kw_only=True)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -82,12 +83,18 @@ class _Noisy:
                 "the likelihood with lapse=True is for single answers, and some are in lists; leave lapse=True out, or read the "
                 "answers with lists='pairs'"
             )
+        if self.rater_margins and (answers.tie is None or answers.rater is None):
+            raise DataError(
+                f"the likelihood {self._said} is for answers with the columns 'tie' and 'rater', and one is missing; leave rater_margins "
+                "out"
+            )
         there = {
             "lapse": self.lapse,
             "tie_margin": answers.tie is not None,
             "strength_steps": answers.strength is not None and answers.strengths > 1,
             "soft_noise": answers.probability is not None,
             "rater_noise": answers.rater is not None,
+            "rater_margin": self.rater_margins,
             "position_bias": answers.shown_first is not None,
         }
         return [site for site, has in there.items() if has]
@@ -111,6 +118,8 @@ class _Noisy:
             "soft_noise": lambda: dist.HalfNormal(1.0),
             "rater_spread": lambda: dist.HalfNormal(0.75),
             "rater_noise": lambda: dist.LogNormal(0.0, 0.5),
+            "rater_margin_spread": lambda: dist.HalfNormal(0.75),
+            "rater_margin": lambda: dist.LogNormal(0.0, 0.5),
             "position_bias": lambda: dist.Normal(0.0, 0.5),
         }
         sites += [SPREADS[site] for site in sites if site in SPREADS]
@@ -137,20 +146,28 @@ class _Noisy:
         return {"scale": scale, "shift": shift, "lapse": parameters.get("lapse")}
 
     @staticmethod
-    def thresholds(answers: Comparisons, parameters: Mapping[str, Any], gap: "Array") -> "Array":
-        """Of a `GradedComparison`, shape (S,)."""
+    def margin(answers: Comparisons, parameters: Mapping[str, Any], zero: Any) -> Any:
+        """The tie margin, shape () or (m,); ``zero`` where there are no ties."""
+        common = parameters.get("tie_margin", zero)
+        of_raters = "rater_margin" in parameters and answers.rater is not None
+        return common * parameters["rater_margin"][answers.rater] if of_raters else common
+
+    def thresholds(self, answers: Comparisons, parameters: Mapping[str, Any], gap: "Array") -> "Array":
+        """Of a `GradedComparison`, shape (S,) or (m, S)."""
         import jax.numpy as jnp
 
         zero = jnp.zeros_like(gap, shape=())
         # A custom prior may be that of one step for all.
         steps = jnp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
         thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
-        return parameters.get("tie_margin", zero) + thresholds
+        return jnp.asarray(self.margin(answers, parameters, zero))[..., None] + thresholds
 
     def described(self, answers: Comparisons | None, sentence: str, citation: str | None) -> Description:
         """The sentence, with what is said of raters, positions and lapses."""
         if answers is not None and answers.rater is not None:
             sentence += f" The {self.noise} noise of each rater has a scale of its own, 1 for a typical one."
+        if self.rater_margins:
+            sentence += " So has the difference below which a rater calls two items equal."
         if answers is not None and answers.shown_first is not None:
             sentence += " The item that is shown first may gain by it."
         if answers is not None and answers.covariates is not None:
@@ -218,6 +235,9 @@ class Probit(_Noisy):
     lapse : bool
         Whether some answers are given at random, each of the K offered outcomes equally often: (1 − ε)·p + ε/K. K is 2, or 3 with ties;
         with S strengths 2S, or 2S + 1. The share ε is learned. Not of reported probabilities.
+    rater_margins : bool
+        Whether each rater has a tie margin of their own, ``tie_margin`` times their ``rater_margin``. By default ``tie_margin`` is that
+        of all.
 
     Notes
     -----
@@ -225,7 +245,8 @@ class Probit(_Noisy):
     ``tie_margin``: half-normal, scale 1: a gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each;
     from one strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on the probit scale.
     ``rater_noise``: log-normal around 1, the unit of the utilities, with the log-sd ``rater_spread``. That is learned from all raters
-    together; half-normal, scale ¾, so that a priori half of the raters are within a factor of 1.5 of the typical one. ``position_bias``: normal, sd ½: what an item gains by being shown first.
+    together; half-normal, scale ¾, so that a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin``:
+    likewise, with the log-sd ``rater_margin_spread``. ``position_bias``: normal, sd ½: what an item gains by being shown first.
     """
 
     noise: ClassVar[str] = "Gaussian"
@@ -256,7 +277,7 @@ class Probit(_Noisy):
         if answers.probability is not None:
             scale = parameters["soft_noise"] * seen["scale"]
             return graded_chances(mean, 1 + variance, scale, seen["shift"])
-        margin = parameters.get("tie_margin", np.zeros(()))
+        margin = self.margin(answers, parameters, np.zeros(()))
         return graded_chances(mean, variance, **seen, margin=margin, strengths=answers.strengths)
 
     def describe(self, answers: Comparisons | None = None) -> Description:
@@ -291,7 +312,7 @@ class Logistic(_Noisy):
 
     Parameters
     ----------
-    lapse : bool
+    lapse, rater_margins : bool
         As in `Probit`; so are the priors of ``lapse``, ``tie_margin``, ``strength_steps``, ``rater_noise`` and ``position_bias``.
     ties : {"rao-kupper", "davidson"}
         The first is a margin on the noisy gap, as in `Probit`, and takes strengths, too: `LogisticGradedComparison`. In the second the
@@ -334,7 +355,7 @@ class Logistic(_Noisy):
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
     ) -> dict[str, Floats]:
         """Of next answers where the gaps are N(mean, variance), shape (k,), see `Comparison.predict`."""
-        seen, margin = self.seen(answers, parameters), parameters.get("tie_margin", np.zeros(()))
+        seen, margin = self.seen(answers, parameters), self.margin(answers, parameters, np.zeros(()))
         if answers.tie is not None and self.ties == "davidson":
             return davidson_chances(mean, variance, **seen, margin=margin)
         return graded_chances(
@@ -379,6 +400,10 @@ _MEANINGS = {
     "rater_spread": (
         "Rater spread: how different raters are. It is the standard deviation of the logarithm of their noise; 0.5 means that one in three "
         "is more careful or more careless than a typical one by a factor of 1.6."
+    ),
+    "rater_margin": "Rater margin: how large a rater's tie margin is, as a multiple of the tie margin of a typical one.",
+    "rater_margin_spread": (
+        "Rater margin spread: how different the tie margins of raters are, as the standard deviation of their logarithms."
     ),
     "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
     GROUP_SD: (

@@ -171,8 +171,8 @@ class GradedComparison(Comparison):
     ----------
     gap, scale, shift, lapse
         As in `Comparison`; the grades from −S to S are offered, 0 only where t₁ > 0.
-    thresholds : Array, shape (S,)
-        In units of the gap.
+    thresholds : Array, shape (S,) or (m, S)
+        In units of the gap; of all answers or of each.
     """
 
     leaves = (*Comparison.leaves, "thresholds")
@@ -192,6 +192,11 @@ class GradedComparison(Comparison):
     ) -> None:
         self.thresholds = jnp.asarray(thresholds, jnp.asarray(gap).dtype)
         super().__init__(gap, scale=scale, shift=shift, lapse=lapse, validate_args=validate_args)
+
+    def threshold(self, number: Array) -> Array:
+        """The thresholds of these numbers, from 0, one for each answer."""
+        rows = jnp.broadcast_to(self.thresholds, (*jnp.shape(number), self.strengths))
+        return jnp.take_along_axis(rows, number[..., None], axis=-1)[..., 0]
 
     @property
     def strengths(self) -> int:
@@ -219,7 +224,9 @@ class GradedComparison(Comparison):
         answer = jnp.sign(z) * grade
         if self.lapse is not None:
             lapses, which = jax.random.split(jax.random.fold_in(key, 1))
-            chances = self.at_random(jnp.arange(-self.strengths, self.strengths + 1))
+            grades = np.arange(-self.strengths, self.strengths + 1)
+            offered = [self.at_random(jnp.full(self.batch_shape, each)) for each in grades]
+            chances = jnp.stack(jnp.broadcast_arrays(*offered), axis=-1)
             random = jax.random.categorical(which, jnp.log(chances), shape=shape) - self.strengths
             answer = jnp.where(jax.random.bernoulli(lapses, self.lapse, shape), random, answer)
         return answer.astype(jnp.int32)
@@ -232,7 +239,7 @@ class GradedComparison(Comparison):
 
     def at_random(self, value: Array) -> Array | float:
         """1/(2S + 1), or 1/(2S) where there are no ties."""
-        ties = self.thresholds[0] > 0
+        ties = self.thresholds[..., 0] > 0
         return jnp.where((value != 0) | ties, 1 / (2 * self.strengths + ties), 0.0)
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
@@ -241,8 +248,8 @@ class GradedComparison(Comparison):
         grade, sign = jnp.abs(value), jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
         scale = 1 / jnp.sqrt(1 + variance)
         top = grade == self.strengths
-        start = self.thresholds[jnp.maximum(grade - 1, 0)] / self.scale
-        end = self.thresholds[jnp.minimum(grade, self.strengths - 1)] / self.scale
+        start = self.threshold(jnp.maximum(grade - 1, 0)) / self.scale
+        end = self.threshold(jnp.minimum(grade, self.strengths - 1)) / self.scale
         lower = jnp.where(grade == 0, -end, start) - sign * mean
         width = jnp.where(grade == 0, 2 * end, end - start) * scale
         moments = interval_moments(lower * scale, jnp.where(top, jnp.inf, width))
@@ -258,7 +265,7 @@ class GradedComparison(Comparison):
             self.scale,
             self.shift,
             self.lapse,
-            self.thresholds[0],
+            self.thresholds[..., 0],
             self.strengths,
             self.seen_positive,
         )
@@ -302,8 +309,8 @@ class LogisticGradedComparison(GradedComparison):
         value = jnp.clip(value, -self.strengths, self.strengths)
         grade, sign = jnp.abs(value), jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
         top = grade == self.strengths
-        start = self.thresholds[jnp.maximum(grade - 1, 0)] / self.scale
-        end = self.thresholds[jnp.minimum(grade, self.strengths - 1)] / self.scale
+        start = self.threshold(jnp.maximum(grade - 1, 0)) / self.scale
+        end = self.threshold(jnp.minimum(grade, self.strengths - 1)) / self.scale
         center = jnp.where(grade == 0, 0.0, jnp.where(top, start, 0.5 * (start + end)))
         half = jnp.where(top, 0.0, jnp.where(grade == 0, end, 0.5 * (end - start)))
         log_share = jnp.where(top, 0.0, jnp.log(-jnp.expm1(-2 * jnp.where(top, 1.0, half))))
@@ -338,7 +345,7 @@ class DavidsonComparison(GradedComparison):
         """By quadrature."""
         sign = jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
         tied = (value == 0)[..., None]
-        log_nu = jnp.log(jnp.expm1(self.thresholds[0] / self.scale))[..., None]
+        log_nu = jnp.log(jnp.expm1(self.thresholds[..., 0] / self.scale))[..., None]
 
         def log_factor(z: Array) -> tuple[Array, Array, Array]:
             total = jnp.logaddexp(jnp.logaddexp(0.5 * z, -0.5 * z), log_nu)
@@ -356,7 +363,7 @@ class DavidsonComparison(GradedComparison):
         favoured, tie = (
             jnp.exp(self.standard(jnp.full(mean.shape, answer), *where).log_normalizer) for answer in (1, 0)
         )
-        return with_lapses(favoured, tie, self.lapse, self.thresholds[0], 1)
+        return with_lapses(favoured, tie, self.lapse, self.thresholds[..., 0], 1)
 
 
 class SoftComparison(Comparison):

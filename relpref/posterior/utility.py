@@ -14,6 +14,7 @@ from relpref.data.parts import induced
 from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit
+from relpref.likelihoods.answers import PLATES
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Stored, checked, decode, encode
@@ -523,7 +524,7 @@ class UtilityPosterior(Posterior):
         coords |= {"item": labels, "attribute": list(data.attribute_names), "rater": raters}
         coords["covariate"] = list(answers.covariate_names)
         dims |= {UTILITY: ["item"], EFFECT: ["covariate"], "covariates": ["comparison", "covariate"]}
-        dims |= {"attributes": ["item", "attribute"], "rater_noise": ["rater"]}
+        dims |= {"attributes": ["item", "attribute"], **{site: [plate] for site, plate in PLATES.items()}}
         if np.ndim(self.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]
         if "observed_data" in groups:

@@ -12,6 +12,7 @@ from scipy import special, stats
 
 from relpref import PreferenceData
 from relpref.data import orderings
+from relpref.errors import DataError
 from relpref.infer import EP, Laplace
 from relpref.infer.evidence import evaluate, expectation_propagation
 from relpref.infer.members import Members, means, quantiles, strata
@@ -19,6 +20,7 @@ from relpref.infer.plates import settled
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.kernels import Precomputed
+from relpref.likelihoods import Probit
 from relpref.models import preference_gp
 
 COVARIANCE = np.array([[1.5, 0.3, -0.2], [0.3, 1.0, 0.4], [-0.2, 0.4, 2.0]])
@@ -173,6 +175,48 @@ def test_points_and_quantiles() -> None:
     np.testing.assert_allclose(means(members, known), [[0.7, 0.0]], atol=1e-6)
     found = [quantiles(members, known, np.full((1, 2), p))[0] for p in (0.1, 0.5, 0.9)]
     np.testing.assert_allclose(np.array(found)[:, 0], stats.norm.ppf([0.1, 0.5, 0.9], 0.7, 0.4), atol=0.002)
+
+
+def test_quantiles_of_two_sites_hang_together() -> None:
+    members = Members.of(("one", "other"), 1, np.zeros(2, int), np.full(2, 50.0))
+    grid, _ = members.nodes
+    known = stats.multivariate_normal([0.2, -0.1], [[0.4, -0.2], [-0.2, 0.3]]).pdf(grid)[:, None]
+    rng = np.random.default_rng(1)
+    found = np.array([quantiles(members, known / known.sum(), rng.uniform(size=(2, 1))) for _ in range(2000)])
+    np.testing.assert_allclose(np.cov(found[:, :, 0].T), [[0.4, -0.2], [-0.2, 0.3]], atol=0.05)
+
+
+@pytest.mark.slow
+def test_tie_margins_of_raters() -> None:
+    rng = np.random.default_rng(5)
+    utility, margin = rng.normal(size=10), 0.6 * np.exp(0.8 * rng.normal(size=25))
+    first, rater = rng.integers(10, size=800), rng.integers(25, size=800)
+    second = (first + rng.integers(1, 10, 800)) % 10
+    seen = utility[first] - utility[second] + rng.normal(size=800)
+    winner, loser = np.where(seen > 0, [first, second], [second, first])
+    table = pd.DataFrame(
+        {"winner": winner, "loser": loser, "rater": rater, "tie": np.abs(seen) < margin[rater]}
+    )
+    data = PreferenceData.from_tables(pd.DataFrame(index=range(10)), table)
+    engine = EP(preference_gp, hyperparameters="maximize")
+    own: Any = engine.run(0, data, progress_bar=False, likelihood=Probit(rater_margins=True))
+    common: Any = engine.run(0, data, progress_bar=False)
+    assert own.log_evidence > common.log_evidence + 10
+    assert own.info["averaged"] == ["rater_noise", "rater_margin"]
+    found = own.hyperparameters
+    assert 0.45 < found["rater_margin_spread"] < 1.2 and found["rater_spread"] < 0.5
+    of = np.log(margin[list(data.comparisons.raters)])
+    assert np.corrcoef(np.log(found["rater_margin"]), of)[0, 1] > 0.8
+    careful, careless = np.argsort(found["rater_margin"])[[0, -1]]
+    names = data.comparisons.raters
+    asked = own.prefer([(0, 1)] * 3, rater=[names[careful], None, names[careless]])["tie"]
+    assert asked.is_monotonic_increasing
+
+
+def test_tie_margins_of_raters_need_ties_and_raters() -> None:
+    match = r"Probit\(rater_margins=True\) is for answers with the columns 'tie' and 'rater'"
+    with pytest.raises(DataError, match=match):
+        EP(preference_gp).run(0, data(), progress_bar=False, likelihood=Probit(rater_margins=True), **OPTIONS)
 
 
 def test_the_spread_of_raters_is_found() -> None:

@@ -325,3 +325,30 @@ def test_they_are_pytrees(kind: str) -> None:
     assert again.batch_shape == (SIZE,)
     leaves, structure = jax.tree.flatten(likelihood)
     jax.tree.unflatten(structure, [object()] * len(leaves))
+
+
+_OTHERS = [
+    pytest.param(kind, marks=pytest.mark.slow) for kind in (GradedComparison, LogisticGradedComparison)
+]
+
+
+@pytest.mark.parametrize("kind", [DavidsonComparison, *_OTHERS])
+def test_thresholds_of_each_answer(kind: Any) -> None:
+    """As those of one, row by row, and draws with lapses."""
+    thresholds = (
+        np.array([[0.3], [1.2]]) if kind is DavidsonComparison else np.array([[0.3, 0.9], [1.2, 2.0]])
+    )
+    mean, variance, value = np.array([0.4, -0.8]), np.array([0.5, 2.0]), np.array([0, -1])
+    with jax.enable_x64(True):
+        both = kind(jnp.asarray(mean), thresholds, scale=0.7)
+        together = both.tilted(value, mean, variance), both.predict(mean, variance)
+        for row in range(2):
+            one = kind(jnp.asarray(mean[row : row + 1]), thresholds[row], scale=0.7)
+            its = mean[row : row + 1], variance[row : row + 1]
+            alone = one.tilted(value[row : row + 1], *its), one.predict(*its)
+            jax.tree.map(lambda a, b, row=row: np.testing.assert_allclose(a[row], b[0]), together, alone)
+        lapsing = kind(jnp.asarray(mean), thresholds, lapse=0.3)
+        draws = np.asarray(lapsing.sample(jax.random.key(0), (20_000,)))
+        found = [(draws == grade).mean(axis=0) for grade in (-1, 0, 1)]
+        expected = [np.exp(lapsing.log_prob(jnp.full(2, grade))) for grade in (-1, 0, 1)]
+    np.testing.assert_allclose(found, expected, atol=0.02)

@@ -31,6 +31,7 @@ PARAMETERS = {
     "strength_steps": np.array([0.3, 0.8]),
     "soft_noise": np.float64(0.6),
     "rater_noise": np.array([1.0, 0.5, 2.0]),
+    "rater_margin": np.array([0.7, 1.0, 1.6]),
     "position_bias": np.float64(0.3),
 }
 
@@ -53,6 +54,9 @@ PARAMETERS = {
         (Logistic(True), "tie strength rater shown_first"),
         (Logistic(), "strength"),
         *((Logistic(lapse, "davidson"), "tie rater shown_first") for lapse in (False, True)),
+        (Probit(True, rater_margins=True), "tie strength rater"),
+        (Logistic(rater_margins=True), "tie rater"),
+        (Logistic(ties="davidson", rater_margins=True), "tie rater"),
     ],
     ids=str,
 )
