@@ -83,10 +83,12 @@ plain.ranking().round(2)[["mean", "lower", "upper", "rank_lower", "rank_upper", 
 # ## Style
 #
 # A length is a covariate of a side: each response has one. `covariates=["words"]` reads `words_winner` and `words_loser`, and learns what a word more is
-# worth. `rater` gives each person a noise of their own: careful people count for more.
+# worth. `rater` gives each person a noise of their own: careful people count for more. There are thirty such hyperparameters, and many votes on each:
+# their most probable values will do (`hyperparameters="maximize"`), which is faster than to average over them.
 
 # %%
-styled = relpref.fit(answers=votes, covariates=["words"], progress_bar=False)
+options = {"covariates": ["words"], "hyperparameters": "maximize", "progress_bar": False}
+styled = relpref.fit(answers=votes, **options)
 (100 * styled.effects[["mean", "lower", "upper"]]).round(2).rename(index={"words": "100 words"})
 
 # %% [markdown]
@@ -114,8 +116,8 @@ plt.show()
 # votes.
 
 # %%
-data = {"answers": pd.concat([votes, new[:5]]), "covariates": ["words"], "progress_bar": False}
-related = relpref.fit(models.index.tolist(), relations={"family": models}, **data)
+known = pd.concat([votes, new[:5]])
+related = relpref.fit(models.index.tolist(), known, {"family": models}, **options)
 board = related.ranking()
 board.round(2)[["mean", "lower", "upper", "rank_lower", "rank_upper", "tier"]]
 
@@ -136,7 +138,7 @@ plt.show()
 # Alder 3 stands near its family, with a wide interval. Without the relation, five votes place it nearer to the average of all models:
 
 # %%
-alone = relpref.fit(models.index.tolist(), **data)
+alone = relpref.fit(models.index.tolist(), known, **options)
 pd.DataFrame(
     {
         name: posterior.ranking().loc["Alder 3", ["mean", "lower", "upper"]]
@@ -153,8 +155,8 @@ pd.DataFrame(
 numbers = [5, 10, 20, 40, 80, 160]
 widths = pd.DataFrame(index=pd.Index(numbers, name="votes"))
 for name, posterior in (("with its family", related), ("without", alone)):
-    known = [posterior] + [posterior.update(new[5:number]) for number in numbers[1:]]
-    rows = [each.ranking().loc["Alder 3"] for each in known]
+    later = [posterior, *(posterior.update(new[5:number]) for number in numbers[1:])]
+    rows = [each.ranking().loc["Alder 3"] for each in later]
     widths[name] = [row["upper"] - row["lower"] for row in rows]
 widths.round(2)
 
