@@ -15,7 +15,7 @@ _NAMES = {
     "Relation": "relpref.data",
     "RelationData": "relpref.data",
     "fit": "relpref.fitting",
-    "load": "relpref.posterior.storage",
+    "load": "relpref.runs",
     "register": "relpref.registry",
 }
 _ROOMS = (
@@ -40,8 +40,8 @@ __all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "__version_
 if TYPE_CHECKING:
     from relpref.data import PreferenceData, Rankings, Relation, RelationData
     from relpref.fitting import fit
-    from relpref.posterior.storage import load
     from relpref.registry import register
+    from relpref.runs import load
 
 
 def __getattr__(name: str) -> Any:

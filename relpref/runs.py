@@ -207,6 +207,36 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
         return _loaded(path, now)
 
 
+def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
+    """Read a posterior that its ``save`` wrote, or that of the folder of a run, which ``relpref fit`` wrote.
+
+    Nothing named in the file is imported or called: programs, kernels and likelihoods are those of the package and those given to
+    `relpref.register`, and their arguments are checked against the types they declare.
+
+    Parameters
+    ----------
+    path : path
+    program : callable, optional
+        The numpyro program that was fitted, if it is custom: a file keeps its name and its arguments, not the program.
+        Without it, such a posterior answers questions about the items it knows, and cannot be updated.
+
+    Returns
+    -------
+    Posterior or RelationPosterior
+        Of the type that was saved.
+
+    Raises
+    ------
+    StorageError
+        If the file is missing, damaged, not a posterior, or from a newer version.
+    """
+    from relpref.posterior import storage
+
+    if program is None and Path(path).is_dir():
+        return load_run(path).posterior
+    return storage.load(path, program=program)
+
+
 def _loaded(path: Path, record: Mapping[str, Any]) -> Run:
     from relpref.posterior.storage import load
 

@@ -20,28 +20,7 @@ if TYPE_CHECKING:
 
 
 def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
-    """Read a posterior that `Posterior.save` or `RelationPosterior.save` wrote.
-
-    Nothing named in the file is imported or called: programs, kernels and likelihoods are those of the package and those given to
-    `relpref.register`, and their arguments are checked against the types they declare.
-
-    Parameters
-    ----------
-    path : path
-    program : callable, optional
-        The numpyro program that was fitted, if it is custom: a file keeps its name and its arguments, not the program.
-        Without it, such a posterior answers questions about the items it knows, and cannot be updated.
-
-    Returns
-    -------
-    Posterior or RelationPosterior
-        Of the type that was saved.
-
-    Raises
-    ------
-    StorageError
-        If the file is missing, damaged, not a posterior, or from a newer version.
-    """
+    """Read the file of a posterior, see `relpref.load`."""
     arrays, attributes = read(Path(path))
     schema = attributes.get("relpref_schema")
     if schema is None:

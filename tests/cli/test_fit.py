@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relpref
 from relpref import PreferenceData
 from relpref.cli import fit
 from relpref.data.relation import find_files
@@ -251,7 +252,7 @@ def test_ballots_and_orders_are_answers(place: Path, ask: Any) -> None:
     )
     assert "incomplete='top-k'" in ask("fit", "votes.soi", "--out", "votes").err
     assert ask("fit", "votes.soi", "--incomplete", "top-k", "--out", "votes").code == 0
-    posterior: Any = load_run("votes").posterior
+    posterior: Any = relpref.load("votes")
     assert posterior.data.comparisons.num_lists == 3
     (place / "orders.csv").write_text("race;driver;place\n1;Ann;1\n1;Bo;2\n1;Cy;3\n2;Bo;1\n2;Ann;2\n2;Cy;3\n")
     said = ask("fit", "orders.csv", "--columns", "list=race,item=driver", "--out", "races")
