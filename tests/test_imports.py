@@ -217,6 +217,7 @@ NAMES = {
         "answers_saved",
         "expected_gain",
         "learning_curves",
+        "next_choices",
         "next_pairs",
         "simulate",
         "why",
