@@ -85,7 +85,8 @@ def _dependence(program: Program) -> dict[str, _Dependence]:
         found = its.sites(origin, unconstrained)
         with_quantiles.update(name for name in names if prior_quantile(found[name]["fn"], 0.5) is not None)
         answers = [leaf for name in layout.observed for leaf in jax.tree.leaves(found[name]["fn"])]
-        latents = [leaf for name, _ in layout.latents for leaf in jax.tree.leaves(found[name]["fn"])]
+        others = [name for name, _ in (*layout.latents, *layout.integrated)]
+        latents = [leaf for name in others for leaf in jax.tree.leaves(found[name]["fn"])]
         return answers, [*latents, its.predictors(origin + 1.0, unconstrained)]
 
     given = [jnp.asarray(program.medians[name]) for name in names]
@@ -103,8 +104,9 @@ def _members(program: Program, sites: dict[str, Site], depends: dict[str, _Depen
     layout = program.layout
     names = [name for name, _ in layout.hyperparameters if sites[name].plated]
     shapes = {sites[name].shape for name in names}
-    refused = program.arrow is not None or layout.quadrature or len(layout.observed) > 1
-    refused = refused or any(sites[name].closed_form for name in layout.observed)
+    # Noise of lists is scaled by their rater; that of groups is not, and is as it was.
+    refused = layout.quadrature or len(layout.observed) > 1 or layout.joint or layout.observation_only
+    refused = refused or any(sites[name].closed_form or sites[name].shares_noise for name in layout.observed)
     if refused or len(shapes) != 1 or len(next(iter(shapes))) != 1:
         return None
     if any(depends[name] != _Dependence(likelihoods=True, others=False, quantiles=True) for name in names):

@@ -98,16 +98,18 @@ def test_against_integration() -> None:
     assert one.hyperparameters["rater_noise"].shape == (3,) and not one.hyperparameter_draws
 
 
-def test_gradient() -> None:
+@pytest.mark.parametrize("grouped", [False, True])
+def test_gradient(grouped: bool) -> None:
+    more: Any = {"group": list("112233445566")} if grouped else {}
+    given = data().with_comparisons(TABLE.assign(**more))
+    known = {"group_sd": np.array(-0.2)} if grouped else {}
     with jax.enable_x64(True):
-        program = settled(Program.of(preference_gp, (data(),), OPTIONS, padding=True), True)
+        program = settled(Program.of(preference_gp, (given,), OPTIONS, padding=True), True)
         assert program.members is not None and program.members.names == ("rater_noise",)
-        np.testing.assert_array_equal(
-            program.members.row[: len(data().winner)], np.asarray(data().comparisons.rater)
-        )
+        np.testing.assert_array_equal(program.members.row, np.asarray(given.comparisons.rater))
 
         def at(spread: float) -> Any:
-            place = {"attributes_amplitude": np.array(0.3), "rater_spread": np.array(spread)}
+            place = {"attributes_amplitude": np.array(0.3), "rater_spread": np.array(spread), **known}
             nothing = Sites(*np.zeros((2, program.layout.num_rows)))
             return evaluate(expectation_propagation, program, False, True, place, nothing, 1e-11, 500, False)
 
@@ -116,7 +118,7 @@ def test_gradient() -> None:
             sign * float(one.log_evidence + one.log_prior)
             for sign, one in ((1, at(-0.4 + step)), (-1, at(-0.4 - step)))
         )
-    assert set(here.gradient) == {"attributes_amplitude", "rater_spread"}
+    assert set(here.gradient) == {"attributes_amplitude", "rater_spread", *known}
     assert here.gradient["rater_spread"] == pytest.approx(slope / (2 * step), rel=1e-5)
 
 
@@ -135,6 +137,18 @@ def test_where_raters_are_not_averaged_over_their_scale_is_known(engine: Any, op
     found: Any = engine(preference_gp, **options).run(0, data(), progress_bar=False, **OPTIONS)
     assert found.hyperparameters["rater_spread"] == pytest.approx(MEDIAN, rel=1e-3)
     assert found.hyperparameters["rater_noise"].shape == (3,) and "averaged" not in found.info
+
+
+def test_groups_are_learned_beside_raters() -> None:
+    """Whether or not raters are averaged over."""
+    given = data().with_comparisons(TABLE.assign(group=list("112233445566")))
+    for engine, averaged in ((EP, True), (Laplace, False)):
+        found: Any = engine(preference_gp, hyperparameters="maximize").run(
+            0, given, progress_bar=False, **OPTIONS
+        )
+        assert ("averaged" in found.info) == averaged
+        assert (found.hyperparameters["rater_spread"] != pytest.approx(MEDIAN, rel=1e-3)) == averaged
+        assert found.hyperparameters["group_sd"] != pytest.approx(stats.halfnorm.median(), rel=1e-3)
 
 
 def test_other_reasons_not_to_average() -> None:
