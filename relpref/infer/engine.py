@@ -347,7 +347,7 @@ class GaussianEngine:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], fixed: Mapping[str, Any] | None
     ) -> Program:
         program = Program.of(self.program, args, kwargs, fixed, padding=True)
-        for site in survey(program.call):
+        for site in survey(program.compiled.call):
             if site.without_moments is not None and not self.at_mode:
                 raise UnsupportedProgramError(
                     f"observed site {site.name!r} ({site.kind}): {site.without_moments}"
