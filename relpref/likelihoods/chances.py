@@ -93,14 +93,16 @@ def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
     """
     wide, far = (sd > WIDE)[..., None], xp.maximum(sd, WIDE)
     number = len(STEPS) // 2
-    steps, reach = np.arange(-number, number + 1), (xp.abs(mean) + _FARTHEST * far) / _CLOSEST
+    places = xp.asarray(STEPS, mean.dtype)
+    steps = xp.asarray(np.arange(-number, number + 1), mean.dtype)
+    reach = (xp.abs(mean) + _FARTHEST * far) / _CLOSEST
     growth = xp.full_like(mean, 0.05)
     for _ in range(12):  # so that the last node lies at the reach: sinh(growth · number) = growth · reach
         growth = xp.log(growth * reach + xp.sqrt(1 + xp.square(growth * reach))) / number
     grown, spacing = growth[..., None] * steps, (_CLOSEST / far)[..., None]
     x = spacing * xp.sinh(grown) / growth[..., None] - (mean / far)[..., None]
-    near = center[..., None] + STEPS
-    return xp.where(wide, x, near), xp.where(wide, spacing * xp.cosh(grown), STEPS[1] - STEPS[0])
+    near = center[..., None] + places
+    return xp.where(wide, x, near), xp.where(wide, spacing * xp.cosh(grown), places[1] - places[0])
 
 
 def davidson_chances(

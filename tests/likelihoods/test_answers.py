@@ -352,3 +352,16 @@ def test_thresholds_of_each_answer(kind: Any) -> None:
         found = [(draws == grade).mean(axis=0) for grade in (-1, 0, 1)]
         expected = [np.exp(lapsing.log_prob(jnp.full(2, grade))) for grade in (-1, 0, 1)]
     np.testing.assert_allclose(found, expected, atol=0.02)
+
+
+@pytest.mark.parametrize("kind", [LogisticGradedComparison, DavidsonComparison])
+def test_logistic_ties_in_single_precision(kind: Any) -> None:
+    """As samplers see them by default."""
+
+    @jax.jit
+    def both(gap: Any) -> Any:
+        its = kind(gap, jnp.array([0.7]))
+        return its.log_prob(jnp.zeros(3, jnp.int32)), its.sample(jax.random.key(0), (5,))
+
+    log, draws = both(jnp.array([-1.0, 0.0, 40.0]))
+    assert log.dtype == jnp.float32 and np.isfinite(log).all() and draws.shape == (5, 3)
