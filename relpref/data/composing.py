@@ -16,6 +16,8 @@ from relpref.data.tables import Table, as_table
 from relpref.errors import DataError
 
 _List = list  # `list` is the name of a parameter of `orderings`
+# Columns that say the same in every row of a list, some of which are refused later.
+_OF_A_LIST = frozenset({"rater", "count", "group", "weight", "strength", "shown_first"})
 # Winner, loser, whether they are tied, the list, and the number of its first row.
 Rows = _List[tuple[Any, Any, bool, Any, int]]
 SHOWN = re.compile(r"item[ _]?\d+").fullmatch  # names of the columns of what was shown, beside best and worst
@@ -195,7 +197,7 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
         del columns["tie"]
     elif table.text:
         columns["tie"] = [str(tied) for tied in columns["tie"]]
-    for name in there & {"rater", "count"}:
+    for name in there & _OF_A_LIST:
         columns[name] = table.frame[name].to_numpy(dtype=object)[at]
         if form[0] != "best":
             _refuse_several(table, name, form[0])
@@ -210,7 +212,7 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
         for end in ("winner", "loser"):
             sides = zip(columns["list"], columns[end], strict=True)
             columns[f"{name}_{end}"] = [values[side] for side in sides]
-    used = {*form, "rater", "count", *covariates} | {column for column in there if SHOWN(str(column))}
+    used = {*form, *_OF_A_LIST, *covariates} | {column for column in there if SHOWN(str(column))}
     unused = [column for column in table.frame.columns if column not in used]
     notes = [f"the rows were read as {what}", *([f"not used: {listed(unused)}"] if unused else [])]
     return replace(

@@ -94,3 +94,15 @@ def test_rankings_and_their_files_are_answers(tmp_path: Path) -> None:
     )
     same(PreferenceData.from_tables(answers=read_ballots(file)), wanted)
     assert relpref.fit(answers=str(file)).data.comparisons.num_lists == 2
+
+
+def test_columns_of_a_list_are_those_of_its_pairs() -> None:
+    table = ORDERS.assign(group=["p", "p", "p", "q", "q", "q"], weight=0.5)
+    read = PreferenceData.from_tables(answers=table.drop(columns="weight"))
+    assert read.comparisons.groups == ("p", "q") and np.all(read.comparisons.group >= 0)
+    with pytest.raises(DataError, match="some answers have weights and some are in lists"):
+        relpref.fit(answers=table)
+    with pytest.raises(DataError, match="'strength' cannot be in lists"):
+        PreferenceData.from_tables(answers=CHOICES.assign(strength=1))
+    with pytest.raises(DataError, match="'q' is not the group of the first row of its list"):
+        PreferenceData.from_tables(answers=ORDERS.assign(group=["p", "q", "p", "q", "q", "q"]))
