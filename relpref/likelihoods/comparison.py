@@ -143,6 +143,24 @@ class Comparison(TreeDistribution):
         return {"probability": jnp.exp(self.tilted(jnp.ones_like(mean), mean, variance).log_normalizer)}
 
 
+class OfComparison(TreeDistribution):
+    """Answers whose distribution is made of that of ``single`` ones."""
+
+    single: Comparison
+
+    @property
+    def support(self) -> Any:
+        return self.single.support
+
+    @property
+    def predictor(self) -> Array:
+        return self.single.gap
+
+    @property
+    def log_concave(self) -> bool:
+        return self.single.log_concave
+
+
 class ProbitComparison(Comparison):
     """The first is preferred (value 1, else 0) with probability Φ((gap + shift)/scale) (XPGP section 3.2, with √2 σ = 1).
 

@@ -1,6 +1,6 @@
 """Answers about lists: orders, choices, best and worst, whose rows share the noise of their items."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from relpref.likelihoods.chances import NOISE
-from relpref.likelihoods.comparison import Comparison
+from relpref.likelihoods.comparison import Comparison, OfComparison
 from relpref.likelihoods.orders import log_probability
 from relpref.likelihoods.tilted import (
     TiltedMoments,
@@ -44,7 +44,7 @@ class SharedNoise(NamedTuple):
     sd: Array
 
 
-class ListComparison(TreeDistribution):
+class ListComparison(OfComparison):
     """Comparisons some of which are the rows of lists.
 
     A list is one look at a few items, each seen with its own noise. It is an ordered partition: every item of a block was above every
@@ -79,18 +79,6 @@ class ListComparison(TreeDistribution):
         self.single, self.sizes = single, sizes
         self.number, self.winner, self.loser = map(jnp.asarray, (number, winner, loser))
         super().__init__(batch_shape=single.batch_shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Any:
-        return self.single.support
-
-    @property
-    def predictor(self) -> Array:
-        return self.single.gap
-
-    @property
-    def log_concave(self) -> bool:
-        return self.single.log_concave
 
     @property
     def without_moments(self) -> str | None:

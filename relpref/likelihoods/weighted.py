@@ -10,9 +10,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from relpref.likelihoods.comparison import Comparison
+from relpref.likelihoods.comparison import Comparison, OfComparison
 from relpref.likelihoods.quadrature import quadrature_moments
-from relpref.likelihoods.tilted import TiltedMoments, TreeDistribution
+from relpref.likelihoods.tilted import TiltedMoments
 
 # Gauss-Legendre panels: nodes of each; edges on either side of the mode, geometric from its width to the cavity's; and edges in units
 # of the noise around a gap of 0, where the answer turns.
@@ -23,7 +23,7 @@ _NARROW = 1e-7  # variances of a cavity up to which derivatives at its mean will
 _ROUNDS = 14  # of Newton's method for the mode, which need not be exact
 
 
-class WeightedComparison(TreeDistribution):
+class WeightedComparison(OfComparison):
     """Powers p^w of the probability p of an answer.
 
     Of weights other than 1 they do not add up to 1: a weighted likelihood, not a distribution of answers. `sample` draws from p.
@@ -41,18 +41,6 @@ class WeightedComparison(TreeDistribution):
     def __init__(self, single: Comparison, weight: ArrayLike, *, validate_args: bool | None = None) -> None:
         self.single, self.weight = single, jnp.asarray(weight, single.gap.dtype)
         super().__init__(batch_shape=single.batch_shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Any:
-        return self.single.support
-
-    @property
-    def predictor(self) -> Array:
-        return self.single.gap
-
-    @property
-    def log_concave(self) -> bool:
-        return self.single.log_concave
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         return self.single.sample(key, sample_shape)
