@@ -150,11 +150,12 @@ class AnswerStore:
         self._inode = _inode(self._file)
         self._wrote = False
         self._kept: Path | None = None  # a copy of the answers, once the file is not in its place any more
-        if schema_of(connection, str(path)) >= SEALED:
-            verify(connection, str(path))
-        about = dict(connection.execute("SELECT name, value FROM about"))
+        with transaction(connection, "DEFERRED"):  # another process may write between two queries
+            if schema_of(connection, str(path)) >= SEALED:
+                verify(connection, str(path))
+            about = dict(connection.execute("SELECT name, value FROM about"))
+            rows = connection.execute("SELECT label FROM entity ORDER BY position").fetchall()
         self.identity, self.fitted = about["identity"], int(about["fitted"])
-        rows = connection.execute("SELECT label FROM entity ORDER BY position")
         self.labels: tuple[Any, ...] = tuple(value(label) for (label,) in rows)
         self._position = {label: position for position, label in enumerate(self.labels)}
 

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from relpref.ask.schema import _STEPS, APPLICATION, SCHEMA
+from relpref.ask.schema import _STEPS, APPLICATION, SCHEMA, connected
 from relpref.ask.store import AnswerStore
 from relpref.errors import DataError, StorageError
 
@@ -476,3 +476,19 @@ def test_one_question_is_answered_once_by_many_connections(path: Path) -> None:
     assert sorted(said) == ["kept", *["refused"] * 7]
     with opened(path) as store:
         assert len(store.changes(2).added) == 1
+
+
+def test_a_file_is_verified_as_it_was_at_one_moment(path: Path) -> None:
+    with opened(path) as store:
+        name = asked(store)
+        connection = connected(path.absolute().as_uri())
+        written: list[int] = []
+
+        def write(statement: str) -> None:
+            if "count(*) FROM entity" in statement and not written:  # their number on record has been read
+                written.append(store.answer(name, "first", "ann"))
+
+        connection.set_trace_callback(write)
+        with closing(connection):
+            AnswerStore(path, connection)
+        assert written
