@@ -16,6 +16,7 @@ from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positi
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
+from relpref.likelihoods.answers import GROUP_SD
 from relpref.posterior.gaussian import Margins, generator
 from relpref.posterior.tables import expectations, of_its_raters, pairs_of_labels, preference_table, questions
 from relpref.registry import find, names
@@ -278,6 +279,8 @@ def next_pairs(
 ) -> pd.DataFrame:
     """The next questions to ask, best first.
 
+    Where answers have groups, each is scored as one of a new group; where they have covariates, the two sides are equal in them.
+
     Parameters
     ----------
     posterior : UtilityPosterior
@@ -411,7 +414,8 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
     first, second = np.zeros(1, dtype=np.int32), np.ones(1, dtype=np.int32)
     asked = questions(posterior.data, first, second, rater, None)
     model = posterior.likelihood
-    names = getattr(model, "sites", model.parameters)(posterior.data.comparisons)
+    shared_by = [] if posterior.data.comparisons.group is None else [GROUP_SD]
+    names = (*getattr(model, "sites", model.parameters)(posterior.data.comparisons), *shared_by)
     missing = [name for name in names if name not in posterior.hyperparameters]
     if missing:
         raise DataError(

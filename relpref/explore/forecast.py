@@ -16,6 +16,7 @@ from relpref.compiled import float64
 from relpref.data import Comparisons
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, Comparison, TiltedMoments
+from relpref.likelihoods.answers import GROUP_SD
 from relpref.limits import MAX_PAIRS_AT_ONCE
 from relpref.linalg import real
 
@@ -151,7 +152,7 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the answers of one rater, or of a typical one, tell about gaps."""
+    """What the answers of one rater, or of a typical one, tell about gaps; each in a group of its own, where groups share effects."""
 
     model: AnswerModel
     asked: Comparisons  # one row that says who is asked and how, see `relpref.posterior.tables.questions`
@@ -193,7 +194,7 @@ class Answers:
 
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
-        """Scale of the noise, the outermost threshold between outcomes, and whether the answer is a Gaussian report."""
+        """Scale of the noise, with the effect of a group, the outermost threshold between outcomes, and whether the answer is a Gaussian report."""
         with float64():
             scale, outermost, is_report = _noise(self.model, self.asked, dict(self.parameters))
         return float(scale), float(outermost), bool(is_report)
@@ -294,16 +295,31 @@ def shared(answers: Answers) -> Answers:
 def _noise(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Array, Array, bool]:
-    distribution = model(jnp.zeros(1), asked, **{name: real(value) for name, value in parameters.items()})
-    return jnp.max(distribution.scale), jnp.max(distribution.outermost), distribution.outcomes is None
+    distribution, shared = _asked(model, jnp.zeros(1), asked, parameters)
+    return _scale(distribution, shared), jnp.max(distribution.outermost), distribution.outcomes is None
+
+
+def _asked(
+    model: AnswerModel, gap: Array, asked: Comparisons, parameters: Mapping[str, Array]
+) -> tuple[Comparison, Array]:
+    """Answers given gaps, and the variance that the effect of a group of its own adds to each gap."""
+    given = {name: real(value) for name, value in parameters.items()}
+    shared = jnp.square(given.pop(GROUP_SD, jnp.zeros(())))
+    return model(gap, asked, **given), shared
+
+
+def _scale(distribution: Comparison, shared: Array) -> Array:
+    return jnp.sqrt(jnp.square(jnp.max(distribution.scale)) + shared)
 
 
 @lazy_jit(static_argnums=0)
 def _forecast(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
 ) -> Forecast:
-    mean, variance = real(mean), real(variance)
-    distribution = model(mean, asked, **parameters)
+    mean = real(mean)
+    distribution, shared = _asked(model, mean, asked, parameters)
+    # Derivatives in the mean are the same for the gap and for its sum with the effect of a group.
+    variance = real(variance) + shared
     if distribution.outcomes is None:
         return _of_report(distribution, mean, variance)
     moments = _moments(distribution, mean, variance)
@@ -317,7 +333,8 @@ def _forecast(
 def _moments(distribution: Comparison, mean: Array, variance: Array) -> TiltedMoments:
     """Of every possible outcome, shape (o, k)."""
     assert distribution.outcomes is not None
-    wide = jnp.broadcast_to(distribution.outcomes[0][:, None], (len(distribution.outcomes[0]), *mean.shape))
+    values = distribution.outcomes[0]
+    wide = jnp.broadcast_to(values.reshape(-1, *(1,) * mean.ndim), (len(values), *mean.shape))
     return distribution.tilted(wide, *(jnp.broadcast_to(x, wide.shape) for x in (mean, variance)))
 
 
@@ -342,33 +359,37 @@ def _information(
 ) -> tuple[Array]:
     """H(answer) − E[H(answer | gap)] (Houlsby et al. 2011)."""
     mean, variance = real(mean), real(variance)
-    distribution = model(mean, asked, **parameters)
+    distribution, shared = _asked(model, mean, asked, parameters)
+    scale = _scale(distribution, shared)
     if distribution.outcomes is None:
-        return (0.5 * jnp.log1p(variance / jnp.square(distribution.scale)),)
+        return (0.5 * jnp.log1p(variance / jnp.square(scale)),)
     values = distribution.outcomes[0]
 
     def entropy(gap: Array) -> Array:
-        known = model(gap, asked, **parameters)
-        chances = jax.vmap(lambda value: known.log_prob(jnp.full(gap.shape, value)))(values)
+        known, _ = _asked(model, gap, asked, parameters)
+        if GROUP_SD in parameters:
+            chances = _moments(known, gap, jnp.broadcast_to(shared, gap.shape)).log_normalizer
+        else:
+            chances = jax.vmap(lambda value: known.log_prob(jnp.full(gap.shape, value)))(values)
         return jnp.sum(entr(jnp.exp(chances)), axis=0)
 
-    nodes, weights = _quadrature(distribution, mean, variance)
+    nodes, weights = _quadrature(distribution, scale, mean, variance)
     # Beyond the nodes only lapses leave an answer open; by how much is known.
-    far = jnp.full((len(mean), 1), _FAR) * jnp.max(distribution.scale)
+    far = jnp.full((len(mean), 1), _FAR) * scale
     open_ = entropy(jnp.concatenate([nodes, far], axis=1))
     expected = open_[:, -1] + jnp.sum(weights * (open_[:, :-1] - open_[:, -1:]), axis=-1)
-    chances = jnp.exp(_moments(distribution, mean, variance).log_normalizer)
+    chances = jnp.exp(_moments(distribution, mean, variance + shared).log_normalizer)
     return (jnp.maximum(jnp.sum(entr(chances), axis=0) - expected, 0.0),)
 
 
-def _quadrature(distribution: Comparison, mean: Array, variance: Array) -> tuple[Array, Array]:
+def _quadrature(distribution: Comparison, scale: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
     """Nodes and weights, shape (k, nodes), for the entropy of an answer under N(mean, variance).
 
     Around the mean where the Gaussian is the narrower factor of the integrand; where the entropy is, around no gap.
     """
     steps = jnp.arange(-_NODES, _NODES + 1, dtype=mean.dtype)
     sd = jnp.sqrt(variance)[:, None]
-    reach = _REACH * jnp.max(distribution.scale) + jnp.max(distribution.outermost)
+    reach = _REACH * scale + jnp.max(distribution.outermost)
     widest = reach / _NODES
     narrow = _STEP * sd <= widest
     z = jnp.where(narrow, _STEP * steps, (widest * steps - mean[:, None]) / jnp.where(narrow, 1.0, sd))

@@ -23,6 +23,7 @@ GRADES = {
     "tie": [False, False, True],
 }
 RATERS = {"winner": ["a", "b"], "loser": ["b", "c"], "rater": ["ann", "bob"]}
+GROUPS = {"winner": ["a", "b"], "loser": ["b", "c"], "group": ["q", "q"]}
 REPORTS = {"first": ["a"], "second": ["b"], "probability": [0.7]}
 
 
@@ -46,6 +47,19 @@ CASES: dict[str, tuple[Any, dict[str, Any], Any, Callable[[Any], Any]]] = {
         {"likelihood": Probit(lapse=True), "lapse": 0.1},
         None,
         lambda x: 0.05 + 0.9 * ndtr([x, -x]),
+    ),
+    "groups": (GROUPS, {"group_sd": 0.8}, None, lambda x: ndtr(np.array([x, -x]) / np.hypot(1, 0.8))),
+    "lapses in groups": (
+        GROUPS,
+        {"likelihood": Probit(lapse=True), "lapse": 0.1, "group_sd": 2.0},
+        None,
+        lambda x: 0.05 + 0.9 * ndtr(np.array([x, -x]) / np.hypot(1, 2.0)),
+    ),
+    "grades in groups": (
+        {**GRADES, "group": ["q", "q", None]},
+        {"tie_margin": 0.6, "strength_steps": np.array([1.5]), "group_sd": 0.5},
+        None,
+        lambda x: cut(x, [0.6, 2.1], float(np.hypot(1, 0.5))),
     ),
     "rater": (RATERS, {"rater_noise": np.array([0.4, 2.0])}, "bob", lambda x: ndtr([x / 2, -x / 2])),
 }
