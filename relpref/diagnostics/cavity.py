@@ -345,20 +345,20 @@ def cavities_of_groups(
     each = zip(
         blocks.groups,
         rows.items,
-        blocks.covariances(sds),
+        blocks.factors(sds),
         *(blocks.cut(np.asarray(part)) for part in (counts * precision, counts * shift, offset)),
         strict=True,
     )
-    for group, (columns, entries), noise, tau, nu, start in each:
-        weights, _ = middle_of(tau, noise)  # M
-        left = np.eye(tau.shape[1]) - noise @ weights  # I − CM
-        spread = noise - noise @ weights @ noise
+    for group, (columns, entries), factor, tau, nu, start in each:
+        noise = factor @ factor.swapaxes(1, 2)
+        pulled = middle_of(tau, factor).weights @ noise  # MC
+        left = np.eye(tau.shape[1]) - pulled.swapaxes(1, 2)
+        spread = noise - noise @ pulled
         if scale is not None:
             prior = np.asarray(scale)[columns[:, :, None], columns[:, None, :]]
             spread = spread + left @ entries @ prior @ entries.swapaxes(1, 2) @ left.swapaxes(1, 2)
         seen = _times(entries, np.asarray(location)[columns])
-        pull = nu - _times(weights, _times(noise, nu))
-        mean = seen + _times(noise, pull - _times(weights, seen))
+        mean = _times(left, seen) + _times(noise, nu - _times(pulled, nu))
         without = np.linalg.inv(np.eye(tau.shape[1]) - spread * tau[:, None, :])
         cavity = without @ spread
         middle = _times(without, mean - _times(spread, nu)) + start

@@ -7,9 +7,12 @@ latent space holds with M in place of T, and
     h = (I − MC) ν,  u has mean Σ Aᵀh,  rows have mean A·mean + C (h − M A·mean) and covariance C − CMC + (I − CM) A Σ Aᵀ (I − MC),
 
 Σ being the posterior covariance of u. Half the log determinant is that of the latent space plus those of I + T^½ C T^½.
+
+The noise of a group is F ε with independent standard normal ε, so C = FFᵀ. Where these are fewer than its rows, as the items of a
+question with many answers, M = T − TF(I + FᵀTF)⁻¹FᵀT is not written out: the cost is that of rows × values², not rows³.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -54,6 +57,7 @@ class Kind(NamedTuple):
 
 
 _MATRICES = 8  # of a group's rows that are needed at once
+_ROUNDING = 1e-14  # of the size of the largest of the squares whose rank is sought
 _WIDTHS = 8  # different numbers of rows of groups that are kept apart; of more, they are rounded up
 
 
@@ -63,8 +67,13 @@ class Groups:
     """Groups of p rows each, and what their noise has in common."""
 
     rows: Array  # the number of all rows where a group has fewer, shape (g, p)
-    # For each kind of noise the covariance of its rows, where each has the sd 1, shape (g, p, p).
+    # For each kind of noise what its rows take of independent values of sd 1, shape (g, p, r).
     shared: tuple[Array, ...]
+
+    def factor(self, sds: Sequence[Array]) -> Array:
+        """F, where the rows have these sds of each kind, shape (g, p, sum of r)."""
+        kinds = [sd[:, :, None] * values for sd, values in zip(sds, self.shared, strict=True)]
+        return namespace(*kinds).concatenate(kinds, axis=2)
 
 
 @jax.tree_util.register_dataclass
@@ -94,9 +103,6 @@ class Blocks:
         if len(widths) > _WIDTHS:  # 1, 2, 3, 4, 6, 8, 12, ...
             steps = np.unique([int(2**power * part) for power in range(31) for part in (1, 1.5)])
             widths = np.unique(steps[np.searchsorted(steps, widths)])
-        numbers = np.sum(np.square(widths[np.searchsorted(widths, sizes)].astype(float)))
-        what = f"noise that up to {int(sizes.max(initial=0))} answers share"
-        require_memory(8.0 * _MATRICES * float(numbers), what)
         groups, flat = [], [alone]
         for width, least in zip(widths, [0, *widths], strict=False):
             its = np.flatnonzero((sizes > least) & (sizes <= width))
@@ -121,20 +127,18 @@ class Blocks:
         xp = namespace(alone)
         return xp.concatenate([alone, *(value.ravel() for value in values)])[self.place]
 
-    def covariances(self, sds: Sequence[Array]) -> tuple[Array, ...]:
-        """The blocks of C, by the sd of each row's noise of each kind."""
+    def factors(self, sds: Sequence[Array]) -> tuple[Array, ...]:
+        """The blocks of F, by the sd of each row's noise of each kind."""
         each = [self.cut(sd) for sd in sds]
-        return tuple(
-            sum(sd[at][:, :, None] * group.shared[kind] * sd[at][:, None, :] for kind, sd in enumerate(each))
-            for at, group in enumerate(self.groups)
-        )
+        return tuple(group.factor([sd[at] for sd in each]) for at, group in enumerate(self.groups))
 
-    def matrix(self, covariances: Sequence[Array]) -> Array:
+    def matrix(self, factors: Sequence[Array]) -> Array:
         """C, shape (m, m)."""
-        xp, size = namespace(self.place, *covariances), len(self.place)
+        xp, size = namespace(self.place, *factors), len(self.place)
         found = xp.zeros((size + 1, size + 1))
-        for group, covariance in zip(self.groups, covariances, strict=True):
+        for group, factor in zip(self.groups, factors, strict=True):
             rows, columns = group.rows[:, :, None], group.rows[:, None, :]
+            covariance = factor @ factor.swapaxes(1, 2)
             if xp is np:
                 found[rows, columns] = covariance
             else:
@@ -171,21 +175,39 @@ def _joined(groups: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 def _shared(kind: Kind, rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Covariance of the noise of one kind, at sds of 1, for rows of groups, shape (g, p, p)."""
+    """What rows of groups take of independent values of sd 1, no more of these than their covariance has a rank, shape (g, p, r)."""
     group, column, entry = (np.append(part, np.full_like(part[:1], -1), axis=0)[rows] for part in kind)
-    there = (group[:, :, None] == group[:, None, :]) & (group >= 0)[:, :, None]
-    found = np.zeros(there.shape)
-    for one, other in np.ndindex(2, 2):
-        same = column[:, :, None, one] == column[:, None, :, other]
-        found += same * entry[:, :, None, one] * entry[:, None, :, other]
-    return np.where(there, found, 0.0)
+    value = (column.max(initial=0) + 1) * group[:, :, None] + column  # one for each column of each group
+    taken = Items.of(value, np.where(group[:, :, None] >= 0, entry, 0.0)).entries
+    sizes, basis = np.linalg.eigh(taken.swapaxes(1, 2) @ taken)
+    rank = int(np.sum(sizes > _ROUNDING * sizes[:, -1:], axis=1).max(initial=0))
+    return taken @ basis[:, :, basis.shape[2] - rank :]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Thin:
+    """diag(d) + FNFᵀ, for each group, not written out."""
+
+    diagonal: Array  # shape (g, p)
+    factor: Array  # shape (g, p, r)
+    inner: Array  # shape (g, r, r)
+
+    def __matmul__(self, matrices: Array) -> Array:
+        seen = self.inner @ (self.factor.swapaxes(1, 2) @ matrices)
+        return self.diagonal[:, :, None] * matrices + self.factor @ seen
+
+    def any(self) -> bool:
+        """Whether anything is known, where this is M of precisions d; of NumPy."""
+        return bool(self.diagonal.any())
 
 
 class Weights(NamedTuple):
     """M, in place of a vector of precisions."""
 
     alone: Array  # shape (a,)
-    groups: tuple[Array, ...]  # shape (g, p, p) each
+    groups: tuple[Array | Thin, ...]  # shape (g, p, p) each
+    pulled: tuple[Array, ...] = ()  # MF, where groups have noise, shape (g, p, r) each
 
     def any(self) -> bool:
         """Whether anything is known; of NumPy."""
@@ -193,10 +215,24 @@ class Weights(NamedTuple):
 
 
 class Items(NamedTuple):
-    """The latents that a group of rows looks at, and how."""
+    """The latents, or values of noise, that a group of rows looks at, and how."""
 
     columns: Array  # shape (g, k)
     entries: Array  # shape (g, p, k)
+
+    @classmethod
+    def of(cls, column: NDArray[Any], entry: NDArray[Any]) -> "Items":
+        """From the columns that each row looks at and its entries there, 0 where there is none, shape (g, p, c) each."""
+        each = np.where(entry != 0, column, -1).reshape(len(column), -1)
+        ordered = np.sort(each, axis=1)
+        new = np.concatenate([ordered[:, :1] >= 0, np.diff(ordered, axis=1) > 0], axis=1)
+        size = int(new.sum(axis=1).max(initial=1))
+        number, rows = column.shape[:2]
+        require_memory(8.0 * _MATRICES * number * rows * size, f"noise that up to {rows} answers share")
+        columns = np.full((number, size), -1)
+        columns[np.nonzero(new)[0], (np.cumsum(new, axis=1) - 1)[new]] = ordered[new]
+        seen = column[:, :, :, None] == columns[:, None, None, :]
+        return cls(np.maximum(columns, 0), np.sum(entry[..., None] * seen, axis=2))
 
 
 @jax.tree_util.register_dataclass
@@ -217,15 +253,7 @@ class GroupedRows:
         for group in blocks.groups:
             there = group.rows < len(column)
             at = np.where(there, group.rows, 0)
-            each = np.where((entry[at] != 0) & there[:, :, None], column[at], -1).reshape(len(at), -1)
-            ordered = np.sort(each, axis=1)
-            new = np.concatenate([ordered[:, :1] >= 0, np.diff(ordered, axis=1) > 0], axis=1)
-            size = int(new.sum(axis=1).max(initial=1))
-            columns = np.full((len(at), size), -1)
-            columns[np.nonzero(new)[0], (np.cumsum(new, axis=1) - 1)[new]] = ordered[new]
-            seen = column[at][:, :, :, None] == columns[:, None, None, :]
-            shares = np.where(there[:, :, None], entry[at], 0.0)
-            items.append(Items(np.maximum(columns, 0), np.sum(shares[..., None] * seen, axis=2)))
+            items.append(Items.of(column[at], np.where(there[:, :, None], entry[at], 0.0)))
         return cls(rows, alone, tuple(items))
 
     def add_gram(self, weights: Weights, matrix: Any) -> None:
@@ -236,8 +264,8 @@ class GroupedRows:
         """AᵀMA, shape (n, n)."""
         size, found = self.whole.size.shape[0], self.alone.gram(weights.alone)
         for (columns, entries), block in zip(self.items, weights.groups, strict=True):
-            seen = entries.swapaxes(1, 2) @ block @ entries
-            if namespace(block, columns) is np:
+            seen = entries.swapaxes(1, 2) @ (block @ entries)
+            if namespace(seen, columns) is np:
                 places = size * columns[:, :, None] + columns[:, None, :]
                 found += np.bincount(places.ravel(), seen.ravel(), size**2).reshape(size, size)
             else:
@@ -278,7 +306,7 @@ class ArrowSpace:
 
     inner: LatentSpace  # whose rows are `GroupedRows`
     blocks: Blocks
-    covariances: tuple[Array, ...]  # the blocks of C
+    factors: tuple[Array, ...]  # the blocks of F, where C = FFᵀ
 
     @property
     def jitter(self) -> Array:
@@ -291,22 +319,22 @@ class ArrowSpace:
 
     def factorise(self, precision: Array, projection: Any) -> Factorised:
         """Find M, and factorize the latent space with it."""
-        xp = namespace(precision, *self.covariances)
-        total, groups = xp.zeros(()), []
-        for own, covariance in zip(self.blocks.cut(precision), self.covariances, strict=True):
-            block, log_determinant = middle_of(own, covariance)
-            groups.append(block)
-            total = total + 0.5 * xp.sum(log_determinant)
-        weights: Any = Weights(precision[self.blocks.alone], tuple(groups))
-        found = self.inner.factorise(weights, projection)
-        return found._replace(precision=weights, log_determinant=found.log_determinant + total)
+        xp = namespace(precision, *self.factors)
+        each = zip(self.blocks.cut(precision), self.factors, strict=True)
+        found = [middle_of(own, values) for own, values in each]
+        total = 0.5 * sum((xp.sum(its.log_determinant) for its in found), xp.zeros(()))
+        blocks = tuple(its.weights for its in found), tuple(its.pulled for its in found)
+        weights: Any = Weights(precision[self.blocks.alone], *blocks)
+        factor = self.inner.factorise(weights, projection)
+        return factor._replace(precision=weights, log_determinant=factor.log_determinant + total)
 
     def _pulled(self, factor: Factorised, vector: Array) -> Array:
         """(I − MC) times a vector."""
         weights: Any = factor.precision
-        each = zip(self.blocks.cut(vector), weights.groups, self.covariances, strict=True)
+        each = zip(self.blocks.cut(vector), weights.pulled, self.factors, strict=True)
         return self.blocks.joined(
-            vector[self.blocks.alone], [its - _times(block, _times(c, its)) for its, block, c in each]
+            vector[self.blocks.alone],
+            [its - _times(pulled, _seen(values, its)) for its, pulled, values in each],
         )
 
     def response(self, factor: Factorised, shift: Array, projection: Any) -> Array:
@@ -314,22 +342,22 @@ class ArrowSpace:
         weights: Any = factor.precision
         pull = self._pulled(factor, shift)
         seen = self.inner.response(factor, pull, projection)
-        each = zip(
-            self.blocks.cut(pull), self.blocks.cut(seen), weights.groups, self.covariances, strict=True
-        )
-        noise = [_times(c, its - _times(block, mean)) for its, mean, block, c in each]
+        each = zip(self.blocks.cut(pull), self.blocks.cut(seen), weights.pulled, self.factors, strict=True)
+        noise = [
+            _times(values, _seen(values, its) - _seen(pulled, mean)) for its, mean, pulled, values in each
+        ]
         return seen + self.blocks.joined(0.0 * seen[self.blocks.alone], noise)
 
     def marginals(self, factor: Factorised, shift: Array, projection: Any) -> Marginals:
         """Means and variances of the rows."""
         weights: Any = factor.precision
         covariance, variances = self.covariance(factor), []
-        for items, block, c in zip(self._rows.items, weights.groups, self.covariances, strict=True):
-            pulled = c @ block
-            left = items.entries - pulled @ items.entries  # (I − CM) A
+        for items, pulled, values in zip(self._rows.items, weights.pulled, self.factors, strict=True):
+            back = pulled.swapaxes(1, 2)
+            left = items.entries - values @ (back @ items.entries)  # (I − CM) A
             prior = covariance[items.columns[:, :, None], items.columns[:, None, :]]
-            own = c.diagonal(axis1=1, axis2=2) - (pulled * c).sum(axis=2)
-            variances.append(((left @ prior) * left).sum(axis=2) + own)
+            own = values - values @ (back @ values)  # C − CMC = (F − FFᵀMF)Fᵀ
+            variances.append(((left @ prior) * left).sum(axis=2) + (own * values).sum(axis=2))
         variance = self.blocks.joined(self._rows.alone.variances(factor.white), variances)
         return Marginals(self.response(factor, shift, projection), variance, factor.log_determinant)
 
@@ -349,14 +377,15 @@ class ArrowSpace:
         """R K = Q Σ, shape (n, n)."""
         return self.inner.pulled(factor, factor.precision)
 
-    def noise_weights(self, factor: Factorised, precision: Array, blocks: Blocks) -> list[Array]:
-        """The blocks of the dual weights M − M A Σ AᵀM."""
+    def noise_weights(
+        self, factor: Factorised, precision: Array, blocks: Blocks, factors: Sequence[Array]
+    ) -> list[Array]:
+        """The blocks of the dual weights M − M A Σ AᵀM times arrays, shape (g, p, r)."""
         weights: Any = factor.precision
         covariance, found = self.covariance(factor), []
-        for items, block in zip(self._rows.items, weights.groups, strict=True):
-            seen = block @ items.entries
-            prior = covariance[items.columns[:, :, None], items.columns[:, None, :]]
-            found.append(block - seen @ prior @ seen.swapaxes(1, 2))
+        for items, block, values in zip(self._rows.items, weights.groups, factors, strict=True):
+            prior, pulled = covariance[items.columns[:, :, None], items.columns[:, None, :]], block @ values
+            found.append(pulled - block @ (items.entries @ (prior @ (items.entries.swapaxes(1, 2) @ pulled))))
         return found
 
     def precision_limit(self) -> tuple[Array, float]:
@@ -364,30 +393,51 @@ class ArrowSpace:
         return self.inner.precision_limit()
 
 
-def middle_of(precision: Array, covariance: Array) -> tuple[Array, Array]:
-    """M = (T⁻¹ + C)⁻¹, shape (g, p, p), and log det(I + TC), shape (g,); precisions may be 0 or negative."""
-    xp = namespace(precision, covariance)
+class Middle(NamedTuple):
+    """M = (T⁻¹ + C)⁻¹ of groups, and what belongs to it."""
+
+    weights: Array | Thin  # M, shape (g, p, p)
+    pulled: Array  # MF, shape (g, p, r)
+    log_determinant: Array  # log det(I + TC), shape (g,)
+
+
+def middle_of(precision: Array, factor: Array) -> Middle:
+    """From T, shape (g, p), some of which may be 0 or negative, and F."""
+    xp = namespace(precision, factor)
+    rows, values = factor.shape[1:]
+    if values < rows:
+        seen = precision[:, :, None] * factor
+        middle = xp.eye(values) + factor.swapaxes(1, 2) @ seen
+        inverse = xp.linalg.inv(middle)
+        return Middle(Thin(precision, seen, -inverse), seen @ inverse, xp.linalg.slogdet(middle)[1])
     root = xp.sqrt(xp.abs(precision))
-    half = _outer(root)
+    half = root[:, :, None] * root[:, None, :]
     # With the signs S of T that is |T|^½ (S + |T|^½ C |T|^½)⁻¹ |T|^½.
-    middle = xp.eye(root.shape[1]) * xp.where(precision < 0, -1.0, 1.0)[:, None, :] + half * covariance
-    return half * xp.linalg.inv(middle), xp.linalg.slogdet(middle)[1]
+    signs = xp.where(precision < 0, -1.0, 1.0)
+    middle = xp.eye(rows) * signs[:, None, :] + half * (factor @ factor.swapaxes(1, 2))
+    found = half * xp.linalg.inv(middle)
+    return Middle(found, found @ factor, xp.linalg.slogdet(middle)[1])
 
 
-def _outer(vectors: Array) -> Array:
-    return vectors[:, :, None] * vectors[:, None, :]
-
-
-def _times(blocks: Array, vectors: Array) -> Array:
+def _times(blocks: Array | Thin, vectors: Array) -> Array:
     return (blocks @ vectors[:, :, None])[:, :, 0]
 
 
+def _seen(factor: Array, vectors: Array) -> Array:
+    return _times(factor.swapaxes(1, 2), vectors)
+
+
 def pull_of_noise(
-    blocks: Blocks, sds: Sequence[Array], dual: Array, weights: Sequence[Array], pulled: Array | None = None
+    blocks: Blocks,
+    sds: Sequence[Array],
+    dual: Array,
+    weights: Callable[[Sequence[Array]], list[Array]],
+    pulled: Array | None = None,
 ) -> list[Array]:
     """Derivative of the log evidence, sites held constant, in each row's sd of each kind of noise, shape (m,) each.
 
-    It is ½ tr((ββᵀ − M) ∂C) + vᵀ ∂C β with the dual vector β, the blocks of the dual weights M, and v what is ``pulled``, if anything.
+    It is ½ tr((ββᵀ − M) ∂C) + vᵀ ∂C β with the dual vector β, the dual weights M, of which ``weights`` finds the products with arrays
+    of the groups, and v what is ``pulled``, if anything.
     """
     xp = namespace(dual)
     vectors, found = blocks.cut(dual), []
@@ -395,10 +445,13 @@ def pull_of_noise(
     both = vectors if pulled is None else blocks.cut(dual + pulled)
     alone = [0.0 * its for its in vectors] if pulled is None else blocks.cut(pulled)
     for kind, sd in enumerate(sds):
-        each = zip(blocks.groups, blocks.cut(sd), both, alone, weights, strict=True)
-        slopes = [
-            _times((_outer(its) - _outer(less) - block) * group.shared[kind], own)
-            for group, own, its, less, block in each
-        ]
+        shared = [group.shared[kind] for group in blocks.groups]
+        factors = [its[:, :, None] * values for its, values in zip(blocks.cut(sd), shared, strict=True)]
+        slopes = []
+        for values, factor, its, less, weighed in zip(
+            shared, factors, both, alone, weights(factors), strict=True
+        ):
+            left, right = (each[:, :, None] * (each[:, None, :] @ factor) for each in (its, less))
+            slopes.append((values * (left - right - weighed)).sum(axis=2))
         found.append(blocks.joined(xp.zeros(len(blocks.alone)), slopes))
     return found

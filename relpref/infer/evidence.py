@@ -438,12 +438,12 @@ def prepared(program: Program, reading: Reading, its: Prior, dual: bool) -> Prob
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
     """Covariance of the noise that rows share, shape (m, m)."""
-    return 0.0 if arrow is None else arrow.blocks.matrix(arrow.blocks.covariances(noise))
+    return 0.0 if arrow is None else arrow.blocks.matrix(arrow.blocks.factors(noise))
 
 
 def with_noise(space: LatentSpace, arrow: Arrow | None, noise: tuple[Array, ...]) -> LatentSpace | ArrowSpace:
     """A latent space with the noise that rows share."""
-    return space if arrow is None else ArrowSpace(space, arrow.blocks, arrow.blocks.covariances(noise))
+    return space if arrow is None else ArrowSpace(space, arrow.blocks, arrow.blocks.factors(noise))
 
 
 def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
@@ -528,7 +528,7 @@ def noise_surrogates(
     if arrow is None or program.layout.joint:
         return ()
     space: Any = problem.space
-    weights = space.noise_weights(fit.factor, problem.counts * fit.sites.precision, arrow.blocks)
+    weights = partial(space.noise_weights, fit.factor, problem.counts * fit.sites.precision, arrow.blocks)
     pulls = pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights, pulled)
     return (Partial(_pull_of_noise, *pulls),)
 

@@ -330,11 +330,14 @@ class DualSpace:
         half = solve_lower(factor.lower, xp.diag(xp.sqrt(precision)))
         return half.T @ half
 
-    def noise_weights(self, factor: Factorised, precision: Array, blocks: Any) -> list[Array]:
-        """Blocks of M for groups of rows, `relpref.infer.arrow.Blocks`."""
+    def noise_weights(
+        self, factor: Factorised, precision: Array, blocks: Any, factors: Sequence[Array]
+    ) -> list[Array]:
+        """Blocks of M for groups of rows, `relpref.infer.arrow.Blocks`, times arrays of shape (g, p, r)."""
         dual = self.dual_weights(factor, precision)
         room = namespace(dual).pad(dual, (0, 1))
-        return [room[group.rows[:, :, None], group.rows[:, None, :]] for group in blocks.groups]
+        each = zip(blocks.groups, factors, strict=True)
+        return [room[group.rows[:, :, None], group.rows[:, None, :]] @ its for group, its in each]
 
     def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
         """R = AᵀMA, shape (n, n)."""

@@ -19,7 +19,7 @@ from relpref.diagnostics import calibrate, certify, check, influence, k_fold, le
 from relpref.diagnostics.loo import left_out
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples, noncentered
-from relpref.infer.arrow import Blocks, Kind
+from relpref.infer.arrow import Blocks, Kind, middle_of
 from relpref.infer.program import Program
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
@@ -305,6 +305,42 @@ def test_groups_that_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("relpref.limits.available_memory", lambda: 1e5)
     with pytest.raises(DataError, match="noise that up to 150 answers share needs 0.00 GB"):
         Blocks.of([Kind.of_gaps(np.zeros(150, int), np.arange(150), np.ones(150, int))])
+
+
+@pytest.mark.parametrize(("rows", "values"), [(2, 5), (4, 4), (7, 3), (9, 1)])
+def test_values_or_rows(rows: int, values: int) -> None:
+    """The smaller of the two inverses; some precisions are 0 or negative."""
+    rng = np.random.default_rng(rows)
+    factor, precision = rng.normal(size=(6, rows, values)), rng.exponential(3.0, size=(6, rows))
+    precision[:, 0], precision[:3, 1] = 0.0, -0.05
+    block, pulled, log_determinant = middle_of(precision, factor)
+    for group in range(6):
+        total = np.eye(rows) + np.diag(precision[group]) @ factor[group] @ factor[group].T
+        wanted = np.linalg.solve(total, np.diag(precision[group]))
+        np.testing.assert_allclose((block @ np.eye(rows)[None])[group], wanted, atol=1e-9)
+        np.testing.assert_allclose(pulled[group], wanted @ factor[group], atol=1e-9)
+        assert log_determinant[group] == pytest.approx(np.linalg.slogdet(total)[1], abs=1e-9)
+
+
+def test_many_answers_of_a_group() -> None:
+    """Two groups of 6,000 reports on five items cost what their items cost, and the posterior is that of linear regression."""
+    rng, size, number, noise = np.random.default_rng(0), 5, 12_000, 0.6
+    first, group = rng.integers(size, size=number), np.arange(number) % 2
+    second = (first + rng.integers(1, size, size=number)) % size
+    at, seen = (
+        np.arange(number),
+        np.zeros((number, 3 * size)),
+    )  # the utilities, and the values of either group
+    for start, scale in ((0, 1.2), (size * (1 + group), KNOWN["group_sd"] / np.sqrt(2))):
+        seen[at, start + first], seen[at, start + second] = scale, -scale
+    report = seen @ rng.normal(size=3 * size) + noise * rng.normal(size=number)
+    table = pd.DataFrame({"first": first, "second": second, "group": group, "probability": ndtr(report)})
+    data = PreferenceData.from_tables(range(size), table)
+    posterior = fit(data, fixed=KNOWN | {"soft_noise": noise})
+    covariance = np.linalg.inv(np.eye(3 * size) + seen.T @ seen / noise**2)
+    mean = 1.2 * (covariance @ seen.T @ report)[:size] / noise**2
+    np.testing.assert_allclose(posterior.mean(), mean, atol=1e-8)
+    np.testing.assert_allclose(posterior.covariance(), 1.44 * covariance[:size, :size], atol=1e-8)
 
 
 def test_refusals() -> None:
