@@ -14,7 +14,7 @@ from typing import Any, cast
 import pandas as pd
 
 from relpref.ask.store import AnswerStore, Changes
-from relpref.ask.tables import write_answers
+from relpref.ask.tables import with_shared, write_answers
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
 from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
@@ -29,7 +29,8 @@ def learned(posterior: UtilityPosterior, changes: Changes, *, quick: bool = Fals
     A person waits for quick changes, and a full update follows in the background. Quick changes depend a little on their order, so they are made one by one, as in a process that saw them come.
     """
     steps = changes.steps
-    if quick and steps["count"].sum() <= MAX_QUICK_ANSWERS:
+    whole = "list" in steps and steps["list"].notna().any()  # pairs of a list are one answer
+    if quick and not whole and steps["count"].sum() <= MAX_QUICK_ANSWERS:
         try:
             updated = posterior
             for row, change in enumerate(steps["change"]):
@@ -60,7 +61,7 @@ def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame
     if known.tie is not None or table["tie"].any():
         columns.append("tie")
     columns += [name for name in ("rater", "shown_first") if getattr(known, name) is not None]
-    return table[columns]
+    return with_shared(table[columns], table, known)
 
 
 def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
@@ -80,11 +81,6 @@ def askable(run: Run) -> UtilityPosterior:
     posterior = cast(UtilityPosterior, run.posterior)
     if posterior.kind != "utilities":
         raise DataError(f"{run.folder}: this run does not rank items, so there is nothing to ask about them")
-    if posterior.data.comparisons.covariates is not None:
-        raise DataError(
-            f"{run.folder}: the run was fitted on answers with covariates, and questions here do not say what they are of their two "
-            "sides; fit without covariates, or add answers with posterior.update"
-        )
     for column in {"strength", "probability"} & posterior.data.comparisons.columns.keys():
         raise DataError(
             f"{run.folder}: the run was fitted on answers with the column {column!r}, and a question here is answered by one of two, "

@@ -102,17 +102,19 @@ _ROWS = {
     "event": "version, kind, time, rater, question, winner, loser, count, tie, strength, probability, shown_first, withdrawn",
     "file": "sha256, name, how, time",
     "about": "name, value",
+    "more": "version, columns",
 }
 # How many rows there are, each at the cost of one look: positions, questions and events are numbered without gaps.
 _NUMBERS = """SELECT (SELECT coalesce(max(position) + 1, 0) FROM entity) || ' ' || (SELECT coalesce(max(rowid), 0) FROM question)
-    || ' ' || (SELECT coalesce(max(version), 0) FROM event) || ' ' || (SELECT count(*) FROM file) || ' ' || (SELECT count(*) FROM about)"""
-_COUNTS = "SELECT " + " || ' ' || ".join(f"(SELECT count(*) FROM {table})" for table in _ROWS)
+    || ' ' || (SELECT coalesce(max(version), 0) FROM event) || ' ' || (SELECT count(*) FROM file) || ' ' || (SELECT count(*) FROM about)
+    || ' ' || (SELECT count(*) FROM more)"""
 
 # Step k leads from schema k to schema k + 1; a new file takes them all, so that there is one way to the newest.
 _SQL = files("relpref.ask").joinpath("schema.sql").read_text("utf-8")
 _STEPS = [step.strip().split("\n\n") for step in re.split(r"^-- Schema \d.*$", _SQL, flags=re.MULTILINE)[1:]]
 SCHEMA = len(_STEPS)
 SEALED = 3  # the first schema with checksums
+WITH_MORE = 5  # that with the table ``more``
 
 
 def now(ago: timedelta = timedelta()) -> str:
@@ -169,7 +171,9 @@ def verify(connection: sqlite3.Connection, place: str) -> None:
     ((found,), *_) = connection.execute("PRAGMA integrity_check(1)")
     if found != "ok":
         raise StorageError(f"{place}: {DAMAGED} ({found})")
-    for table, columns in _ROWS.items():
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    rows = {table: columns for table, columns in _ROWS.items() if table in there}  # of an older schema fewer
+    for table, columns in rows.items():
         row = connection.execute(
             f"SELECT rowid FROM {table} WHERE checksum IS NOT row_checksum('{table}', {columns}) LIMIT 1"
         ).fetchone()
@@ -178,6 +182,6 @@ def verify(connection: sqlite3.Connection, place: str) -> None:
                 f"{place}: {DAMAGED} (row {row[0]} of the table {table} is not what was written)"
             )
     (known,) = connection.execute("SELECT value FROM about WHERE name = 'rows'").fetchone() or (None,)
-    (there,) = connection.execute(_COUNTS).fetchone()
-    if known != there:
+    counts = (connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in rows)
+    if known != " ".join(map(str, counts)):
         raise StorageError(f"{place}: {DAMAGED} (rows are missing)")

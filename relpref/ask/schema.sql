@@ -96,3 +96,9 @@ INSERT INTO about (name, value) VALUES ('rows', '');
 DROP INDEX one_open_question;
 
 CREATE INDEX open_question ON question (rater) WHERE open = 1;
+
+-- Schema 5: other columns of answers that came without a question: what they share with others, and covariates of their sides
+
+CREATE TABLE more (version INTEGER PRIMARY KEY REFERENCES event, columns TEXT NOT NULL, checksum INTEGER) STRICT;
+
+CREATE INDEX more_unsealed ON more (checksum) WHERE checksum IS NULL;

@@ -22,6 +22,7 @@ import pandas as pd
 from relpref.ask.schema import (
     SCHEMA,
     SEALED,
+    WITH_MORE,
     connected,
     explained,
     migrate,
@@ -60,7 +61,8 @@ class Changes:
     """What happened to the answers after some version.
 
     ``steps`` has one row for each event about an answer, in their order: ``version`` of the answer, ``change`` (1 if it was added, −1 if it
-    was withdrawn), and all columns that an answer can have; ``version`` is that of the last event.
+    was withdrawn), and all columns that an answer can have, those of covariates and of what it shares with others only where there are
+    some; ``version`` is that of the last event. The answers to all questions about one pair are one ``group``: people saw the same two.
     """
 
     version: int
@@ -151,10 +153,12 @@ class AnswerStore:
         self._wrote = False
         self._kept: Path | None = None  # a copy of the answers, once the file is not in its place any more
         with transaction(connection, "DEFERRED"):  # another process may write between two queries
-            if schema_of(connection, str(path)) >= SEALED:
+            schema = schema_of(connection, str(path))
+            if schema >= SEALED:
                 verify(connection, str(path))
             about = dict(connection.execute("SELECT name, value FROM about"))
             rows = connection.execute("SELECT label FROM entity ORDER BY position").fetchall()
+        self._has_more = schema >= WITH_MORE  # not of an older file that is only read
         self.identity, self.fitted = about["identity"], int(about["fitted"])
         self.labels: tuple[Any, ...] = tuple(value(label) for (label,) in rows)
         self._position = {label: position for position, label in enumerate(self.labels)}
@@ -349,7 +353,8 @@ class AnswerStore:
 
     def changes(self, after: int = 0) -> Changes:
         """What happened to the answers after a version."""
-        columns = ", ".join(f"answer.{name}" for name in COLUMNS)
+        more = "(SELECT columns FROM more WHERE more.version = answer.version)" if self._has_more else "NULL"
+        columns = ", ".join([*(f"answer.{name}" for name in COLUMNS), "answer.question", more])
         with explained(self.path):
             with transaction(self._connection, "DEFERRED"):
                 version = self.version
@@ -362,7 +367,8 @@ class AnswerStore:
                     WHERE answer.kind = 'answer' AND event.version > ?1 ORDER BY event""",
                     after,
                 )
-            steps = pd.DataFrame(rows, columns=["version", "event", "change", *COLUMNS], dtype=object)
+            named = ["version", "event", "change", *COLUMNS, "question", "more"]
+            steps = pd.DataFrame(rows, columns=named, dtype=object)
             raters = {None: None} | {stored: value(stored) for stored in steps["rater"].dropna().unique()}
             ends = {name: label_column([self.labels[i] for i in steps[name]]) for name in ("winner", "loser")}
             steps = steps.astype(_TYPES).assign(
@@ -370,7 +376,19 @@ class AnswerStore:
                 rater=objects(raters[stored] for stored in steps["rater"]),
                 shown_first=objects(None if i is None else self.labels[i] for i in steps["shown_first"]),
             )
-        return Changes(version, steps.set_index("event"))
+            return Changes(version, self._with_more(steps).set_index("event"))
+
+    def _with_more(self, steps: pd.DataFrame) -> pd.DataFrame:
+        """With the columns that only some answers have; the group of a question is its pair."""
+        columns, own = (steps[name] for name in ("more", "question", "winner", "loser")), []
+        for stored, question, *ends in zip(*columns, strict=True):
+            cells = {name: decode_label(cell) for name, cell in json.loads(stored or "{}").items()}
+            if question is not None:
+                first, second = sorted(ends, key=self._position.__getitem__)
+                cells["group"] = f"question: {first!r} or {second!r}"
+            own.append(cells)
+        more = pd.DataFrame(own, steps.index, dtype=object)
+        return pd.concat([steps.drop(columns=["more", "question"]), more], axis=1)
 
     @property
     def version(self) -> int:
@@ -540,9 +558,16 @@ def _give(connection: sqlite3.Connection, positions: Mapping[Any, int], answers:
         ("winner", "loser", "shown_first"), positions.__getitem__
     )
     stored |= {**dict.fromkeys(("count", "tie", "strength"), int), "probability": float, "rater": text}
+    (before,) = connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
     for row in answers.rename(columns={"first": "winner", "second": "loser"}).to_dict("records"):
-        cells = {name: store(row[name]) for name, store in stored.items() if not is_missing(row.get(name))}
-        _insert(connection, kind="answer", **cells)
+        there = {name: cell for name, cell in row.items() if not is_missing(cell)}
+        cells = {name: store(there.pop(name)) for name, store in stored.items() if name in there}
+        version = _insert(connection, kind="answer", **cells)
+        if "list" in there:
+            there["list"] += before  # lists of another table have other numbers
+        if there:
+            columns = json.dumps({name: encode_label(cell) for name, cell in there.items()})
+            connection.execute("INSERT INTO more (version, columns) VALUES (?, ?)", (version, columns))
 
 
 def _insert(connection: sqlite3.Connection, **columns: Any) -> int:

@@ -4,18 +4,35 @@ import hashlib
 import os
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from relpref.ask.store import AnswerStore
-from relpref.data import PreferenceData
+from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed
 from relpref.data.comparisons import read_comparisons
+from relpref.data.covariates import written
 from relpref.data.labels import LabelIndex
 from relpref.data.tables import read_table
 from relpref.errors import DataError
 from relpref.files import replaced
 
+_SHARED = {"list": None, "group": None, "weight": 1}  # and what they are for an answer by itself
 UNKNOWN = "unknown"  # who gave an answer of which nobody noted it, in a table where others are noted
+
+
+def with_shared(kept: pd.DataFrame, table: pd.DataFrame, answers: Comparisons) -> pd.DataFrame:
+    """Some columns of a table, with those of what answers share and of their sides where the ``answers`` of a run have them.
+
+    The sides of a question are equal.
+    """
+    nobody = np.zeros(len(table), np.int32)
+    nothing = np.zeros((len(table), len(answers.covariate_names)))
+    columns = written(answers.covariates_are, nothing, (), (nobody, nobody), ("winner", "loser"))
+    columns |= {name: alone for name, alone in _SHARED.items() if name in table and name in answers.columns}
+    for name, equal in columns.items():
+        columns[name] = table[name].where(table[name].notna(), equal) if name in table else equal
+    return kept.assign(**columns)
 
 
 def answers_table(store: AnswerStore, data: PreferenceData, rater: str | None = None) -> pd.DataFrame:
@@ -31,7 +48,7 @@ def answers_table(store: AnswerStore, data: PreferenceData, rater: str | None = 
     named += ["tie"] if table["tie"].any() else []
     if "rater" in named:
         table["rater"] = table["rater"].where(table["rater"].notna(), UNKNOWN)
-    kept = table[["winner", "loser", "count", *named]]
+    kept = with_shared(table[["winner", "loser", "count", *named]], table, data.comparisons)
     if "probability" in named:
         kept = kept.rename(columns={"winner": "first", "loser": "second"})
     return data.with_comparisons(kept).comparisons.table(data.labels)
@@ -70,10 +87,13 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
     printed = tuple(map(str, data.labels))
     alike = len(set(printed)) < len(printed)  # then they are known by what they are
     labels = printed if table.text and not alike else data.labels
-    read, _ = read_comparisons(table, LabelIndex(labels, lambda row: f"items, row {row}"))
+    index = LabelIndex(labels, lambda row: f"items, row {row}")
+    read, _ = read_comparisons(table, index, known=data.comparisons)
     known = data.comparisons.columns
-    for column in ("strength", "probability", "rater"):
-        if (column in known) == (column in read.columns) or (column == "rater" and column in read.columns):
+    for column in ("strength", "probability", "rater", *_SHARED):
+        # A table may say more of raters, and less of what answers share.
+        enough = known if column in _SHARED else read.columns if column == "rater" else ()
+        if (column in known) == (column in read.columns) or column in enough:
             continue
         verb = "has no" if column in known else "has a"
         raise DataError(

@@ -226,16 +226,16 @@ def test_a_store_of_the_first_schema_is_migrated(path: Path) -> None:
         assert (store.identity, store.version) == ("abc", 1)
         store.keep_items("", {"tea": {"text": "hot"}})
         store.add(FITTED, "1" * 64, "more.csv")
-    assert rows(path, "SELECT version FROM schema") == [(1,), (2,), (3,), (4,)]
+    assert rows(path, "SELECT version FROM schema") == [(1,), (2,), (3,), (4,), (5,)]
     assert rows(path, "PRAGMA user_version") == [(SCHEMA,)]
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     opened(path).close()
     rows(path, f"PRAGMA user_version = {SCHEMA + 1}")
-    with pytest.raises(StorageError, match=r"have the schema 5, this relpref reads up to 4.*upgrade"):
+    with pytest.raises(StorageError, match=r"have the schema 6, this relpref reads up to 5.*upgrade"):
         opened(path)
-    with pytest.raises(StorageError, match="have the schema 5"):
+    with pytest.raises(StorageError, match="have the schema 6"):
         AnswerStore.read(path)
 
 

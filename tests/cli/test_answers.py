@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -249,7 +250,9 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     assert said.code == 2 and "write our name and the file's" in said.err
 
 
-def test_answers_with_covariates(place: Path, ask: Any, write_tables: Any) -> None:
+def test_answers_with_covariates(
+    place: Path, ask: Any, write_tables: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = (
         "winner,loser,host,length_winner,length_loser\ntea,coffee,tea,9,2\ncoffee,water,,4,3\ncola,water,water,2,8\n"
         "007,cola,007,5,5\nNA,007,NA,3,1\n"
@@ -274,8 +277,11 @@ def test_answers_with_covariates(place: Path, ask: Any, write_tables: Any) -> No
     assert said.code == 2 and "--covariate length_first=long: the value is not a number" in said.err
     said = ask("fit", "sides/comparisons.csv", "--out", "no", "--covariates", "width")
     assert said.code == 2 and "there is no column 'width_winner'" in said.err
-    said = ask("ask", "sides_run")
-    assert said.code == 2 and "fitted on answers with covariates" in said.err
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nb\nq\n"))
+    said = ask("ask", "sides_run", "--score", "variance")
+    assert said.code == 0 and "2 answers given now" in said.out
+    run: Any = load_run(place / "sides_run")
+    assert run.posterior.data.num_answers == 7 and run.posterior.data.comparisons.covariates is not None
     page = place / "sides_run/report.html"
     assert ask("report", "sides_run", "--out", str(page)).code == 0
     assert "Effects of covariates" in page.read_text() and "Effect scale: the standard" in page.read_text()
