@@ -22,6 +22,7 @@ from relpref.infer.result import warn_user
 from relpref.kernels import AttributeKernel, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
 from relpref.models.relation import landmark_error
+from relpref.parallel import threads_for
 from relpref.rls.node_kernels import RelationEstimator, dense
 
 Floats = NDArray[np.float64]
@@ -183,9 +184,10 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
         if self._objects is not None:
             options["object_kernel"] = self._objects.kernel
         known = {name: value for name, value in fixed.items() if name != "intercept"}
-        self.landmarks_ = edge_landmarks(
-            self.data_, self.landmarks, values=known, seed=self.random_state, **options
-        )
+        with threads_for(self.landmarks or 0):
+            self.landmarks_ = edge_landmarks(
+                self.data_, self.landmarks, values=known, seed=self.random_state, **options
+            )
         self.posterior_ = self._run(
             kronecker_classifier, self.data_, fixed, progress_bar, landmarks=self.landmarks_, **options
         )

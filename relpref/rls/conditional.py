@@ -18,6 +18,7 @@ from relpref.infer.exact.solve import EdgeLabels, EdgeScores, RelationProblem, S
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import InferenceWarning, warn_user
 from relpref.limits import MAX_EVIDENCE_EDGES
+from relpref.parallel import threads_for
 from relpref.posterior.gaussian import key_words
 from relpref.rls.hold_out import RegularizationPath
 from relpref.rls.node_kernels import Kernel, RelationEstimator
@@ -277,7 +278,9 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         InferenceError
             If the iterations broke down: the tolerance is out of reach.
         """
-        return self.solve(self.problem(nodes, relation, objects), callback, progress_bar)
+        problem = self.problem(nodes, relation, objects)
+        with threads_for(max(problem.values.shape)):
+            return self.solve(problem, callback, progress_bar)
 
     def problem(self, nodes: Any, relation: Any, objects: Any = None) -> RelationProblem:
         """What `fit` solves: checked labels and the kernels of both sides; arguments as for `fit`."""
@@ -392,6 +395,8 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         left, right = problem.nodes.ask(nodes), problem.objects.ask(objects)
         values = np.asarray(regularizations, dtype=np.float64).tolist()
         found = np.empty((len(values), len(left.labels), len(right.labels)))
-        for place, scores in RegularizationPath(values, self.tol, self.max_iter).solutions(problem):
-            found[place] = self.shift_ + scores.mean(left, right)
+        path = RegularizationPath(values, self.tol, self.max_iter)
+        with threads_for(max(problem.values.shape)):
+            for place, scores in path.solutions(problem):
+                found[place] = self.shift_ + scores.mean(left, right)
         return found

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from relpref.errors import DataError
 from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.parallel import threads_for
 from relpref.rls.conditional import ConditionalRanker, RelationRanker
 from relpref.rls.hold_out import (
     RegularizationPath,
@@ -86,6 +87,12 @@ class ConditionalRankerCV(RelationRanker):
         values = positive(self.regularizations)
         self._check_folds()
         problem = ranker.problem(nodes, relation, objects)
+        with threads_for(max(problem.values.shape)):
+            return self._chosen(ranker, problem, values, progress_bar)
+
+    def _chosen(
+        self, ranker: ConditionalRanker, problem: RelationProblem, values: Floats, progress_bar: bool
+    ) -> Self:
         if isinstance(self.cv, str) and self.cv == "pair":
             self.held_out_: Any = None
             self.scores_ = np.array(
