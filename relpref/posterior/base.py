@@ -480,7 +480,8 @@ class Posterior(PosteriorBase):
         xarray.DataTree
             Groups ``posterior``, ``posterior_predictive``, ``log_likelihood``, ``observed_data``, ``constant_data`` (preferences) and
             ``sample_stats`` (of EP and Laplace ``sweeps``, ``damping``, ``residual``, and ``code``, the position of the result among
-            `relpref.infer.Result`), with the user's labels as coordinates, versions and random key as attributes.
+            `relpref.infer.Result`), with the user's labels as coordinates, versions and random key as attributes. Effects of covariates are those
+            of one unit of each.
         """
         self._warn_if_not_converged()
         return tree(self, self.groups(num_samples, rng_key))

@@ -178,17 +178,22 @@ def ranking_table(
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
 
 
-def effects_table(
-    belief: Belief, covariates: Sequence[Covariate], scales: NDArray[np.float64], interval: float
-) -> pd.DataFrame:
-    """Effects of covariates for one unit of each, by name; those of a category less their average."""
-    size, weights, start = belief.size, np.diag(1 / scales), 0
+def effect_units(covariates: Sequence[Covariate], scales: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What effects are multiplied by for one unit of each covariate, shape (q, q); from those of a category their average is taken."""
+    weights, start = np.diag(1 / scales), 0
     for covariate in covariates:
         its = slice(start, start + len(covariate.effects))
         if covariate.kind == "category":
             weights[its, its] -= 1 / len(covariate.levels)
         start = its.stop
-    seen = belief.project(weights)
+    return weights
+
+
+def effects_table(
+    belief: Belief, covariates: Sequence[Covariate], scales: NDArray[np.float64], interval: float
+) -> pd.DataFrame:
+    """Effects of covariates for one unit of each, by name; those of a category less their average."""
+    size, seen = belief.size, belief.project(effect_units(covariates, scales))
     columns = summaries(seen, interval) | {
         "p_positive": seen.rows(np.arange(size)[:, None], np.ones((size, 1))).positive
     }

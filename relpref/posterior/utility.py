@@ -24,6 +24,7 @@ from relpref.posterior.origin import Origin
 from relpref.posterior.summary import forest, sources
 from relpref.posterior.tables import (
     check_interval,
+    effect_units,
     effects_table,
     expectations,
     label_index,
@@ -520,6 +521,9 @@ class UtilityPosterior(Posterior):
         origin = None if self.origin is None else self.origin.with_argument(self.data, data)
         groups, coords, dims = draw_groups(replace(self, data=data, origin=origin), num_samples, rng_key)
         labels, answers = plain_coordinates(data.labels), data.comparisons
+        if self._num_effects and answers.covariate_scales is not None:
+            drawn = groups["posterior"]
+            drawn[EFFECT] = drawn[EFFECT] @ effect_units(answers.covariates_are, answers.covariate_scales).T
         raters = plain_coordinates(answers.raters)
         coords |= {"item": labels, "attribute": list(data.attribute_names), "rater": raters}
         coords["covariate"] = list(answers.covariate_names)

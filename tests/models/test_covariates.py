@@ -203,6 +203,9 @@ def test_categories_have_an_effect_for_each_level() -> None:
     assert list(found.effects.index) == ["style[long]", "style[plain]", "style[short]"]
     assert found.effects["mean"].sum() == pytest.approx(0.0, abs=1e-12)
     assert found.effects["p_positive"]["style[long]"] > 0.99
+    drawn = found.to_datatree(400)["posterior"]["effect"].to_numpy().reshape(-1, 3)
+    assert drawn.sum(axis=1) == pytest.approx(np.zeros(400), abs=1e-9)
+    assert drawn.mean(axis=0) == pytest.approx(found.effects["mean"].to_numpy(), abs=0.05)
     given = {"style_first": "long", "style_second": "short"}
     assert (
         found.prefer("i0", "i1", covariates=given)["probability"][0]
@@ -259,6 +262,9 @@ def test_diagnostics_know_effects(posterior: Any) -> None:
     tree = posterior.to_datatree(40)
     assert tree["posterior"]["effect"].dims == ("chain", "draw", "covariate")
     assert tree["posterior"]["covariate"].to_numpy().tolist() == NAMES
+    # Of one unit of each, as in the table: the sd of lengths is about 30, and that of 40 draws is known within 1.4.
+    spread = tree["posterior"]["effect"].std(("chain", "draw")).to_numpy() / posterior.effects["sd"]
+    assert np.all((0.7 < spread) & (spread < 1.4))
     assert posterior.about(ITEMS[:3]).effects.equals(posterior.effects)
 
 
