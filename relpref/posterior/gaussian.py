@@ -112,9 +112,9 @@ class MixtureBelief:
         variances = np.einsum("smij,mi,mj->sm", spread, entries, entries)
         return Margins.of(means, np.maximum(variances, 0.0), self.weights)
 
-    def pull(self, first: int, second: int) -> Floats:
-        """Covariance of every entry with a difference of two, shape (K, n)."""
-        return np.asarray(self.scales[:, first] - self.scales[:, second])
+    def pull(self, columns: Positions, entries: Floats) -> Floats:
+        """Covariance of every entry with Σ_k entries_k u[columns_k], shape (K, n)."""
+        return np.asarray(np.einsum("skn,k->sn", self.scales[:, columns], entries))
 
     def changed(self, locations: Floats, columns: Floats, shares: Floats, weights: Floats) -> "MixtureBelief":
         """With other means and weights, and covariances less W diag(c) Wᵀ; W of shape (K, n, c), c of shape (K, c)."""

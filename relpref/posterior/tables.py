@@ -57,6 +57,17 @@ def questions(
     return replace(answers, **columns)
 
 
+def rows_of(asked: Comparisons, effects: int) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
+    """Gaps as sums of effects of covariates, which are the first so many entries of a vector, and utilities, the rest: columns, entries."""
+    ends = np.stack([asked.winner, asked.loser], axis=1) + effects
+    signs = np.broadcast_to([1.0, -1.0], ends.shape)
+    if not effects or asked.covariates is None or asked.covariate_scales is None:
+        return ends, signs
+    columns = np.broadcast_to(np.arange(effects), asked.covariates.shape)
+    values = np.asarray(asked.covariates) / asked.covariate_scales
+    return np.concatenate([columns, ends], axis=1), np.concatenate([values, signs], axis=1)
+
+
 def of_its_raters(asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[Comparisons, dict[str, Any]]:
     """Answers as if each came from a rater of its own: how many raters there are must not matter to what is compiled."""
     shared = {site: value for site, value in parameters.items() if site not in PLATES}

@@ -5,32 +5,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, changed
-from relpref.data.padding import padded_answers
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
 from relpref.infer.search import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, effective
-from relpref.infer.sites import Cavity, Sites, matched
-from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods import AnswerModel, GaussianSite
-from relpref.likelihoods.answers import GROUP_SD, PLATES, weighted
+from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.likelihoods.tilted import unwrap
-from relpref.linalg import real
 from relpref.models.preference import GROUP_SD_PRIOR
 from relpref.posterior.base import FITTED
-from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief
+from relpref.posterior.gaussian import Floats
 from relpref.posterior.origin import Origin
-from relpref.posterior.tables import of_its_raters
+from relpref.posterior.quick import RankOne, cavity_of, match, quick_error, through
+from relpref.posterior.tables import rows_of
 
 Hyperparameters = Literal["keep", "refit", "schedule"]
 
@@ -39,8 +31,6 @@ _SITES = ("precision", "shift")
 MAX_QUICK_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
 _CHECKED = 4  # heaviest components of a mixture, whose error is estimated
 _SAME_SITE = 1e-2  # relative difference of sites that are equal up to that of the hyperparameters
-_ROWS = 24  # whose change of precision is followed into the variances
-_CERTAIN = 1e-12  # of the largest variance: below, a difference is known up to rounding
 _SEARCH_INFO = (
     "hyperparameters",
     "evaluations",
@@ -121,43 +111,49 @@ class Update:
     def quickly(self, max_error: float) -> Any:
         """One rank-one change for every answer, and a full update where these are off by more than ``max_error`` posterior sds."""
         posterior, likelihood, at_mode = self.posterior, self.posterior.likelihood, self.origin.engine.at_mode
-        both = self.data.comparisons, posterior.data.comparisons
-        shared = ("list", "group", "covariates")  # what answers share, and what is learned of it
-        if any(getattr(each, name) is not None for each in both for name in shared):
+        answers, effects = self.data.comparisons, posterior._num_effects
+        if not self._each_by_itself():
             return self.fully("keep", False)
         self._check_gaps(at_mode)
-        moving = RankOne(posterior.belief)
+        moving = RankOne(posterior.whole)
         sites = np.stack([np.atleast_2d(posterior.sites[name]) for name in _SITES])
-        parameters = self._by_component(self.values, self.data.comparisons)
+        parameters = self._by_component(self.values, answers)
+        shared = parameters.pop(GROUP_SD, np.zeros(1)) ** 2
         before, number, gained = posterior.data.comparisons, 0, 0.0
-        for taken_back, some, (answers, places, rows) in self.steps:
+        for taken_back, some, (after, places, rows) in self.steps:
             moved = _moved(sites, places)
             copies = _moved(before.count[None], places)[0]
-            for at, row in enumerate(rows):
-                ends = int(some.winner[at]), int(some.loser[at])
+            grouped = np.zeros(len(rows), dtype=bool) if some.group is None else some.group >= 0
+            for at, (row, gap) in enumerate(
+                zip(rows, zip(*rows_of(some, effects), strict=True), strict=True)
+            ):
+                noise = shared * grouped[at]
                 for _ in range(int(some.count[at])):
                     number += 1
                     if taken_back:
-                        moving.add(*ends, -sites[:, :, row])
-                    site, chance = match(likelihood, parameters, some, at, moving.gap(*ends))
+                        moving.add(gap, -through(sites[:, :, row], noise))
+                    mean, variance = moving.gap(gap)
+                    site, chance = match(likelihood, parameters, some, at, (mean, variance + noise))
                     gained += moving.weigh(-chance if taken_back else chance)
                     if not taken_back:
-                        moving.add(*ends, site)
+                        moving.add(gap, through(site, noise))
                         # Copies of an answer share one site: what they say together stays as it is.
                         copies[row] += 1
                         moved[:, :, row] += (site - moved[:, :, row]) / copies[row]
-            sites, before = moved, answers
+            sites, before = moved, after
         belief = moving.belief()
         error = float("nan")  # of many items it would take a solve for each answer
         if not posterior.large:
+            parameters |= {GROUP_SD: np.sqrt(np.broadcast_to(shared, len(belief.weights)))}
             error = max(
                 quick_error(
                     likelihood,
                     {name: value[at] for name, value in parameters.items()},
-                    self.data.comparisons,
+                    answers,
                     dict(zip(_SITES, sites[:, at], strict=True)),
                     belief.components[at],
                     at_mode,
+                    effects,
                 )
                 for at in np.argsort(-belief.weights)[:_CHECKED]
             )
@@ -177,7 +173,7 @@ class Update:
             values |= {name: float(value) if value.ndim == 0 else value for name, value in averages.items()}
             info["effective_points"] = effective(np.log(belief.weights))
             log_evidence = None if posterior.log_evidence is None else posterior.log_evidence + gained
-        return replace(
+        updated = replace(
             posterior,
             data=self.data,
             belief=belief,
@@ -188,12 +184,32 @@ class Update:
             info=info,
             origin=self.origin,
         )
+        return updated.with_whole(belief) if effects else updated
+
+    def _each_by_itself(self) -> bool:
+        """Whether the answers that change share nothing with others but utilities and effects that the posterior is about."""
+        answers, known = self.data.comparisons, self.posterior.data.comparisons
+        own = self.posterior.hyperparameters  # a custom program may look at neither groups nor covariates
+        if (
+            any(each.list is not None for each in (answers, known))
+            or (answers.covariates is not None and not self.posterior._num_effects)
+            or (known.group is not None and GROUP_SD not in own)
+        ):
+            return False
+        for taken_back, some, (after, _, _) in self.steps:
+            whole = known if taken_back else after
+            if whole.group is not None and some.group is not None:
+                sizes = np.bincount(whole.group[whole.group >= 0], whole.count[whole.group >= 0])
+                if np.any(sizes[some.group[some.group >= 0]] > 1):
+                    return False
+            known = after
+        return True
 
     def _by_component(self, values: Mapping[str, Any], answers: Comparisons) -> dict[str, Any]:
         """Parameters of the likelihood in each of the K components, shape (K, ...)."""
         number, draws = len(self.posterior.belief.weights), self.posterior.hyperparameter_draws
-        parameters = {}
-        for site in self.posterior.likelihood.parameters(answers):
+        parameters, shared = {}, [] if answers.group is None else [GROUP_SD]
+        for site in (*self.posterior.likelihood.parameters(answers), *shared):
             if site in values:
                 value = np.asarray(values[site], dtype=np.float64)
                 same = np.broadcast_to(value, (number, *value.shape))
@@ -211,11 +227,15 @@ class Update:
         if posterior.quick_answers or not len(answers.winner):
             return
         parameters = self._by_component(posterior.hyperparameters, answers)
-        for row in {0, len(answers.winner) // 2, len(answers.winner) - 1}:
-            margins = posterior.belief.differences(answers.winner[[row]], answers.loser[[row]])
+        parameters.pop(GROUP_SD, None)
+        columns, entries = rows_of(answers, posterior._num_effects)
+        # Those of a group depend on each other.
+        alone = np.arange(len(columns)) if answers.group is None else np.flatnonzero(answers.group < 0)
+        for row in alone[[0, len(alone) // 2, -1]] if len(alone) else ():
+            margins = posterior.whole.rows(columns[[row]], entries[[row]])
             mean, variance = margins.means[:, 0], margins.variances[:, 0]
             before = np.stack([np.atleast_2d(posterior.sites[name])[:, row] for name in _SITES])
-            cavity = _cavity(mean, variance, before, at_mode)
+            cavity = cavity_of(mean, variance, before, at_mode)
             site = cavity and match(posterior.likelihood, parameters, answers, row, cavity)[0]
             inverse = np.divide(1, variance, out=np.zeros_like(variance), where=variance > 0)
             room = 2 * max(self.origin.engine.tol, POINT_TOLERANCE)
@@ -251,145 +271,6 @@ def run_again(
     given = mixture | dict(origin.kwargs)
     again = origin.engine.changed(**options).run_at_draws(draws, posterior.key, *origin.args, **given)
     return again if posterior.log_evidence is not None else replace(again, log_evidence=None)
-
-
-class RankOne:
-    """A mixture of K Gaussians that is multiplied and divided by sites; the one that it starts from stays as it is.
-
-    Covariances are Σ − W diag(c) Wᵀ, with a column of W and an entry of c for each site.
-    """
-
-    def __init__(self, before: MixtureBelief) -> None:
-        self._before, self._means, self._log_weights = before, before.locations, np.log(before.weights)
-        self._columns = np.empty((*self._means.shape, 0))
-        self._shares = np.empty((len(self._means), 0))
-        self._pulls: dict[tuple[int, int], Floats] = {}  # under Σ; without a matrix each is a solve
-
-    def belief(self) -> MixtureBelief:
-        weights = np.exp(self._log_weights - logsumexp(self._log_weights))
-        return self._before.changed(self._means, self._columns, self._shares, weights)
-
-    def _pull(self, first: int, second: int) -> Floats:
-        """Σa, a the difference of the two, shape (K, n)."""
-        if (first, second) not in self._pulls:
-            self._pulls[first, second] = self._before.pull(first, second)
-        seen = self._shares * (self._columns[:, first] - self._columns[:, second])
-        return self._pulls[first, second] - np.einsum("knc,kc->kn", self._columns, seen)
-
-    def gap(self, first: int, second: int) -> tuple[Floats, Floats]:
-        """Mean and variance of u[first] − u[second], shape (K,)."""
-        pull = self._pull(first, second)
-        mean = self._means[:, first] - self._means[:, second]
-        return mean, np.maximum(pull[:, first] - pull[:, second], 0.0)
-
-    def weigh(self, log_probability: Floats) -> float:
-        """Multiply the weights by the probability of an answer in each component; the log of its average."""
-        before = float(logsumexp(self._log_weights))
-        self._log_weights = self._log_weights + log_probability
-        return float(logsumexp(self._log_weights)) - before
-
-    def add(self, first: int, second: int, site: Floats) -> None:
-        """Multiply by a site of each component: Σ − τ/(1 + τv) wwᵀ with w = Σa and v = aᵀΣa.
-
-        Sites (τ, ν), shape (2, K), are exp(ν x − ½ τ x²), x the difference less its prior mean, which is 0; the negative divides one out.
-        """
-        precision, shift = site
-        pull = self._pull(first, second)
-        mean, variance = self.gap(first, second)
-        left = 1 + precision * variance
-        self._means = self._means + ((shift - precision * mean) / left)[:, None] * pull
-        self._columns = np.concatenate([self._columns, pull[:, :, None]], axis=2)
-        self._shares = np.column_stack([self._shares, precision / left])
-
-
-def _cavity(mean: Floats, variance: Floats, sites: Any, at_mode: bool) -> tuple[Floats, Floats] | None:
-    """Differences without one copy of their sites, None where one is improper; at the mode for Laplace, whose sites are a curvature."""
-    precision, shift = sites
-    left = np.ones_like(mean) if at_mode else 1 - variance * precision
-    if not np.all(left > 0):
-        return None
-    return (mean, 0 * mean) if at_mode else ((mean - variance * shift) / left, variance / left)
-
-
-def match(
-    model: AnswerModel,
-    parameters: Mapping[str, Any],
-    answers: Comparisons,
-    row: int,
-    gap: tuple[Floats, Floats],
-) -> tuple[Floats, Floats]:
-    """One answer's site, shape (2, K), whose cavity is the gap's N(mean, variance) (XPGP section 4.1), and its log probability."""
-    columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
-    one, own = of_its_raters(replace(answers, **columns), parameters)
-    with float64():
-        sites, log_probability = _matched(model, one, own, *(value[:, None] for value in gap))
-        return np.stack(sites)[:, :, 0], np.asarray(log_probability)[:, 0]
-
-
-def quick_error(
-    model: AnswerModel,
-    parameters: Mapping[str, Any],
-    answers: Comparisons,
-    sites: Mapping[str, Floats],
-    belief: GaussianBelief,
-    at_mode: bool = False,
-) -> float:
-    """How far a Gaussian is from what its engine would find: the move of one sweep over all answers, to first order in the sites.
-
-    That is the largest move of a utility relative to the average, or of a compared pair's gap, in sds, or relative change of such an sd.
-    Infinite where a cavity is improper. O(n²). Sites are ``at_mode`` where they touch the likelihood at the mean (Laplace).
-    """
-    if not len(answers.winner):
-        return 0.0
-    first, second, count = answers.winner, answers.loser, answers.count
-    gaps = belief.differences(first, second)
-    mean, variance = gaps.mean, np.square(gaps.sd)
-    precision, shift = sites["precision"], sites["shift"]
-    cavity = _cavity(mean, variance, (precision, shift), at_mode)
-    if cavity is None:
-        return np.inf
-    with_room = padded_answers(answers)
-    spare = (0, len(with_room.winner) - len(mean))
-    with float64():
-        alone = {name: np.asarray(value)[None] for name, value in parameters.items()}
-        after, _ = _matched(model, with_room, alone, *(np.pad(each, spare)[None] for each in cavity))
-        stiffer = count * (np.asarray(after.precision)[0, : len(mean)] - precision)
-        pull = count * (np.asarray(after.shift)[0, : len(mean)] - shift) - stiffer * mean
-    size, scale = belief.size, belief.scale
-    move = scale @ (np.bincount(first, pull, size) - np.bincount(second, pull, size))
-    # What changes variances: few rows, of which one answer more is known than their sites take into account.
-    rows = np.argsort(np.abs(stiffer * variance))[-_ROWS:]
-    changes = scale[first[rows]] - scale[second[rows]]  # rows of a symmetric matrix lie together
-    averages = scale.mean(axis=1)
-    own = np.maximum(np.diagonal(scale) - 2 * averages + averages.mean(), 0.0)
-    centred = changes - changes.mean(axis=1, keepdims=True)
-    spread = (
-        0.5 * stiffer[rows] @ np.square(centred),
-        0.5 * stiffer[rows] @ np.square(changes[:, first] - changes[:, second]),
-    )
-    moves = move - move.mean(), move[first] - move[second]
-    changed_sds = []
-    for moved, narrower, before in zip(moves, spread, (own, variance), strict=True):
-        open_to = before > _CERTAIN * own.max(initial=0.0)
-        changed_sds += [moved[open_to] / np.sqrt(before[open_to]), narrower[open_to] / before[open_to]]
-    worst = float(np.max(np.abs(np.concatenate(changed_sds)), initial=0.0))
-    return worst if np.isfinite(worst) else np.inf
-
-
-@lazy_jit(static_argnums=0)
-def _matched(
-    model: AnswerModel, one: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
-) -> tuple[Sites, Array]:
-    def component(given: Mapping[str, Array], mean: Array, variance: Array) -> tuple[Sites, Array]:
-        likelihood = weighted(model(mean, one, **given), one)
-        moments = likelihood.tilted(model.value(one), mean, variance)
-        if isinstance(likelihood, GaussianSite):
-            peak, precision = likelihood.gaussian_site(model.value(one))
-            return Sites(precision, precision * peak), moments.log_normalizer
-        return matched(Cavity(mean, variance), moments), moments.log_normalizer
-
-    given = {name: real(value) for name, value in parameters.items()}
-    return jax.vmap(component)(given, real(mean), real(variance))
 
 
 def _moved(rows: NDArray[Any], before: NDArray[Any]) -> Floats:

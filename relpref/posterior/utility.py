@@ -33,6 +33,7 @@ from relpref.posterior.tables import (
     questions,
     ranking_of_the_best,
     ranking_table,
+    rows_of,
     summaries,
     tier_table,
 )
@@ -101,20 +102,14 @@ class UtilityPosterior(Posterior):
 
     def gaps(self, asked: Comparisons) -> Margins:
         """What is known of the gap of utilities of each question, with the effects of its covariates."""
-        if asked.covariates is None or asked.covariate_scales is None or not asked.covariates.any():
+        if asked.covariates is None or not asked.covariates.any():
             return self.belief.differences(asked.winner, asked.loser)
-        effects, shape = self._num_effects, asked.covariates.shape
-        if not effects:
+        if not self._num_effects:
             raise DataError(
                 "the program of the posterior has no effects of covariates; leave them out, or use a program of relpref.models"
             )
-        ends = np.stack([asked.winner, asked.loser], axis=1) + effects
-        columns = np.concatenate([np.broadcast_to(np.arange(effects), shape), ends], axis=1)
-        signs = np.broadcast_to([1.0, -1.0], ends.shape)
         belief: Any = self.whole
-        return belief.rows(
-            columns, np.concatenate([asked.covariates / asked.covariate_scales, signs], axis=1)
-        )
+        return belief.rows(*rows_of(asked, self._num_effects))
 
     @renamed_keywords(key="rng_key")
     def ranking(
@@ -410,7 +405,8 @@ class UtilityPosterior(Posterior):
             One rank-one change of mean and covariance for each answer, O(n²), from a site that matches its moments once: near the full
             result, in milliseconds. How near is estimated by one sweep: ``info["quick_error"]``, the largest move of a mean in posterior sds
             or relative change of an sd; beyond 0.05, or the number given, a full update is made instead. ``info["quick_answers"]`` counts quick ones; `explain`
-            and the log evidence wait for the next full update, which needs no argument. Of too many items for a matrix each is a product
+            and the log evidence wait for the next full update, which needs no argument. Lists, and an answer that shares a group with
+            another one, are learned in full. Of too many items for a matrix each is a product
             with their covariance, and `save` waits, too.
         hyperparameters : {"keep", "refit", "schedule"}
             Kept: the result is that of a full fit with these. Or fitted again, from where they are; on schedule that is when the number

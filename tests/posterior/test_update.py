@@ -13,7 +13,7 @@ from relpref.data import PreferenceData, padding
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples
 from relpref.models import xpgp
-from relpref.posterior import update
+from relpref.posterior import quick
 
 MORE = pd.DataFrame({"winner": ["e3", "e1", "e3"], "loser": ["e7", "e2", "e7"], "count": [1, 1, 2]})
 
@@ -74,8 +74,9 @@ def test_a_quick_update_is_near_the_full_one_and_undone_exactly(updated: Any, po
 
 def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None:
     """Sites multiplied in and divided out by rank-one changes against the inverse of the sum of precisions."""
-    moving, site = update.RankOne(posterior.belief), np.array([[0.7], [-0.4]])
-    moving.add(2, 9, site)
+    moving, site = quick.RankOne(posterior.belief), np.array([[0.7], [-0.4]])
+    row = np.array([2, 9]), np.array([1.0, -1.0])
+    moving.add(row, site)
     ends = np.zeros(posterior.belief.size)
     ends[[2, 9]] = 1, -1
     precision = np.linalg.inv(posterior.belief.covariance())
@@ -83,7 +84,7 @@ def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None
     np.testing.assert_allclose(moving.belief().covariance(), covariance, atol=1e-9)
     mean = covariance @ (precision @ posterior.belief.mean() - 0.4 * ends)
     np.testing.assert_allclose(moving.belief().mean(), mean, atol=1e-9)
-    moving.add(2, 9, -site)
+    moving.add(row, -site)
     np.testing.assert_allclose(moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12)
 
 
@@ -110,7 +111,7 @@ def test_the_error_of_quick_updates_is_estimated(
     answers: Any, posterior: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relpref.posterior.update.MAX_QUICK_ERROR", np.inf)
-    assert update.quick_error(*_arguments(posterior)) < 1e-6
+    assert quick.quick_error(*_arguments(posterior)) < 1e-6
     found = posterior
     for answer in answers:
         found = found.update([answer], quick=True)
@@ -147,7 +148,7 @@ def test_quick_updates_settle_before_they_are_off(posterior: Any) -> None:
 def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of JAX runs but the moments of one answer, a program of a single row, and at the end those of all; nor NumPy's factorisations."""
     jaxprs: list[Any] = []
-    moments = update._matched
+    moments = quick._matched
 
     def watched(model: Any, *arguments: Any) -> Any:
         jaxprs.append(jax.make_jaxpr(lambda *a: moments(model, *a))(*arguments))
@@ -157,7 +158,7 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
         raise AssertionError("a matrix was factorised")
 
     monkeypatch.setattr("relpref.posterior.update.MAX_QUICK_ERROR", np.inf)
-    monkeypatch.setattr(update, "_matched", watched)
+    monkeypatch.setattr(quick, "_matched", watched)
     for module, name in (
         (np.linalg, "cholesky"),
         (np.linalg, "inv"),

@@ -195,10 +195,10 @@ class ImplicitBelief(GaussianBelief):
             variances.append(margins.variances)
         return Margins.of(np.concatenate(means, axis=1), np.concatenate(variances, axis=1), self.weights)
 
-    def pull(self, first: int, second: int) -> Floats:
-        difference = np.zeros(self.size)
-        difference[[first, second]] = 1.0, -1.0
-        return self.implicit.matmul(difference)[None]
+    def pull(self, columns: Positions, entries: Floats) -> Floats:
+        row = np.zeros(self.size)
+        row[columns] = entries
+        return self.implicit.matmul(row)[None]
 
     def changed(
         self, locations: Floats, columns: Floats, shares: Floats, weights: Floats
