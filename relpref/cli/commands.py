@@ -163,7 +163,10 @@ COMMANDS = {
                 "offered by an installed package",
                 default="probit",
             ),
-            "--rater-margins": "each rater has a tie margin of their own",
+            "--margins {common,rater,item,both}": _with(
+                "what the margin depends on within which an answer is a tie: each rater, each item, or both may have one of its own",
+                default=None,
+            ),
             "--ties {rao-kupper,davidson}": _with(
                 "of logistic answers: a margin on the noisy difference (rao-kupper), or a multiple of the geometric mean (davidson)",
                 default=None,

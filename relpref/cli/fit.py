@@ -162,7 +162,7 @@ def _with_kernels(
     chosen: argparse.Namespace, words: dict[str, str], data: PreferenceData
 ) -> tuple[PreferenceData, dict[str, Any]]:
     """The data with what its kernels need, and the keywords of the program, its likelihood among them."""
-    switches = {"lapse": chosen.lapse, "ties": chosen.ties, "rater_margins": chosen.rater_margins}
+    switches = {"lapse": chosen.lapse, "ties": chosen.ties, "margins": chosen.margins}
     likelihood = _made("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, **switches)
     getattr(likelihood, "sites", likelihood.parameters)(
         data.comparisons
@@ -209,7 +209,7 @@ def _asked_for(
         "likelihood": None if chosen.likelihood == "probit" else chosen.likelihood,
         "lapse": chosen.lapse or None,
         "ties": chosen.ties,
-        "rater_margins": chosen.rater_margins or None,
+        "margins": chosen.margins,
         "columns": columns or None,
         "covariates": chosen.covariates or None,
         "lists": None if chosen.lists == "exact" else chosen.lists,

@@ -16,7 +16,7 @@ from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positi
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
-from relpref.likelihoods.answers import GROUP_SD
+from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.posterior.gaussian import Margins, generator
 from relpref.posterior.tables import expectations, of_its_raters, pairs_of_labels, preference_table, questions
 from relpref.registry import find, names
@@ -422,5 +422,6 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
             f"the posterior has no hyperparameter {listed(missing)}, so the information of an answer is unknown; "
             "use a program of relpref.models, or leave the columns of answers out that it belongs to"
         )
-    parameters = {name: posterior.hyperparameters[name] for name in names}
+    # One row stands for all pairs: the tie margin is that of two typical items.
+    parameters = {name: posterior.hyperparameters[name] for name in names if PLATES.get(name) != "item"}
     return shared(Answers(posterior.likelihood, *of_its_raters(asked, parameters)))

@@ -24,7 +24,7 @@ from relpref.infer.assemble import Component, assemble, positive_definite, prior
 from relpref.infer.call import Model, Values, preference_data, survey
 from relpref.infer.evidence import Evidence, evaluate, expectation_propagation, use_dual_space
 from relpref.infer.large.fit import fit, fit_many
-from relpref.infer.plates import Averaged, settled
+from relpref.infer.plates import Averaged, learned, settled
 from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.sampling import UNMIXED, Density, sample
@@ -368,8 +368,15 @@ class GaussianEngine:
         progress_bar: bool,
         at: Mapping[str, Any] | None,
     ) -> Posterior:
+        def fit(program: Program, at: Any, *, start: Any = sites, **options: Any) -> Fitted:
+            return fit_hyperparameters(self, program, start, key, progress_bar, at, **options)
+
+        # Rows of lists share noise, whose scale says nothing of them one by one.
+        if program.scales and self.hyperparameters != "em" and not program.layout.ordered:
+            program, fitted = learned(program, fit, at)
+        else:
+            fitted = fit(program, at)
         layout = program.layout
-        fitted = fit_hyperparameters(self, program, sites, key, progress_bar, at)
         final, result, info = fitted.evidence, fitted.result, fitted.info
         if fitted.dual and not positive_definite(final):
             result = Result.prior_not_positive_definite

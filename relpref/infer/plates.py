@@ -1,5 +1,6 @@
 """Hyperparameters inside of plates: which are averaged over by members, and what becomes of the scale of those that are not."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -7,6 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
+from numpyro.distributions.transforms import biject_to
 
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
@@ -15,33 +18,40 @@ from relpref.infer.jaxprs import reached
 from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result
-from relpref.infer.search import Points
+from relpref.infer.search import Fitted, Points, inverse_root
 from relpref.infer.sites import Sites, cavities
 from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods.tilted import prior_quantile
-from relpref.linalg.arrays import Array
+from relpref.likelihoods.tilted import prior_quantile, unwrap
+from relpref.linalg.arrays import Array, ravel
 
 _CONVERGED = CODES.index(Result.converged)
 _EXACT = 1e-6  # relative error of a derivative by which a row says whose it is
+_TURNS = 6  # searches with entries of plates, at most; before each but the first their scale is found
+_SETTLED = 0.03  # by how much the logarithms of scales may still move
+_LEAST_CURVATURE = 0.5
+_LOG_SCALES = np.linspace(-6.0, 3.0, 361)
 
 
 def settled(program: Program, average: bool) -> Program:
     """The program as an engine treats its plates.
 
     Hyperparameters in a plate, of which each row depends on one entry, are averaged over if the engine can ``average``. Where they are
-    not, a maximum would make their common scale 0 or infinite: it is known then, at its prior's median.
+    not, a maximum would make their common scale 0 or infinite: it is known then, at its prior's median, until it is `learned`.
     """
     sites = {site.name: site for site in survey(program.compiled.call)}
     if not any(site.plated and not site.observed for site in sites.values()):
         return program
-    depends = _dependence(program)
+    depends = _dependence(program, sites)
     members = _members(program, sites, depends) if average else None
+    averaged = set() if members is None else set(members.names)
+    idle = {name: its.scales for name, its in depends.items() if its.none and not its.scales & averaged}
+    if idle:
+        medians = program.constrained({name: program.medians[name][None] for name in idle})
+        program = _without(program.at({name: np.asarray(medians[name])[0] for name in idle}), idle)
+        scales = [(site, name) for name, its in idle.items() for site in its if len(its) == 1]
+        program = replace(program, scales=tuple(pair for pair in scales if _is_scale(program, sites, *pair)))
     if members is None:
-        idle = {name: program.medians[name][None] for name, its in depends.items() if its.none}
-        if not idle:
-            return program
-        known = {name: np.asarray(value)[0] for name, value in program.constrained(idle).items()}
-        return _without(program.at(known), known.keys())
+        return program
     free = _without(program, members.names)
     layout: dict[str, Any] = {"log_concave": False, "repeated": False}
     filled = free.filled
@@ -66,6 +76,7 @@ class _Dependence(NamedTuple):
 
     likelihoods: bool
     others: bool  # predictors, and distributions of latents
+    scales: frozenset[str]  # hyperparameters in plates by their priors
     quantiles: bool  # whether its prior has them
 
     @property
@@ -74,64 +85,70 @@ class _Dependence(NamedTuple):
         return not (self.likelihoods or self.others)
 
 
-def _dependence(program: Program) -> dict[str, _Dependence]:
+def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence]:
     """By hyperparameter."""
     its, layout = program.compiled, program.layout
     names, with_quantiles = [name for name, _ in layout.hyperparameters], set[str]()
+    plated = [name for name in names if sites[name].plated]
 
-    def computed(values: list[Array]) -> tuple[list[Array], list[Array]]:
+    def computed(values: list[Array]) -> list[list[Array]]:
         unconstrained = dict(zip(names, values, strict=True))
         origin = jnp.zeros(its.layout.num_latents)
         found = its.sites(origin, unconstrained)
         with_quantiles.update(name for name in names if prior_quantile(found[name]["fn"], 0.5) is not None)
-        answers = [leaf for name in layout.observed for leaf in jax.tree.leaves(found[name]["fn"])]
-        others = [name for name, _ in (*layout.latents, *layout.integrated)]
-        latents = [leaf for name in others for leaf in jax.tree.leaves(found[name]["fn"])]
-        return answers, [*latents, its.predictors(origin + 1.0, unconstrained)]
+        latents = [name for name, _ in (*layout.latents, *layout.integrated)]
+        parts = [layout.observed, latents, *([name] for name in plated)]
+        leaves = [[leaf for name in part for leaf in jax.tree.leaves(found[name]["fn"])] for part in parts]
+        leaves[1].append(its.predictors(origin + 1.0, unconstrained))
+        return leaves
 
     given = [jnp.asarray(program.medians[name]) for name in names]
     traced, shape = jax.make_jaxpr(computed, return_shape=True)(given)
-    first = len(shape[0])
+    ends = np.cumsum([len(part) for part in shape])[:-1]
     found = {}
     for at, name in enumerate(names):
         marks = reached(traced.jaxpr, [at == other for other in range(len(names))])
-        found[name] = _Dependence(any(marks[:first]), any(marks[first:]), name in with_quantiles)
+        likelihoods, others, *priors = (bool(part.any()) for part in np.split(np.array(marks, bool), ends))
+        scales = frozenset(site for site, mark in zip(plated, priors, strict=True) if mark)
+        found[name] = _Dependence(likelihoods, others, scales, name in with_quantiles)
     return found
 
 
 def _members(program: Program, sites: dict[str, Site], depends: dict[str, _Dependence]) -> Members | None:
-    """Of the plates, if all of them can be averaged over."""
-    layout = program.layout
-    names = [name for name, _ in layout.hyperparameters if sites[name].plated]
-    shapes = {sites[name].shape for name in names}
+    """Of the plates that can be averaged over."""
+    layout, its = program.layout, program.compiled
     # Noise of lists is scaled by their rater; that of groups is not, and is as it was.
     refused = layout.quadrature or len(layout.observed) > 1 or layout.joint or layout.observation_only
     refused = refused or any(sites[name].closed_form or sites[name].shares_noise for name in layout.observed)
-    if refused or len(shapes) != 1 or len(next(iter(shapes))) != 1:
+    if refused:
         return None
-    if any(depends[name] != _Dependence(likelihoods=True, others=False, quantiles=True) for name in names):
+    rows: dict[str, Any] = {}
+    for name, shape in layout.hyperparameters:
+        alone = depends[name].likelihoods and not depends[name].others and depends[name].quantiles
+        row = _row(its, name, *shape) if sites[name].plated and alone and len(shape) == 1 else None
+        one = next(iter(rows), name)
+        if row is not None and sites[one].shape == shape and np.array_equal(rows.get(one, row), row):
+            rows[name] = row
+    if not rows:
         return None
-    (number,) = shapes.pop()
-    its = program.compiled
+    name = next(iter(rows))
+    return Members.of(tuple(rows), sites[name].shape[0], rows[name], np.asarray(its.counts))
+
+
+def _row(program: Program, name: str, number: int) -> Any:
+    """The entry of a hyperparameter that each row depends on, shape (m,); None where one depends on several."""
     rng = np.random.default_rng(0)
-    cavity = rng.normal(0.3, 1, its.layout.num_rows), rng.uniform(0.5, 1.5, its.layout.num_rows)
+    cavity = rng.normal(0.3, 1, program.layout.num_rows), rng.uniform(0.5, 1.5, program.layout.num_rows)
     marks = np.stack([np.ones(number), np.arange(1.0, number + 1), rng.uniform(1, 2, number)])
-    rows = []
-    for name in names:
-        # A row that depends on one entry has a derivative in proportion to what that entry moves by.
-        one, place, check = np.asarray(_touched(its, name, its.medians, *cavity, marks))
-        moved = np.where(one == 0, 1.0, one)
-        row = np.rint(place / moved - 1).astype(np.int64)
-        row = np.where(one == 0, 0, row)
-        if np.any((row < 0) | (row >= number)):
-            return None
-        errors = [np.abs(place - (row + 1) * one), np.abs(check - marks[2][row] * one)]
-        if any(np.any(error > _EXACT * np.abs(moved) * number) for error in errors):
-            return None
-        rows.append(row)
-    if any(not np.array_equal(row, rows[0]) for row in rows):
+    # A row that depends on one entry has a derivative in proportion to what that entry moves by.
+    one, place, check = np.asarray(_touched(program, name, program.medians, *cavity, marks))
+    moved = np.where(one == 0, 1.0, one)
+    row = np.rint(place / moved - 1).astype(np.int64)
+    row = np.where(one == 0, 0, row)
+    if np.any((row < 0) | (row >= number)):
         return None
-    return Members.of(tuple(names), number, rows[0], np.asarray(its.counts))
+    errors = [np.abs(place - (row + 1) * one), np.abs(check - marks[2][row] * one)]
+    return None if any(np.any(error > _EXACT * np.abs(moved) * number) for error in errors) else row
 
 
 @partial(lazy_jit, static_argnums=1)
@@ -219,3 +236,97 @@ def _said(program: Program, unconstrained: Values, mean: Array, variance: Array)
     ((likelihood, value, _),) = reading.observations
     known: Array = likelihood.known(value, mean + reading.offset, variance).probability
     return known
+
+
+def _is_scale(program: Program, sites: dict[str, Site], site: str, name: str) -> bool:
+    """Whether a hyperparameter is the sd of all entries of one in a plate, unconstrained and around 0."""
+    if sites[site].kind not in ("LogNormal", "Normal") or sites[name].shape:
+        return False
+    location, scale = _normal(program.compiled, site, program.medians)
+    return bool(np.all(location == 0) & np.all(scale == program.fixed[name]))
+
+
+@partial(lazy_jit, static_argnums=1)
+def _normal(program: Program, site: str, unconstrained: Values) -> tuple[Array, Array]:
+    prior = unwrap(program.sites(jnp.zeros(program.layout.num_latents), unconstrained)[site]["fn"])
+    return prior.loc, prior.scale
+
+
+def learned(
+    program: Program, fit: Callable[..., Fitted], at_first: Mapping[str, Any] | None
+) -> tuple[Program, Fitted]:
+    """The program with the scales of hyperparameters in plates, and the maximum there.
+
+    The search begins with typical entries. At a maximum x̂ the answers say h'x − ½ x'Jx of the entries x of a plate, by their second
+    derivatives under the cavities. With x ~ N(0, s²) their evidence is ½ h'(J + s⁻²)⁻¹h − ½ log det(1 + s²J) then. The median of s by this
+    and its prior is the next one, and J + s⁻² scales the next search. ``fit`` goes from a program, the hyperparameters to start at, and what else
+    `relpref.infer.search.fit_hyperparameters` is to be given.
+    """
+    names = [site for site, _ in program.scales]
+    typical = program.constrained({name: program.medians[name][None] for name in names})
+    plain = _without(program.at({name: np.asarray(typical[name])[0] for name in names}), names)
+    found = fit(plain, at_first, whole=False)
+    evaluations = found.info["evaluations"]
+    for turn in range(_TURNS):
+        unconstrained = program.medians | found.unconstrained
+        vector, unravel = ravel(unconstrained)
+        cavity = cavities(np.asarray(program.counts), found.evidence.sites, found.evidence.marginals)
+        room, its = program.compiled.layout.num_rows, program.compiled
+        bent = np.asarray(_bent(its, unconstrained, *(filled(np.asarray(part), room) for part in cavity)))
+        prior, values = np.ones_like(vector), dict[str, float]()
+        numbers = unravel(np.arange(len(vector)))
+        for site, name in program.scales:
+            where = numbers[site].astype(int)
+            known, x = float(program.fixed[name]), vector[where]
+            said = bent[np.ix_(where, where)]
+            # Typical entries are no maximum, of which this holds.
+            scale = _scale(its, name, said, said @ x + x / known**2) if turn else known
+            values[name], prior[where] = scale, scale**-2
+        moved = max(abs(np.log(value / program.fixed[name])) for name, value in values.items())
+        last = turn == _TURNS - 1 or (turn > 0 and moved < _SETTLED)
+        program = program.at(values)
+        root = inverse_root(bent + np.diag(prior), _LEAST_CURVATURE)
+        start, at_first = found.evidence.sites._asdict(), found.evidence.hyperparameters
+        found = fit(program, at_first, start=start, root=root, whole=last)
+        evaluations += found.info["evaluations"]
+        if last:
+            break
+    found.info["evaluations"] = evaluations
+    return program, found
+
+
+def _scale(program: Program, name: str, curvature: Floats, slope: Floats) -> float:
+    """Median of a scale by what the answers say of entries, h'x − ½ x'Jx, shapes (n, n) and (n,)."""
+    scales, log_prior = map(np.asarray, _scales(program, name))
+    values, vectors = np.linalg.eigh(curvature)
+    values, squares = np.maximum(values, 0.0), np.square(vectors.T @ slope)
+    grown = 1 + np.square(scales)[:, None] * values
+    evidence = np.square(scales)[:, None] * squares / grown - np.log(grown)
+    log_density = 0.5 * evidence.sum(axis=1) + log_prior
+    below = np.cumsum(np.exp(log_density - log_density.max()))
+    return float(
+        np.exp(np.interp(0.5, (below - 0.5 * np.diff(below, prepend=0.0)) / below[-1], np.log(scales)))
+    )
+
+
+@partial(lazy_jit, static_argnums=1)
+def _scales(program: Program, name: str) -> tuple[Array, Array]:
+    """Values of a scale and the log densities of the unconstrained ones."""
+    prior = unwrap(program.sites(jnp.zeros(program.layout.num_latents), program.medians)[name]["fn"])
+    into = biject_to(prior.support)
+    raw = jnp.asarray(_LOG_SCALES)
+    return into(raw), prior.log_prob(into(raw)) + into.log_abs_det_jacobian(raw, into(raw))
+
+
+@lazy_jit
+def _bent(program: Program, unconstrained: Values, mean: Array, variance: Array) -> Array:
+    """Minus second derivatives of what the answers say under cavities, in the flattened unconstrained hyperparameters, shape (p, p)."""
+    vector, unravel = ravel_pytree(unconstrained)
+
+    def said(vector: Array) -> Array:
+        reading = program.read(unravel(vector))
+        found = tilted(reading.observations, reading.offset, mean, variance)
+        counts = jnp.concatenate([one.counts for one in reading.observations])
+        return jnp.vdot(counts, found.log_normalizer)
+
+    return -jax.hessian(said)(vector)

@@ -186,6 +186,8 @@ class Program:
     members: Members | None = (
         None  # of which some hyperparameters have an entry each, over which they are averaged
     )
+    # Hyperparameters in plates that are at their maximum, and the known scale of each, see `relpref.infer.plates.learned`.
+    scales: tuple[tuple[str, str], ...] = field(default=(), metadata={"static": True})
 
     @classmethod
     def of(

@@ -71,22 +71,24 @@ def maximize(
     max_evaluations: int,
     report: Callable[[int, float], None],
     answers: float = 0.0,
+    root: Floats | None = None,
 ) -> Search:
     """Climb with L-BFGS from one starting point, each evaluation warm-started from the best sites so far, or from the given ones.
 
     ``evaluate`` goes from unconstrained hyperparameters and starting sites to the evidence there; ``report`` is told the number of
     evaluations and the objective after each. The more ``answers`` there are, the larger is the evidence, and the smaller the part of it
-    that a last step may gain.
+    that a last step may gain. ``root`` is one of the inverse of the curvature, shape (p, p), as far as that is known.
     """
     from scipy.optimize import minimize
 
     vector, unravel = ravel(start)
+    root = np.eye(len(vector)) if root is None else root
     best: Search | None = None
     highest, count, failures = -np.inf, 0, 0
 
     def objective(x: Floats) -> tuple[float, Floats]:
         nonlocal best, highest, count, failures
-        unconstrained = unravel(x)
+        unconstrained = unravel(vector + root @ x)
         evidence = evaluate(unconstrained, sites if best is None else best.evidence.sites)
         if not usable(evidence):
             evidence = evaluate(unconstrained, sites)
@@ -100,11 +102,11 @@ def maximize(
             highest = value
             best = Search(unconstrained, evidence, gradient_norm=float(np.abs(gradient).max(initial=0.0)))
         report(count, value)
-        return -value, -gradient
+        return -value, -gradient @ root
 
     gain = min(1e-8, _GAIN / max(answers, 1.0))
     options: Any = {"maxfun": max_evaluations, "gtol": 3e-3, "ftol": gain, "maxls": 20}
-    outcome = minimize(objective, vector, jac=True, method="L-BFGS-B", options=options)
+    outcome = minimize(objective, np.zeros_like(vector), jac=True, method="L-BFGS-B", options=options)
     if best is None:
         return Search(start, evaluate(start, sites), count, failures=failures)
     best.evaluations, best.failures = count, failures
@@ -223,6 +225,7 @@ def fit_hyperparameters(
     at_first: Mapping[str, Any] | None,
     whole: bool | None = True,
     space: str | None = None,
+    root: Floats | None = None,
 ) -> Fitted:
     """Find the hyperparameters and, at them, the sites.
 
@@ -241,6 +244,8 @@ def fit_hyperparameters(
         Whether the (n, n) arrays of a posterior are needed; None: not even room for them.
     space : str, optional
         In place of the engine's.
+    root : array, shape (p, p), optional
+        Of the search, see `maximize`.
     """
     layout, tol = program.layout, engine.tol
     dual = use_dual_space(layout, space or engine.space)
@@ -275,7 +280,7 @@ def fit_hyperparameters(
         climb = (
             partial(expectation_maximization, program, closely)
             if em
-            else partial(maximize, closely, answers=answers)
+            else partial(maximize, closely, answers=answers, root=root)
         )
         places = [program.medians | program.unconstrained(at_first) if at_first else program.medians]
         if engine.restarts > 1:
@@ -306,7 +311,7 @@ def fit_hyperparameters(
             "failed_evaluations": search.failures,
         }
     info["log_prior"] = float(final.log_prior)
-    if layout.repeated and engine.copies and final.info.code == _CONVERGED:
+    if layout.repeated and engine.copies and whole is not False and final.info.code == _CONVERGED:
         shift, ratio = error_of_copies(program, unconstrained, final)
         info |= {"repeated_shift": shift, "repeated_sd_ratio": ratio}
         if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_chec
 import numpy as np
 
 from relpref.data import Comparisons
-from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.likelihoods.chances import Floats, davidson_chances, graded_chances, logistic_chance
@@ -20,10 +19,14 @@ if TYPE_CHECKING:
     from relpref.likelihoods.comparison import Comparison
     from relpref.likelihoods.lists import ListComparison
 
-# Parameters of which there is one for each member of a plate.
-PLATES = {"rater_noise": "rater", "rater_margin": "rater"}
+# Parameters of which there is one for each member of a plate: for each rater of the answers, or each item of the data.
+PLATES = {"rater_noise": "rater", "rater_margin": "rater", "item_margin": "item"}
 # The scales of those of a plate: they are log-normal around 1, and this is the sd of their logarithms.
-SPREADS = {"rater_noise": "rater_spread", "rater_margin": "rater_margin_spread"}
+SPREADS = {
+    "rater_noise": "rater_spread",
+    "rater_margin": "rater_margin_spread",
+    "item_margin": "item_margin_spread",
+}
 GROUP_SD = "group_sd"  # of what the answers of a group have in common, a parameter of the program for any model of answers
 
 
@@ -56,7 +59,16 @@ class _Noisy:
     lists: ClassVar[str]  # whose model of orders it is
 
     lapse: bool = False
-    rater_margins: bool = field(default=False, kw_only=True)
+    margins: Literal["common", "rater", "item", "both"] = field(default="common", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.margins not in ("common", "rater", "item", "both"):
+            raise DataError(f"margins is {self.margins!r}; it is 'common', 'rater', 'item' or 'both'")
+
+    @property
+    def allows_padding(self) -> bool:
+        """Whether nothing has an entry for each item, see `relpref.data.padding.allows_padding`."""
+        return self.margins in ("common", "rater")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -83,18 +95,20 @@ class _Noisy:
                 "the likelihood with lapse=True is for single answers, and some are in lists; leave lapse=True out, or read the "
                 "answers with lists='pairs'"
             )
-        if self.rater_margins and (answers.tie is None or answers.rater is None):
-            raise DataError(
-                f"the likelihood {self._said} is for answers with the columns 'tie' and 'rater', and one is missing; leave rater_margins "
-                "out"
-            )
+        needed = {"common": (), "item": ("tie",)}.get(self.margins, ("tie", "rater"))
+        for column in needed:
+            if getattr(answers, column) is None:
+                raise DataError(
+                    f"the likelihood {self._said} is for answers with the column {column!r}, which is missing; leave margins out"
+                )
         there = {
             "lapse": self.lapse,
             "tie_margin": answers.tie is not None,
             "strength_steps": answers.strength is not None and answers.strengths > 1,
             "soft_noise": answers.probability is not None,
             "rater_noise": answers.rater is not None,
-            "rater_margin": self.rater_margins,
+            "rater_margin": self.margins in ("rater", "both"),
+            "item_margin": self.margins in ("item", "both"),
             "position_bias": answers.shown_first is not None,
         }
         return [site for site, has in there.items() if has]
@@ -120,6 +134,8 @@ class _Noisy:
             "rater_noise": lambda: dist.LogNormal(0.0, 0.5),
             "rater_margin_spread": lambda: dist.HalfNormal(0.75),
             "rater_margin": lambda: dist.LogNormal(0.0, 0.5),
+            "item_margin_spread": lambda: dist.HalfNormal(0.75),
+            "item_margin": lambda: dist.LogNormal(0.0, 0.5),
             "position_bias": lambda: dist.Normal(0.0, 0.5),
         }
         sites += [SPREADS[site] for site in sites if site in SPREADS]
@@ -148,9 +164,13 @@ class _Noisy:
     @staticmethod
     def margin(answers: Comparisons, parameters: Mapping[str, Any], zero: Any) -> Any:
         """The tie margin, shape () or (m,); ``zero`` where there are no ties."""
-        common = parameters.get("tie_margin", zero)
-        of_raters = "rater_margin" in parameters and answers.rater is not None
-        return common * parameters["rater_margin"][answers.rater] if of_raters else common
+        margin = parameters.get("tie_margin", zero)
+        if "rater_margin" in parameters and answers.rater is not None:
+            margin = margin * parameters["rater_margin"][answers.rater]
+        if "item_margin" in parameters:
+            own = parameters["item_margin"]
+            margin = margin * own[answers.winner] * own[answers.loser]
+        return margin
 
     def thresholds(self, answers: Comparisons, parameters: Mapping[str, Any], gap: "Array") -> "Array":
         """Of a `GradedComparison`, shape (S,) or (m, S)."""
@@ -166,8 +186,10 @@ class _Noisy:
         """The sentence, with what is said of raters, positions and lapses."""
         if answers is not None and answers.rater is not None:
             sentence += f" The {self.noise} noise of each rater has a scale of its own, 1 for a typical one."
-        if self.rater_margins:
+        if self.margins in ("rater", "both"):
             sentence += " So has the difference below which a rater calls two items equal."
+        if self.margins in ("item", "both"):
+            sentence += " Each item has a factor of its own by which that difference is larger or smaller for its pairs."
         if answers is not None and answers.shown_first is not None:
             sentence += " The item that is shown first may gain by it."
         if answers is not None and answers.covariates is not None:
@@ -221,7 +243,6 @@ def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListCo
     return ListComparison(single, answers.list, answers.winner, answers.loser, ListSizes(*answers.list_sizes))
 
 
-@allows_padding
 @register_static
 @dataclass(frozen=True)
 class Probit(_Noisy):
@@ -235,9 +256,9 @@ class Probit(_Noisy):
     lapse : bool
         Whether some answers are given at random, each of the K offered outcomes equally often: (1 − ε)·p + ε/K. K is 2, or 3 with ties;
         with S strengths 2S, or 2S + 1. The share ε is learned. Not of reported probabilities.
-    rater_margins : bool
-        Whether each rater has a tie margin of their own, ``tie_margin`` times their ``rater_margin``. By default ``tie_margin`` is that
-        of all.
+    margins : {"common", "rater", "item", "both"}
+        What the tie margin depends on: it is ``tie_margin`` times the ``rater_margin`` of the rater, times the ``item_margin`` of either
+        item, or all of these; by default ``tie_margin`` alone.
 
     Notes
     -----
@@ -245,10 +266,11 @@ class Probit(_Noisy):
     ``tie_margin``: half-normal, scale 1: a gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each;
     from one strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on the probit scale.
     ``rater_noise``: log-normal around 1, the unit of the utilities, with the log-sd ``rater_spread``. That is learned from all raters
-    together; half-normal, scale ¾, so that a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin``:
-    likewise, with the log-sd ``rater_margin_spread``. ``position_bias``: normal, sd ½: what an item gains by being shown first.
+    together; half-normal, scale ¾, so that a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin``
+    and ``item_margin``: likewise, with the log-sds ``rater_margin_spread`` and ``item_margin_spread``. ``position_bias``: normal, sd ½: what an item gains by being shown first.
     """
 
+    allows_padding = _Noisy.allows_padding  # each class declares it for itself
     noise: ClassVar[str] = "Gaussian"
     lists: ClassVar[str] = "Thurstone 1927"
 
@@ -302,7 +324,6 @@ class Probit(_Noisy):
         return self.described(answers, sentence, citation)
 
 
-@allows_padding
 @register_static
 @dataclass(frozen=True)
 class Logistic(_Noisy):
@@ -312,7 +333,7 @@ class Logistic(_Noisy):
 
     Parameters
     ----------
-    lapse, rater_margins : bool
+    lapse, margins
         As in `Probit`; so are the priors of ``lapse``, ``tie_margin``, ``strength_steps``, ``rater_noise`` and ``position_bias``.
     ties : {"rao-kupper", "davidson"}
         The first is a margin on the noisy gap, as in `Probit`, and takes strengths, too: `LogisticGradedComparison`. In the second the
@@ -322,15 +343,17 @@ class Logistic(_Noisy):
     Raises
     ------
     DataError
-        If ``ties`` is neither.
+        If ``ties`` or ``margins`` is none of these.
     """
 
+    allows_padding = _Noisy.allows_padding
     noise: ClassVar[str] = "logistic"
     lists: ClassVar[str] = "Luce 1959, Plackett 1975"
 
     ties: Literal["rao-kupper", "davidson"] = "rao-kupper"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.ties not in ("rao-kupper", "davidson"):
             raise DataError(f"ties is {self.ties!r}; it is 'rao-kupper' or 'davidson'")
 
@@ -405,6 +428,12 @@ _MEANINGS = {
     "rater_margin_spread": (
         "Rater margin spread: how different the tie margins of raters are, as the standard deviation of their logarithms."
     ),
+    "item_margin": (
+        "Item margin: how much more easily an item ties than a typical one. The tie margin of a pair is multiplied by those of both items."
+    ),
+    "item_margin_spread": (
+        "Item margin spread: how different items are in how easily they tie, as the standard deviation of the logarithms of their margins."
+    ),
     "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
     GROUP_SD: (
         "Group sd: by how much the difference of two items deviates from that of their utilities in all answers of a group, as a standard "
@@ -432,3 +461,11 @@ def answer_model(likelihood: Any) -> AnswerModel:
             f"likelihood is {likelihood!r}; give an instance, such as relpref.likelihoods.Logistic(), or leave it out"
         )
     return likelihood
+
+
+def of_items(hyperparameters: Mapping[str, Any], positions: Any) -> dict[str, Any]:
+    """Hyperparameters of some of the items: those that have an entry for each are cut, along the last axis."""
+    return {
+        site: np.asarray(value)[..., positions] if PLATES.get(site) == "item" else value
+        for site, value in hyperparameters.items()
+    }

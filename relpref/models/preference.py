@@ -122,11 +122,11 @@ def sample_preferences(
         parts = {**parts, INDIVIDUAL: Identity(data.attributes.shape[0]).scaled(scale)}
     model, answers = answer_model(likelihood), data.comparisons
     values: dict[str, Array] = {}
+    sizes = {"rater": len(answers.raters), "item": data.attributes.shape[0]}
     for site, prior in model.parameters(answers).items():
-        raters = len(answers.raters)
         if (spread := values.get(SPREADS.get(site, ""))) is not None:
             prior = dist.LogNormal(0.0, spread)
-        with numpyro.plate(PLATES[site], raters) if site in PLATES else nullcontext():
+        with numpyro.plate(PLATES[site], sizes[PLATES[site]]) if site in PLATES else nullcontext():
             values[site] = hyperparameters.sample(site, prior)
     group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)
     effects = 0.0

@@ -70,10 +70,12 @@ def rows_of(asked: Comparisons, effects: int) -> tuple[NDArray[np.integer[Any]],
 
 def of_its_raters(asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[Comparisons, dict[str, Any]]:
     """Answers as if each came from a rater of its own: how many raters there are must not matter to what is compiled."""
-    shared = {site: value for site, value in parameters.items() if site not in PLATES}
+    shared = {site: value for site, value in parameters.items() if PLATES.get(site) != "rater"}
     if asked.rater is None:
         return replace(asked, raters=()), shared
-    own = {site: np.asarray(parameters[site])[..., asked.rater] for site in parameters if site in PLATES}
+    own = {
+        site: np.asarray(value)[..., asked.rater] for site, value in parameters.items() if site not in shared
+    }
     rows = len(asked.rater)
     return replace(asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows))), shared | own
 

@@ -70,7 +70,8 @@ class Update:
         if answers.group is not None:
             priors[GROUP_SD] = GROUP_SD_PRIOR
         for site, prior in priors.items():
-            shape = (len(answers.raters),) if site in PLATES else prior.shape()
+            sizes = {"rater": len(answers.raters), "item": self.data.num_items}
+            shape = (sizes[PLATES[site]],) if site in PLATES else prior.shape()
             if site in values and np.shape(values[site]) in (shape, ()):
                 continue
             # A vector's prior is that of each of its entries.

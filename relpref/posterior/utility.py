@@ -14,7 +14,7 @@ from relpref.data.parts import induced
 from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit
-from relpref.likelihoods.answers import PLATES
+from relpref.likelihoods.answers import PLATES, of_items
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Stored, checked, decode, encode
@@ -234,6 +234,8 @@ class UtilityPosterior(Posterior):
             parts=kept,
             info={**self.info, "about": f"{len(positions)} of {self.data.num_items} items"},
             sites={name: np.asarray(value)[..., rows] for name, value in self.sites.items()},
+            hyperparameters=of_items(self.hyperparameters, positions),
+            hyperparameter_draws=of_items(self.hyperparameter_draws, positions),
             origin=None,
             data=data,
         )

@@ -177,9 +177,9 @@ def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[
     if part is not None:
         return [part_name(part, posterior)] * array.size
     if kind in PLATES and posterior.kind == "utilities":
-        raters = posterior.data.comparisons.raters
-        if array.shape == (len(raters),):
-            return [f"rater {clean(label)}" for label in raters]
+        labels = {"rater": posterior.data.comparisons.raters, "item": posterior.data.labels}[PLATES[kind]]
+        if array.shape == (len(labels),):
+            return [f"{PLATES[kind]} {clean(label)}" for label in labels]
     return [""] if array.size == 1 else [f"entry {entry + 1}" for entry in range(array.size)]
 
 

@@ -232,10 +232,11 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "anne")
     assert (said.code, said.out) == (2, "") and "'anne' has given no answer; nearest: 'ann'" in said.err
     logistic = ("--folder", "graded", *names, *fixed, "--likelihood", "logistic", "--ties", "davidson")
+    logistic += ("--margins", "item")
     assert ask("fit", "--out", "davidson", *logistic).code == 0
     found: Any = load_run(place / "davidson")
     assert found.metadata["options"]["ties"] == "davidson"
-    assert found.posterior.likelihood == Logistic(ties="davidson")
+    assert found.posterior.likelihood == Logistic(ties="davidson", margins="item")
     said = ask("fit", "--folder", "graded", "--out", "no", *names, "--ties", "davidson")
     assert said.code == 2 and "--likelihood probit: it cannot be made with --ties" in said.err
     said = ask(

@@ -32,6 +32,7 @@ PARAMETERS = {
     "soft_noise": np.float64(0.6),
     "rater_noise": np.array([1.0, 0.5, 2.0]),
     "rater_margin": np.array([0.7, 1.0, 1.6]),
+    "item_margin": np.array([0.8, 1.1, 1.7]),
     "position_bias": np.float64(0.3),
 }
 
@@ -54,14 +55,16 @@ PARAMETERS = {
         (Logistic(True), "tie strength rater shown_first"),
         (Logistic(), "strength"),
         *((Logistic(lapse, "davidson"), "tie rater shown_first") for lapse in (False, True)),
-        (Probit(True, rater_margins=True), "tie strength rater"),
-        (Logistic(rater_margins=True), "tie rater"),
-        (Logistic(ties="davidson", rater_margins=True), "tie rater"),
+        (Probit(True, margins="rater"), "tie strength rater"),
+        (Logistic(margins="rater"), "tie rater"),
+        (Probit(True, margins="item"), "tie"),
+        (Logistic(margins="both"), "tie rater strength"),
+        (Logistic(ties="davidson", margins="rater"), "tie rater"),
     ],
     ids=str,
 )
 def test_a_model_predicts_what_its_distribution_does(model: Any, columns: str) -> None:
-    first = np.zeros(SIZE, np.int32)
+    first = np.tile([0, 1], SIZE // 2).astype(np.int32)
     given = {name: COLUMNS[name] for name in columns.split()}
     strengths = 3 if "strength" in columns else 1
     raters = ("x", "y", "z") if "rater" in columns else ()
