@@ -11,7 +11,7 @@ from relpref.lazy_jit.primitives import RULES
 from relpref.lazy_jit.writer import TooLongError, UntranslatableError, Value, Writer, check, freed, indented
 
 # Estimates in seconds: to compile anything, and for each operation more.
-_START, _COMPILE = 0.03, 1.5e-3
+_START, _COMPILE = 0.03, 3e-3
 # A fit calls its functions about so often: a call may cost that share of what compiling costs.
 _CALLS = 80
 
