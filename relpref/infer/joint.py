@@ -2,14 +2,18 @@
 
 Of a list, the log probability f is a function of all of its rows x. Its Gaussian site has the slope ∂f and the precision H = −∂²f, which
 is no diagonal. As nothing is integrated out of it, the latent vector has the precision K⁻¹ + AᵀHA, as with the M of the arrow.
+
+Second and third derivatives are differences of f and its slope at a few points around x, which err less than the grids behind f: XLA
+takes minutes for derivatives of derivatives of these.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from relpref.infer.arrow import Arrow, Blocks, Weights
 from relpref.infer.call import Values
@@ -17,28 +21,49 @@ from relpref.infer.program import Observation, Program, Reading
 from relpref.lazy_jit import lazy_jit
 from relpref.linalg.arrays import Array, namespace
 
+_SHORT, _LONG = 1e-3, 3e-3  # steps of first and of second differences, where the noise of an answer is 1
+
+
+class Around(NamedTuple):
+    """What is known of f at a point."""
+
+    height: Array  # Σ f
+    slope: Array  # shape (m,)
+    second: Array  # derivatives of a row's slope by the rows of its group, shape (m, w)
+
 
 class Joint(NamedTuple):
     """Functions of the projections x, shape (m,), and which rows they are about."""
 
     arrow: Arrow
     directions: Array  # 1 where a row has this place in its group, shape (m, w)
-    height: Callable[[Array], Array]  # Σ f
-    # The slope, shape (m,), and the second derivatives of a row by the rows of its group, shape (m, w).
+    # From points, shape (m, k), to Σ f at each, shape (k,), and its slopes there, shape (m, k).
     slopes: Callable[[Array], tuple[Array, Array]]
-    # Derivative in x of ½ Σ ⟨S, ∂²f⟩ by the rows of S, shape (m, w).
-    bend: Callable[[Array, Array], Array]
 
     @property
     def alone(self) -> Array:
         """1 for rows of single answers, 0 for the others, shape (m,)."""
         return 1 - self.directions.sum(axis=1)
 
+    def at(self, value: Array) -> Around:
+        """Height, slope and second derivatives at a point."""
+        height, slope = self.slopes(_around(value, _SHORT * self.directions))
+        width = self.directions.shape[1]
+        return Around(
+            height[0], slope[:, 0], (slope[:, 1 : 1 + width] - slope[:, 1 + width :]) / (2 * _SHORT)
+        )
+
+    def bend(self, value: Array, roots: Array) -> Array:
+        """Derivative in x of ½ Σ ⟨RRᵀ, ∂²f⟩, R as of `roots`, shape (m,)."""
+        points, shares = half_trace(value, roots)
+        return self.slopes(points)[1] @ shares
+
     def weights(self, precision: Array, second: Array) -> Weights:
         """Of all sites, from the precisions of single answers and second derivatives."""
         blocks, xp = self.arrow.blocks, namespace(second)
         room = xp.concatenate([-second, 0 * self.directions[:1]])
-        groups = tuple(room[group.rows][:, :, : group.rows.shape[1]] for group in blocks.groups)
+        squares = (room[group.rows][:, :, : group.rows.shape[1]] for group in blocks.groups)
+        groups = tuple(0.5 * (square + square.swapaxes(1, 2)) for square in squares)
         return Weights(precision[blocks.alone], groups)
 
     def times(self, weights: Weights, vector: Array) -> Array:
@@ -49,14 +74,39 @@ class Joint(NamedTuple):
             weights.alone * vector[blocks.alone], [(block @ its[:, :, None])[:, :, 0] for block, its in seen]
         )
 
-    def spread(self, covariance: Array) -> Array:
-        """Covariances of a row with the rows of its group, given that of the latents, shape (m, w)."""
+    def roots(self, covariance: Array) -> Array:
+        """R, where RRᵀ are the covariances of a row with the rows of its group, given that of the latents, shape (m, w)."""
         assert self.arrow.rows is not None
-        squares = [
-            entries @ covariance[columns[:, :, None], columns[:, None, :]] @ entries.swapaxes(1, 2)
-            for columns, entries in self.arrow.rows.items
-        ]
+        squares, xp = [], namespace(covariance)
+        for columns, entries in self.arrow.rows.items:
+            spread = entries @ covariance[columns[:, :, None], columns[:, None, :]] @ entries.swapaxes(1, 2)
+            values, vectors = xp.linalg.eigh(spread)  # some rows may follow from the others
+            squares.append(vectors * xp.sqrt(xp.maximum(values, 0.0))[:, None, :])
         return _columns(self.arrow.blocks, squares)
+
+
+def slope_along(value: Array, direction: Array) -> tuple[Array, Array]:
+    """Points, shape (m, k), and shares of the values there, whose sum is the derivative along a direction."""
+    step = _step(_SHORT, direction)
+    return _around(value, step * direction[:, None]), np.array([0.0, 0.5, -0.5]) / step
+
+
+def half_trace(value: Array, roots: Array) -> tuple[Array, Array]:
+    """As `slope_along`, for half the sum of the second derivatives along the roots."""
+    step, width = _step(_LONG, roots), roots.shape[1]
+    return _around(value, step * roots), np.append(-width, np.full(2 * width, 0.5)) / step**2
+
+
+def _step(most: float, directions: Array) -> Array:
+    """That takes no row farther."""
+    xp = namespace(directions)
+    return most / xp.maximum(xp.max(xp.abs(directions), initial=0.0), 1e-30)
+
+
+def _around(value: Array, moves: Array) -> Array:
+    """A point, and those at both ends of moves of shape (m, w), shape (m, 1 + 2w)."""
+    middle = value[:, None]
+    return namespace(value, moves).concatenate([middle, middle + moves, middle - moves], axis=1)
 
 
 def _columns(blocks: Blocks, squares: Sequence[Array]) -> Array:
@@ -68,83 +118,57 @@ def _columns(blocks: Blocks, squares: Sequence[Array]) -> Array:
     return xp.stack([blocks.joined(nothing, [each[:, :, at] for each in wide]) for at in range(width)], 1)
 
 
-def directions(arrow: Arrow) -> Array:
+def _directions(arrow: Arrow) -> Array:
     """See `Joint.directions`."""
     xp = namespace(arrow.blocks.place)
     sizes = [group.rows.shape for group in arrow.blocks.groups]
     return _columns(arrow.blocks, [xp.broadcast_to(xp.eye(p), (g, p, p)) for g, p in sizes])
 
 
-def height(observations: tuple[Observation, ...], offset: Array, value: Array) -> Array:
-    """Log probability of all groups of rows that are one outcome."""
-    start, total = 0, jnp.zeros(())
-    for likelihood, answers, _ in observations:
-        rows = slice(start, start + answers.size)
-        start += answers.size
-        whole = getattr(likelihood, "log_prob_of_lists", None)
-        if whole is not None:
-            total = total + whole(answers, jnp.reshape(value[rows] + offset[rows], answers.shape)).sum()
-    return total
+def heights(observations: tuple[Observation, ...], offset: Array, points: Array) -> Array:
+    """Log probability of all groups of rows that are one outcome, at points of shape (m, k), shape (k,)."""
+
+    def height(value: Array) -> Array:
+        start, total = 0, jnp.zeros(())
+        for likelihood, answers, _ in observations:
+            rows = slice(start, start + answers.size)
+            start += answers.size
+            whole = getattr(likelihood, "log_prob_of_lists", None)
+            if whole is not None:
+                total = total + whole(answers, jnp.reshape(value[rows] + offset[rows], answers.shape)).sum()
+        return total
+
+    return jax.vmap(height, 1)(points)
 
 
-def slopes(reading: Reading, value: Array, along: Array) -> tuple[Array, Array]:
-    """The derivative of the height, and that of its derivative along each column, shape (m, w)."""
-    slope = jax.grad(partial(height, reading.observations, reading.offset))
-    second = jax.vmap(lambda one: jax.jvp(slope, (value,), (one,))[1], 1, 1)(along)
-    return slope(value), second
+def slopes(reading: Reading, points: Array) -> tuple[Array, Array]:
+    """See `Joint.slopes`."""
 
+    def total(points: Array) -> tuple[Array, Array]:
+        found = heights(reading.observations, reading.offset, points)
+        return found.sum(), found
 
-def half_trace(reading: Reading, value: Array, along: Array, spread: Array) -> Array:
-    """½ Σ ⟨S, ∂²f⟩."""
-    return 0.5 * jnp.vdot(slopes(reading, value, along)[1], spread)
-
-
-def bend(reading: Reading, value: Array, along: Array, spread: Array) -> Array:
-    """See `Joint.bend`."""
-    return jax.grad(partial(half_trace, reading), 0)(value, along, spread)
-
-
-@lazy_jit
-def _height(program: Program, unconstrained: Values, value: Array) -> Array:
-    reading = program.read(unconstrained)
-    return height(reading.observations, reading.offset, value)
+    slope, found = jax.grad(total, has_aux=True)(points)
+    return found, slope
 
 
 @lazy_jit
-def _slopes(program: Program, unconstrained: Values, value: Array, along: Array) -> tuple[Array, Array]:
-    return slopes(program.read(unconstrained), value, along)
-
-
-@lazy_jit
-def _bend(program: Program, unconstrained: Values, value: Array, along: Array, spread: Array) -> Array:
-    return bend(program.read(unconstrained), value, along, spread)
+def _slopes(program: Program, unconstrained: Values, points: Array) -> tuple[Array, Array]:
+    return slopes(program.read(unconstrained), points)
 
 
 def joint_of(arrow: Arrow, reading: Reading) -> Joint:
     """Of a program that JAX traces."""
-    along = directions(arrow)
-    return Joint(
-        arrow,
-        along,
-        partial(height, reading.observations, reading.offset),
-        lambda value: slopes(reading, value, along),
-        lambda value, spread: bend(reading, value, along, spread),
-    )
+    return Joint(arrow, _directions(arrow), partial(slopes, reading))
 
 
-def joint_on_host(arrow: Arrow, program: Program, unconstrained: Values, fill: Callable[[Any], Any]) -> Joint:
+def joint_on_host(
+    arrow: Arrow, program: Program, unconstrained: Values, fill: Callable[[Array], Array]
+) -> Joint:
     """Of NumPy's arrays; ``fill`` adds the rows that the ``program`` has beyond those of the arrow."""
-    along, number = directions(arrow), len(arrow.blocks.place)
-    wide = fill(along)
 
-    def both(value: Array) -> tuple[Array, Array]:
-        slope, second = _slopes(program, unconstrained, fill(value), wide)
-        return slope[:number], second[:number]
+    def its(points: Array) -> tuple[Array, Array]:
+        found, slope = _slopes(program, unconstrained, fill(points))
+        return found, slope[: len(points)]
 
-    return Joint(
-        arrow,
-        along,
-        lambda value: _height(program, unconstrained, fill(value)),
-        both,
-        lambda value, spread: _bend(program, unconstrained, fill(value), wide, fill(spread))[:number],
-    )
+    return Joint(arrow, _directions(arrow), its)

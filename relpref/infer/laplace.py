@@ -10,8 +10,7 @@ from jax.tree_util import Partial
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Approximation, dual_vector, evaluate, tilted
-from relpref.infer.joint import half_trace, slopes
-from relpref.infer.joint import height as joint_height
+from relpref.infer.joint import Around, half_trace, heights, slope_along
 from relpref.infer.result import Result
 from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known
 from relpref.likelihoods import TiltedMoments
@@ -26,6 +25,7 @@ class Point(NamedTuple):
     value: Array  # x, the projections, shape (m,)
     dual: Array  # β with x = (prior covariance of the projections) β, shape (m,)
     height: Array  # Σ log p − ½ βᵀx, the log posterior density up to a constant
+    around: Around | None  # of rows that are taken together
 
 
 class State(NamedTuple):
@@ -59,27 +59,28 @@ def at_point(problem: Problem, value: Array) -> tuple[Array, TiltedMoments]:
     return problem.counts * alone, problem.tilted(value, 1 - alone)
 
 
-def log_likelihood(problem: Problem, value: Array) -> Array:
-    """Σ log p at x, every row counted as often as it was answered."""
+def point_at(problem: Problem, value: Array, dual: Array) -> Point:
+    """Of x and β; every row counts as often as it was answered."""
+    xp = namespace(problem.counts, value)
     counts, moments = at_point(problem, value)
-    total = namespace(counts, value).sum(counts * moments.log_normalizer)
-    return total if problem.joint is None else total + problem.joint.height(value)
+    height = xp.sum(counts * moments.log_normalizer) - 0.5 * xp.vdot(dual, value)
+    around = None if problem.joint is None else problem.joint.at(value)
+    return Point(value, dual, height if around is None else height + around.height, around)
 
 
-def touching(problem: Problem, value: Array) -> Fit:
-    """The posterior under the sites that touch the likelihoods at x.
+def touching(problem: Problem, point: Point) -> Fit:
+    """The posterior under the sites that touch the likelihoods at a point x.
 
     Where rows are taken together, the sites have the precision 0 and the slopes at the new mean under the quadratic forms at x: their
     dual vector is that of the posterior.
     """
-    joint = problem.joint
-    if joint is None:
+    value, joint, around = point.value, problem.joint, point.around
+    if around is None:
         return posterior(problem, sites_at(problem, value))
     xp = namespace(problem.counts, value)
     counts, moments = at_point(problem, value)
-    slope, second = joint.slopes(value)
-    slope = counts * moments.gradient + slope
-    weights = joint.weights(counts * moments.curvature, second)
+    slope = counts * moments.gradient + around.slope
+    weights = joint.weights(counts * moments.curvature, around.second)
     space, projection = problem.space, problem.projection
     factor = space.factorise(weights, projection)
     marginals = space.marginals(factor, slope + joint.times(weights, value), projection)
@@ -103,13 +104,11 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
     xp = namespace(problem.counts, sites.precision)
 
     def point(fit: Fit) -> Point:
-        value = fit.marginals.mean
-        dual = dual_vector(problem, fit)
-        return Point(value, dual, log_likelihood(problem, value) - 0.5 * xp.vdot(dual, value))
+        return point_at(problem, fit.marginals.mean, dual_vector(problem, fit))
 
     def step(state: State) -> State:
         here = state.point
-        fit = touching(problem, here.value)
+        fit = touching(problem, here)
         if not concave:
             # Away from a mode the curvature may leave nothing proper; without its negative part the step still climbs.
             proper = xp.all(xp.isfinite(fit.marginals.mean)) & xp.all(fit.marginals.variance >= 0)
@@ -126,7 +125,7 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
         def blend(fraction: Array) -> Point:
             value = here.value + fraction * (there.value - here.value)
             dual = here.dual + fraction * (there.dual - here.dual)
-            return Point(value, dual, log_likelihood(problem, value) - 0.5 * xp.vdot(dual, value))
+            return point_at(problem, value, dual)
 
         def too_long(carry: tuple[Array, Point]) -> Array:
             fraction, reached = carry
@@ -170,7 +169,7 @@ def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> 
     fit, info = run(problem, sites, tolerance, max_sweeps)
     value, xp = fit.marginals.mean, namespace(problem.counts)
     dual = dual_vector(problem, fit)
-    height = log_likelihood(problem, value) - 0.5 * xp.vdot(dual, value)
+    height = point_at(problem, value, dual).height
     answers = partial(_answers, problem, fit, dual)
     return Approximation(fit, height - fit.marginals.log_determinant, info, answers)
 
@@ -191,8 +190,8 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
     slope = namespace(counts).where(counts > 0, -0.5 * spread * problem.bends(value), 0.0)
     among: tuple[Array, ...] = ()
     if joint is not None:
-        among = joint.directions, joint.spread(space.covariance(fit.factor))
-        slope = slope + joint.bend(value, among[1])
+        among = (joint.roots(space.covariance(fit.factor)),)
+        slope = slope + joint.bend(value, *among)
     response = space.response(fit.factor, slope, problem.projection)
     if joint is None:
         pulled = slope - counts * fit.sites.precision * response
@@ -218,12 +217,9 @@ def _pull_of_answers(
     moved = moving.projection.apply(moving.covariance.matmul(moving.projection.adjoint(dual)))
     own: Any = 0.0
     if among:  # of rows that are taken together
-        along, together = among
-        own = (
-            joint_height(moving.observations, moving.offset, value)
-            + half_trace(moving, value, along, together)
-            + jnp.vdot(response, slopes(moving, value, along[:, :1])[0])
-        )
+        each = (value[:, None], np.ones(1)), half_trace(value, *among), slope_along(value, response)
+        points, shares = (jnp.concatenate(part, axis=-1) for part in zip(*each, strict=True))
+        own = jnp.vdot(shares, heights(moving.observations, moving.offset, points))
     return own + (
         jnp.vdot(counts, found.log_normalizer)
         - 0.5 * jnp.vdot(spread, found.curvature)

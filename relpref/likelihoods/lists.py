@@ -155,11 +155,11 @@ class ListComparison(OfComparison):
     def _rows(self) -> tuple[Array, Array]:
         """The rows of each list in order, and which places have one; shape (lists, rows) each."""
         number = jnp.asarray(self.number)  # made again from its leaves, it holds NumPy's arrays
-        order, numbers = jnp.argsort(number, stable=True), jnp.arange(self.sizes.lists)
-        ends = (jnp.searchsorted(number[order], numbers, side=side) for side in ("left", "right"))
-        start, stop = (end[:, None] for end in ends)
-        place = start + jnp.arange(self.sizes.rows)
-        return order[jnp.minimum(place, len(order) - 1)], place < stop
+        order = jnp.argsort(number, stable=True)
+        counts = jnp.zeros(self.sizes.lists + 1, int).at[number + 1].add(1)
+        place = jnp.arange(self.sizes.rows)
+        start = jnp.cumsum(counts)[:-1, None]
+        return order[jnp.minimum(start + place, len(order) - 1)], place < counts[1:, None]
 
     def _slots(self, rows: Array, there: Array, gap: Array) -> tuple[Array, Array]:
         """Utilities of each list's items up to a constant, and the numbers of their blocks; shape (lists, items) each."""

@@ -38,7 +38,8 @@ class Noise(NamedTuple):
             near = jnp.log1p(-jnp.exp(-jnp.where(small, 1.0, fall)))
             return -x - fall, fall - 1, -fall, jnp.where(small, -x - 0.5 * fall, near)
         z = x / NOISE
-        return -(z**2) / 2 - np.log(NOISE * np.sqrt(2 * np.pi)), -z / NOISE, log_ndtr(z), log_ndtr(-z)
+        below, above = log_ndtr(jnp.stack([z, -z]))
+        return -(z**2) / 2 - np.log(NOISE * np.sqrt(2 * np.pi)), -z / NOISE, below, above
 
 
 GAUSSIAN = Noise(False, (6 * NOISE, 6 * NOISE))
@@ -107,8 +108,8 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
         # ∫ from t on by the trapezoidal rule and the first term of Euler and Maclaurin's formula, which need f and f' at t.
         steep = total(its, score) + state.slope
         own = log_flow + jnp.log(0.5 + jnp.maximum(step[:, None] * steep / 12, -0.45))
-        sums = jax.lax.associative_scan(jnp.logaddexp, log_flow, reverse=True, axis=1)
-        beyond = jnp.concatenate([sums[:, 1:], _NOTHING + 0 * low[:, None]], axis=1)
+        # Node by node, which compiles in a quarter of the time of an associative scan.
+        beyond = jax.lax.scan(_add, _NOTHING + 0 * low, log_flow.T, reverse=True)[1].T
         log_above = jnp.log(step)[:, None] + jnp.logaddexp(own, beyond)
         slope = -jnp.exp(log_flow - log_above)
 
@@ -125,6 +126,10 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
         )
 
     return jax.lax.fori_loop(0, max(size - 1, 0), after, start).found
+
+
+def _add(sums: Array, node: Array) -> tuple[Array, Array]:
+    return jnp.logaddexp(sums, node), sums
 
 
 def _log_above_ties(log_density: Array, log_below: Array, log_above: Array, its: Array, step: Array) -> Array:
