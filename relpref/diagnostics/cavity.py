@@ -5,7 +5,7 @@ sees one number, its predictor, whose belief without the answer is the cavity of
 normalizer of its tilted distribution there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,12 +17,14 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow, Groups, middle_of
+from relpref.infer.arrow import Arrow, Groups, Weights, middle_of
 from relpref.infer.call import Values, survey
 from relpref.infer.evidence import known_sites, log_of_sites, tilted
+from relpref.infer.joint import joint_on_host
 from relpref.infer.program import Observation, Program, Reading
 from relpref.infer.sites import Cavity, Sites, SparseRows
 from relpref.lazy_jit import lazy_jit
+from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.orthants import log_orthant
 from relpref.limits import MAX_ROWS_TAKEN_OUT
 from relpref.posterior.base import Posterior
@@ -86,11 +88,6 @@ class Question:
             program = Program.of(given.program, given.args, given.kwargs, first, dense=False)
             self._program = program.at({name: jnp.asarray(value) for name, value in fixed.items()})
         layout = program.layout
-        if origin is None and layout.ordered and own.engine.at_mode:
-            raise UnsupportedProgramError(
-                "some answers are lists, which have no Gaussian sites under Laplace that could be taken out; fit with EP, or fit to "
-                "the others again, with k_fold"
-            )
         if layout.slices != dict(posterior.slices):
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")
         self.observed = layout.observed
@@ -101,6 +98,10 @@ class Question:
         if origin is None and scale is not None:
             sites = [np.reshape(posterior.sites[name], shape) for name in ("precision", "shift")]
         self.components = Components(draws, location, scale, *sites)
+        # Laplace's sites of lists are blocks.
+        self._joint: list[Weights] = []
+        if origin is None and layout.ordered and own.engine.at_mode:
+            self._touch()
         if layout.integrated:
             self.components = self.components._replace(apart=self._without_groups())
         # The decisions on one example follow each other until one of them ends at a class.
@@ -124,9 +125,31 @@ class Question:
                 "some answers share noise and look at more than two latents each, or at what hyperparameters change; what is known "
                 "without one of them is found for other programs alone"
             )
-        for moving, *rest in zip(*self._each(), strict=True):
+        for at, (moving, *rest) in enumerate(zip(*self._each(), strict=True)):
             location, offset, sds = map(np.asarray, _offset_and_noise(program.at(moving)))
-            yield cavities_of_groups(arrow, (rest[0] - location, *rest[1:]), offset, sds, self._counts)
+            component = (rest[0] - location, *rest[1:])
+            weights = self._joint[at].groups if self._joint else None
+            yield cavities_of_groups(arrow, component, offset, sds, self._counts, weights)
+
+    def _touch(self) -> None:
+        """Laplace's sites at the mode: of single answers their precisions and shifts, of lists blocks and slopes."""
+        program, arrow = self._program.at_a_point(), self._program.arrow
+        assert arrow is not None and program.rows is not None
+        precision, shift = np.zeros((2, *self.components.precision.shape))
+        with float64():
+            for at, (moving, mean, *_) in enumerate(zip(*self._each(), strict=True)):
+                here = program.at(moving)
+                location, offset, _ = map(np.asarray, _offset_and_noise(here))
+                value = program.rows.apply(np.asarray(mean) - location)
+                joint = joint_on_host(arrow, here, {}, lambda points: points)
+                around, alone = joint.at(value), joint.alone
+                moments = _tilted(here, value + offset, 1 - alone)
+                curvature = np.asarray(moments.curvature)
+                self._joint.append(joint.weights(self._counts * curvature, around.second))
+                precision[at] = alone * curvature
+                shift[at] = alone * np.asarray(moments.gradient) + precision[at] * value
+                shift[at] += around.slope + (1 - alone) * joint.times(self._joint[at], value)
+        self.components = self.components._replace(precision=precision, shift=shift)
 
     @property
     def _counts(self) -> Floats:
@@ -174,7 +197,7 @@ class Question:
                 quadratic = np.sum(own_mean * (pull + rest) + rest * _times(inside, rest), axis=1)
                 members.append((rows, 0.5 * (quadratic - size)))
             mean, variance = cavity[:, :-1]
-            log_normalizer = np.asarray(_log_normalizers(program, mean + offset, variance))
+            log_normalizer = np.asarray(_tilted(program, mean + offset, variance).log_normalizer)
             sites = Sites(precision, shift)
             for rows, joint in members:
                 single = np.append(log_of_sites(counts, log_normalizer, sites, Cavity(mean, variance)), 0.0)
@@ -325,19 +348,25 @@ def _offset_and_noise(program: Program) -> tuple[Array, Array, Array]:
 
 
 @lazy_jit
-def _log_normalizers(program: Program, mean: Array, variance: Array) -> Array:
-    """Log Ẑ of every row, where predictors are N(mean, variance)."""
+def _tilted(program: Program, mean: Array, variance: Array) -> TiltedMoments:
+    """Tilted moments of every row, where predictors are N(mean, variance)."""
     reading = program.read()
-    return tilted(reading.observations, jnp.zeros_like(mean), mean, variance).log_normalizer
+    return tilted(reading.observations, jnp.zeros_like(mean), mean, variance)
 
 
 def cavities_of_groups(
-    arrow: Arrow, component: Any, offset: Any, sds: Any, counts: Any
+    arrow: Arrow,
+    component: Any,
+    offset: Any,
+    sds: Any,
+    counts: Any,
+    curvatures: Sequence[Array] | None = None,
 ) -> list[tuple[Groups, Floats, Floats]]:
     """Mean and covariance of the predictors of groups of rows without any of their sites, shape (g, p) and (g, p, p) each.
 
     A component is the mean less that of the prior and the covariance of the latents (None of a point), and the sites of rows. Without the
-    sites of a group, whose rows are N(m, G), these are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G).
+    sites of a group, whose rows are N(m, G), these are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G). Sites with ``curvatures``, blocks of shape
+    (g, p, p), are of rows without the noise that they share, which is added to them at last.
     """
     location, scale, precision, shift = component
     blocks, rows, found = arrow.blocks, arrow.rows, []
@@ -349,8 +378,11 @@ def cavities_of_groups(
         *(blocks.cut(np.asarray(part)) for part in (counts * precision, counts * shift, offset)),
         strict=True,
     )
-    for group, (columns, entries), factor, tau, nu, start in each:
-        noise = factor @ factor.swapaxes(1, 2)
+    for at, (group, (columns, entries), factor, tau, nu, start) in enumerate(each):
+        own = factor @ factor.swapaxes(1, 2)
+        # Of rows without it the sites are blocks, and their own precisions 0.
+        noise = own if curvatures is None else 0 * own
+        sites = tau[:, None, :] * np.eye(tau.shape[1]) if curvatures is None else np.asarray(curvatures[at])
         pulled = middle_of(tau, factor).weights @ noise  # MC
         left = np.eye(tau.shape[1]) - pulled.swapaxes(1, 2)
         spread = noise - noise @ pulled
@@ -359,8 +391,8 @@ def cavities_of_groups(
             spread = spread + left @ entries @ prior @ entries.swapaxes(1, 2) @ left.swapaxes(1, 2)
         seen = _times(entries, np.asarray(location)[columns])
         mean = _times(left, seen) + _times(noise, nu - _times(pulled, nu))
-        without = np.linalg.inv(np.eye(tau.shape[1]) - spread * tau[:, None, :])
-        cavity = without @ spread
+        without = np.linalg.inv(np.eye(tau.shape[1]) - spread @ sites)
+        cavity = without @ spread + (own - noise)
         middle = _times(without, mean - _times(spread, nu)) + start
         found.append((group, middle, 0.5 * (cavity + cavity.swapaxes(1, 2))))
     return found

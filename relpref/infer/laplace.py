@@ -167,7 +167,7 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
 def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:
     """Find the mode; Laplace's evidence and what the answers do to it (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
     fit, info = run(problem, sites, tolerance, max_sweeps)
-    value, xp = fit.marginals.mean, namespace(problem.counts)
+    value = fit.marginals.mean
     dual = dual_vector(problem, fit)
     height = point_at(problem, value, dual).height
     answers = partial(_answers, problem, fit, dual)

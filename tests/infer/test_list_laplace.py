@@ -171,7 +171,7 @@ def test_against_a_sampler(likelihood: Any) -> None:
 
 def test_refused() -> None:
     posterior = fit(LogisticComparison, ROWS, 0.7)
-    with pytest.raises(UnsupportedProgramError, match="k_fold"):
+    with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         leave_one_out(posterior)
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         fit(LogisticComparison, ROWS, 0.7, engine=EP)
