@@ -360,7 +360,7 @@ def cavities_of_groups(
     offset: Any,
     sds: Any,
     counts: Any,
-    curvatures: Sequence[Array] | None = None,
+    curvatures: Sequence[Any] | None = None,
 ) -> list[tuple[Groups, Floats, Floats]]:
     """Mean and covariance of the predictors of groups of rows without any of their sites, shape (g, p) and (g, p, p) each.
 
