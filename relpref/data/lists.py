@@ -157,7 +157,7 @@ def contents(columns: Mapping[str, Any], rows: Positions, which: Positions, list
     """
     winner, loser = (np.asarray(columns[end])[rows].astype(np.int64) for end in ("winner", "loser"))
     bits = np.asarray(columns.get("covariates", np.zeros((len(columns["winner"]), 0))))[rows].view(np.int64)
-    said = np.column_stack([winner, loser, bits.reshape(len(rows), -1)])
+    said = np.column_stack([winner, loser, bits])
     order = np.lexsort((loser, winner, which))
     sizes = np.bincount(which, minlength=lists)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -1,10 +1,11 @@
 """Quick changes of a posterior: a rank-one change for each answer, and how far these are from what an engine would find."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jax import Array
@@ -19,6 +20,7 @@ from relpref.infer.sites import Cavity, Sites, matched
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, GaussianSite
 from relpref.likelihoods.answers import GROUP_SD, weighted
+from relpref.likelihoods.chances import NOISE
 from relpref.linalg import real
 from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief
 from relpref.posterior.tables import of_its_raters, rows_of
@@ -104,6 +106,7 @@ def match(
 ) -> tuple[Floats, Floats]:
     """One answer's site, shape (2, K), whose cavity is the gap's N(mean, variance) (XPGP section 4.1), and its log probability."""
     columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
+    columns |= {"list": None}  # it is in none
     one, own = of_its_raters(replace(answers, **columns), parameters)
     with float64():
         sites, log_probability = _matched(model, one, own, *(value[:, None] for value in gap))
@@ -135,15 +138,17 @@ def quick_error(
     seen = scipy.sparse.csr_array((entries.ravel(), columns.ravel(), spots), (len(columns), size))
     precision, shift = sites["precision"], sites["shift"]
     looked, mean, variance = seen, gaps.mean, np.square(gaps.sd)
-    if answers.group is not None and group_sd > 0:
-        looked, mean, variance = _with_groups(
-            answers, group_sd, count * precision, count * shift, seen, belief
-        )
+    with_room = padded_answers(answers)
+    spare = (0, len(with_room.winner) - len(mean))
+    noise = [] if answers.group is None else [(answers.group, np.full(len(mean), NOISE * group_sd))]
+    if answers.list is not None:
+        with float64():
+            noise.append((answers.list, np.asarray(_list_noise(model, with_room, parameters))[: len(mean)]))
+    if noise:
+        looked, mean, variance = _with_shared(answers, noise, count * precision, count * shift, seen, belief)
     cavity = cavity_of(mean, variance, (precision, shift), at_mode)
     if cavity is None:
         return np.inf
-    with_room = padded_answers(answers)
-    spare = (0, len(with_room.winner) - len(mean))
     with float64():
         alone = {name: np.asarray(value)[None] for name, value in parameters.items()}
         after, _ = _matched(model, with_room, alone, *(np.pad(each, spare)[None] for each in cavity))
@@ -172,23 +177,37 @@ def quick_error(
     return worst if np.isfinite(worst) else np.inf
 
 
-def _with_groups(
-    answers: Comparisons, group_sd: float, precision: Floats, shift: Floats, seen: Any, belief: GaussianBelief
-) -> tuple[Any, Floats, Floats]:
-    """What gaps with the effects of their groups look at, and their means and variances, under sites T and ν of all answers.
+@lazy_jit(static_argnums=0)
+def _list_noise(model: AnswerModel, answers: Comparisons, parameters: Mapping[str, Array]) -> Array:
+    """Sd of the noise of an item in the list of each row."""
+    given = {name: real(value) for name, value in parameters.items()}
+    likelihood: Any = model(jnp.zeros(len(answers.winner)), answers, **given)
+    (lists,) = likelihood.shared_noise
+    return jnp.broadcast_to(lists.sd, answers.winner.shape)
 
-    The gaps are A u + w with w ~ N(0, C), C = FFᵀ, see `relpref.infer.arrow`; ``seen`` is A. Given u and the sites they have the mean
-    L A u + L C ν and the covariance L C, where L = I − CM.
+
+def _with_shared(
+    answers: Comparisons,
+    noise: Sequence[tuple[Any, Floats]],
+    precision: Floats,
+    shift: Floats,
+    seen: Any,
+    belief: GaussianBelief,
+) -> tuple[Any, Floats, Floats]:
+    """What gaps with the noise of their lists and groups look at, and their means and variances, under sites T and ν of all answers.
+
+    The gaps are A u + w with w ~ N(0, C), C = FFᵀ, see `relpref.infer.arrow`; ``seen`` is A, ``noise`` the numbers of lists or groups
+    and its sds. Given u and the sites they have the mean L A u + L C ν and the covariance L C, where L = I − CM.
     """
-    size, noise, offset = len(precision), np.zeros(len(precision)), np.zeros(len(precision))
-    blocks = Blocks.of([Kind.of_gaps(answers.group, answers.winner, answers.loser)])
-    sds = np.full(size, group_sd / np.sqrt(2))
-    cut = zip(blocks.cut(precision), blocks.cut(shift), blocks.factors([sds]), blocks.groups, strict=True)
+    size, own_variance, offset = len(precision), np.zeros(len(precision)), np.zeros(len(precision))
+    blocks = Blocks.of([Kind.of_gaps(number, answers.winner, answers.loser) for number, _ in noise])
+    factors = blocks.factors([sds for _, sds in noise])
+    cut = zip(blocks.cut(precision), blocks.cut(shift), factors, blocks.groups, strict=True)
     parts = [(blocks.alone, blocks.alone, np.ones(len(blocks.alone)))]
     for own, its, values, group in cut:
         left = np.eye(values.shape[1]) - values @ middle_of(own, values).pulled.swapaxes(1, 2)
         rows, there = group.rows, group.rows < size
-        noise[rows[there]] = np.sum(left @ values * values, axis=2)[there]
+        own_variance[rows[there]] = np.sum(left @ values * values, axis=2)[there]
         offset[rows[there]] = (left @ values @ (values.swapaxes(1, 2) @ its[:, :, None]))[there][:, 0]
         one, other = np.broadcast_arrays(rows[:, :, None], rows[:, None, :])
         both = (one < size) & (other < size)
@@ -197,8 +216,8 @@ def _with_groups(
     looked = scipy.sparse.csr_array((entry, (row, column)), (size, size)) @ seen
     for start in range(0, size, _AT_ONCE):
         some = looked[start : start + _AT_ONCE]
-        noise[start : start + _AT_ONCE] += some.multiply(some @ belief.scale).sum(axis=1)
-    return looked, looked @ belief.location + offset, noise
+        own_variance[start : start + _AT_ONCE] += some.multiply(some @ belief.scale).sum(axis=1)
+    return looked, looked @ belief.location + offset, own_variance
 
 
 @lazy_jit(static_argnums=0)

@@ -190,15 +190,18 @@ class Update:
     def _each_by_itself(self) -> bool:
         """Whether the answers that change share nothing with others but utilities and effects that the posterior is about."""
         answers, known = self.data.comparisons, self.posterior.data.comparisons
-        own = self.posterior.hyperparameters  # a custom program may look at neither groups nor covariates
         if (
-            any(each.list is not None for each in (answers, known))
-            or (answers.covariates is not None and not self.posterior._num_effects)
-            or (known.group is not None and GROUP_SD not in own)
+            # A custom program may look at neither groups nor covariates.
+            (answers.covariates is not None and not self.posterior._num_effects)
+            or (known.group is not None and GROUP_SD not in self.posterior.hyperparameters)
+            # The mode of a list has a curvature of all its rows together.
+            or (self.origin.engine.at_mode and known.list is not None)
         ):
             return False
         for taken_back, some, (after, _, _) in self.steps:
             whole = known if taken_back else after
+            if some.list is not None and np.any(some.list >= 0):
+                return False
             if whole.group is not None and some.group is not None:
                 sizes = np.bincount(whole.group[whole.group >= 0], whole.count[whole.group >= 0])
                 if np.any(sizes[some.group[some.group >= 0]] > 1):
@@ -230,8 +233,9 @@ class Update:
         parameters = self._by_component(posterior.hyperparameters, answers)
         parameters.pop(GROUP_SD, None)
         columns, entries = rows_of(answers, posterior._num_effects)
-        # Those of a group depend on each other.
-        alone = np.arange(len(columns)) if answers.group is None else np.flatnonzero(answers.group < 0)
+        # Those of a list or a group depend on each other.
+        numbers = (each for each in (answers.list, answers.group) if each is not None)
+        alone = np.flatnonzero(np.max([np.full(len(columns), -1), *numbers], axis=0) < 0)
         for row in alone[[0, len(alone) // 2, -1]] if len(alone) else ():
             margins = posterior.whole.rows(columns[[row]], entries[[row]])
             mean, variance = margins.means[:, 0], margins.variances[:, 0]

@@ -133,6 +133,10 @@ def test_lists_travel_whole(fitted: Any, tmp_path: Path) -> None:
     with Loop.open(run, score="variance") as loop:
         start = loop.posterior
         answer(loop, 1)
+        assert loop.posterior.quick_answers == 1
+        answer(loop, 1)
+        loop.undo("ann")
+        assert not loop.trouble and loop.posterior.data.num_answers == start.data.num_answers + 1
         assert loop.import_answers(more) == 2
         assert not loop.trouble
         assert loop.posterior.data.comparisons.num_lists == 5

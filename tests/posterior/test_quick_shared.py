@@ -1,5 +1,6 @@
 """Quick updates where answers have covariates and groups, against full ones."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,42 @@ def test_groups_by_laplace_and_mixtures() -> None:
     assert quickly.quick_answers == 1 and off(quickly, full) < 0.15 * off(mixture, full)
     assert quickly.log_evidence == pytest.approx(full.log_evidence, abs=0.05)
     np.testing.assert_allclose(quickly.belief.weights, full.belief.weights, atol=0.01)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_pair_beside_lists(grouped: bool) -> None:
+    rng, rows = np.random.default_rng(3), []
+    for number in range(8):
+        few = rng.permutation(8)[: 3 + number % 3]
+        judge = ("ann", "ben")[number % 2]
+        rows += [(f"i{one}", f"i{other}", number, number // 3, judge) for one, other in pairwise(few)]
+    columns = ["winner", "loser", "list", "group", "rater"]
+    table = pd.DataFrame(rows, columns=columns).astype({"list": object})
+    table = pd.concat([table, pd.DataFrame([("i0", "i3", None, None, "ann")], columns=columns)])
+    fixed = {"individual_amplitude": 1.0, "rater_noise": 1.0, "rater_spread": 0.3}
+    if grouped:
+        fixed["group_sd"] = 0.8
+    else:
+        table = table.drop(columns="group")
+    items = pd.DataFrame(index=pd.Index(ITEMS, name="item"))
+    posterior: Any = EP(preference_gp, fixed=fixed).run(
+        0, PreferenceData.from_tables(items, table), progress_bar=False
+    )
+    settled = quick_error(
+        posterior.likelihood,
+        posterior.hyperparameters,
+        posterior.data.comparisons,
+        posterior.sites,
+        posterior.belief,
+    )
+    assert settled < 1e-5
+    answer = pd.DataFrame({"winner": ["i6"], "loser": ["i2"], "rater": ["ben"]})
+    answer = answer.assign(group="new") if grouped else answer
+    quickly, full = posterior.update(answer, quick=np.inf), posterior.update(answer)
+    assert quickly.quick_answers == 1
+    error, moved = off(quickly, full), off(posterior, full)
+    assert error < 0.2 * moved and 0.4 * error < quickly.info["quick_error"] < 4 * error
+    back = quickly.update(withdraw=answer, quick=np.inf)
+    assert back.quick_answers == 2 and off(back, posterior) < 1e-8
+    more = table.iloc[:2].assign(list=99)
+    assert posterior.update(more, quick=np.inf).quick_answers == 0
