@@ -19,10 +19,13 @@ from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Arrow, Groups, Weights, middle_of
 from relpref.infer.call import Values, survey
-from relpref.infer.evidence import known_sites, log_of_sites, tilted
+from relpref.infer.evidence import known_sites, log_of_sites
+from relpref.infer.gradient import tilted
 from relpref.infer.joint import joint_on_host
-from relpref.infer.program import Observation, Program, Reading
-from relpref.infer.sites import Cavity, Sites, SparseRows
+from relpref.infer.layout import Observation, Reading
+from relpref.infer.program import Program
+from relpref.infer.rows import SparseRows
+from relpref.infer.sites import Cavity, Sites
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.orthants import log_orthant

@@ -18,7 +18,8 @@ from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.call import Call, Model, Values, running
 from relpref.infer.exact.structure import find_structure
-from relpref.infer.program import Layout, discover
+from relpref.infer.layout import Layout
+from relpref.infer.program import discover
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import as_likelihood

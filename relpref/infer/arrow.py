@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.sites import Factorised, LatentSpace, Marginals, SparseRows
+from relpref.infer.rows import SparseRows
+from relpref.infer.spaces import Factorised, LatentSpace, Marginals
 from relpref.linalg import require_memory
 from relpref.linalg.arrays import Array, namespace
 
@@ -238,7 +239,7 @@ class Items(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GroupedRows:
-    """A projection whose weights are blocks: `relpref.infer.sites.SparseRows` with M for T."""
+    """A projection whose weights are blocks: `relpref.infer.rows.SparseRows` with M for T."""
 
     whole: SparseRows
     alone: SparseRows

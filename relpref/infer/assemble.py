@@ -13,7 +13,7 @@ from relpref.data.comparisons import COMPOSED, WEIGHTED
 from relpref.data.covariates import EFFECT
 from relpref.infer.call import Values, preference_data
 from relpref.infer.evidence import Evidence, latent_moments
-from relpref.infer.program import Layout
+from relpref.infer.layout import Layout
 from relpref.infer.result import Result, warn_user
 from relpref.infer.sampling import CHAINS
 from relpref.likelihoods import AnswerModel, Probit

@@ -1,10 +1,6 @@
 """What the engines that approximate a posterior by a Gaussian share, and expectation propagation as one of them."""
 
-import os
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from functools import partial
 from inspect import cleandoc
@@ -13,40 +9,33 @@ from warnings import warn
 
 import jax
 import numpy as np
-import pandas as pd
 from scipy.special import logsumexp
 
-from relpref.compiled import float64
-from relpref.data.arrays import shown
 from relpref.description import Description
-from relpref.errors import ClusterError, DataError, InferenceError, UnsupportedProgramError
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import Component, assemble, positive_definite, prior_notes, thinned
 from relpref.infer.call import Model, Values, preference_data, survey
+from relpref.infer.computing import computing
 from relpref.infer.evidence import Evidence, evaluate, expectation_propagation, use_dual_space
-from relpref.infer.large.fit import fit, fit_many
-from relpref.infer.plates import Averaged, learned, settled
-from relpref.infer.program import Program
-from relpref.infer.result import CODES, Result, progress_line
-from relpref.infer.sampling import UNMIXED, Density, sample
-from relpref.infer.search import (
-    CLOSE,
+from relpref.infer.importance import (
     MIN_POINTS,
     POINT_TOLERANCE,
     Coordinates,
     Evaluated,
-    Fitted,
     coordinates,
-    describe,
-    eased,
-    fit_hyperparameters,
     importance_points,
     judged,
     most_points,
     repeated_point,
 )
+from relpref.infer.large.fit import fit, fit_many
+from relpref.infer.plates import Averaged, learned, settled
+from relpref.infer.program import Program
+from relpref.infer.result import CODES, Result, progress_line
+from relpref.infer.sampling import UNMIXED, Density, sample
+from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters
 from relpref.infer.sites import Sites
-from relpref.lazy_jit import clear
-from relpref.limits import MAX_DENSE_ITEMS, release_memory, resident_memory
+from relpref.limits import MAX_DENSE_ITEMS
 from relpref.linalg.arrays import ravel
 from relpref.parallel import threads_for
 from relpref.posterior.base import Posterior
@@ -67,109 +56,6 @@ _ALL_HELD = "all hyperparameters are in a plate, such as one for each rater; the
 _TOO_LARGE = "the covariances of all points would take too much memory; hyperparameters are at their maximum"
 
 
-# Megabytes by which the process may grow before what JAX compiled is dropped.
-VARIABLE, _MEGABYTES = "RELPREF_COMPILED_MEMORY", 640.0
-# A few sizes are never dropped; where the system does not say how large the process is, sizes are counted.
-_FEW, _MANY = 4, 32
-
-_forked = False  # whether this process is a forked child of one that had used JAX
-
-
-@contextmanager
-def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> Iterator[None]:
-    """Compute in float64, with a key, a program's arguments and what else an engine was ``given``, after a check that it can be done here.
-
-    Raises
-    ------
-    ClusterError
-        In a forked child of a process that had used JAX, where any computation would hang.
-    DataError
-        Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``, or where the key is none or the data are a table.
-    """
-    if not isinstance(rng_key, int | np.integer) and not hasattr(rng_key, "dtype"):
-        raise DataError(
-            f"{engine}.run takes a seed or a JAX key first and got {shown(rng_key)}; write {engine}(program).run(0, data)"
-        )
-    if any(isinstance(argument, pd.DataFrame) for argument in args):
-        raise DataError(
-            f"{engine}.run got a DataFrame where a program takes data; write relpref.fit(items, answers), or "
-            f"{engine}(program).run(0, relpref.PreferenceData.from_tables(items, answers))"
-        )
-    if _forked:
-        raise ClusterError(
-            f"{engine} cannot run in this process: it was forked from one that had used JAX, whose threads it lacks, so it would "
-            "hang. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or use relpref.parallel.run_all"
-        )
-    # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where they are large.
-    leaves = jax.tree.leaves((rng_key, args, given), is_leaf=_is_graph)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in (*leaves, jax.device_put(np.zeros(())))):
-        raise DataError(
-            f"{engine} cannot be traced by JAX: a fit looks at the values of its data. Call it outside of jax.jit, jax.vmap and "
-            "jax.grad; relpref.infer.fit_many fits many data sets"
-        )
-    _KEPT.note(tuple(leaf.shape for leaf in leaves if hasattr(leaf, "shape")))
-    with float64():
-        yield
-
-
-def _is_graph(node: Any) -> bool:
-    return hasattr(node, "num_nodes")
-
-
-class _Kept:
-    """What JAX keeps for sizes of data that it has compiled for: some 10 to 30 MB each, which JAX itself never drops."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sizes: set[Any] = set()
-        self._before: float | None = None
-
-    def note(self, size: Any) -> None:
-        """Drop it all where another size would let it grow beyond the limit."""
-        with self._lock:
-            if size in self._sizes:
-                return
-            number = len(self._sizes)
-            if not number:
-                self._before = resident_memory()
-            full = number >= _MANY
-            if number >= _FEW and self._before is not None and (now := resident_memory()) is not None:
-                full = now - self._before > 1e6 * _limit()
-            if full:
-                # Private caches of JAX hold most of it; nothing public drops the oldest of them alone.
-                clear()
-                jax.clear_caches()
-                release_memory()
-                self._sizes.clear()
-                self._before = resident_memory()
-            self._sizes.add(size)
-
-
-def _limit() -> float:
-    text = os.environ.get(VARIABLE, "")
-    if not text:
-        return _MEGABYTES
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not value > 0:
-        raise DataError(f"{VARIABLE} is {text!r}; it is a number of megabytes above 0")
-    return value
-
-
-def _after_fork() -> None:
-    global _forked
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    initialized = getattr(bridge, "backends_are_initialized", None)
-    _forked = _forked or (initialized() if initialized is not None else bool(_KEPT._sizes))
-
-
-_KEPT = _Kept()
-if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-    os.register_at_fork(after_in_child=_after_fork)
-
-
 @dataclass(eq=False, repr=False)
 class GaussianEngine:
     """A Gaussian approximation of the posterior of a numpyro program, at hyperparameters it finds or integrates over.
@@ -182,7 +68,7 @@ class GaussianEngine:
         integrated numerically. Every other latent site is a hyperparameter.
     hyperparameters : {"integrate", "maximize", "em", "nuts"}
         ``"integrate"`` averages over them by 24 to 60 weighted points around the maximum of evidence times prior (see
-        `relpref.infer.search`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the
+        `relpref.infer.importance`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the
         scalars first, then entries of vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
         ``info["effective_points"]`` says how even the weights are. Where covariances of all points would take too much memory, above
         about 640 items, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximize"`` climbs log evidence

@@ -12,26 +12,25 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.arrow import Arrow, ArrowSpace, pull_of_noise
+from relpref.infer.arrow import Arrow, ArrowSpace
 from relpref.infer.call import Values
+from relpref.infer.gradient import (
+    bends,
+    dual_vector,
+    filled,
+    filled_pull,
+    noise_surrogates,
+    prior_surrogate,
+    tilted,
+)
 from relpref.infer.host_space import HostSpace
 from relpref.infer.joint import joint_of, joint_on_host
-from relpref.infer.program import Layout, Observation, Program, Reading
+from relpref.infer.layout import Layout, Observation, Reading
+from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result
-from relpref.infer.sites import (
-    Cavity,
-    DenseRows,
-    DualSpace,
-    Fit,
-    Info,
-    Known,
-    LatentSpace,
-    Marginals,
-    Problem,
-    Sites,
-    cavities,
-    run,
-)
+from relpref.infer.rows import DenseRows
+from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, cavities, run
+from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
 from relpref.linalg import Dense
@@ -221,25 +220,6 @@ def cut(its: Prior, layout: Layout) -> Prior:
         noise=tuple(sd[:m] for sd in its.noise),
         projection=None if projection is None else projection[:m, :n],
     )
-
-
-def filled(array: Array, *shape: int) -> Array:
-    """An array with zeros after what is there, up to a shape of its first axes."""
-    shape = (*shape, *array.shape[len(shape) :])
-    if array.shape == shape:
-        return array
-    found = np.zeros(shape)
-    found[tuple(map(slice, array.shape))] = array
-    return found
-
-
-def filled_pull(pull: Partial, room: Mapping[str, int]) -> Partial:
-    """A function for `_slope`, of a program with more latents and rows."""
-    axes = _AXES.get(pull.func, ("m",) * len(pull.args))
-    arrays = (
-        filled(array, *(room[axis] for axis in each)) for array, each in zip(pull.args, axes, strict=True)
-    )
-    return Partial(pull.func, *arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
@@ -463,100 +443,7 @@ def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known |
     return Known(jnp.asarray(np.concatenate(rows)), peak, Sites(precision, precision * peak))
 
 
-def tilted(
-    observations: tuple[Observation, ...], offset: Array, mean: Array, variance: Array
-) -> TiltedMoments:
-    """Tilted moments of every row; sites live on the projection less its prior mean, likelihoods on the predictor."""
-    start, found = 0, []
-    for likelihood, value, _ in observations:
-        shape, rows = jnp.shape(likelihood.predictor), slice(start, start + value.size)
-        location = jnp.reshape(mean[rows] + offset[rows], shape)
-        moments = likelihood.tilted(value, location, jnp.reshape(variance[rows], shape))
-        found.append([jnp.ravel(moment) for moment in moments])
-        start += value.size
-    return TiltedMoments(*(jnp.concatenate(columns) for columns in zip(*found, strict=True)))
-
-
-def bends(observations: tuple[Observation, ...], offset: Array, value: Array) -> Array:
-    """Derivative of every row's curvature in the projection, at a point."""
-
-    def curvature(at: Array) -> Array:
-        return tilted(observations, offset, at, jnp.zeros_like(at)).curvature
-
-    return jax.jvp(curvature, (value,), (jnp.ones_like(value),))[1]
-
-
 _tilted = lazy_jit(tilted)
-
-
-def dual_vector(problem: Problem, fit: Fit) -> Array:
-    """β = ν − T·mean: the posterior mean of the projections is their prior covariance times β."""
-    pull = fit.sites.shift - fit.sites.precision * fit.marginals.mean
-    if problem.known is not None:
-        direct = fit.sites.precision * (problem.known.peak - fit.marginals.mean)
-        pull = namespace(pull).where(problem.known.rows, direct, pull)
-    return problem.counts * pull
-
-
-def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) -> Partial:
-    """A function of the moving program whose derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)), sites held constant.
-
-    β is the dual vector and M = T − T A Σ Aᵀ T. With a constant projection A that is ½ tr((ααᵀ − R) ∂K); where A moves, too, in
-    latent space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent vector's posterior mean (less its prior mean) and covariance.
-    """
-    space: Any = problem.space
-    projection, precision, xp = problem.projection, problem.counts * fit.sites.precision, namespace(alpha)
-    dual, white = dual_vector(problem, fit), fit.factor.white
-    if problem.joint is not None:
-        precision = fit.factor.precision
-    if not space.latent:
-        pull = xp.outer(dual, dual) - space.dual_weights(fit.factor, precision)
-        return Partial(_pull_of_gram, pull)
-    weights = space.weights(fit.factor, precision, projection)
-    if layout.constant_projection:
-        return Partial(_pull_of_prior, alpha, weights)
-    mean = space.latent_mean(fit.factor, problem.counts * fit.sites.shift, projection)
-    spread = precision[:, None] * (projection.rows(white) @ white.T)
-    return Partial(_pull_of_both, alpha, weights, xp.outer(dual, mean) - spread)
-
-
-def noise_surrogates(
-    program: Program, problem: Problem, fit: Fit, noise: tuple[Array, ...], pulled: Array | None
-) -> tuple[Partial, ...]:
-    """As `prior_surrogate`, of the noise that rows share."""
-    arrow = program.arrow
-    if arrow is None or program.layout.joint:
-        return ()
-    space: Any = problem.space
-    weights = partial(space.noise_weights, fit.factor, problem.counts * fit.sites.precision, arrow.blocks)
-    pulls = pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights, pulled)
-    return (Partial(_pull_of_noise, *pulls),)
-
-
-def _pull_of_noise(*given: Any) -> Array:
-    *pulls, moving = given
-    return sum(jnp.vdot(pull, sd) for pull, sd in zip(pulls, moving.noise, strict=True))
-
-
-def _pull_of_gram(pull: Array, moving: Reading) -> Array:
-    return 0.5 * jnp.vdot(pull, moving.covariance.congruence(moving.projection.apply))
-
-
-def _pull_of_prior(alpha: Array, weights: Array, moving: Reading) -> Array:
-    return 0.5 * (jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights))
-
-
-def _pull_of_both(alpha: Array, weights: Array, pull: Array, moving: Reading) -> Array:
-    matrix = moving.projection.rows(jnp.eye(pull.shape[1], dtype=pull.dtype))
-    return _pull_of_prior(alpha, weights, moving) + jnp.vdot(pull, matrix)
-
-
-# Whether the axes of what a function is given are latents (n) or rows (m); those of functions not named here are rows.
-_AXES: dict[Any, tuple[str, ...]] = {
-    _pull_of_gram: ("mm",),
-    _pull_of_prior: ("n", "nn"),
-    _pull_of_both: ("n", "nn", "mn"),
-}
 
 
 def expectation_propagation(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from relpref.infer.sites import Factorised, LatentSpace, Rows
+from relpref.infer.rows import Rows
+from relpref.infer.spaces import Factorised, LatentSpace
 from relpref.linalg import Covariance
 from relpref.linalg.arrays import solve_lower
 from relpref.linalg.factor import cholesky

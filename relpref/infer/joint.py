@@ -17,7 +17,8 @@ import numpy as np
 
 from relpref.infer.arrow import Arrow, Blocks, Weights
 from relpref.infer.call import Values
-from relpref.infer.program import Observation, Program, Reading
+from relpref.infer.layout import Observation, Reading
+from relpref.infer.program import Program
 from relpref.lazy_jit import lazy_jit
 from relpref.linalg.arrays import Array, namespace
 

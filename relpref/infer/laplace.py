@@ -9,7 +9,8 @@ from jax.tree_util import Partial
 
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.evidence import Approximation, dual_vector, evaluate, tilted
+from relpref.infer.evidence import Approximation, evaluate
+from relpref.infer.gradient import dual_vector, tilted
 from relpref.infer.joint import Around, half_trace, heights, slope_along
 from relpref.infer.result import Result
 from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known

@@ -13,12 +13,14 @@ from numpyro.distributions.transforms import biject_to
 
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
-from relpref.infer.evidence import Evidence, filled, tilted
+from relpref.infer.evidence import Evidence
+from relpref.infer.gradient import filled, tilted
+from relpref.infer.importance import Points, inverse_root
 from relpref.infer.jaxprs import reached
 from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result
-from relpref.infer.search import Fitted, Points, inverse_root
+from relpref.infer.search import Fitted
 from relpref.infer.sites import Sites, cavities
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import prior_quantile, unwrap

@@ -11,7 +11,7 @@ from jax import Array
 
 from relpref.compiled import float64
 from relpref.infer.call import Call, Values
-from relpref.infer.program import Layout
+from relpref.infer.layout import Layout
 from relpref.likelihoods import CentredNormal, as_likelihood
 from relpref.likelihoods.tilted import unwrap
 

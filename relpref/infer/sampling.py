@@ -12,9 +12,9 @@ from jax.flatten_util import ravel_pytree
 
 from relpref.infer.call import Values
 from relpref.infer.evidence import Evidence
+from relpref.infer.importance import inverse_root
 from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result, progress_line
-from relpref.infer.search import inverse_root
 from relpref.infer.sites import Sites
 
 CHAINS = 2  # of draws of the hyperparameters

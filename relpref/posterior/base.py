@@ -85,7 +85,7 @@ class PosteriorBase:
     chains, effective_draws, r_hat : int, float or None, float or None
         Number of chains; effective number of draws, and largest R-hat over hyperparameters, where the engine found them.
     effective_points : float
-        Effective number of weighted hyperparameters, see `relpref.infer.search`; infinite without weights.
+        Effective number of weighted hyperparameters, see `relpref.infer.importance`; infinite without weights.
     gradient_norm : float
         Of the gradient where the search for hyperparameters ended; 0 without a search.
     lists : str

@@ -15,7 +15,7 @@ from relpref.compiled import float64
 from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.call import Call, Values
-from relpref.infer.program import Layout
+from relpref.infer.layout import Layout
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.arviz import Groups, plain_coordinates

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, changed
 from relpref.errors import UnsupportedProgramError
+from relpref.infer.importance import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, effective
 from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
-from relpref.infer.search import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, effective
 from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.likelihoods.tilted import unwrap
 from relpref.models.preference import GROUP_SD_PRIOR

@@ -14,7 +14,7 @@ import relpref
 from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
-from relpref.infer.program import counts_of
+from relpref.infer.layout import counts_of
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods.quadrature import quadrature_moments
 from relpref.linalg import Dense

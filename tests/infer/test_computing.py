@@ -15,7 +15,8 @@ import pytest
 
 from relpref import PreferenceData
 from relpref.errors import DataError
-from relpref.infer import EP, Exact, engine
+from relpref.infer import EP, Exact
+from relpref.infer import computing as guard
 from relpref.limits import resident_memory
 from relpref.models import conditional_ranking, xpgp
 
@@ -25,7 +26,7 @@ FORK = """
 import multiprocessing, os, warnings
 from relpref.infer import EP
 from relpref.models import xpgp
-from relpref.infer.engine import computing
+from relpref.infer.computing import computing
 
 def said(_=None):
     try:
@@ -103,7 +104,7 @@ def test_a_traced_run_is_refused_in_a_sentence(case: str, data: PreferenceData) 
 
 def test_vmap_over_what_a_run_does_not_see_is_let_through() -> None:
     def inside(_: Any) -> Any:
-        with engine.computing("EP", 0, (np.zeros(3),)):
+        with guard.computing("EP", 0, (np.zeros(3),)):
             return jnp.zeros(1)
 
     assert jax.vmap(inside)(jnp.arange(2)).shape == (2, 1)
@@ -115,10 +116,10 @@ class _Process:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.memory: float | None = 300e6
         self.cleared = 0
-        monkeypatch.setattr(engine, "resident_memory", lambda: self.memory)
-        monkeypatch.setattr(engine, "release_memory", lambda: None)
+        monkeypatch.setattr(guard, "resident_memory", lambda: self.memory)
+        monkeypatch.setattr(guard, "release_memory", lambda: None)
         monkeypatch.setattr(jax, "clear_caches", self._clear)
-        self.kept = engine._Kept()
+        self.kept = guard._Kept()
 
     def _clear(self) -> None:
         self.cleared += 1
@@ -132,7 +133,7 @@ class _Process:
 
 
 def test_what_is_compiled_for_many_sizes_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(engine.VARIABLE, raising=False)
+    monkeypatch.delenv(guard.VARIABLE, raising=False)
     process = _Process(monkeypatch)
     largest = 0.0
     for size in range(100):
@@ -143,7 +144,7 @@ def test_what_is_compiled_for_many_sizes_is_dropped(monkeypatch: pytest.MonkeyPa
 
 
 def test_sizes_that_come_again_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(engine.VARIABLE, raising=False)
+    monkeypatch.delenv(guard.VARIABLE, raising=False)
     process = _Process(monkeypatch)
     for size in [*range(5)] * 20:
         process.fit(size)
@@ -155,11 +156,11 @@ def test_sizes_that_come_again_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_limit_can_be_set_and_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     process = _Process(monkeypatch)
-    monkeypatch.setenv(engine.VARIABLE, "9000")
+    monkeypatch.setenv(guard.VARIABLE, "9000")
     for size in range(80):
         process.fit(size)
     assert process.cleared == 0
-    monkeypatch.setenv(engine.VARIABLE, "much")
+    monkeypatch.setenv(guard.VARIABLE, "much")
     with pytest.raises(DataError, match=r"RELPREF_COMPILED_MEMORY is 'much'"):
         process.fit(99)
 

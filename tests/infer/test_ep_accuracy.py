@@ -13,7 +13,8 @@ from scipy.special import log_ndtr, ndtr
 
 from relpref.infer import EP
 from relpref.infer.result import InferenceWarning
-from relpref.infer.sites import Factorised, Fit, Marginals, Sites, advance, begin, cavities
+from relpref.infer.sites import Fit, Sites, advance, begin, cavities
+from relpref.infer.spaces import Factorised, Marginals
 from relpref.likelihoods import GradedComparison, ProbitComparison, TiltedMoments
 
 

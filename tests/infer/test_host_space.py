@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relpref.infer.host_space import HostSpace
-from relpref.infer.sites import DenseRows, Rows, SparseRows
+from relpref.infer.rows import DenseRows, Rows, SparseRows
 from relpref.linalg import Dense
 
 SIZES = [1, 5, 128, 129, 300]

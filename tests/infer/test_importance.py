@@ -13,9 +13,9 @@ from scipy.special import logsumexp, ndtr
 
 import relpref
 from relpref import PreferenceData
-from relpref.infer import EP, Laplace, UtilityPosterior, search
+from relpref.infer import EP, Laplace, UtilityPosterior, importance
+from relpref.infer.importance import POINTS, Coordinates, Evaluated, effective, importance_points, judged
 from relpref.infer.result import InferenceWarning
-from relpref.infer.search import POINTS, Coordinates, Evaluated, effective, importance_points, judged
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Probit
 from relpref.linalg import Dense, NamedSum
@@ -119,7 +119,7 @@ def test_nothing_to_average_over_leaves_one_gaussian(data: PreferenceData) -> No
 
 
 def test_too_large_mixtures_are_not_thinned(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MAX_NUMBERS_OF_POINTS", 23 * _NUMBER**2)
+    monkeypatch.setattr(importance, "MAX_NUMBERS_OF_POINTS", 23 * _NUMBER**2)
     posterior = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
     assert len(posterior.belief.weights) == 1
     assert "maximum" in posterior.info["integration"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relpref.infer.search import inverse_root
+from relpref.infer.importance import inverse_root
 
 
 @pytest.mark.parametrize("steepest", [3.0, 1e19])

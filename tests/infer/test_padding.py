@@ -14,8 +14,7 @@ import pytest
 import relpref
 from relpref.data import PreferenceData, Relation
 from relpref.errors import DataError
-from relpref.infer import EP, Laplace
-from relpref.infer import program as programs
+from relpref.infer import EP, Laplace, layout
 from relpref.infer.evidence import evaluate, expectation_propagation
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
@@ -50,7 +49,7 @@ def unpadded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     def without(compute: Callable[[], Any]) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(programs, "declares_padding", lambda value: False)
+            patch.setattr(layout, "declares_padding", lambda value: False)
             return compute()
 
     return without

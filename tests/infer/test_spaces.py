@@ -10,7 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 from relpref.infer import EP
-from relpref.infer.sites import DenseRows, DualSpace, LatentSpace, Map, SparseRows, lower_of_product
+from relpref.infer.rows import DenseRows, SparseRows
+from relpref.infer.spaces import DualSpace, LatentSpace, Map, lower_of_product
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense

@@ -13,7 +13,7 @@ from relpref.classifiers import KroneckerGPClassifier, RankingGPClassifier
 from relpref.data import PreferenceData
 from relpref.data_loaders import rank_dishes
 from relpref.infer import EP, Laplace
-from relpref.infer.evidence import tilted
+from relpref.infer.gradient import tilted
 from relpref.infer.program import Program
 from relpref.kernels import Cut, Diffusion, Linear, Matern52, SquaredExponential
 from relpref.lazy_jit import clear

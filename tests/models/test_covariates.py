@@ -140,11 +140,11 @@ def test_sides_may_be_swapped_with_the_result() -> None:
 
 
 def test_what_is_compiled_for_filled_up_data_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from relpref.infer import program as programs
+    from relpref.infer import layout
 
     data = read(games(40))
     filled = fit(data, fixed=None)
-    monkeypatch.setattr(programs, "declares_padding", lambda value: False)
+    monkeypatch.setattr(layout, "declares_padding", lambda value: False)
     plain = fit(data, fixed=None)
     assert filled.log_evidence == pytest.approx(plain.log_evidence, abs=1e-8)
     assert filled.whole.mean() == pytest.approx(plain.whole.mean(), abs=1e-7)

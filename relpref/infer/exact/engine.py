@@ -12,7 +12,7 @@ from relpref.data import RelationData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import plain
 from relpref.infer.call import Call, Model, Values, broadcast_fixed
-from relpref.infer.engine import computing
+from relpref.infer.computing import computing
 from relpref.infer.exact.closed import EvidenceGradient
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edges import Callback, SingularError, require_mesh

@@ -20,8 +20,9 @@ from relpref.infer.call import Call, Shapes, Values, survey
 from relpref.infer.exact.closed import EvidenceGradient, Loss
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
-from relpref.infer.program import Layout, Program, log_prior, median
-from relpref.infer.sites import SparseRows
+from relpref.infer.layout import Layout
+from relpref.infer.program import Program, log_prior, median
+from relpref.infer.rows import SparseRows
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import unwrap

@@ -16,7 +16,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import choose, prior_notes
-from relpref.infer.evidence import tilted
+from relpref.infer.gradient import tilted
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, PosteriorCovariance, Unknown
 from relpref.infer.large.problem import NODES, LargeProblem, LargeReading, Positions, touched
 from relpref.infer.large.sparse_ep import fit as fit_sparse

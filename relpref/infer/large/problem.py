@@ -19,9 +19,10 @@ from relpref.data.padding import padded_answers, room_for_items
 from relpref.data.parts import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
-from relpref.infer.program import Layout, Observation, Program, may_be_padded
+from relpref.infer.layout import Layout, Observation, may_be_padded
+from relpref.infer.program import Program
 from relpref.infer.result import Solves
-from relpref.infer.sites import SparseRows
+from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.kernels.graph import with_scale
 from relpref.likelihoods.answers import PLATES

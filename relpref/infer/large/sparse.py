@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.large.covariance import PosteriorCovariance
-from relpref.infer.sites import Marginals
+from relpref.infer.spaces import Marginals
 from relpref.linalg import block_cg
 from relpref.linalg.cg import cores, in_threads
 from relpref.linalg.factor import symmetric_lu

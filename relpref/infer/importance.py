@@ -1,0 +1,381 @@
+"""Weighted hyperparameters around the maximum of evidence times prior.
+
+Every hyperparameter is first standardized: mapped, monotonically, to a scale where its prior is the standard normal. There evidence
+times prior is nearly Gaussian, and a Student-t proposal with the curvature at the maximum needs few points, laid out evenly. The idea
+of a few weighted runs in place of a sampler is that of Rue, Martino & Chopin (2009, "Approximate Bayesian inference for latent Gaussian
+models", section 6.5); weights correct for what the proposal misses.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+from numpyro.distributions.transforms import biject_to
+from scipy.special import fdtri, gammaln, logsumexp, ndtri
+
+from relpref.infer.call import Values, survey
+from relpref.infer.program import Program
+from relpref.infer.result import InferenceWarning, smoothed, warn_user
+from relpref.lazy_jit import lazy_jit
+from relpref.likelihoods.tilted import unwrap
+from relpref.limits import MAX_NUMBERS_OF_POINTS
+
+Floats = NDArray[np.float64]
+
+MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in more are too sparse
+_MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
+POINTS = {1: 24, 2: 24, 3: 36, 4: 48, 5: 60, 6: 60}  # by the number of directions, at most
+ROUNDS = 3  # in which they come, each from a proposal with the moments of the points before
+_MIN_SHARE = 0.25  # of the points that are to be effective; otherwise as many again follow
+# Latents above which there are fewer points: each costs more, and answers say more.
+_SMALL, FEWER_POINTS = 100, 36
+MIN_POINTS = 24
+MIN_EFFECTIVE = 5.0  # effective points below which the mixture is not to be relied on
+MAX_PARETO_K = 0.7
+PARETO_POINTS = 64  # Pareto's k is estimated from this many weights on
+_FREEDOM = 7.0  # degrees of freedom of the proposal
+POINT_TOLERANCE = 1e-3  # of the sites at a point: a mean in posterior sds, a variance relative to itself
+_STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
+_LEAST_CURVATURE = 0.5  # the prior alone gives 1
+_MAX_NEWTON = 1.5  # longest step from the maximum to that on the standardized scale, in standard deviations
+# Offsets from the prior's median at which a prior is tabulated, in the unconstrained space.
+_GRID = 0.05 * np.sinh(np.linspace(-8.0, 8.0, 801))
+_FARTHEST = 6.5  # standard deviations; the map is linear beyond
+POINTS_INFO = ("points", "directions", "failed_points", "held")  # of ``info``, what updates do not change
+
+
+class Evaluated(NamedTuple):
+    """An engine's evidence at one value of the hyperparameters."""
+
+    log_evidence: float
+    log_prior: float
+    gradient: Floats  # of their sum, in the flattened unconstrained hyperparameters, shape (p,)
+    result: Any  # what is kept of the evaluation
+
+
+# From flattened unconstrained hyperparameters, shape (k, p), and whether the results are needed; None if the engine fails.
+Evaluate = Callable[[Floats, bool], list[Evaluated | None]]
+
+
+class Points(NamedTuple):
+    """Weighted hyperparameters."""
+
+    vectors: Floats  # flattened and unconstrained, shape (k, p)
+    results: list[Any]  # what the evaluations kept
+    # Of prior over proposal, shape (k,). Plus the log evidences of the points they are those of evidence times prior over proposal, and
+    # log Σ exp of these is ``log_evidence``.
+    prior_log_weights: Floats
+    log_evidence: float | None  # log of the evidence averaged over the prior; None where sites are held
+    info: dict[str, Any]
+
+
+class _Scale(NamedTuple):
+    """A table of the monotone map of one coordinate from z, where its prior is standard normal, to its unconstrained value x."""
+
+    z: Floats
+    x: Floats
+    log_density: Floats  # of x
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The flattened unconstrained hyperparameters."""
+
+    names: list[tuple[str, int]]  # of each coordinate
+    # None where a prior is not one of independent coordinates: then it stays as it is.
+    scales: list[_Scale | None]
+    free: NDArray[np.int64]  # coordinates that are hyperparameters of the whole problem: scalars
+    more: NDArray[np.int64]  # entries of vectors, such as one length scale for each attribute
+    # Sites that stay at the maximum: those inside a plate, such as the noise of each rater, and very long vectors.
+    held: list[str]
+
+
+def coordinates(program: Program, maximum: Values) -> Coordinates:
+    """Standardize the hyperparameters, at the values of the maximum where one prior depends on another."""
+    values = {name: np.asarray(value) for name, value in maximum.items()}
+    plated = {site.name for site in survey(program.compiled.call) if site.plated}
+    densities = _prior_densities(program.compiled, tuple(sorted(set(values) - plated)), values)
+    names: list[tuple[str, int]] = []
+    scales: list[_Scale | None] = []
+    free: list[int] = []
+    more: list[int] = []
+    for name in sorted(values):  # the order in which JAX flattens dictionaries
+        size = int(np.size(values[name]))
+        if name not in plated:
+            place = range(len(names), len(names) + size)
+            (free if np.ndim(values[name]) == 0 else more).extend(place)
+        names += [(name, index) for index in range(size)]
+        if name in densities:
+            centers = np.ravel(program.medians[name])
+            columns = np.reshape(densities[name], (len(_GRID), size)).T
+            scales += [_scale(center + _GRID, one) for center, one in zip(centers, columns, strict=True)]
+        else:
+            scales += [None] * size
+    held = sorted(plated & set(values))
+    if len(free) + len(more) > _MAX_CURVED:
+        held += sorted({names[at][0] for at in more})
+        more = []
+    return Coordinates(names, scales, np.array(free, np.int64), np.array(more, np.int64), held)
+
+
+@partial(lazy_jit, static_argnums=1)
+def _prior_densities(program: Program, names: tuple[str, ...], values: Values) -> dict[str, Array]:
+    """Log densities of unconstrained hyperparameters around the medians of their priors, of those with independent coordinates."""
+    sites, found = program.sites(jnp.zeros(program.layout.num_latents), values), {}
+    for name in names:
+        prior, median = unwrap(sites[name]["fn"]), program.medians[name]
+        if not prior.event_dim and tuple(prior.batch_shape) in ((), median.shape):
+            transform = biject_to(prior.support)
+            raw = median + jnp.reshape(jnp.asarray(_GRID), (-1,) + (1,) * median.ndim)
+            value = transform(raw)
+            found[name] = prior.log_prob(value) + transform.log_abs_det_jacobian(raw, value)
+    return found
+
+
+def _scale(x: Floats, log_density: Floats) -> _Scale | None:
+    """Tabulate z = Φ⁻¹(P(x)); None where the table does not hold the prior."""
+    log_density = np.where(np.isfinite(log_density), log_density, -np.inf)
+    density = np.exp(log_density - log_density.max())
+    pieces = 0.5 * (density[1:] + density[:-1]) * np.diff(x)
+    total = pieces.sum()
+    if not np.isfinite(total) or total <= 0 or max(density[0], density[-1]) > 1e-4:
+        return None
+    below = np.concatenate([[0.0], np.cumsum(pieces)]) / total
+    above = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]]) / total
+    with np.errstate(divide="ignore"):
+        z = np.where(below < 0.5, ndtri(below), -ndtri(above))
+    kept = np.abs(z) < _FARTHEST
+    kept[1:] &= z[1:] > z[:-1] + 1e-9
+    return _Scale(z[kept], x[kept], log_density[kept]) if kept.sum() >= 10 else None
+
+
+def _line(at: Any, x: Floats, y: Floats) -> tuple[Any, Any]:
+    """Linear interpolation, and extrapolation along the first and last piece; and the slope."""
+    left = np.clip(np.searchsorted(x, at) - 1, 0, len(x) - 2)
+    slope = (y[left + 1] - y[left]) / (x[left + 1] - x[left])
+    return y[left] + slope * (at - x[left]), slope
+
+
+class _Target(NamedTuple):
+    """Evidence times prior as a function of z, the standardized hyperparameters; of several, shape (k, d), at once."""
+
+    evaluate: Evaluate
+    maximum: Floats
+    moving: NDArray[np.int64]  # coordinates that z has
+    scales: list[tuple[int, _Scale]]  # of entries of z
+
+    def at(self, z: Floats, wanted: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
+        """Flattened unconstrained hyperparameters, shape (k, p), their evaluations, and log evidence times prior as a density of z."""
+        x = np.repeat(self.maximum[None], len(z), axis=0)
+        x[:, self.moving] = z
+        height = np.zeros(len(z))
+        for column, scale in self.scales:
+            x[:, self.moving[column]], slope = _line(z[:, column], scale.z, scale.x)
+            height += np.log(slope)
+        found = self.evaluate(x, wanted)
+        here = [-np.inf if one is None else one.log_evidence + one.log_prior for one in found]
+        return x, found, here + height
+
+    def gradient(self, z: Floats, found: Evaluated) -> Floats:
+        """Of the height at one z, shape (d,); on the standardized scale that of the prior is −z."""
+        gradient = found.gradient[self.moving].copy()
+        for column, scale in self.scales:
+            slope = _line(z[column], scale.z, scale.x)[1]
+            of_prior = _line(z[column], scale.z, scale.log_density)[1]  # by z, as the slope
+            gradient[column] = slope * gradient[column] - of_prior - z[column]
+        return gradient
+
+
+class _Proposal(NamedTuple):
+    """center + root w, w a d-dimensional Student-t variable."""
+
+    center: Floats
+    root: Floats
+
+    def log_density(self, z: Floats) -> Floats:
+        """Of points, shape (k, d)."""
+        size = len(self.root)
+        w = np.linalg.solve(self.root, (z - self.center).T)
+        constant = (
+            gammaln((_FREEDOM + size) / 2) - gammaln(_FREEDOM / 2) - size / 2 * np.log(_FREEDOM * np.pi)
+        )
+        kernel = -0.5 * (_FREEDOM + size) * np.log1p(np.sum(np.square(w), axis=0) / _FREEDOM)
+        return np.asarray(constant + kernel - np.linalg.slogdet(self.root)[1])
+
+    def points(self, strata: Floats, rng: np.random.Generator) -> Floats:
+        """2d points for each quantile of their distance: along both directions of d random orthogonal axes.
+
+        Such spherical-radial designs (Genz & Monahan 1998, "Stochastic integration rules for infinite regions") have the right mean
+        and covariance in every group.
+        """
+        size = len(self.root)
+        distances = np.sqrt(size * fdtri(size, _FREEDOM, 1e-3 + (1 - 2e-3) * strata))
+        axes = np.concatenate([np.linalg.qr(rng.standard_normal((size, size)))[0] for _ in strata])
+        w = np.repeat(distances, size)[:, None] * axes
+        return np.asarray(self.center + np.concatenate([w, -w]) @ self.root.T)
+
+
+def importance_points(
+    evaluate: Evaluate,
+    coords: Coordinates,
+    maximum: Floats,
+    at_maximum: Evaluated,
+    rng: np.random.Generator,
+    most: int,
+    report: Callable[[int, float], None],
+) -> Points:
+    """Weighted points around the maximum, flattened unconstrained hyperparameters of shape (p,); at most so many.
+
+    ``rng`` draws the axes and distances of the design; ``report`` is told the number of points, and how many are effective.
+    """
+    moving = np.concatenate([coords.free, coords.more])
+    origin, scales = maximum[moving].astype(float), []
+    for column, scale in enumerate([coords.scales[at] for at in moving]):
+        if scale is not None:
+            scales.append((column, scale))
+            origin[column] = _line(origin[column], scale.x, scale.z)[0]
+    target = _Target(evaluate, maximum, moving, scales)
+    hessian, gradient = _curvature(target, origin, at_maximum)
+    varied, rest = _directions(hessian, len(coords.free))
+    root = inverse_root(varied.T @ hessian @ varied)
+    newton = root.T @ (varied.T @ gradient)  # in units of the root
+    newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
+    groups = max(min(POINTS[len(root)], most) // (2 * len(root)), 1)
+    proposals = [_Proposal(root @ newton, root)]
+    moves, heights, vectors = np.empty((0, len(root))), np.empty(0), np.empty((0, len(maximum)))
+    found: list[Evaluated | None] = []
+    turns: list[Floats] = []
+    while True:
+        if not turns:
+            strata = (np.arange(groups) + rng.uniform(size=groups)) / groups
+            turns = [strata[turn::ROUNDS] for turn in range(min(ROUNDS, groups))]
+        new = proposals[-1].points(turns.pop(0), rng)
+        more = target.at(origin + new @ varied.T, True)
+        moves = np.concatenate([moves, new])
+        vectors, heights = np.concatenate([vectors, more[0]]), np.concatenate([heights, more[2]])
+        found += more[1]
+        # All points so far together come from the mixture of the proposals so far.
+        densities = np.stack([proposal.log_density(moves) for proposal in proposals])
+        log_weights = heights - (logsumexp(densities, axis=0) - np.log(len(proposals)))
+        enough = effective(log_weights)
+        report(len(moves), enough)
+        again = len(proposals) <= ROUNDS and enough < _MIN_SHARE * len(moves) and len(moves) < most
+        if not turns and not again:
+            break
+        if not enough:
+            proposals.append(_Proposal(root @ newton, 0.5 * root))
+            continue
+        # One with the moments of the weighted points, as far as these are known.
+        weights = np.exp(log_weights - logsumexp(log_weights))
+        middle = weights @ moves
+        centered, known = moves - middle, enough / (enough + len(middle))
+        covariance = known * (centered.T * weights) @ centered + (1 - known) * root @ root.T
+        proposals.append(_Proposal(middle, np.linalg.cholesky(covariance)))
+    kept = [(row, one) for row, one in enumerate(found) if one is not None]
+    rows = [row for row, _ in kept]
+    info: dict[str, Any] = {"points": len(kept), "effective_points": enough, "directions": len(root)}
+    if len(found) > len(kept):
+        info["failed_points"] = len(found) - len(kept)
+    if rest.shape[1] or coords.held:
+        names = {coords.names[at][0] for at in coords.more} if rest.shape[1] else set()
+        info["held"] = [*coords.held, *sorted(names)]
+    total: float | None = None
+    highest = float(logsumexp(log_weights[rows]))
+    if rows and not coords.held:
+        # The integral over what is varied, and over the other directions by Laplace's method.
+        total = highest - np.log(len(log_weights))
+        total += 0.5 * rest.shape[1] * np.log(2 * np.pi)
+        total -= 0.5 * float(np.linalg.slogdet(rest.T @ hessian @ rest)[1])
+        highest -= total  # so that weights and evidences add up to this one
+    return Points(
+        vectors=vectors[rows],
+        results=[one.result for _, one in kept],
+        prior_log_weights=log_weights[rows] - [one.log_evidence for _, one in kept] - highest,
+        log_evidence=total,
+        info=info,
+    )
+
+
+def repeated_point(result: Any, here: Evaluated) -> Points:
+    """Points of equal weight at hyperparameters that are known, for members to be drawn at each."""
+    equal = np.full(MIN_POINTS, -np.log(MIN_POINTS))
+    info = {"points": MIN_POINTS, "effective_points": float(MIN_POINTS), "directions": 0}
+    return Points(np.empty((MIN_POINTS, 0)), [result] * MIN_POINTS, equal, here.log_evidence, info)
+
+
+def most_points(size: int) -> int:
+    """How many points there may be for so many latents."""
+    room = MAX_NUMBERS_OF_POINTS // max(size, 1) ** 2
+    return min(room, FEWER_POINTS) if size > _SMALL else room
+
+
+def effective(log_weights: Floats) -> float:
+    """Number of effective points, (Σw)²/Σw²; 0 where no weight is finite."""
+    if not np.any(np.isfinite(log_weights)):
+        return 0.0
+    return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights)))
+
+
+def judged(log_weights: Floats) -> dict[str, Any]:
+    """What ``info`` says of weights of evidence times prior over proposal; with a warning where a few have most of the weight."""
+    number, enough, message = len(log_weights), effective(log_weights), None
+    info = {"points": number, "effective_points": enough}
+    if number >= PARETO_POINTS:
+        info["pareto_k"] = shape = float(smoothed(log_weights).k_hat)
+        if shape > MAX_PARETO_K:
+            message = f"Pareto's k of the weights of the hyperparameters is {shape:.2f}, above {MAX_PARETO_K}"
+    if enough < MIN_EFFECTIVE:
+        message = f"only {enough:.1f} of {number} weighted hyperparameters are effective"
+    if message is not None:
+        warn_user(
+            f"{message}: means and intervals may be off; fit with hyperparameters='nuts', or give tighter priors",
+            InferenceWarning,
+        )
+    return info
+
+
+def _curvature(target: _Target, origin: Floats, at_maximum: Evaluated) -> tuple[Floats, Floats]:
+    """Minus the Hessian, with eigenvalues bounded from below, and the gradient at the maximum, by differences of the exact gradient."""
+    here = target.gradient(origin, at_maximum)
+    hessian = np.eye(len(here))
+    left = np.arange(len(here))
+    for step in (_STEP, -_STEP):
+        places = origin + step * np.eye(len(here))[left]
+        there = target.at(places, False)[1] if len(left) else []
+        for row, place, one in zip(left, places, there, strict=True):
+            if one is not None:
+                hessian[row] = (here - target.gradient(place, one)) / step
+        left = left[[one is None for one in there]]
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    return (vectors * np.maximum(values, _LEAST_CURVATURE)) @ vectors.T, here
+
+
+def _directions(hessian: Floats, free: int) -> tuple[Floats, Floats]:
+    """Bases of what is varied and of the rest: the scalars first, then the flattest directions of the vectors' entries."""
+    size = len(hessian)
+    if size <= MAX_DIRECTIONS:
+        return np.eye(size), np.empty((size, 0))
+    block = slice(free, None) if free < MAX_DIRECTIONS else slice(None, free)
+    chosen = MAX_DIRECTIONS - free if free < MAX_DIRECTIONS else MAX_DIRECTIONS
+    _, vectors = np.linalg.eigh(hessian[block, block])  # the flattest first
+    basis = np.eye(size)
+    basis[block, block] = vectors
+    start = free if free < MAX_DIRECTIONS else 0
+    varied = [*range(start), *range(start, start + chosen)]
+    return basis[:, varied], np.delete(basis, varied, axis=1)
+
+
+def inverse_root(precision: Floats, least: float = 0.0) -> Floats:
+    """A root of the inverse, eigenvalues bounded from below; the identity where it is not finite.
+
+    By eigenvectors: where noise of almost nothing fits best, curvatures differ by more than a Cholesky factor bears.
+    """
+    if not np.all(np.isfinite(precision)):
+        return np.eye(len(precision))
+    values, vectors = np.linalg.eigh(0.5 * (precision + precision.T))
+    return np.asarray(vectors / np.sqrt(np.maximum(values, least)))

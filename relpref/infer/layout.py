@@ -1,0 +1,147 @@
+"""What a program consists of: its latent sites and rows, its observed answers, and both at given hyperparameters."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from relpref.data import PreferenceData
+from relpref.data.padding import declares_padding
+from relpref.infer.call import Model, Values
+from relpref.infer.spaces import Map
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood
+from relpref.likelihoods.tilted import unwrap
+from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
+
+MATRICES = 4  # of the size of a prior covariance that are needed at once
+
+
+def may_be_padded(
+    model: Model, data: PreferenceData, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    """Whether a program, and whatever else it is given, declares that it may be given data that were filled up."""
+    leaves = jax.tree.leaves((args, kwargs), is_leaf=lambda value: not isinstance(value, dict | list | tuple))
+    harmless = (bool, int, float, str, dist.Distribution)
+    return declares_padding(model) and all(
+        value is data or value is None or isinstance(value, harmless) or declares_padding(value)
+        for value in leaves
+    )
+
+
+def require_memory_for(size: int) -> None:
+    """Refuse more latent values than there is memory for."""
+    require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
+
+
+class Observation(NamedTuple):
+    """One observed site: its likelihood, its value, and the number of answers each of its rows stands for."""
+
+    likelihood: Likelihood
+    value: Array
+    counts: Array
+
+    @classmethod
+    def of(cls, site: Values, likelihood: Likelihood | None = None) -> "Observation":
+        """Of a traced site; by the likelihood that its distribution is, if no other is given."""
+        likelihood = likelihood or as_likelihood(site["fn"])
+        shape = jnp.shape(likelihood.predictor)
+        return cls(likelihood, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
+
+
+def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
+    """The kinds of noise that rows share by their likelihoods, for all rows."""
+    found, start, total = [], 0, sum(observation.value.size for observation in observations)
+    for likelihood, value, _ in observations:
+        room = (start, total - start - value.size)
+        for kind in getattr(likelihood, "shared_noise", ()):
+            group, first, second = (jnp.pad(jnp.ravel(part), room, constant_values=-1) for part in kind[:3])
+            found.append(SharedNoise(group, first, second, jnp.pad(jnp.ravel(kind.sd), room)))
+        start += value.size
+    return found
+
+
+def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
+    """How many answers each row of an observed site stands for, shape (m,)."""
+    counts = 1.0 if site["scale"] is None else site["scale"]
+    distribution, base = site["fn"], unwrap(site["fn"])
+    while distribution is not base:
+        if isinstance(distribution, dist.MaskedDistribution):  # what is masked was not answered
+            counts = jnp.where(distribution._mask, counts, 0.0)
+        distribution = distribution.base_dist
+    return jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, jnp.zeros(()).dtype), shape))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which sites of a program are what; static, so that JAX can compile for it."""
+
+    # (name, shape) of the Gaussian vectors, in the order in which they lie in the joint latent vector
+    latents: tuple[tuple[str, tuple[int, ...]], ...]
+    hyperparameters: tuple[tuple[str, tuple[int, ...]], ...]  # (name, shape) of the sites to be found
+    observed: tuple[str, ...]
+    # (name, bool): those of them whose tilted moments are found by quadrature, and whether they are log-concave
+    quadrature: tuple[tuple[str, bool], ...] = ()
+    num_rows: int = 0  # entries of all predictors together
+    constant_projection: bool = True  # whether the projection does not depend on hyperparameters
+    log_concave: bool = True  # whether all likelihoods are, so that no site precision is negative
+    # Whether sites may be so precise that only careful algebra holds: some likelihood is Gaussian in its predictor, see
+    # `relpref.likelihoods.GaussianSite`, or a row stands for more than 20 answers.
+    precise: bool = False
+    repeated: bool = False  # whether a row stands for more than 4 answers
+    ordered: bool = False  # whether some rows are those of lists, by which likelihoods share noise
+    # Whether only observation space will do: rows share noise, and the projection moves or has more than two entries in a row.
+    observation_only: bool = False
+    # Whether rows that share noise are taken together at a point, see `relpref.infer.joint`, instead of each with its moments.
+    joint: bool = False
+    # Whether JAX may remember a run: it has arrays among its arguments, and no distribution holds what JAX does not see.
+    portable: bool = False
+    # Sites that are integrated out, with their lengths: noise that rows share; kinds of it that likelihoods have come before.
+    integrated: tuple[tuple[str, int], ...] = ()
+
+    @cached_property
+    def num_latents(self) -> int:
+        """Length of the joint latent vector."""
+        return sum(int(np.prod(shape)) for _, shape in self.latents)
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Where each Gaussian site lies in the joint latent vector."""
+        stops = np.cumsum([int(np.prod(shape)) for _, shape in self.latents])
+        pairs = zip(self.latents, [0, *stops], stops, strict=False)
+        return {name: slice(int(start), int(stop)) for (name, _), start, stop in pairs}
+
+    def unravel(self, vector: Array) -> Values:
+        """Cut the joint latent vector into its sites."""
+        return {name: jnp.reshape(vector[self.slices[name]], shape) for name, shape in self.latents}
+
+
+class Reading(NamedTuple):
+    """A program at given hyperparameters."""
+
+    hyperparameters: Values  # on their supports; without the fixed ones
+    covariance: BlockDiagonal  # prior covariance of the joint latent vector
+    location: Array  # its prior mean, shape (n,)
+    offset: Array  # the predictors at the prior mean, shape (m,)
+    projection: Map  # the linear part of the predictors, A; `SparseRows.find` writes its rows out
+    observations: tuple[Observation, ...]  # at a latent vector of zeros
+    log_prior: Array  # log density of the hyperparameters in the unconstrained space
+    noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
+
+
+def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
+    """Mean and covariance operator of a Gaussian site's values, laid out as one vector."""
+    base, shape = unwrap(distribution), distribution.shape()
+    size = int(np.prod(shape))
+    if isinstance(base, GaussianProcess):
+        return jnp.zeros(size), base.covariance
+    if isinstance(base, dist.Normal):
+        location, scale = (jnp.broadcast_to(real(x), shape).reshape(size) for x in (base.loc, base.scale))
+        return location, Dense(jnp.diag(jnp.square(scale)))
+    return jnp.broadcast_to(real(base.loc), shape).reshape(size), Dense(real(base.covariance_matrix))

@@ -1,0 +1,218 @@
+"""Projections from latents to predictors, written out as rows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+from jax.lax import optimization_barrier
+from numpy.typing import NDArray
+
+from relpref.linalg import Covariance
+from relpref.linalg.arrays import (
+    Array,
+    namespace,
+)
+
+
+class _Written:
+    """What is common to projections that are written out."""
+
+    rows: Callable[[Array], Array]
+
+    def congruence(self, covariance: Covariance) -> Array:
+        """A K Aᵀ, shape (m, m)."""
+        return self.rows(self.rows(covariance.dense()).T)
+
+    def written(self, size: int, dtype: Any) -> "Rows":
+        """The projection as its rows."""
+        return self  # type: ignore[return-value]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class DenseRows(_Written):
+    """Any projection, as a matrix of shape (m, n)."""
+
+    matrix: Array
+
+    def rows(self, vectors: Array) -> Array:
+        """A times an array of shape (n,) or (n, k)."""
+        return self.matrix @ vectors
+
+    def back(self, vectors: Array) -> Array:
+        """Aᵀ times an array of shape (m,) or (m, k)."""
+        return self.matrix.T @ vectors
+
+    apply, adjoint = rows, back
+
+    def gram(self, precision: Array) -> Array:
+        """AᵀTA, shape (n, n)."""
+        return self.matrix.T @ (precision[:, None] * self.matrix)
+
+    def add_gram(self, precision: Any, matrix: Any) -> None:
+        """Add AᵀTA to an (n, n) array of NumPy."""
+        matrix += self.gram(precision)
+
+    def times_gram(self, precision: Array, matrix: Array) -> Array:
+        """AᵀTA times an (n, k) array."""
+        return self.gram(precision) @ matrix
+
+    def variances(self, white: Array) -> Array:
+        """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
+        return namespace(white).sum(namespace(white).square(self.matrix @ white), axis=1)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SparseRows(_Written):
+    """A projection with few entries in each row: at most two, and those in some columns that all rows look at."""
+
+    column: Array  # shape (m, k)
+    entry: Array  # 0 where there is none, shape (m, k)
+    size: Array  # only its length counts, the number of columns, shape (n,)
+
+    @classmethod
+    def find(
+        cls,
+        image: Callable[[NDArray[np.float64]], Any],
+        shape: tuple[int, int],
+        shared: Sequence[int] = (),
+    ) -> "SparseRows | None":
+        """Write out a linear map, shape (m, n), from the images of some 3 log₂ n vectors; None if a row has more than two entries.
+
+        A vector that is random where a binary digit of the column is 1, and 0 elsewhere, is mapped to one of four values: 0, the
+        share of either entry, or both. ``shared`` columns, whose entries do not count, are the images of unit vectors.
+        """
+        number, size = shape
+        if len(shared):
+            units = np.eye(size)[list(shared)]
+            whole, rest = image, 1 - units.sum(axis=0)
+            found = cls.find(lambda vector: whole(rest * vector), shape)
+            if found is None:
+                return None
+            entries = np.stack([np.asarray(whole(unit)) for unit in units], axis=1)
+            columns = np.broadcast_to(np.asarray(shared), entries.shape)
+            both = zip((columns, entries), (found.column, found.entry), strict=True)
+            column, entry = (np.concatenate(part, axis=1) for part in both)
+            if np.count_nonzero(entry, axis=1).max(initial=0) > found.entry.shape[1]:
+                return cls(column, entry, np.zeros(size))
+        first, second = np.random.default_rng(0).uniform(1.0, 2.0, (2, size))
+        total = np.asarray(image(first))
+        columns, two = np.zeros((2, number), dtype=int), np.zeros(number, dtype=bool)
+        entries = np.stack([np.asarray(image(np.ones(size))), np.zeros(number)])
+        shares = np.stack([total, np.zeros(number)])
+        for bit in range((size - 1).bit_length()):
+            digit = (np.arange(size) >> bit & 1).astype(np.float64)
+            seen = np.asarray(image(first * digit))
+            rest = total - seen
+            slack = 1e-9 * np.maximum(np.abs(seen), np.abs(total))
+            new = ~two & (np.abs(seen) > slack) & (np.abs(rest) > slack)  # the two entries part here
+            if new.any():
+                two |= new
+                columns[1, new] = columns[0, new]
+                shares[:, new] = seen[new], rest[new]
+                entries[:, new] = np.asarray(image(digit))[new], np.asarray(image(1 - digit))[new]
+            choices = np.stack([np.zeros(number), *shares, total])
+            which = np.argmin(np.abs(choices - seen), axis=0)
+            columns[0] |= np.isin(which, (1, 3)).astype(int) << bit
+            columns[1] |= (two & (which > 1)).astype(int) << bit
+        columns = np.minimum(columns, max(size - 1, 0))
+        error = np.asarray(image(second)) - np.sum(entries * second[columns], axis=0)
+        if not np.all(np.abs(error) <= 1e-9 * np.sum(np.abs(entries), axis=0)):
+            return None
+        ahead = two & (columns[0] > columns[1])
+        columns[:, ahead], entries[:, ahead] = columns[::-1, ahead], entries[::-1, ahead]
+        return cls(np.ascontiguousarray(columns.T), np.ascontiguousarray(entries.T), np.zeros(size))
+
+    @cached_property
+    def matrix(self) -> Any:
+        """A as a sparse matrix of SciPy, shape (m, n)."""
+        number, size = len(self.column), len(self.size)
+        width = self.column.shape[1]
+        starts = np.arange(0, width * number + 1, width)
+        return scipy.sparse.csr_array((self.entry.ravel(), self.column.ravel(), starts), shape=(number, size))
+
+    @cached_property
+    def places(self) -> tuple[Any, Any, Any, Any]:
+        """Rows and columns of the entries of AᵀTA, row by row; and what each row of A adds, to which of them, at precision 1."""
+        places = len(self.size) * self.column[:, :, None] + self.column[:, None, :]
+        found, which = np.unique(places, return_inverse=True)
+        return (
+            *np.divmod(found, len(self.size)),
+            which.ravel(),
+            self.entry[:, :, None] * self.entry[:, None, :],
+        )
+
+    def entries(self, precision: Any) -> Any:
+        """The entries of AᵀTA, of NumPy, at their ``places``."""
+        rows, _, which, shares = self.places
+        return np.bincount(which, (precision[:, None, None] * shares).ravel(), len(rows))
+
+    def apply(self, vector: Array) -> Array:
+        """A times a vector."""
+        return namespace(vector, self.column).sum(self.entry * vector[self.column], axis=1)
+
+    def adjoint(self, vector: Array) -> Array:
+        """Aᵀ times a vector; of NumPy."""
+        shares = (self.entry * vector[:, None]).ravel()
+        return np.bincount(self.column.ravel(), shares, len(self.size))
+
+    def rows(self, matrix: Array) -> Array:
+        """A times an (n, k) array."""
+        if namespace(matrix, self.column) is np:
+            return self.matrix @ matrix
+        each = (self.entry[:, k, None] * matrix[self.column[:, k]] for k in range(self.column.shape[1]))
+        return reduce(add, each)
+
+    def back(self, matrix: Array) -> Array:
+        """Aᵀ times an (m, k) array; of NumPy."""
+        return self.matrix.T @ matrix
+
+    def add_gram(self, precision: Any, matrix: Any) -> None:
+        """Add AᵀTA to an (n, n) array of NumPy."""
+        matrix[self.places[:2]] += self.entries(precision)
+
+    def gram(self, precision: Array) -> Array:
+        """AᵀTA, shape (n, n)."""
+        size = self.size.shape[0]
+        if namespace(precision, self.column) is np:
+            found = np.zeros((size, size))
+            self.add_gram(precision, found)
+            return found
+        products = precision[:, None, None] * self.entry[:, :, None] * self.entry[:, None, :]
+        rows = jnp.broadcast_to(self.column[:, :, None], products.shape)
+        columns = jnp.broadcast_to(self.column[:, None, :], products.shape)
+        return jnp.zeros((size, size), products.dtype).at[rows, columns].add(products)
+
+    def times_gram(self, precision: Array, matrix: Array) -> Array:
+        """AᵀTA times an (n, k) array."""
+        size = len(self.size)
+        if namespace(precision, self.column) is not np or size <= _SPARSE:
+            return self.gram(precision) @ matrix
+        starts = np.searchsorted(self.places[0], np.arange(size + 1))
+        gram = scipy.sparse.csr_array((self.entries(precision), self.places[1], starts), shape=(size, size))
+        return gram @ matrix
+
+    def variances(self, white: Array) -> Array:
+        """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
+        # Not from the entries of VVᵀ, which would cancel for two items that are nearly the same.
+        if namespace(white, self.column) is np:
+            number, together = len(self.column), max(1, _TOGETHER // max(white.shape[1], 1))
+            parts: Any = [self.matrix]
+            if number > together:
+                parts = (self.matrix[start : start + together] for start in range(0, number, together))
+            seen = (part @ white for part in parts)
+            return np.concatenate([np.einsum("ij,ij->i", part, part) for part in seen])
+        # The barrier keeps XLA from fusing the gather of rows into the sum of squares, which is four times slower.
+        return jnp.sum(jnp.square(optimization_barrier(self.rows(white))), axis=1)
+
+
+Rows = DenseRows | SparseRows
+_TOGETHER = 2**19  # numbers of A V that are written out at once
+_SPARSE = 200  # columns above which SciPy's sparse products are faster than those of matrices

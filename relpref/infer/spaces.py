@@ -1,0 +1,259 @@
+"""The algebra of Gaussian sites: in the space of latents, (n, n), or of observations, (m, m)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from relpref.infer.rows import DenseRows, Rows
+from relpref.linalg import Covariance, LinearMap
+from relpref.linalg.arrays import (
+    Array,
+    cond,
+    factorize,
+    fori_loop,
+    namespace,
+    solve_lower,
+)
+
+
+class Marginals(NamedTuple):
+    """Posterior of the m projections."""
+
+    mean: Array  # shape (m,)
+    variance: Array  # shape (m,)
+    log_determinant: Array  # half the log ratio of prior to posterior volume
+
+
+class Factorised(NamedTuple):
+    """The posterior under sites of precision T, shape (m,)."""
+
+    lower: Array  # chol(B)
+    # In observation space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the projections is G − WᵀW.
+    # In latent space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
+    white: Array
+    precision: Array
+    log_determinant: Array  # Σ log diag chol(B)
+
+
+class Map(NamedTuple):
+    """The projection A and its adjoint, neither of them a matrix."""
+
+    apply: LinearMap
+    adjoint: LinearMap
+
+    def rows(self, matrix: Array) -> Array:
+        """A times an (n, k) array."""
+        return jax.vmap(self.apply, in_axes=1, out_axes=1)(matrix)
+
+    def back(self, matrix: Array) -> Array:
+        """Aᵀ times an (m, k) array."""
+        return jax.vmap(self.adjoint, in_axes=1, out_axes=1)(matrix)
+
+    def congruence(self, covariance: Covariance) -> Array:
+        """A K Aᵀ, shape (m, m)."""
+        return covariance.congruence(self.apply)
+
+    def written(self, size: int, dtype: Any) -> Rows:
+        """The projection as its rows."""
+        return DenseRows(self.rows(jnp.eye(size, dtype=dtype)))
+
+
+# How a projection is given: of a program that JAX traces as maps, otherwise as its rows.
+Projection = Map | Rows
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class DualSpace:
+    """Observation space, for m ≤ n: everything in the m x m space of projections."""
+
+    latent: ClassVar[bool] = False  # whether the latent vector's own mean and covariance are available
+
+    gram: Array  # G = A K Aᵀ, and the noise that rows share, shape (m, m)
+    jitter: Array  # 0; nothing is factorized but B = I + T^½ G T^½
+
+    @classmethod
+    def build(cls, covariance: Covariance, projection: Projection, noise: Any = 0.0) -> "DualSpace":
+        """``noise`` is the covariance of what rows have in common beyond the latent vector, shape (m, m)."""
+        gram = projection.congruence(covariance) + noise
+        return cls(gram, namespace(gram).zeros((), gram.dtype))
+
+    def factorise(self, precision: Array, projection: Projection) -> Factorised:
+        """Factorise B = I + T^½ G T^½."""
+        xp = namespace(precision, self.gram)
+        root = xp.sqrt(precision)
+        half = root[:, None] * self.gram
+        lower = factorize(xp.eye(len(root), dtype=root.dtype) + half * root)
+        return Factorised(lower, solve_lower(lower, half), precision, _log_determinant(lower))
+
+    def marginals(self, factor: Factorised, shift: Array, projection: Projection) -> Marginals:
+        xp = namespace(shift, self.gram)
+        before = xp.diagonal(self.gram)
+        variance = before - xp.sum(xp.square(factor.white), axis=0)
+        # Two items that are the same to the prior have a gap variance of 0 up to rounding, of either sign.
+        rounding = 10 * np.finfo(before.dtype).eps * xp.max(before, initial=0.0)
+        variance = xp.where(xp.abs(variance) <= rounding, 0.0, variance)
+        mean = self.response(factor, shift, projection)
+        # Prior and sites cancel where both are large; the mean solves m = G(h − T m), which says what is left.
+        for _ in range(_REFINEMENTS):
+            left = self.gram @ (shift - factor.precision * mean) - mean
+            half = solve_lower(factor.lower, xp.sqrt(factor.precision) * left)
+            mean = mean + left - factor.white.T @ half
+        return Marginals(mean, variance, factor.log_determinant)
+
+    def response(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
+        """Posterior covariance of the projections times a vector."""
+        return self.gram @ shift - factor.white.T @ (factor.white @ shift)
+
+    def dual_weights(self, factor: Factorised, precision: Array) -> Array:
+        """M = T^½ B⁻¹ T^½; the posterior covariance is K − K AᵀMA K."""
+        xp = namespace(precision, self.gram)
+        half = solve_lower(factor.lower, xp.diag(xp.sqrt(precision)))
+        return half.T @ half
+
+    def noise_weights(
+        self, factor: Factorised, precision: Array, blocks: Any, factors: Sequence[Array]
+    ) -> list[Array]:
+        """Blocks of M for groups of rows, `relpref.infer.arrow.Blocks`, times arrays of shape (g, p, r)."""
+        dual = self.dual_weights(factor, precision)
+        room = namespace(dual).pad(dual, (0, 1))
+        each = zip(blocks.groups, factors, strict=True)
+        return [room[group.rows[:, :, None], group.rows[:, None, :]] @ its for group, its in each]
+
+    def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
+        """R = AᵀMA, shape (n, n)."""
+        return projection.back(projection.back(self.dual_weights(factor, precision)).T)
+
+    def precision_limit(self) -> tuple[Array, float]:
+        """Prior variances of the projections, and the largest product of these with precisions that does not cancel."""
+        return namespace(self.gram).diagonal(self.gram), _MOST_IN_DUAL_SPACE
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LatentSpace:
+    """Latent space, for m > n: everything in the space of the latent vector, whitened by the root of its covariance."""
+
+    latent: ClassVar[bool] = True
+
+    root: Array  # L with L Lᵀ = K, so that nothing is ever multiplied by K⁻¹, shape (n, r)
+    rows: Rows  # the projection A
+    jitter: Array  # what the root needed
+    # Whether sites may be so precise that B is ill-conditioned: then it is factorized without being formed, and means are refined.
+    accurate: bool = field(default=False, metadata={"static": True})
+
+    @classmethod
+    def build(
+        cls,
+        covariance: Covariance,
+        projection: Projection,
+        rows: Rows | None = None,
+        accurate: bool = False,
+    ) -> "LatentSpace":
+        """Factorise the prior; without sparse rows the projection is written out."""
+        root, jitter = covariance.root()
+        return cls(root, rows or projection.written(root.shape[0], root.dtype), jitter, accurate)
+
+    def factorise(self, precision: Array, projection: Projection) -> Factorised:
+        """Factorise B = I + Lᵀ Q L with Q = AᵀTA."""
+        xp = namespace(precision, self.root)
+        pulled = self.rows.times_gram(precision, self.root)  # Q L
+        gram = xp.eye(self.root.shape[1], dtype=self.root.dtype) + self.product(pulled)
+
+        def by_qr() -> Array:
+            # chol(B)ᵀ is the R of [T^½ A L; I], whose condition number is the root of that of B.
+            half = xp.sqrt(precision)[:, None] * projection.rows(self.root)
+            upper = xp.linalg.qr(xp.concatenate([half, xp.eye(half.shape[1])]), mode="r")
+            return xp.sign(xp.diagonal(upper)) * upper.T
+
+        if self.accurate:
+            stiff = (xp.max(xp.diagonal(gram), initial=0.0) > _STIFF) & xp.all(precision >= 0)
+            lower = cond(stiff, by_qr, partial(factorize, gram))
+        else:
+            lower = factorize(gram)
+        return Factorised(lower, self.quotient(lower), precision, _log_determinant(lower))
+
+    def product(self, right: Array) -> Array:
+        """The lower triangle of Lᵀ times an (n, r) array, where that is symmetric; above it anything."""
+        return lower_of_product(self.root, right)
+
+    def quotient(self, lower: Array) -> Array:
+        """L times the transposed inverse of a lower triangular matrix."""
+        return solve_lower(lower, self.root.T).T
+
+    def marginals(self, factor: Factorised, shift: Array, projection: Projection) -> Marginals:
+        variance = self.rows.variances(factor.white)
+        mean = projection.apply(self.latent_mean(factor, shift, projection))
+        return Marginals(mean, variance, factor.log_determinant)
+
+    def response(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
+        """Posterior covariance of the projections times a vector."""
+        return projection.apply(factor.white @ (factor.white.T @ projection.adjoint(shift)))
+
+    def latent_mean(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
+        """Posterior mean of the latent vector."""
+        if not self.accurate:
+            return factor.white @ (factor.white.T @ projection.adjoint(shift))
+
+        # In coordinates w with mean L w: B w = Lᵀ Aᵀ h. What rounding leaves in directions that no answer sees, the next round removes,
+        # as long as both ends of a row see the same number in h − T A L w: carried by a loop, it is not computed and rounded twice.
+        def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            white, left = carry
+            half = solve_lower(factor.lower, self.root.T @ projection.adjoint(left) - white)
+            white = white + solve_lower(factor.lower, half, transposed=True)
+            return white, shift - factor.precision * projection.apply(self.root @ white)
+
+        start = (namespace(shift, self.root).zeros(self.root.shape[1], self.root.dtype), shift)
+        white, _ = fori_loop(_REFINEMENTS, refined, start)
+        return self.root @ white
+
+    def covariance(self, factor: Factorised) -> Array:
+        """Σ = V Vᵀ, of the latent vector, shape (n, n)."""
+        return factor.white @ factor.white.T
+
+    def pulled(self, factor: Factorised, precision: Array) -> Array:
+        """R K = Q Σ, shape (n, n)."""
+        return self.rows.times_gram(precision, self.covariance(factor))
+
+    def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
+        """R = Q − QΣQ, shape (n, n)."""
+        cross = self.rows.times_gram(precision, factor.white)  # Q V
+        return self.rows.gram(precision) - cross @ cross.T
+
+    def precision_limit(self) -> tuple[Array, float]:
+        """As in observation space; of variances of at most 1, for noise/√count below 1e-5 and below 1e-5 prior sds."""
+        return namespace(self.root).minimum(1.0, self.rows.variances(self.root)), _MOST_PRECISE
+
+
+Space = DualSpace | LatentSpace
+
+
+def _log_determinant(lower: Array) -> Array:
+    xp = namespace(lower)
+    return xp.sum(xp.log(xp.diagonal(lower)))
+
+
+_MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
+_MOST_IN_DUAL_SPACE = 1e7  # times the prior variance: 3e-4 prior sds
+_STIFF = 1e6  # diagonal of B above which its Cholesky factor would lose too many digits
+_REFINEMENTS = 2
+_BLOCK = 128  # below this size one product is as fast as its blocks
+
+
+def lower_of_product(root: Array, right: Array) -> Array:
+    """The lower triangle of rootᵀ @ right, for a lower triangular root, by blocks: a third of the operations; above it anything."""
+    n = root.shape[0]
+    if n <= _BLOCK:
+        return root.T @ right
+    half = n // 2
+    upper, lower = root[:half, :half], root[half:, half:]
+    corner = root[half:, :half]
+    top = lower_of_product(upper, right[:half, :half]) + corner.T @ right[half:, :half]
+    left = lower.T @ right[half:, :half]
+    bottom = lower_of_product(lower, right[half:, half:])
+    return namespace(root, right).block([[top, np.zeros((half, n - half), root.dtype)], [left, bottom]])
