@@ -78,7 +78,7 @@ class Certificate:
     num_samples : int
     table : DataFrame or None
         Where the weights can be relied on, see `comparison`; the exact posterior by reweighting. By item (relative to the average of
-        all), by example for classifiers, by site and position otherwise.
+        all) and effect of covariates, by example for classifiers, by site and position otherwise.
     log_evidence : float
         Of the exact model at the posterior's hyperparameters, by reweighting; NaN where there are no weights to rely on, and of a mixture.
     """

@@ -162,8 +162,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         if matrix is not None:
             moved = moved @ matrix.T
         elif what == "item":
-            moved = moved[:, posterior.whole.size - len(sd) :]
-            moved = moved - moved.mean(axis=1, keepdims=True)
+            moved = np.asarray(posterior.seen(moved))
         moved = moved / np.where(sd > 0, sd, np.inf)
         which[units] = np.argmax(np.abs(moved), axis=1)
         shift[units] = np.take_along_axis(moved, which[units, None], axis=1)[:, 0]

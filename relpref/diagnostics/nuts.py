@@ -301,6 +301,7 @@ def _compared(
     latent, items = nuts.latent[..., effects:], chosen[effects:] - effects
     if utilities:  # only their differences are reported
         latent = latent - latent.mean(axis=-1, keepdims=True)
+        latent = np.concatenate([latent, nuts.latent[..., :effects]], axis=-1)
     r_hat, ess = convergence(latent)
     # Chains of NUTS may lean from one side to the other: their means are then known better than their spread.
     ess = min(ess, convergence(np.square(latent - latent.mean(axis=(0, 1))))[1])

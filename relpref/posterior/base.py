@@ -413,7 +413,7 @@ class Posterior(PosteriorBase):
     ) -> pd.DataFrame:
         """``mean`` and ``sd`` of what people look at, by label; by another distribution, about ``chosen`` items alone, if it is given.
 
-        That is utilities less their average, by item; a classifier's latent functions, by example (and by class, where there are more
+        That is utilities less their average, by item, and then effects of covariates; a classifier's latent functions, by example (and by class, where there are more
         than two); another program's Gaussian sites, by site and position.
         """
         belief = self.whole if belief is None else belief

@@ -79,12 +79,26 @@ class UtilityPosterior(Posterior):
         self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
     ) -> pd.DataFrame:
         own: Any = self.whole if belief is None else belief
-        centred = (own.after(self._num_effects) if self._num_effects else own).centred()
-        return pd.DataFrame({"mean": centred.mean(), "sd": centred.sd()}, index=self._labels()[chosen])
+        effects, names = self._num_effects, self.data.comparisons.covariate_names
+        parts = [(own.after(effects) if effects else own).centred()]
+        if effects:
+            parts.append(own.subset(np.arange(effects)).project(self._effect_units))
+        labels = [*self._labels()[chosen], *(f"effect of {name}" for name in names[:effects])]
+        columns = {"mean": [part.mean() for part in parts], "sd": [part.sd() for part in parts]}
+        found = {name: np.concatenate(values) for name, values in columns.items()}
+        return pd.DataFrame(found, index=label_index(labels, "item"))
 
     def seen(self, draws: Floats) -> Floats:
-        draws = draws[:, self._num_effects :]
-        return draws - draws.mean(axis=1, keepdims=True)
+        effects, utilities = np.split(draws, [self._num_effects], axis=1)
+        utilities = utilities - utilities.mean(axis=1, keepdims=True)
+        if not self._num_effects:
+            return utilities
+        return np.concatenate([utilities, effects @ self._effect_units.T], axis=1)
+
+    @property
+    def _effect_units(self) -> Floats:
+        answers: Any = self.data.comparisons
+        return effect_units(answers.covariates_are, answers.covariate_scales)
 
     @property
     def effects(self) -> pd.DataFrame:
@@ -518,9 +532,9 @@ class UtilityPosterior(Posterior):
         origin = None if self.origin is None else self.origin.with_argument(self.data, data)
         groups, coords, dims = draw_groups(replace(self, data=data, origin=origin), num_samples, rng_key)
         labels, answers = plain_coordinates(data.labels), data.comparisons
-        if self._num_effects and answers.covariate_scales is not None:
+        if self._num_effects:
             drawn = groups["posterior"]
-            drawn[EFFECT] = drawn[EFFECT] @ effect_units(answers.covariates_are, answers.covariate_scales).T
+            drawn[EFFECT] = drawn[EFFECT] @ self._effect_units.T
         raters = plain_coordinates(answers.raters)
         coords |= {"item": labels, "attribute": list(data.attribute_names), "rater": raters}
         coords["covariate"] = list(answers.covariate_names)

@@ -240,6 +240,19 @@ def test_updates_are_fits(tmp_path: Path) -> None:
         before.update([("i0", "i1")])
 
 
+def assert_effects_are_there(table: Any, posterior: Any) -> None:
+    assert table.index.tolist() == [*ITEMS, "effect of home", "effect of length"]
+    effects = table[["mean", "sd"]].iloc[6:].to_numpy()
+    assert effects == pytest.approx(posterior.effects[["mean", "sd"]].to_numpy(), rel=1e-9)
+    assert np.all(np.abs(table["shift"]) < 0.3) and table["sd_ratio"].between(0.8, 1.25).all()
+
+
+@pytest.mark.slow
+def test_nuts_knows_effects(posterior: Any) -> None:
+    nuts = check(posterior, draws=1000, progress_bar=False)
+    assert_effects_are_there(nuts.table, posterior)
+
+
 def test_diagnostics_know_effects(posterior: Any) -> None:
     left = leave_one_out(posterior)
     table = posterior.data.comparisons
@@ -254,8 +267,12 @@ def test_diagnostics_know_effects(posterior: Any) -> None:
     chance = rest.prefer(ends, covariates=given)["probability"][0]
     assert np.exp(held.table["log_score"][row]) == pytest.approx(chance, abs=0.005)
     assert left.num_answers == k_fold(posterior, folds=3).num_answers == 40
-    assert certify(posterior, num_samples=400).verdict in ("good", "undecided")
-    assert len(influence(posterior)) == posterior.data.num_comparisons
+    certificate = certify(posterior, num_samples=400)
+    assert certificate.verdict in ("good", "undecided")
+    assert_effects_are_there(certificate.table, posterior)
+    swayed = influence(posterior)
+    assert len(swayed) == posterior.data.num_comparisons
+    assert {"effect of home", "effect of length"} & set(swayed["item"]) != set()
     assert posterior.reweighted(200).effects["mean"].to_numpy() == pytest.approx(
         posterior.effects["mean"].to_numpy(), abs=0.1
     )
