@@ -17,7 +17,7 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow, Groups, Weights, middle_of
+from relpref.infer.arrow import Arrow, Groups, Items, Weights, middle_of
 from relpref.infer.call import Values, survey
 from relpref.infer.evidence import known_sites, log_of_sites
 from relpref.infer.gradient import tilted
@@ -28,7 +28,7 @@ from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Cavity, Sites
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments
-from relpref.likelihoods.orthants import log_orthant
+from relpref.likelihoods.orthants import log_ordered
 from relpref.limits import MAX_ROWS_TAKEN_OUT
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
@@ -217,15 +217,19 @@ class Question:
                     "the probability of a new list with logistic noise (Plackett and Luce) is not found; take the likelihood Probit()"
                 )
         listed, log_score = np.zeros(len(found.value), dtype=bool), found.log_score.copy()
-        signs = np.append(np.where(found.value > 0, 1.0, -1.0), 1.0)
+        (kind,) = self._program.arrow.kinds if self._program.arrow else ()
         for at, blocks in enumerate(self._blocks()):
             for group, mean, covariance in blocks:
                 rows, there = group.rows, group.rows < len(listed)
-                sign = signs[rows]
-                # What is not there is positive for certain.
-                mean = np.where(there, sign * mean, 40.0)
-                covariance = sign[:, :, None] * covariance * sign[:, None, :]
-                score = log_orthant(mean, covariance + np.eye(rows.shape[1]) * ~there[:, :, None])
+                first = np.where(there, rows, 0)
+                gaps = Items.of(
+                    kind.column[first], np.where(there[:, :, None], kind.entry[first], 0.0)
+                ).entries
+                # Items up to what they have in common, of which gaps know nothing.
+                back = np.linalg.pinv(gaps)
+                score = log_ordered(
+                    _times(back, mean), back @ covariance @ back.swapaxes(1, 2), _places(gaps)
+                )
                 listed[rows[there]], log_score[at, rows[there]] = True, 0.0
                 log_score[at, rows[:, 0]] = score
         unknown: dict[str, Any] = {
@@ -399,6 +403,16 @@ def cavities_of_groups(
         middle = _times(without, mean - _times(spread, nu)) + start
         found.append((group, middle, 0.5 * (cavity + cavity.swapaxes(1, 2))))
     return found
+
+
+def _places(gaps: Floats) -> Any:
+    """The block of each item of lists, from their rows, shape (g, p, k), each above (1) and below (−1) another; −1 of no item."""
+    above, below = (gaps > 0)[:, :, :, None], (gaps < 0)[:, :, None, :]
+    over = (above & below).any(axis=1)  # shape (g, k, k)
+    found = np.zeros(over.shape[:2], dtype=np.int64)
+    for _ in range(over.shape[1]):
+        found = np.max(over * (found[:, :, None] + 1), axis=1, initial=0)
+    return np.where(gaps.any(axis=1), found, -1)
 
 
 def _times(blocks: Any, vectors: Any) -> Floats:

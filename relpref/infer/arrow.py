@@ -12,7 +12,7 @@ The noise of a group is F ε with independent standard normal ε, so C = FFᵀ. 
 question with many answers, M = T − TF(I + FᵀTF)⁻¹FᵀT is not written out: the cost is that of rows × values², not rows³.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -132,6 +132,14 @@ class Blocks:
         """The blocks of F, by the sd of each row's noise of each kind."""
         each = [self.cut(sd) for sd in sds]
         return tuple(group.factor([sd[at] for sd in each]) for at, group in enumerate(self.groups))
+
+    def middle(self, precision: Array, factors: Sequence[Array]) -> "tuple[Weights, Array]":
+        """M, and half the log determinant of I + TC."""
+        xp = namespace(precision, *factors)
+        found = [middle_of(*each) for each in zip(self.cut(precision), factors, strict=True)]
+        total = 0.5 * sum((xp.sum(its.log_determinant) for its in found), xp.zeros(()))
+        blocks = tuple(its.weights for its in found), tuple(its.pulled for its in found)
+        return Weights(precision[self.alone], *blocks), total
 
     def matrix(self, factors: Sequence[Array]) -> Array:
         """C, shape (m, m)."""
@@ -320,12 +328,8 @@ class ArrowSpace:
 
     def factorise(self, precision: Array, projection: Any) -> Factorised:
         """Find M, and factorize the latent space with it."""
-        xp = namespace(precision, *self.factors)
-        each = zip(self.blocks.cut(precision), self.factors, strict=True)
-        found = [middle_of(own, values) for own, values in each]
-        total = 0.5 * sum((xp.sum(its.log_determinant) for its in found), xp.zeros(()))
-        blocks = tuple(its.weights for its in found), tuple(its.pulled for its in found)
-        weights: Any = Weights(precision[self.blocks.alone], *blocks)
+        weights: Any
+        weights, total = self.blocks.middle(precision, self.factors)
         factor = self.inner.factorise(weights, projection)
         return factor._replace(precision=weights, log_determinant=factor.log_determinant + total)
 
@@ -351,16 +355,20 @@ class ArrowSpace:
 
     def marginals(self, factor: Factorised, shift: Array, projection: Any) -> Marginals:
         """Means and variances of the rows."""
-        weights: Any = factor.precision
         covariance, variances = self.covariance(factor), []
-        for items, pulled, values in zip(self._rows.items, weights.pulled, self.factors, strict=True):
-            back = pulled.swapaxes(1, 2)
-            left = items.entries - values @ (back @ items.entries)  # (I − CM) A
-            prior = covariance[items.columns[:, :, None], items.columns[:, None, :]]
-            own = values - values @ (back @ values)  # C − CMC = (F − FFᵀMF)Fᵀ
-            variances.append(((left @ prior) * left).sum(axis=2) + (own * values).sum(axis=2))
+        for (columns, left), own in self._left(factor.precision):
+            prior = covariance[columns[:, :, None], columns[:, None, :]]
+            variances.append(((left @ prior) * left).sum(axis=2) + own)
         variance = self.blocks.joined(self._rows.alone.variances(factor.white), variances)
         return Marginals(self.response(factor, shift, projection), variance, factor.log_determinant)
+
+    def _left(self, weights: Any) -> "Iterator[tuple[Items, Array]]":
+        """For groups of one size (I − CM) A and the variances C − CMC, shape (g, p)."""
+        for items, pulled, values in zip(self._rows.items, weights.pulled, self.factors, strict=True):
+            back = pulled.swapaxes(1, 2)
+            own = values - values @ (back @ values)  # C − CMC = (F − FFᵀMF)Fᵀ
+            left = items.entries - values @ (back @ items.entries)
+            yield Items(items.columns, left), (own * values).sum(axis=2)
 
     def latent_mean(self, factor: Factorised, shift: Array, projection: Any) -> Array:
         """Posterior mean of the latent vector."""

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.chances import NOISE
-from relpref.likelihoods.orthants import log_orthant
+from relpref.likelihoods.orthants import log_ordered
 from relpref.posterior.gaussian import Floats, mixture
 
 _DRAWS = 4000
@@ -46,15 +46,10 @@ def list_chances(posterior: Any, items: NDArray[Any], orders: Any, places: int, 
         if belief.scales is not None:
             covariances = covariances + belief.scales
         covariances = np.broadcast_to(covariances, (len(belief.weights), size, size))
-        # Each above the next, and the last of those places above all the others.
-        above = np.minimum(np.arange(size - 1), places - 1)
-        chances = []
-        for order in np.asarray(orders):
-            unit = np.eye(size)[order]
-            signs = unit[above] - unit[1:]
-            log_chance = log_orthant(belief.locations @ signs.T, signs @ covariances @ signs.T)
-            chances.append(belief.weights @ np.exp(log_chance))
-        found = np.array(chances)
+        # Those after these places are one block.
+        blocks = np.minimum(np.argsort(orders, axis=1), places)
+        each = [log_ordered(belief.locations, covariances, block) for block in blocks]
+        found = np.exp(each) @ belief.weights
     lapse = posterior.hyperparameters.get("lapse", 0.0)
     outcomes = float(np.prod(np.arange(size, size - places, -1.0)))
     return np.asarray((1 - lapse) * found + lapse / outcomes)

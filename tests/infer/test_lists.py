@@ -97,8 +97,6 @@ def test_without_padding(data: PreferenceData) -> None:
 
 
 def test_refused(data: PreferenceData) -> None:
-    with pytest.raises(UnsupportedProgramError, match="lists='pairs'"):
-        EP(preference_gp, fixed=FIXED, structure="sparse").run(0, data, progress_bar=False)
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         EP(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=Logistic())
     with pytest.raises(DataError, match="lapse=True is for single answers"):

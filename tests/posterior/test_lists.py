@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.special import log_ndtr
 
 from relpref import PreferenceData
 from relpref.errors import DataError, UnknownLabelError
 from relpref.infer import EP
 from relpref.likelihoods import Logistic, Probit
-from relpref.likelihoods.orthants import log_orthant
+from relpref.likelihoods.orthants import log_ordered
 from relpref.models import xpgp
 
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c"), ("d", "a"), ("c", "d"), ("d", "b"), ("a", "b")]
@@ -27,18 +27,30 @@ def posterior(data: PreferenceData) -> Any:
     return EP(xpgp).run(0, data, progress_bar=False)
 
 
-def test_orthants() -> None:
+def test_ordered() -> None:
+    """A chain, a choice, and a tie in the middle, whose rows depend on each other; 1,000,000 draws."""
     rng = np.random.default_rng(0)
-    root = rng.normal(size=(3, 4, 4))
-    covariance, mean = root @ root.transpose(0, 2, 1) + 0.3 * np.eye(4), rng.normal(size=(3, 4))
-    exact = [
-        multivariate_normal(-one, its, seed=1, maxpts=400_000, abseps=1e-7, releps=1e-7).cdf(np.zeros(4))
-        for one, its in zip(mean, covariance, strict=True)
-    ]
-    assert np.exp(log_orthant(mean, covariance)) == pytest.approx(exact, rel=3e-3)
-    # Far out, too: of independent numbers it is a product.
-    far = log_orthant(np.full((1, 3), -30.0), np.eye(3)[None])
-    assert far[0] == pytest.approx(3 * log_orthant([[-30.0]], [[[1.0]]])[0], rel=1e-12)
+    root, mean = rng.normal(size=(3, 4, 4)), 0.5 * rng.normal(size=(3, 4))
+    covariance, block = (
+        root @ root.transpose(0, 2, 1) + 0.3 * np.eye(4),
+        [[0, 1, 2, 3], [1, 1, 0, 1], [1, 2, 1, 0]],
+    )
+    found = np.exp(log_ordered(mean, covariance, block))
+    for at, places in enumerate(np.array(block)):
+        seen = rng.multivariate_normal(mean[at], covariance[at], 1_000_000)
+        held = np.ones(len(seen), dtype=bool)
+        for upper in range(places.max()):
+            held &= seen[:, places == upper].min(axis=1) > seen[:, places == upper + 1].max(axis=1)
+        error = np.sqrt(found[at] * (1 - found[at]) / len(seen))
+        assert found[at] == pytest.approx(held.mean(), abs=3.9 * error + 1e-2 * found[at])
+
+
+def test_ordered_far_out() -> None:
+    """Of fewer numbers in one than in the other; log P(N(0, 2) > 60) is that of 60/√2."""
+    mean, block = np.array([[-30.0, 30.0, 0.0], [-30.0, 30.0, 90.0]]), np.array([[0, 1, -1], [0, 1, 2]])
+    found = log_ordered(mean, np.broadcast_to(np.eye(3), (2, 3, 3)), block)
+    assert found[0] == pytest.approx(log_ndtr(-60 / np.sqrt(2)), rel=1e-12)
+    assert -np.inf < found[1] < found[0]
 
 
 def test_two_items_are_a_pair(posterior: Any) -> None:

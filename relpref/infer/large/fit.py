@@ -15,6 +15,7 @@ import scipy.sparse
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from relpref.errors import InferenceError, UnsupportedProgramError
+from relpref.infer.arrow import GroupedRows
 from relpref.infer.assemble import choose, prior_notes
 from relpref.infer.gradient import tilted
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, PosteriorCovariance, Unknown
@@ -24,6 +25,7 @@ from relpref.infer.plates import settled
 from relpref.infer.program import Program
 from relpref.infer.result import Result, progress_line, warn_user
 from relpref.infer.search import fit_hyperparameters
+from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
 from relpref.limits import MAX_FACTORISED, MAX_NOTED_ITEMS, MAX_REDUCED_ITEMS
@@ -88,28 +90,35 @@ def fit_reduced(
     pull = np.zeros(data.num_items)
     pull[positions] = np.asarray(evidence.alpha)[: len(positions)]
     means = {name: part.matmul(pull) for name, part in parts.items()}
-    dual_form = _dual(
-        sum(blocks.values()), reading.projection(positions), reading.counts * sites["precision"], dual
-    )
+    dual_form = _dual(sum(blocks.values()), reading, positions, reading.counts * sites["precision"], dual)
     covariance = Conditioned(reading.prior, positions, *dual_form)
     return Fitted(means, covariance, log_evidence, sites, result, info)
 
 
-def _dual(covariance: Any, projection: Any, precision: Floats, observation_space: bool) -> tuple[Any, Floats]:
-    """Of the posterior precision K⁻¹ + AᵀTA, what `Conditioned` wants: a projection and its weights.
+def _dual(
+    covariance: Any, reading: LargeReading, positions: Positions, precision: Floats, observation_space: bool
+) -> tuple[Any, Floats]:
+    """Of the posterior precision K⁻¹ + AᵀMA, what `Conditioned` wants: a projection and its weights.
 
     As of `relpref.infer.sites`, by SciPy: JAX would compile again for every number of answers.
     """
+    projection, shared = reading.projection(positions), reading.shared
     try:
         if observation_space:
             root = np.sqrt(precision)
             gram = projection @ (projection @ covariance).T
+            if shared is not None:
+                gram += shared.blocks.matrix(shared.factors)
             gram *= root[:, None] * root
             gram[np.diag_indices_from(gram)] += 1.0
             lower = cholesky(gram, lower=True, overwrite_a=True)
             half = solve_triangular(lower, np.diag(root), lower=True, overwrite_b=True)
             return projection, half.T @ half
         pulled = projection.T @ scipy.sparse.diags_array(precision) @ projection  # Q
+        if shared is not None:
+            column = np.searchsorted(positions, reading.column)
+            rows = GroupedRows.of(SparseRows(column, reading.entry, np.zeros(len(positions))), shared.blocks)
+            pulled = scipy.sparse.csr_array(rows.gram(shared.blocks.middle(precision, shared.factors)[0]))
         lower = cholesky(covariance, lower=True)
         cross = pulled @ lower
         inner = lower.T @ cross
@@ -181,6 +190,7 @@ def fit_many(
             reading.entry,
             reading.counts,
             jax.jit(partial(tilted, reading.observations, jnp.asarray(reading.offset))),
+            shared=reading.shared,
             start=None if start is None else Sites(start["precision"], start["shift"]),
             tol=max(engine.options["tol"], _TOLERANCE),
             max_sweeps=engine.options["max_sweeps"],
@@ -239,6 +249,10 @@ def fit(
             "take 'maximize' or 'em', or structure='dense' where memory allows it"
         )
     problem = LargeProblem.of(engine.program, args, kwargs)
+    if engine.at_mode and problem.data.comparisons.list is not None:
+        raise UnsupportedProgramError(
+            "Laplace takes lists only where there is a matrix of all items; fit with EP, or with structure='dense' where memory allows it"
+        )
     fixed = problem.known(engine.fixed)
     learned, how, searched = search(engine, problem, fixed, key, progress_bar, at_first)
     values = {**fixed, **learned}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
@@ -18,8 +19,10 @@ from relpref.data import PreferenceData
 from relpref.data.padding import padded_answers, room_for_items
 from relpref.data.parts import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.arrow import Blocks, Kind
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
-from relpref.infer.layout import Layout, Observation, may_be_padded
+from relpref.infer.large.spaces import Shared
+from relpref.infer.layout import Layout, Observation, may_be_padded, shared_noise
 from relpref.infer.program import Program
 from relpref.infer.result import Solves
 from relpref.infer.rows import SparseRows
@@ -45,6 +48,7 @@ class LargeReading(NamedTuple):
     offset: Floats  # the predictors where all utilities are 0, shape (m,)
     column: Positions  # the items of each answer, shape (m, 2)
     entry: Floats  # with which weights its predictor looks at them, shape (m, 2)
+    shared: Shared | None  # the noise that rows share
 
     @property
     def counts(self) -> Floats:
@@ -78,11 +82,6 @@ class LargeProblem:
         """Estimate the scales of graphs that have none yet."""
         data = preference_data(args, kwargs)
         assert data is not None  # or it would not be large
-        if data.comparisons.list is not None:
-            raise UnsupportedProgramError(
-                "the answers have lists, whose pairs share noise, and fits without a matrix of all items have no place for that; read the "
-                "answers with lists='pairs', or fit with structure='dense'"
-            )
         if data.comparisons.group is not None:
             raise UnsupportedProgramError(
                 "the answers have groups, whose effects they share, and fits without a matrix of all items have no place for that; leave the "
@@ -117,7 +116,8 @@ class LargeProblem:
     @cached_property
     def _sample(self) -> tuple[Call, tuple[Any, ...], tuple[Site, ...]]:
         """The program with a single answer, from which it can be told what it is."""
-        one = self.data.select_comparisons([0])
+        unit = self.data.answer_groups("answer")[0]
+        one = self.data.select_comparisons(unit == unit[0])
         args, kwargs = self.called_with(marginal(one, touched(one)))
         call, arrays = Call.split(Reduced(self.program), args, {**kwargs, "tables": None})
         try:
@@ -218,22 +218,29 @@ class LargeProblem:
             )
         parts = self._parts(reading.covariance.blocks[0])
         prior = NamedSum({name: shown(part, name, progress_bar) for name, part in parts.items()})
-        arrays = (np.asarray(array) for array in (reading.offset, rows.column, rows.entry))
-        return LargeReading(prior, reading.observations, *arrays)
+        offset, column, entry = map(np.asarray, (reading.offset, rows.column, rows.entry))
+        kinds = [tuple(map(np.asarray, kind)) for kind in shared_noise(reading.observations)]
+        shared = None
+        if kinds:
+            blocks = Blocks.of([Kind.of_gaps(*its) for *its, _ in kinds])
+            shared = Shared(blocks, tuple(map(np.asarray, blocks.factors([sd for *_, sd in kinds]))))
+        return LargeReading(prior, reading.observations, offset, column, entry, shared)
 
     def subset(self, most_touched: int, most_answers: int, rng: np.random.Generator) -> PreferenceData:
-        """The data with so many answers, drawn at random, that no more than so many items are touched."""
+        """The data with so many answers, drawn at random, that no more than so many items are touched; lists whole."""
         data = self.data
         if data.num_comparisons <= most_answers and len(touched(data)) <= most_touched:
             return data
         seen: set[int] = set()
         rows: list[int] = []
-        for row in rng.permutation(data.num_comparisons):
-            both = {int(data.winner[row]), int(data.loser[row])}
+        units = pd.Series(np.arange(data.num_comparisons)).groupby(data.answer_groups("answer")[0]).indices
+        for unit in rng.permutation(list(units)):
+            its = units[unit]
+            both = {*data.winner[its].tolist(), *data.loser[its].tolist()}
             if len(seen | both) <= most_touched:
                 seen |= both
-                rows.append(int(row))
-            if len(rows) == most_answers or len(seen) == most_touched:
+                rows += its.tolist()
+            if len(rows) >= most_answers or len(seen) == most_touched:
                 break
         return data.select_comparisons(np.sort(rows))
 

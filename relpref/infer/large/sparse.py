@@ -1,9 +1,9 @@
 """The Gaussian posterior of all utilities by a sparse precision: a covariance that is never written out."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
@@ -12,14 +12,14 @@ import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
+from relpref.infer.arrow import Items
 from relpref.infer.large.covariance import PosteriorCovariance
-from relpref.infer.spaces import Marginals
 from relpref.linalg import block_cg
 from relpref.linalg.cg import cores, in_threads
 from relpref.linalg.factor import symmetric_lu
 
 Floats = NDArray[np.float64]
-Noise = tuple[Floats, Floats]  # draws from N(0, Q), shape (R·n, N), and from N(0, I), shape (m, N)
+Draws = tuple[Floats, Floats]  # from N(0, Q), shape (R·n, N), and from N(0, I), shape (m, N)
 
 _DENSE = 3000  # unknowns up to which a dense factor is cheaper than iterations
 _COLUMNS = 64  # that are solved for together
@@ -98,11 +98,6 @@ class Latents:
         return np.hstack([np.zeros((self.size, 0)), *self.factors.values()])
 
     @cached_property
-    def seen(self) -> Floats:
-        """A Φ, shape (m, r)."""
-        return np.asarray(self.projection @ self.factor)
-
-    @cached_property
     def blocks(self) -> list[tuple[slice, Any, Any]]:
         """For each relation its rows, Q_r as a scipy CSR array, and the covariance itself."""
         places = [slice(place * self.size, (place + 1) * self.size) for place in range(self.copies)]
@@ -117,9 +112,9 @@ class Latents:
         precisions = [precision for _, precision, _ in self.blocks]
         return scipy.sparse.csr_array(scipy.sparse.block_diag(precisions, format="csr"))
 
-    def precision(self, weights: Floats) -> Any:
-        """S = Q + (11ᵀ) ⊗ AᵀTA, the posterior precision of the g_r given w, T = diag(weights); scipy CSR, shape (R·n, R·n)."""
-        gram = self.projection.T @ (scipy.sparse.diags_array(weights) @ self.projection)
+    def precision(self, root: "Root") -> Any:
+        """S = Q + (11ᵀ) ⊗ AᵀMA, the posterior precision of the g_r given w; scipy CSR, shape (R·n, R·n)."""
+        gram = root.matrix.T @ root.matrix
         together = scipy.sparse.kron(np.ones((self.copies, self.copies)), gram, format="csr")
         return scipy.sparse.csr_array(self.prior + together)
 
@@ -154,7 +149,7 @@ class Latents:
         """Sum over relations of an (R·n, k) array, shape (n, k)."""
         return vectors.reshape(self.copies, self.size, vectors.shape[1]).sum(axis=0)
 
-    def noise(self, generator: np.random.Generator, number: int) -> Noise:
+    def noise(self, generator: np.random.Generator, number: int) -> Draws:
         """So many draws; a Laplacian's root is its weighted incidence matrix, nothing is factorized."""
         drawn = np.empty((self.copies * self.size, number))
         for rows, precision, part in self.blocks:
@@ -175,31 +170,73 @@ class Estimate(NamedTuple):
     error: Floats
 
 
-class Factorised:
-    """Products with S⁻¹, S = Q + (11ᵀ) ⊗ AᵀTA and T = diag(weights), by a dense Cholesky factor of S."""
+class Variances(NamedTuple):
+    """Of rows, with standard errors and how they change where each sample is left out in turn, shape (..., N)."""
 
-    def __init__(self, latents: Latents, weights: Floats) -> None:
+    value: Floats
+    error: Floats
+    deviations: Floats
+
+
+def rows_of(looks: Items, size: int) -> Any:
+    """What p rows of each of g groups take of n entries, a scipy CSR array of shape (g·p, n)."""
+    columns, entries = looks
+    number = entries.shape[0] * entries.shape[1]
+    ends = np.arange(0, entries.size + 1, entries.shape[2])
+    places = np.broadcast_to(columns[:, None, :], entries.shape).ravel()
+    return scipy.sparse.csr_array((entries.ravel(), places, ends), shape=(number, size))
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """LᵀA with LLᵀ = M, the precision of all answers by their sites, whose blocks are those of rows that share noise."""
+
+    looks: tuple[Items, ...]
+    size: int  # number of items n
+
+    @classmethod
+    def of(cls, latents: Latents, weights: ArrayLike) -> Self:
+        """Of rows that share nothing, with these precisions."""
+        entries = np.sqrt(weights)[:, None] * latents.entry
+        return cls((Items(latents.column, entries[:, None, :]),), latents.size)
+
+    @cached_property
+    def matrix(self) -> Any:
+        """As a scipy CSR array, shape (m, n)."""
+        return scipy.sparse.vstack([rows_of(looks, self.size) for looks in self.looks], format="csr")
+
+    def scaled(self, factor: float) -> "Root":
+        """That of a multiple of M."""
+        half = np.sqrt(factor)
+        return Root(tuple(Items(columns, half * entries) for columns, entries in self.looks), self.size)
+
+
+class Factorised:
+    """Products with S⁻¹, S = Q + (11ᵀ) ⊗ AᵀMA, by a dense Cholesky factor of S."""
+
+    def __init__(self, latents: Latents, root: Root) -> None:
         self._latents = latents
-        self._lower = scipy.linalg.cholesky(
-            latents.precision(weights).toarray(), lower=True, overwrite_a=True
-        )
-        self.deviations = np.zeros((len(weights), 0))
+        self._lower = scipy.linalg.cholesky(latents.precision(root).toarray(), lower=True, overwrite_a=True)
 
     def solve(self, rhs: Floats, purpose: str = "") -> Floats:
         return np.asarray(scipy.linalg.cho_solve((self._lower, True), rhs))
 
     @cached_property
-    def variances(self) -> Estimate:
-        """Squared rows of A V with V = (1ᵀ ⊗ I) L⁻ᵀ, so that items that are nearly the same do not cancel."""
-        latents = self._latents
-        spread = latents.spread(np.eye(latents.size))
-        white = scipy.linalg.solve_triangular(self._lower, spread, lower=True, overwrite_b=True).T
-        step = max(1, _CHUNK // max(1, white.shape[1]))
-        found = np.zeros(len(latents.column))
+    def _white(self) -> Floats:
+        """V = (1ᵀ ⊗ I) L⁻ᵀ, L the factor of S."""
+        spread = self._latents.spread(np.eye(self._latents.size))
+        return np.asarray(scipy.linalg.solve_triangular(self._lower, spread, lower=True, overwrite_b=True).T)
+
+    def conditional(self, looks: Items) -> tuple[Floats, Floats]:
+        """See `Sampled.conditional`: squared rows of A V, so that items that are nearly the same do not cancel; no samples."""
+        rows = rows_of(looks, self._latents.size)
+        step = max(1, _CHUNK // max(1, self._white.shape[1]))
+        found = np.zeros(rows.shape[0])
         for start in range(0, len(found), step):
-            rows = slice(start, start + step)
-            found[rows] = np.sum((latents.projection[rows] @ white) ** 2, axis=1)
-        return Estimate(found, np.zeros_like(found))
+            some = slice(start, start + step)
+            found[some] = np.sum((rows[some] @ self._white) ** 2, axis=1)
+        shape = looks.entries.shape[:2]
+        return found.reshape(shape), np.zeros((*shape, 0))
 
     def half_log_ratio(self) -> Estimate:
         prior = scipy.linalg.cholesky(self._latents.prior.toarray(), lower=True, overwrite_a=True)
@@ -214,11 +251,11 @@ class Iterative:
     """
 
     def __init__(
-        self, latents: Latents, weights: Floats, tol: float, last: dict[str, Floats] | None = None
+        self, latents: Latents, root: Root, tol: float, last: dict[str, Floats] | None = None
     ) -> None:
-        self._latents, self._weights, self._tol = latents, weights, tol
+        self._latents, self._root, self._tol = latents, root, tol
         self._last = {} if last is None else last
-        self._matrix = latents.precision(weights)
+        self._matrix = latents.precision(root)
         diagonal = self._matrix.diagonal()
         self._inverse, self._factors = 1 / diagonal[:, None], []
         # A diagonal alone takes thousands of steps where ranges are long on a chain or a tree; their factors are sparse.
@@ -279,9 +316,9 @@ class Iterative:
 
 
 class Sampled(Iterative):
-    """By conjugate gradients and samples x = S⁻¹(Q^½ ε + Aᵀ T^½ ε'), whose covariance is S⁻¹ (Papandreou & Yuille 2010).
+    """By conjugate gradients and samples x = S⁻¹(Q^½ ε + AᵀL ε'), whose covariance is S⁻¹ (Papandreou & Yuille 2010).
 
-    Each gap's variance is Rao-Blackwellised: exact given everything but the two items, plus the variance over the samples of
+    Each row's variance is Rao-Blackwellised: exact given everything but the items of its group, plus the variance over the samples of
     its mean given the others (Sidén et al. 2018, "Efficient covariance approximations for large sparse precision matrices"). The noise
     is the same in every sweep, so that there is a fixed point; ``loose`` is the tolerance of the samples' solves.
     """
@@ -289,100 +326,85 @@ class Sampled(Iterative):
     def __init__(
         self,
         latents: Latents,
-        weights: Floats,
+        root: Root,
         tol: float,
         last: dict[str, Floats],
-        noise: Noise,
+        noise: Draws,
         loose: float = _LOOSE,
     ) -> None:
-        super().__init__(latents, weights, tol, last)
+        super().__init__(latents, root, tol, last)
         self._noise, self._loose = noise, loose
 
-    @cached_property
-    def variances(self) -> Estimate:
-        """Of the gaps, with standard errors."""
-        local, drawn = self._conditional
-        squared = np.mean(drawn**2, axis=1)
-        # The conditional means are Gaussian: the variance of their square is twice its mean squared.
-        return Estimate(local + squared, squared * np.sqrt(2 / drawn.shape[1]))
-
-    @property
-    def deviations(self) -> Floats:
-        """Changes of the variances where each sample is left out in turn, shape (m, N)."""
-        squared = self._conditional[1] ** 2
-        return np.asarray((squared - np.mean(squared, axis=1, keepdims=True)) / squared.shape[1])
-
     def half_log_ratio(self) -> Estimate:
-        """½ ∫₀¹ tr((Q + λAᵀTA)⁻¹ AᵀTA) dλ, the trace being the sum of the gaps' variances times their precisions."""
+        """½ ∫₀¹ tr((Q + λAᵀMA)⁻¹ AᵀMA) dλ, the trace being the sum of the variances of the rows of LᵀA."""
         each = np.zeros(self._noise[1].shape[1])
         for position, length in sorted(zip(_POSITIONS, _LENGTHS, strict=True), reverse=True):
-            weights = position * self._weights
-            part = Sampled(self._latents, weights, self._tol, self._last, self._noise, _LOOSER)
-            local, drawn = part._conditional
-            each += 0.5 * length * (self._weights @ local + self._weights @ drawn**2)
+            root = self._root.scaled(position)
+            part = Sampled(self._latents, root, self._tol, self._last, self._noise, _LOOSER)
+            for looks in self._root.looks:
+                local, drawn = part.conditional(looks)
+                each += 0.5 * length * (np.sum(local) + np.sum(drawn**2, axis=(0, 1)))
         return Estimate(np.asarray(np.mean(each)), np.asarray(np.std(each, ddof=1) / np.sqrt(len(each))))
 
     @cached_property
-    def _conditional(self) -> tuple[Floats, Floats]:
-        """Each gap given everything but its two items: its variance, shape (m,), and its mean at each sample, shape (m, N)."""
-        latents, (prior, rows) = self._latents, self._noise
-        pull = latents.projection.T @ (np.sqrt(self._weights)[:, None] * rows)
-        rhs = prior + latents.spread(pull)
-        drawn = self.solve(rhs, "samples", self._loose)
-        # The block of S at the 2R unknowns of a pair, and the combination of them that is the gap.
+    def _drawn(self) -> tuple[Floats, Floats]:
+        """The right-hand sides and the samples, shape (R·n, N) each."""
+        prior, rows = self._noise
+        rhs = prior + self._latents.spread(self._root.matrix.T @ rows)
+        return rhs, self.solve(rhs, "samples", self._loose)
+
+    def conditional(self, looks: Items) -> tuple[Floats, Floats]:
+        """Each row given everything but the items of its group: its variance, shape (g, p), and its mean at each sample, shape (g, p, N)."""
+        latents, (columns, entries), (rhs, drawn) = self._latents, looks, self._drawn
+        # The block of S at the Rk unknowns of a group, and the combinations of them that are its rows.
         copies = latents.size * np.arange(latents.copies)[:, None]
-        inside = (copies + latents.column[:, None, :]).reshape(len(rows), -1)
+        inside = (copies + columns[:, None, :]).reshape(len(columns), -1)
         at = np.broadcast_arrays(inside[:, :, None], inside[:, None, :])
         blocks = np.asarray(self._matrix[at[0].ravel(), at[1].ravel()]).reshape(at[0].shape)
-        gap = np.tile(latents.entry, latents.copies)
-        weights = np.linalg.solve(blocks, gap[:, :, None])[:, :, 0]
+        # A group of fewer items has places that no row looks at: they stay outside.
+        there = np.tile((entries != 0).any(axis=1), latents.copies)
+        blocks = np.where(there[:, :, None] & there[:, None, :], blocks, np.eye(there.shape[1]))
+        rows = np.tile(entries, latents.copies)
+        weights = np.linalg.solve(blocks, rows.swapaxes(1, 2))
         # x_I − S_II⁻¹ (S x)_I is the mean of x_I given the others, and S x is the right-hand side.
-        mean = latents.projection @ latents.total(drawn)
+        mean = rows_of(looks, latents.size) @ latents.total(drawn)
+        mean = mean.reshape(*entries.shape[:2], -1)
         for place in range(inside.shape[1]):
-            mean -= weights[:, place, None] * rhs[inside[:, place]]
-        return np.sum(gap * weights, axis=1), mean
+            mean -= weights[:, place, :, None] * rhs[inside[:, place], None, :]
+        return np.sum(rows * weights.swapaxes(1, 2), axis=2), mean
 
 
 @dataclass(frozen=True, eq=False)
 class SparsePosterior(PosteriorCovariance):
     """Covariance of u = Σ_r g_r + Φ w under given sites; a covariance.
 
-    The weights w are eliminated (Woodbury): with S⁻¹ the covariance of the g_r given w, and E = Φ − Σ_r (S⁻¹ (1 ⊗ AᵀTAΦ))_r,
-    the covariance of w is (I + (AΦ)ᵀ T A E)⁻¹ and that of u is Σ_rr' (S⁻¹)_rr' + E cov(w) Eᵀ.
+    The weights w are eliminated (Woodbury): with S⁻¹ the covariance of the g_r given w, and E = Φ − Σ_r (S⁻¹ (1 ⊗ AᵀMAΦ))_r,
+    the covariance of w is (I + (AΦ)ᵀ M A E)⁻¹ and that of u is Σ_rr' (S⁻¹)_rr' + E cov(w) Eᵀ.
     """
 
     latents: Latents
     relations: Any  # Factorized or Iterative
-    weights: Floats  # diagonal of T
+    half: Root
+    weights: Floats  # precisions of the sites, of which M is made
     excess: Floats  # E, shape (n, r)
     lower: Floats  # Cholesky factor of the inverse of cov(w)
-
-    @classmethod
-    def at(
-        cls,
-        parts: Mapping[str, Any],
-        column: ArrayLike,
-        entry: ArrayLike,
-        weights: ArrayLike,
-        tol: float = 1e-8,
-    ) -> Self:
-        """The posterior under known sites, whose precisions times counts are the weights; other arguments as of `sparse_ep.fit`."""
-        latents, weights = Latents.of(parts, column, entry), np.asarray(weights, np.float64)
-        solves = Factorised(latents, weights) if latents.small else Iterative(latents, weights, tol)
-        return cls.under(latents, solves, weights)
+    # Where rows share noise, M by its blocks, and its share of half the log ratio of volumes.
+    precision: Any = None
+    log_determinant: float = 0.0
 
     def arrays(self) -> dict[str, Any]:
         return {"sparse/weights": self.weights}
 
     @classmethod
-    def under(cls, latents: Latents, relations: Any, weights: Floats) -> Self:
+    def under(cls, latents: Latents, relations: Any, root: Root, weights: Floats) -> Self:
         if not latents.factors:
-            return cls(latents, relations, weights, latents.factor, np.eye(0))
-        pulled = latents.projection.T @ (weights[:, None] * latents.seen)
-        excess = latents.factor - latents.total(relations.solve(latents.spread(pulled), "weights"))
-        inner = (weights[:, None] * latents.seen).T @ (latents.projection @ excess)
+            return cls(latents, relations, root, weights, latents.factor, np.eye(0))
+        seen = root.matrix @ latents.factor  # LᵀAΦ
+        pulled = relations.solve(latents.spread(root.matrix.T @ seen), "weights")
+        excess = latents.factor - latents.total(pulled)
+        inner = seen.T @ (root.matrix @ excess)
         lower = scipy.linalg.cholesky(np.eye(len(inner)) + 0.5 * (inner + inner.T), lower=True)
-        return cls(latents, relations, weights, excess, lower)
+        return cls(latents, relations, root, weights, excess, lower)
 
     @property
     def size(self) -> int:
@@ -398,8 +420,8 @@ class SparsePosterior(PosteriorCovariance):
         columns = given.reshape(self.size, -1)
         latents = self.latents
         weights = scipy.linalg.cho_solve((self.lower, True), self.excess.T @ columns)
-        seen = self.weights[:, None] * (latents.seen @ weights)
-        rest = latents.spread(columns - latents.projection.T @ seen)
+        seen = self.half.matrix @ (latents.factor @ weights)
+        rest = latents.spread(columns - self.half.matrix.T @ seen)
         solved = self.relations.solve(rest, purpose).reshape(latents.copies, *columns.shape)
         found = dict(zip(latents.relations, solved, strict=True))
         ends = np.cumsum([factor.shape[1] for factor in latents.factors.values()])
@@ -439,49 +461,19 @@ class SparsePosterior(PosteriorCovariance):
                 found.setdefault(name, []).append(part[some, np.arange(some.size)])
         return {name: np.concatenate(part) for name, part in found.items()}
 
-    def gap_variances(self) -> Estimate:
-        """Of the rows of A u, shape (m,), from what they are with w known."""
-        value, error = self.relations.variances
-        seen = self.latents.projection @ self.excess
-        half = scipy.linalg.solve_triangular(self.lower, seen.T, lower=True)
-        return Estimate(value + np.sum(half**2, axis=0), error)
+    def variances_of(self, looks: Items) -> Variances:
+        """Of rows that look at a few entries each, shape (g, p), from what they are with w known."""
+        local, drawn = self.relations.conditional(looks)
+        half = scipy.linalg.solve_triangular(
+            self.lower, (rows_of(looks, self.size) @ self.excess).T, lower=True
+        )
+        squared, number = drawn**2, max(drawn.shape[2], 1)
+        mean = np.sum(squared, axis=2) / number
+        value = local + mean + np.sum(half**2, axis=0).reshape(local.shape)
+        # The conditional means are Gaussian: the variance of their square is twice its mean squared.
+        return Variances(value, mean * np.sqrt(2 / number), (squared - mean[:, :, None]) / number)
 
     def half_log_ratio(self) -> Estimate:
         """Half the log ratio of prior to posterior volume, shape ()."""
         value, error = self.relations.half_log_ratio()
-        return Estimate(value + np.sum(np.log(np.diagonal(self.lower))), error)
-
-
-@dataclass(frozen=True, eq=False)
-class SparseSpace:
-    """The algebra of `relpref.infer.sites` by a sparse posterior precision, on the host; a factor is a `SparsePosterior`."""
-
-    jitter: ClassVar[float] = 0.0
-
-    latents: Latents
-    tol: float  # of every solve
-    noise: Noise | None  # None for dense factors
-    last: dict[str, Floats]  # solutions to start from
-
-    def factorise(self, precision: Any, _: Any = None) -> SparsePosterior:
-        weights = np.asarray(precision)
-        if self.noise is None:
-            return SparsePosterior.under(self.latents, Factorised(self.latents, weights), weights)
-        solves = Sampled(self.latents, weights, self.tol, self.last, self.noise)
-        return SparsePosterior.under(self.latents, solves, weights)
-
-    def marginals(self, factor: SparsePosterior, shift: Any, _: Any = None) -> Marginals:
-        """Without the determinant, which is needed once, at the end."""
-        found: Any = Marginals
-        return found(self.response(factor, shift), factor.gap_variances().value, np.zeros(()))
-
-    def response(self, factor: SparsePosterior, shift: Any, projection: Any = None) -> Any:
-        """Posterior covariance of the projections times a vector."""
-        rows = self.latents.projection
-        return rows @ np.asarray(sum(factor.by_part(rows.T @ shift, "mean").values()))
-
-    def lasting(self, factor: SparsePosterior) -> SparsePosterior:
-        """Without the random numbers and the solutions that only further sweeps would need."""
-        if self.noise is None:
-            return factor
-        return replace(factor, relations=Iterative(self.latents, factor.weights, self.tol))
+        return Estimate(value + np.sum(np.log(np.diagonal(self.lower))) + self.log_determinant, error)

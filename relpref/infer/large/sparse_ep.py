@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from relpref.compiled import float64
 from relpref.errors import InferenceError
 from relpref.infer.evidence import log_evidence_of_sites
-from relpref.infer.large.sparse import Latents, SparsePosterior, SparseSpace
+from relpref.infer.large.spaces import Shared, space_of
+from relpref.infer.large.sparse import Latents, SparsePosterior
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Fit, Problem, Sites, cavities, matched, run
 from relpref.likelihoods import TiltedMoments
@@ -49,6 +50,7 @@ def fit(
     counts: ArrayLike,
     tilted: Tilted,
     *,
+    shared: Shared | None = None,
     start: Sites | None = None,
     tol: float = 1e-6,
     max_sweeps: int = 200,
@@ -72,6 +74,8 @@ def fit(
         How many identical answers each row stands for.
     tilted : callable
         From cavity means and variances, shape (m,) each, to `TiltedMoments`.
+    shared : Shared, optional
+        The noise that rows share, if they share any.
     start : Sites, optional
         Where to start; without sites by default.
     tol : float
@@ -94,15 +98,15 @@ def fit(
     method = "factorised" if exact else "sampled"
     ended = SparseFit(Sites(rows, rows), names, items, rows, rows, np.nan, np.nan, None, method)
     with float64():
-        noise, no_map = None, None  # type: Any, Any
+        draws, no_map = None, None  # type: Any, Any
 
         def on_host(mean: Floats, variance: Floats) -> TiltedMoments:
             return TiltedMoments(*map(np.asarray, tilted(mean, variance)))
 
         if not exact:
             words = key_words(key)
-            noise = latents.noise(np.random.default_rng(words), samples)
-        space: Any = SparseSpace(latents, 0.01 * tol, noise, {})
+            draws = latents.noise(np.random.default_rng(words), samples)
+        space: Any = space_of(latents, 0.01 * tol, draws, shared)
         nothing: Any = np.zeros(len(rows))
         number: Any = np.asarray(counts, dtype=np.float64)
         problem = Problem(space, no_map, number, on_host)
@@ -139,18 +143,18 @@ def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit
     """The posterior of the last fresh sweep, and its evidence (`relpref.infer.evidence`)."""
     space: Any = problem.space
     factor: Any = fit.factor
-    counts, projection = problem.counts, space.latents.projection
-    pull = np.asarray(counts * fit.sites.shift)
-    parts = factor.by_part(projection.T @ pull, "mean")  # held sweeps have moved it
+    counts = problem.counts
+    shift = np.asarray(counts * fit.sites.shift)
+    parts = factor.by_part(space.pull(factor, shift), "mean")  # held sweeps have moved it
     mean = np.asarray(sum(parts.values()))
-    variance, variance_error = factor.gap_variances()
+    variance, variance_error, deviations = space.variances(factor)
     half, half_error = factor.half_log_ratio()
     cavity = cavities(counts, fit.sites, fit.marginals)
     rows = log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
     # The errors of the variances move the means, to first order by the change of each row's pull.
-    deviations, error = factor.relations.deviations, np.zeros(len(mean))
+    error = np.zeros(len(mean))
     if deviations.size:
-        moved = factor.matmul(projection.T @ (_slope_of_pull(problem, fit)[:, None] * deviations))
+        moved = factor.matmul(space.pull(factor, _slope_of_pull(problem, fit)[:, None] * deviations))
         error = np.sqrt(np.sum(moved**2, axis=1))
     return ended._replace(
         sites=_on_host(fit.sites),
@@ -158,7 +162,7 @@ def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit
         mean_error=error,
         gap_variance=variance,
         gap_variance_error=variance_error,
-        log_evidence=float(rows) - float(half) + 0.5 * float(pull @ (projection @ mean)),
+        log_evidence=float(rows) - float(half) + 0.5 * float(shift @ space.response(factor, shift, None)),
         log_evidence_error=float(half_error),
         covariance=space.lasting(factor),
     )

@@ -10,7 +10,7 @@ from relpref.errors import StorageError
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, Unknown
 from relpref.infer.large.fit import low_rank_parts
 from relpref.infer.large.problem import LargeProblem
-from relpref.infer.large.sparse import SparsePosterior
+from relpref.infer.large.spaces import known_posterior
 from relpref.posterior.codec import positions, sparse_matrix
 from relpref.posterior.utility import UtilityPosterior
 
@@ -31,7 +31,7 @@ def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> I
         if group == "dual/":
             return ImplicitBelief(location, Conditioned(reading.prior, touched, projection, weights))
         parts, _ = low_rank_parts(reading, arrays["key"])
-        sparse = SparsePosterior.at(parts, reading.column, reading.entry, weights)
+        sparse = known_posterior(parts, reading.column, reading.entry, weights, reading.shared)
         return ImplicitBelief(location, sparse)
 
 

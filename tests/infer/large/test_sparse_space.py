@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from relpref.errors import DataError
 from relpref.infer.evidence import log_evidence_of_sites
-from relpref.infer.large.sparse import SparsePosterior
+from relpref.infer.large.spaces import known_posterior
 from relpref.infer.large.sparse_ep import SparseFit, fit
 from relpref.infer.result import Result
 from relpref.infer.rows import DenseRows
@@ -190,7 +190,7 @@ def test_the_posterior_covariance(name: str) -> None:
     truth, found = truth_of(name), exact(name)
     weights = problem.counts * np.asarray(found.sites.precision)
     sparse = fit(*problem, probit, start=found.sites, tol=1e-8, sampled=True, max_sweeps=1).covariance
-    restored = SparsePosterior.at(problem.parts, problem.column, problem.entry, weights)
+    restored = known_posterior(problem.parts, problem.column, problem.entry, weights)
     scale = np.max(np.diag(truth.covariance))
     for covariance in (found.covariance, sparse, restored):
         assert covariance is not None
