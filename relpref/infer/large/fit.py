@@ -24,8 +24,8 @@ from relpref.infer.large.sparse_ep import fit as fit_sparse
 from relpref.infer.plates import settled
 from relpref.infer.program import Program
 from relpref.infer.result import Result, progress_line, warn_user
-from relpref.infer.search import fit_hyperparameters
 from relpref.infer.rows import SparseRows
+from relpref.infer.search import fit_hyperparameters
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
 from relpref.limits import MAX_FACTORISED, MAX_NOTED_ITEMS, MAX_REDUCED_ITEMS
