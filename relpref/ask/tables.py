@@ -4,14 +4,13 @@ import hashlib
 import os
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from relpref.ask.store import AnswerStore
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed
 from relpref.data.comparisons import read_comparisons
-from relpref.data.covariates import written
+from relpref.data.covariates import equal_sides
 from relpref.data.labels import LabelIndex
 from relpref.data.tables import read_table
 from relpref.errors import DataError
@@ -26,9 +25,7 @@ def with_shared(kept: pd.DataFrame, table: pd.DataFrame, answers: Comparisons) -
 
     The sides of a question are equal.
     """
-    nobody = np.zeros(len(table), np.int32)
-    nothing = np.zeros((len(table), len(answers.covariate_names)))
-    columns = written(answers.covariates_are, nothing, (), (nobody, nobody), ("winner", "loser"))
+    columns = equal_sides(answers.covariates_are, len(table))
     columns |= {name: alone for name, alone in _SHARED.items() if name in table and name in answers.columns}
     for name, equal in columns.items():
         columns[name] = table[name].where(table[name].notna(), equal) if name in table else equal

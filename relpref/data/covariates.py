@@ -277,6 +277,13 @@ def written(
     return found
 
 
+def equal_sides(covariates: Sequence[Covariate], rows: int) -> dict[str, Any]:
+    """Columns, beside winner and loser, of answers whose two sides are equal."""
+    nothing = np.zeros((rows, sum(len(covariate.effects) for covariate in covariates)))
+    nobody = np.zeros(rows, dtype=np.int32)
+    return written(covariates, nothing, (), (nobody, nobody), ("winner", "loser"))
+
+
 def _check_lists(table: Table, sides: tuple[Positions, Positions], values: tuple[Floats, Floats]) -> None:
     """Refuse lists in which an item has other covariates in one row than in another."""
     number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]

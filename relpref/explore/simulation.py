@@ -16,6 +16,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import ndtr
 
 from relpref.data import PreferenceData
+from relpref.data.covariates import equal_sides
 from relpref.errors import DataError, StorageError
 from relpref.explore.choose import expected_answers, next_pairs, score_of, whole_number
 from relpref.explore.forecast import Floats, Positions
@@ -38,7 +39,8 @@ class Truth:
     Parameters
     ----------
     data : PreferenceData
-        What the model is told before the first question: items, relations, and answers if there are any already.
+        What the model is told before the first question: items, relations, and answers if there are any already. Where these have
+        covariates, the sides of a question are equal.
     utilities : array, shape (n,), optional
         In the data's order. The answer to "i or j?" is the sign of u_i − u_j + noise·ε with ε ~ N(0, 1) (XPGP eq. 6).
     noise, tie_margin : float
@@ -205,7 +207,8 @@ def simulate_steps(
         outcome = truth.answer((first, second), np.random.default_rng((seed, low, high, times[low, high])))
         probability = _probability(posterior, (first, second), outcome)
         winner, loser = labels if outcome >= 0 else labels[::-1]
-        told = {"winner": [winner], "loser": [loser]} | ({"tie": [outcome == 0]} if truth.has_ties else {})
+        told = equal_sides(truth.data.comparisons.covariates_are, 1) | {"winner": [winner], "loser": [loser]}
+        told |= {"tie": [outcome == 0]} if truth.has_ties else {}
         posterior = posterior.update(pd.DataFrame(told), hyperparameters="schedule")
         times[low, high] += 1
         yield Step((first, second), outcome, probability, posterior)

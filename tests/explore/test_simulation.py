@@ -255,6 +255,18 @@ def test_ties_are_learned_from() -> None:
     assert all(0 < step.probability < 1 for step in learned[1:])
 
 
+def test_questions_after_answers_with_covariates() -> None:
+    truth = draw(0)
+    told = {"winner": ["item 1", "item 5"], "loser": ["item 2", "item 6"], "home": ["item 1", None]}
+    kinds = {"style_winner": ["old", "new"], "style_loser": ["new", "new"]}
+    data = truth.data.with_comparisons(pd.DataFrame(told | kinds), covariates=["home", "style"])
+    start = fit(data)
+    steps = simulate_steps(replace(truth, data=data), neighbours, 0, start=start)
+    learned = [step for _, step in zip(range(3), steps, strict=False)][-1].posterior.data.comparisons
+    assert learned.covariates is not None and learned.count.sum() == 5
+    assert np.count_nonzero(learned.covariates.any(axis=1)) == 1
+
+
 def made_up(curves: dict[str, list[list[float]]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
