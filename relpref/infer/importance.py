@@ -39,6 +39,8 @@ MIN_EFFECTIVE = 5.0  # effective points below which the mixture is not to be rel
 MAX_PARETO_K = 0.7
 PARETO_POINTS = 64  # Pareto's k is estimated from this many weights on
 _FREEDOM = 7.0  # degrees of freedom of the proposal
+# How much wider its root is than that of the covariance: two dozen points see too little of the tails, from which the next one learns.
+_WIDER = 1.25
 POINT_TOLERANCE = 1e-3  # of the sites at a point: a mean in posterior sds, a variance relative to itself
 _STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
 _LEAST_CURVATURE = 0.5  # the prior alone gives 1
@@ -246,7 +248,7 @@ def importance_points(
     newton = root.T @ (varied.T @ gradient)  # in units of the root
     newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
     groups = max(min(POINTS[len(root)], most) // (2 * len(root)), 1)
-    proposals = [_Proposal(root @ newton, root)]
+    proposals = [_Proposal(root @ newton, _WIDER * root)]
     moves, heights, vectors = np.empty((0, len(root))), np.empty(0), np.empty((0, len(maximum)))
     found: list[Evaluated | None] = []
     turns: list[Floats] = []
@@ -275,7 +277,7 @@ def importance_points(
         middle = weights @ moves
         centered, known = moves - middle, enough / (enough + len(middle))
         covariance = known * (centered.T * weights) @ centered + (1 - known) * root @ root.T
-        proposals.append(_Proposal(middle, np.linalg.cholesky(covariance)))
+        proposals.append(_Proposal(middle, _WIDER * np.linalg.cholesky(covariance)))
     kept = [(row, one) for row, one in enumerate(found) if one is not None]
     rows = [row for row, _ in kept]
     info: dict[str, Any] = {"points": len(kept), "effective_points": enough, "directions": len(root)}

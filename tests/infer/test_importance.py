@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
+from scipy.special import expit, logsumexp, ndtr
 
 import relpref
 from relpref import PreferenceData
@@ -236,6 +236,35 @@ def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
     assert points.info["held"] == ["s"]
     exact = 4 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
     assert points.log_evidence == pytest.approx(exact, abs=0.15)
+
+
+def test_points_reach_the_tails() -> None:
+    """Intervals of 95 % of two dozen points hold that much of a skewed posterior, whose flat tail is that of the prior."""
+    line = np.linspace(-8.0, 8.0, 801)
+    mass = np.exp(_log_skewed(line))
+    mass /= mass.sum()
+
+    def evaluate(places: NDArray[np.float64], wanted: bool) -> list[Evaluated | None]:
+        slopes = -places - 12 * expit(2 * places)
+        heights = _log_skewed(places).sum(axis=1)
+        return [Evaluated(float(each), 0.0, slope, None) for each, slope in zip(heights, slopes, strict=True)]
+
+    mode, held = np.full(2, line[np.argmax(mass)]), []
+    start: Any = evaluate(mode[None], True)[0]
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        points = importance_points(evaluate, _plain(2, 2), mode, start, rng, 10_000, lambda *counts: None)
+        weights = np.exp(points.prior_log_weights + _log_skewed(points.vectors).sum(axis=1))
+        for place in points.vectors.T:
+            order = np.argsort(place)
+            below = np.append(0.0, np.cumsum(weights[order]) / weights.sum())
+            held.append(mass[np.abs(below[np.searchsorted(place[order], line)] - 0.5) <= 0.475].sum())
+    assert len(weights) == POINTS[2]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+def _log_skewed(place: NDArray[np.float64]) -> Any:
+    return -0.5 * place**2 - 6 * np.logaddexp(0, 2 * place)
 
 
 def _height(evaluate: Any, x: NDArray[np.float64]) -> float:
