@@ -17,7 +17,7 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow, Groups, Items, Weights, middle_of
+from relpref.infer.arrow import Arrow, Groups, Items, Weights, middle_of, offset_and_noise
 from relpref.infer.call import Values, survey
 from relpref.infer.evidence import known_sites, log_of_sites
 from relpref.infer.gradient import tilted
@@ -129,7 +129,7 @@ class Question:
                 "without one of them is found for other programs alone"
             )
         for at, (moving, *rest) in enumerate(zip(*self._each(), strict=True)):
-            location, offset, sds = map(np.asarray, _offset_and_noise(program.at(moving)))
+            location, offset, sds = map(np.asarray, offset_and_noise(program.at(moving)))
             component = (rest[0] - location, *rest[1:])
             weights = self._joint[at].groups if self._joint else None
             yield cavities_of_groups(arrow, component, offset, sds, self._counts, weights)
@@ -142,7 +142,7 @@ class Question:
         with float64():
             for at, (moving, mean, *_) in enumerate(zip(*self._each(), strict=True)):
                 here = program.at(moving)
-                location, offset, _ = map(np.asarray, _offset_and_noise(here))
+                location, offset, _ = map(np.asarray, offset_and_noise(here))
                 value = program.rows.apply(np.asarray(mean) - location)
                 joint = joint_on_host(arrow, here, {}, lambda points: points)
                 around, alone = joint.at(value), joint.alone
@@ -182,7 +182,7 @@ class Question:
         for at, blocks in enumerate(self._blocks()):
             moving, _, _, precision, shift = (each[at] for each in self._each())
             program, total = self._program.at(moving), np.zeros(len(counts) + 1)
-            offset = np.asarray(_offset_and_noise(program)[1])
+            offset = np.asarray(offset_and_noise(program)[1])
             tau, nu, copies = (np.append(each, 0.0) for each in (precision, shift, counts))
             start, members = np.append(offset, 0.0), []
             cavity = np.zeros((2, len(counts) + 1))
@@ -345,13 +345,6 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
         classes=sums["classes"],
         leaving=log_score,
     )
-
-
-@lazy_jit
-def _offset_and_noise(program: Program) -> tuple[Array, Array, Array]:
-    """The prior mean, shape (n,), the predictors there, shape (m,), and sds of the noise that rows share, shape (kinds, m)."""
-    reading = program.read()
-    return reading.location, reading.offset, jnp.stack(reading.noise)
 
 
 @lazy_jit

@@ -10,7 +10,7 @@ from relpref.errors import renamed_keywords
 from relpref.infer.large.problem import answered
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import by_chain, convergence, threshold
-from relpref.infer.reweighting import MIN_EFFECTIVE, integrates, require_draws, weighted_draws
+from relpref.infer.reweighting import MIN_EFFECTIVE, lists_in_groups, require_draws, weighted_draws
 from relpref.infer.sampling import UNMIXED
 from relpref.parallel import threads_for
 from relpref.posterior.base import Posterior
@@ -35,7 +35,7 @@ _SENTENCES = {
     "exact algebra": "The posterior is exact: prior and noise are Gaussian, so it was solved for and not approximated "
     "(solver {solver}).",
     "failed empty": "There is no posterior to certify: {why}",
-    "undecided groups": "Importance weights cannot certify a posterior whose answers are in groups, of whose effects draws say nothing: {check}.",
+    "undecided groups": "Importance weights cannot certify a posterior of lists in groups of answers: {check}.",
     "exact prior": "There are no answers, so the posterior is the prior, which is exact.",
     "exact weights": "Every draw has the same weight: at its hyperparameters this posterior is the exact one.",
     "failed stuck": "{still} of {size} values never move in {number} draws: a sampler that is stuck says nothing of the posterior.",
@@ -205,7 +205,7 @@ def certify(
         return _of_draws(posterior)
     if not posterior.has_answers:
         return Certificate._of("exact prior")
-    if integrates(posterior):
+    if lists_in_groups(posterior):
         return Certificate._of("undecided groups")
     table, before = None, np.inf
     with threads_for(posterior.belief.size):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from scipy.sparse.csgraph import connected_components
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Factorised, LatentSpace, Marginals
+from relpref.lazy_jit import lazy_jit
 from relpref.linalg import require_memory
 from relpref.linalg.arrays import Array, namespace
 
@@ -434,6 +436,13 @@ def _times(blocks: Array | Thin, vectors: Array) -> Array:
 
 def _seen(factor: Array, vectors: Array) -> Array:
     return _times(factor.swapaxes(1, 2), vectors)
+
+
+@lazy_jit
+def offset_and_noise(program: Any) -> tuple[Array, Array, Array]:
+    """The prior mean, shape (n,), the predictors there, shape (m,), and sds of the noise that rows share, shape (kinds, m)."""
+    reading = program.read()
+    return reading.location, reading.offset, jnp.stack(reading.noise)
 
 
 def pull_of_noise(

@@ -19,11 +19,14 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer.arrow import offset_and_noise
 from relpref.infer.call import Call, Values, survey
+from relpref.infer.gradient import tilted
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program
 from relpref.infer.result import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
+from relpref.infer.sites import Sites
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.orders import NODES
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
@@ -91,9 +94,17 @@ class Target:
         return mean, root_of(covariance)
 
     def weigh(
-        self, proposal: tuple[Floats, Floats], number: int, rng: np.random.Generator, wider: float
+        self,
+        proposal: tuple[Floats, Floats],
+        number: int,
+        rng: np.random.Generator,
+        wider: float,
+        sites: Sites | None = None,
     ) -> tuple[Floats, Floats]:
-        """Pairs of antithetic draws of a `proposal` with ``wider`` sds, and their log weights, whose mean estimates the evidence."""
+        """Pairs of antithetic draws of a `proposal` with ``wider`` sds, and their log weights, whose mean estimates the evidence.
+
+        Where answers are in groups, the ``sites`` of EP tell from where effects of these are drawn.
+        """
         mean, lower = proposal[0], wider * proposal[1]
         half = rng.standard_normal((number // 2, len(mean)))
         noise = np.concatenate([half, -half])
@@ -103,8 +114,40 @@ class Target:
         log_proposal = -0.5 * np.sum(np.square(noise), axis=1) - np.linalg.slogdet(lower)[1]
         numbers = self.program.layout.num_rows * (1 if self.program.arrow is None else NODES)
         block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(numbers, 1)), number)
-        log_likelihoods = _log_likelihoods(self.program, block, draws)
-        return draws, np.asarray(log_likelihoods) + log_prior - log_proposal
+        if sites is None:
+            log_likelihoods = np.asarray(_log_likelihoods(self.program, block, draws))
+        else:
+            log_likelihoods = self._with_effects(draws, sites, block, rng)
+        return draws, log_likelihoods + log_prior - log_proposal
+
+    def _with_effects(self, draws: Floats, sites: Sites, block: int, rng: np.random.Generator) -> Floats:
+        """Log of p(answers, ε | u)/q(ε | u) at effects ε of groups that are drawn from q, shape (s,).
+
+        The noise of a group's rows is Fε with ε ~ N(0, I), see `relpref.infer.arrow`, and their sites give q, for u and −u noise that is
+        antithetic. A precision that is negative counts as 0 there: q may be anything.
+        """
+        arrow, (_, offset, sds) = self.program.arrow, map(np.asarray, offset_and_noise(self.program))
+        assert arrow is not None
+        counts, total = np.asarray(self.program.counts), np.zeros(len(draws))
+        predictors = np.pad(np.asarray(_predictors(self.program, block, draws)), ((0, 0), (0, 1)))
+        start = np.append(offset, 0.0)
+        parts = (arrow.blocks.cut(counts * part) for part in sites)
+        for group, factor, tau, nu in zip(
+            arrow.blocks.groups, arrow.blocks.factors(list(sds)), *parts, strict=True
+        ):
+            back, seen = factor.swapaxes(1, 2), predictors[:, group.rows] - start[group.rows]
+            sizes, axes = np.linalg.eigh(
+                np.eye(factor.shape[2]) + back @ (np.maximum(tau, 0.0)[:, :, None] * factor)
+            )
+            half = rng.standard_normal((len(draws) // 2, *sizes.shape, 1))
+            noise = np.concatenate([half, -half])
+            pull = axes.swapaxes(1, 2) @ (back @ (nu - tau * seen)[..., None])
+            effects = axes @ (pull / sizes[..., None] + noise / np.sqrt(sizes)[..., None])
+            total += 0.5 * np.sum(np.square(noise) - np.square(effects), axis=(1, 2, 3)) - 0.5 * np.sum(
+                np.log(sizes)
+            )
+            predictors[:, group.rows] += (factor @ effects)[..., 0]
+        return total + np.asarray(_log_likelihoods_at(self.program, block, predictors[:, :-1]))
 
 
 def directions(covariance: Floats) -> Floats:
@@ -130,6 +173,23 @@ def _prior(program: Program) -> tuple[Array, Array]:
 @lazy_jit(static_argnums=1)
 def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
     return jax.lax.map(partial(log_likelihood, program), draws, batch_size=block)
+
+
+@lazy_jit(static_argnums=1)
+def _predictors(program: Program, block: int, draws: Array) -> Array:
+    return jax.lax.map(program.predictors, draws, batch_size=block)
+
+
+@lazy_jit(static_argnums=1)
+def _log_likelihoods_at(program: Program, block: int, predictors: Array) -> Array:
+    """Of answers at their predictors, shape (s,)."""
+    observations = program.read().observations
+
+    def one(at: Array) -> Array:
+        moments = tilted(observations, jnp.zeros_like(at), at, jnp.zeros_like(at))
+        return jnp.vdot(program.counts, moments.log_normalizer)
+
+    return jax.lax.map(one, predictors, batch_size=block)
 
 
 def log_likelihood(program: Program, vector: Array) -> Array:
@@ -176,15 +236,14 @@ class WeightedDraws(NamedTuple):
         return reweighted_moments(posterior, self.draws, np.exp(self.smoothed.log_weights), self.groups)
 
 
-def integrates(posterior: Posterior) -> bool:
-    """Whether the posterior's program has a site that engines integrate out."""
-    origin = posterior.origin
-    if origin is None:
+def lists_in_groups(posterior: Posterior) -> bool:
+    """Whether answers of lists also share what is integrated out."""
+    if posterior.origin is None:
         return False
     with float64():
-        return any(
-            one.integrated for one in survey(Call.split(origin.program, origin.args, origin.kwargs)[0])
-        )
+        origin = posterior.origin
+        sites = survey(Call.split(origin.program, origin.args, origin.kwargs)[0])
+        return any(one.integrated for one in sites) and any(one.shares_noise for one in sites)
 
 
 def weighted_draws(
@@ -195,12 +254,12 @@ def weighted_draws(
     Raises
     ------
     UnsupportedProgramError
-        If the program integrates a site out, of which draws of the others say nothing.
+        If lists are in groups that share effects.
     """
-    if integrates(posterior):
+    if lists_in_groups(posterior):
         raise UnsupportedProgramError(
-            "the effects of groups of answers are integrated out, so draws of utilities have no likelihood of their own to be weighted by; "
-            "compare with NUTS: relpref.diagnostics.check"
+            "some lists are in groups, and the probability of these at draws of utilities is an integral over effects and the noise of "
+            "lists; compare with NUTS: relpref.diagnostics.check"
         )
     most = MAX_NUMBERS_OF_DRAWS // max(posterior.whole.size, 1)
     parts: list[tuple[Floats, Floats]] = []
@@ -210,8 +269,8 @@ def weighted_draws(
     for rounds in _ROUNDS:
         with float64():
             for _ in range(rounds):
-                for target, proposal, log_scale, _ in proposals:
-                    draws, log_weights = target.weigh(proposal, each, rng, wider)
+                for target, proposal, log_scale, _, sites in proposals:
+                    draws, log_weights = target.weigh(proposal, each, rng, wider, sites)
                     parts.append((draws, log_weights - log_scale))
         draws, log_weights = (np.concatenate(part) for part in zip(*parts, strict=True))
         repeats, number = len(parts) // len(proposals), len(log_weights)
@@ -229,17 +288,27 @@ def weighted_draws(
 
 def _proposals(
     posterior: Posterior,
-) -> Iterator[tuple[Target, tuple[Floats, Floats], float, dict[str, Any]]]:
+) -> Iterator[tuple[Target, tuple[Floats, Floats], float, dict[str, Any], Sites | None]]:
     """Of the Gaussian, or of some components of a mixture; with what is taken off their log weights, and their hyperparameters.
+
+    And, where answers are in groups, their sites.
 
     A mixture draws its hyperparameters θ by the weights of its components, which are p(θ) Z_q(θ) with the engine's evidence: for the
     joint posterior the weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
     """
     belief: Any = posterior.whole
+
+    def sites(target: Target, at: int) -> Sites | None:
+        layout = target.program.layout
+        if not layout.integrated:
+            return None
+        each = (np.reshape(posterior.sites[name], (-1, layout.num_rows))[at] for name in Sites._fields)
+        return Sites(*each)
+
     if len(belief.components) == 1 and not posterior.hyperparameter_draws:
         values = dict(posterior.hyperparameters)
         target = Target.of(posterior, values)
-        yield target, target.proposal(belief.components[0]), 0.0, values
+        yield target, target.proposal(belief.components[0]), 0.0, values, sites(target, 0)
         return
     weights = belief.weights
     total = min(len(weights), _COMPONENTS)
@@ -253,7 +322,7 @@ def _proposals(
         target = Target.of(posterior, values) if first is None else first.at(values)
         first = first or target
         log_scale = float(log_evidences[at] - np.log(times))
-        yield target, target.proposal(belief.components[at]), log_scale, values
+        yield target, target.proposal(belief.components[at]), log_scale, values, sites(target, at)
 
 
 def log_evidences_of(posterior: Posterior) -> Floats:
