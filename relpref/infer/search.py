@@ -30,6 +30,8 @@ Floats = NDArray[np.float64]
 SEARCH_TOLERANCE = 1e-4
 # If the approximation itself is needed, and not only its evidence, the sites have to converge further.
 CLOSE = 1e-6
+# Posterior sds that a mean may be off by where an answer was given many times, and what rounding leaves of a single one.
+_OFF, _ROUNDING = 1e-4, 1e-12
 # A search ends when a step gains less than this in log evidence plus prior; EM's close a fixed fraction of what is left.
 _GAIN = 1e-5
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
@@ -283,11 +285,14 @@ def fit_hyperparameters(
                     search = other
         assert search is not None
         unconstrained, first = search.unconstrained, search.evidence.sites
-    final = at(unconstrained, first, whole=whole)
-    if int(final.info.code) != _CONVERGED and first is not cold:
-        retried = at(unconstrained, cold, whole=whole)
-        if int(retried.info.code) == _CONVERGED:
-            final = retried
+    # What one of k equal answers may be off by, all of them are off by k times.
+    most = float(np.max(program.counts, initial=1.0))
+    closest = max(min(tol, _OFF / most), _ROUNDING)
+    final = at(unconstrained, first, closest, whole)
+    for start_again in [first] * (closest < tol) + [cold] * (first is not cold):
+        if int(final.info.code) != _CONVERGED:
+            retried = at(unconstrained, start_again, whole=whole)
+            final = retried if int(retried.info.code) == _CONVERGED else final
     if search is not None and not em:
         final = final._replace(gradient=search.evidence.gradient)
     result = CODES[int(final.info.code)]
@@ -307,8 +312,9 @@ def fit_hyperparameters(
         info |= {"repeated_shift": shift, "repeated_sd_ratio": ratio}
         if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
             warn_user(
-                f"answers that were given many times, and never the other way round, are beyond a Gaussian: by them a mean is about {shift:.2f} "
-                f"posterior sds off and an sd {ratio:.2f} times the right one; posterior.reweighted() or NUTS on the same program does better",
+                "answers that were given many times are beyond a Gaussian, most likely because some were never given the other way round: by "
+                f"them a mean is about {shift:.2f} posterior sds off and an sd {ratio:.2f} times the right one; posterior.reweighted() or NUTS "
+                "on the same program does better",
                 InferenceWarning,
             )
     return Fitted(final, result, info, dual, unconstrained)

@@ -83,7 +83,7 @@ def test_large_amplitudes_and_counts(amplitude: float, counts: Any) -> None:
     np.testing.assert_allclose(posterior.log_evidence or np.nan, log_evidence, atol=0.01)
 
 
-@pytest.mark.parametrize(("amplitude", "count"), [(20.0, 100.0), (50.0, 10_000.0)])
+@pytest.mark.parametrize(("amplitude", "count"), [(20.0, 100.0), (50.0, 10_000.0), (1.0, 2e9)])
 def test_unanimous_answers_warn(amplitude: float, count: float) -> None:
     """Many sites in place of one skewed factor: EP is off, and says by how much."""
     with pytest.warns(InferenceWarning, match="given many times.*reweighted"):
@@ -91,7 +91,7 @@ def test_unanimous_answers_warn(amplitude: float, count: float) -> None:
     mean, sd, _ = exact_gap(amplitude, (count, 0.0))
     gap = np.array([[1.0, -1.0]])
     shift, ratio = abs(posterior.mean(gap)[0] - mean) / sd, posterior.sd(gap)[0] / sd
-    assert shift > 0.1
-    assert ratio < 0.6
+    assert shift > 0.08
+    assert ratio < 0.75
     np.testing.assert_allclose(posterior.info["repeated_shift"], shift, rtol=0.1)
     np.testing.assert_allclose(posterior.info["repeated_sd_ratio"], ratio, rtol=0.1)

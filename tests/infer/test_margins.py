@@ -105,7 +105,7 @@ def test_of_few_answers_margins_are_nearly_the_same() -> None:
     "likelihood", [BY_ITEM, Logistic(margins="item"), Logistic(ties="davidson", margins="item")]
 )
 def test_against_nuts(likelihood: Any) -> None:
-    """Margins are taken at their maximum; NUTS averages over them and over their scale."""
+    """Margins are taken at their maximum; NUTS averages over them and over their scale, and has wider intervals where they matter."""
     _, _, data = simulated(4, 0.5, items=7, votes=50)
     found = fitted(data, likelihood)
     sampler: Any = MCMC(
@@ -122,7 +122,7 @@ def test_against_nuts(likelihood: Any) -> None:
     gaps = drawn["utility"] - drawn["utility"].mean(axis=1, keepdims=True)
     ranking = found.ranking().sort_index()
     assert np.abs((ranking["mean"] - gaps.mean(axis=0)) / gaps.std(axis=0)).max() < 0.2
-    np.testing.assert_allclose(ranking["sd"] / gaps.std(axis=0), 1.0, atol=0.15)
+    assert np.all((ranking["sd"] / gaps.std(axis=0)).between(0.6, 1.1))
 
 
 @pytest.mark.slow

@@ -327,6 +327,21 @@ def test_they_are_pytrees(kind: str) -> None:
     jax.tree.unflatten(structure, [object()] * len(leaves))
 
 
+@pytest.mark.parametrize("kind", [LogisticGradedComparison, DavidsonComparison])
+def test_fewer_nodes_where_all_gaussians_are_narrow(kind: Any) -> None:
+    """As beside a wide one, where there are many nodes, and at points, where there is one."""
+    means, variances = np.array([-6.0, -0.4, 1.0, 8.0]), np.array([0.0, 1e-4, 0.3, 1.5])
+    with jax.enable_x64(True):
+        for value in np.repeat([[-1], [0], [1]], 5, axis=1):
+            beside = kind(np.zeros(5), np.array([0.7])).tilted(value, np.r_[means, 0], np.r_[variances, 9])
+            alone = kind(np.zeros(4), np.array([0.7])).tilted(value[:4], means, variances)
+            points = kind(np.zeros(4), np.array([0.7])).tilted(value[:4], means, 0 * variances)
+            few = kind(np.zeros(4), np.array([0.7])).tilted(value[:4], means, np.full(4, 1e-14))
+            for one, other in ((alone, [each[:4] for each in beside]), (points, few)):
+                for found, expected in zip(one, other, strict=True):
+                    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+
+
 _OTHERS = [
     pytest.param(kind, marks=pytest.mark.slow) for kind in (GradedComparison, LogisticGradedComparison)
 ]
