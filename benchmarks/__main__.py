@@ -32,7 +32,7 @@ TIMED = (
     "ranking_kernels",
     "ranking_classifier",
 )
-ONCE = ("accuracy", "queries", "report", "instant", "arena")
+ONCE = ("accuracy", "lists", "queries", "report", "instant", "arena")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 

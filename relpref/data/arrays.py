@@ -27,7 +27,7 @@ _MOST_COMPARED = 20_000
 
 def shown(value: object) -> str:
     """Return ``repr(value)``, cut to a length that fits into a message."""
-    text = repr(value)
+    text = repr(value.item() if isinstance(value, np.number | np.bool_ | np.str_) else value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 

@@ -55,6 +55,11 @@ def _of_choices(read: Table, question: Hashable, item: Hashable, chosen: Hashabl
     rows: Rows = []
     for label, members, items in _groups(read, question, item):
         number = np.sum(picked[members] == 1)
+        if len(members) < 2:
+            raise DataError(
+                f"{read.place(int(members[0]))}: the question {shown(label)} has one alternative alone, which says nothing; add the others "
+                "that could have been chosen, or drop the row"
+            )
         if number != 1 or not np.isin(picked[members], (0, 1)).all():
             raise DataError(
                 f"{read.place(int(members[0]))}: of the question {shown(label)}, {number} alternatives are chosen; "
@@ -140,7 +145,12 @@ def _of_best_worst(
 ) -> Rows:
     if items is None:
         items = [column for column in read.frame.columns if SHOWN(str(column))]
-        _checked(read, read.name, *(items or ["item_1"]))
+        _checked(
+            read,
+            read.name,
+            *(items or ["item_1"]),
+            remedy="name the columns of what was shown item_1, item_2, ...",
+        )
     shown_items = [read.frame[column].tolist() for column in items]
     rows: Rows = []
     for row, (one, other) in enumerate(
@@ -173,13 +183,16 @@ _FORMS: dict[tuple[str, ...], tuple[Callable[..., Rows], str]] = {
 }
 
 
+_TELLING = {form: set(form) - {"list", "item"} for form in _FORMS}  # names that tables of pairs have not
+
+
 def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
     """A table of orders, choices, or of the best and the worst, by its columns, as one of pairs; any other as it is.
 
     A pair is at the place of its list's first row. Of orders and choices each row has the covariates of its item.
     """
     there = set(table.frame.columns)
-    form = next((form for form in _FORMS if form[-1] in there), None)
+    form = next((form for form in _FORMS if there & set(_TELLING[form]) or set(form[:2]) <= there), None)
     if form is None or there & {"winner", "loser", "first", "second"}:
         return table
     reader, what = _FORMS[form]
@@ -219,6 +232,10 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
         table,
         frame=pd.DataFrame(columns, index=table.frame.index[at], dtype=object),
         lines=None if table.lines is None else np.asarray(table.lines)[at],
+        rows=at,
+        given=table.given
+        if form[0] == "best"
+        else {**table.given, **dict.fromkeys(("winner", "loser"), table.called(form[1]))},
         notes=(*table.notes, *notes),
     )
 
@@ -263,6 +280,10 @@ def pairs_of_rankings(rankings: Any, *, every: bool) -> pd.DataFrame:
         parts.append(np.stack([order[above], order[below], np.full(len(above), number)]))
         tied.append(places[order[above]] == places[order[below]])
     winner, loser, number = np.concatenate(parts, axis=1)
+    if not len(winner):
+        raise DataError(
+            "rankings: all items of each are tied, so they order nothing; leave such rankings out"
+        )
     labels, ties = label_column(rankings.items.labels), np.concatenate(tied)
     table = {"winner": labels.take(winner), "loser": labels.take(loser), "list": number}
     return pd.DataFrame(table | ({"tie": ties} if ties.any() else {}))

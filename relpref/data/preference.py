@@ -136,6 +136,8 @@ class PreferenceData:
             If a comparison or a relation names something that is no item.
         """
         if hasattr(answers, "rankers"):
+            if items is None and not relations:
+                return cls.from_rankings(answers, lists=lists)
             answers = pairs_of_rankings(answers, every=lists == "pairs")
         table = None if answers is None else answer_table(answers, columns, covariates)
         labels = [] if table is None else compared(table, covariates)

@@ -49,6 +49,7 @@ class Table:
     opening: "Table | None" = None  # the first row of the file where this is a later piece of it
     decimal: str = "."  # mark in text
     notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
+    rows: Any = None  # numbers of the rows as they were given, where these were made of them
 
     @property
     def place(self) -> Place:
@@ -56,7 +57,10 @@ class Table:
         name, lines, first, index = self.name, self.lines, self.first, self.frame.index
         if lines is not None:
             return lambda row: f"{name}, line {lines[row]}"
-        return lambda row: f"{name}, row {first + row} (index label {shown(index[row])})"
+        rows = self.rows
+        return lambda row: (
+            f"{name}, row {first + (row if rows is None else int(rows[row]))} (index label {shown(index[row])})"
+        )
 
     def called(self, column: Hashable) -> Any:
         """Return the name that a column was given."""

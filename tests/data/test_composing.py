@@ -106,3 +106,72 @@ def test_columns_of_a_list_are_those_of_its_pairs() -> None:
         PreferenceData.from_tables(answers=CHOICES.assign(strength=1))
     with pytest.raises(DataError, match="'q' is not the group of the first row of its list"):
         PreferenceData.from_tables(answers=ORDERS.assign(group=["p", "q", "p", "q", "q", "q"]))
+
+
+ORDER, CHOICE, SHOWN = (
+    ["list", "item", "place"],
+    ["choice", "item", "chosen"],
+    ["best", "worst", "item_1", "item_2", "item_3"],
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "said"),
+    [
+        (
+            ORDER,
+            [(1, "a", 1), (1, "b", 2), (2, "a", 1), (2, "b", 2), (2, "a", 3)],
+            r"row 4 .*'a' is in 2 twice; drop",
+        ),
+        (
+            ORDER,
+            [(1, "a", 1), (1, "b", 2), (2, "c", 1)],
+            r"row 2 .*the list 2 orders nothing; give at least two",
+        ),
+        (
+            ORDER,
+            [(1, "a", 1), (1, "b", 2), (2, "a", 1), (2, "z", 2)],
+            r"row 2 \(index label 2\), column 'item': 'z' is not",
+        ),
+        (
+            ["list", "item", "rank"],
+            [(1, "a", 1), (1, "b", 2)],
+            r"orders have the columns list, item, place: rename",
+        ),
+        (
+            CHOICE,
+            [(1, "a", 1), (2, "a", 1), (2, "b", 0)],
+            r"row 0 .*the question 1 has one alternative alone.*; add",
+        ),
+        (CHOICE, [(1, "a", 1), (1, "b", 0), (1, "b", 0)], r"row 2 .*'b' is in 1 twice; drop"),
+        (CHOICE, [(1, "a", 1), (1, "b", 1)], r"row 0 .*2 alternatives are chosen; mark exactly one"),
+        (CHOICE, [(1, "a", 1), (1, "z", 0)], r"row 0 \(index label 0\), column 'item': 'z' is not"),
+        (
+            SHOWN,
+            [("a", "b", "a", "b", "c"), ("a", "a", "a", "b", "c")],
+            r"row 1 .*'a' is the best and the worst; correct",
+        ),
+        (SHOWN, [("a", "b", "a", "b", "b")], r"row 0 .*'b' is shown twice; correct"),
+        (
+            SHOWN,
+            [("a", "d", "a", "b", "c")],
+            r"row 0 .*column 'worst': 'd' is none of the items of the row.*; name",
+        ),
+        (SHOWN, [("a", "b", "a", "b", "z")], r"row 0 \(index label 0\).*'z' is not the label"),
+        (["best", "worst"], [("a", "b")], r"no column 'item_1'.*; name the columns of what was shown item_1"),
+    ],
+)
+def test_bad_lists_are_named(columns: list[str], rows: list[tuple[object, ...]], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        PreferenceData.from_tables(list("abcd"), pd.DataFrame(rows, columns=columns))
+
+
+def test_rankings_have_one_way_to_answers() -> None:
+    """With their items, attributes included."""
+    items = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=list("abc"))
+    rankings = Rankings.from_orders([["b", "a"]], items=items)
+    for data in (PreferenceData.from_tables(None, rankings), PreferenceData.from_rankings(rankings)):
+        assert data.labels == ("a", "b", "c") and data.attribute_names == ("x",)
+        assert (data.winner.tolist(), data.loser.tolist()) == ([1], [0])
+    with pytest.raises(DataError, match="order nothing; leave"):
+        PreferenceData.from_rankings(Rankings.from_orders([[("a", "b", "c")]]))
