@@ -47,6 +47,7 @@ from relpref.models import conditional_ranking
 from relpref.parallel import Scheduler, run_all
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import GaussianBelief, as_key, key_words
+from relpref.posterior.points import probability_below
 
 Hyperparameters = Literal["given", "integrate", "nuts", "maximize", "maximise"]
 Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
@@ -379,8 +380,10 @@ class _Simulator:
             draws = self._scalars(fit.hyperparameter_draws) if averaged else {}
             for title, values in draws.items():
                 weights, value = fit.belief.weights, float(true[title])
-                weighted = np.ptp(weights) > 0
-                pits[title] = weights @ (values < value) if weighted else rank(values, value, asked.rng)
+                if np.ptp(weights) > 0:
+                    pits[title] = probability_below(values, weights, value)
+                else:
+                    pits[title] = rank(values, value, asked.rng)
         return _record(number, result, pits)
 
     def _scalars(self, values: Values) -> dict[str, Any]:

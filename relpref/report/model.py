@@ -17,13 +17,13 @@ from relpref.likelihoods.answers import PLATES
 from relpref.models import preference_gp, ranking_classifier, xpgp
 from relpref.models.preference import kernels_by_part
 from relpref.posterior.gaussian import Floats
+from relpref.posterior.points import interval as interval_of
 from relpref.registry import find
 from relpref.report.blocks import Chapter, cell, clean, fixed, percent, plain, significant
 
 _MOST_ROWS = 40
 _MEMBERS = 3  # with the smallest and with the largest values, that are shown of many
 _LONGEST_READING = 400
-_COPIES = 50  # of the value with the largest weight, where draws have weights
 _NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "item itself"}
 
 
@@ -109,7 +109,6 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         return None
     utilities = posterior.kind == "utilities"
     draws = getattr(posterior, "hyperparameter_draws", {})
-    picked = _resampled(posterior) if draws else slice(None)
     rows, meanings = [], []
     for name, value in posterior.hyperparameters.items():
         array = np.atleast_1d(np.asarray(value, dtype=np.float64))
@@ -134,7 +133,7 @@ def hyperparameters(posterior: Any) -> Chapter | None:
                 continue
             text, interval = plain(numbers[entry]), ""
             if columns.size:
-                lower, upper = np.quantile(columns[picked, entry], [0.05, 0.95])
+                lower, upper = interval_of(columns[:, entry], posterior.belief.weights, 0.9)
                 interval = f"{plain(lower)} to {plain(upper)}"
             reading = _reading(posterior, part, kind, float(numbers[entry]))
             rows.append(
@@ -155,15 +154,6 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         "meanings": [text for text in dict.fromkeys(meanings) if text],
     }
     return Chapter("Hyperparameters", "common.html:hyperparameters", facts)
-
-
-def _resampled(posterior: Any) -> Any:
-    """Positions of the values of the hyperparameters, each as often as its weight says."""
-    weights = posterior.belief.weights
-    if not np.ptp(weights):
-        return slice(None)
-    counts = np.round(_COPIES * weights / weights.max()).astype(int)
-    return np.repeat(np.arange(len(counts)), counts)
 
 
 def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[str]:
