@@ -29,11 +29,11 @@ from relpref.infer.importance import (
     repeated_point,
 )
 from relpref.infer.large.fit import fit, fit_many
-from relpref.infer.plates import Averaged, learned, settled
+from relpref.infer.plates import Averaged, Learned, learned, settled
 from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.sampling import UNMIXED, Density, sample
-from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters
+from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters, judged_copies
 from relpref.infer.sites import Sites
 from relpref.limits import MAX_DENSE_ITEMS
 from relpref.linalg.arrays import ravel
@@ -259,9 +259,11 @@ class GaussianEngine:
 
         # Rows of lists share noise, whose scale says nothing of them one by one.
         if program.scales and self.hyperparameters != "em" and not program.layout.ordered:
-            program, fitted = learned(program, fit, at)
+            plates = learned(program, fit, at)
+            program, fitted = plates.program, plates.fitted
         else:
-            fitted = fit(program, at)
+            plates, fitted = None, fit(program, at)
+        fitted = judged_copies(self, program, fitted)
         layout = program.layout
         final, result, info = fitted.evidence, fitted.result, fitted.info
         if fitted.dual and not positive_definite(final):
@@ -294,7 +296,7 @@ class GaussianEngine:
             elif most_points(layout.num_latents) < MIN_POINTS:
                 info["integration"] = _TOO_LARGE
             else:
-                return self._integrated(program, fitted, coords, key, origin, progress_bar)
+                return self._integrated(program, fitted, coords, plates, key, origin, progress_bar)
         return self._at_maximum(program, fitted._replace(result=result), info, key, origin)
 
     @staticmethod
@@ -419,6 +421,7 @@ class GaussianEngine:
         program: Program,
         fitted: Fitted,
         coords: Coordinates,
+        plates: Learned | None,
         key: Any,
         origin: Origin,
         progress_bar: bool,
@@ -473,6 +476,9 @@ class GaussianEngine:
             self.raise_unless_ok(result, info)
             info["hyperparameters"] = "maximize"
             return self._at_maximum(program, fitted._replace(result=result), info, key, origin)
+        if plates is not None:
+            vectors = plates.vectors(points, generator(key))
+            points = points.moved(vectors, at(vectors, True))
         found = [(component, values) for component, values, _ in points.results]
         if (averaged := self._averaged(program, fitted.dual)) is not None:
             points, found = averaged.at_points(points, unravel, generator(key))

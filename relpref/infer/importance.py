@@ -75,6 +75,15 @@ class Points(NamedTuple):
     log_evidence: float | None  # log of the evidence averaged over the prior; None where sites are held
     info: dict[str, Any]
 
+    def moved(self, vectors: Floats, found: list[Evaluated | None]) -> "Points":
+        """With other vectors and their results, of the same weights; as they were where the engine failed."""
+        prior, results, kept = self.prior_log_weights.copy(), list(self.results), self.vectors.copy()
+        for row, one in enumerate(found):
+            if one is not None:
+                prior[row] += results[row][0].log_evidence - one.log_evidence
+                results[row], kept[row] = one.result, vectors[row]
+        return self._replace(vectors=kept, results=results, prior_log_weights=prior)
+
 
 class _Scale(NamedTuple):
     """A table of the monotone map of one coordinate from z, where its prior is standard normal, to its unconstrained value x."""

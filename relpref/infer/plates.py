@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
+from scipy.special import ndtri
 
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
@@ -254,47 +256,80 @@ def _normal(program: Program, site: str, unconstrained: Values) -> tuple[Array, 
     return prior.loc, prior.scale
 
 
-def learned(
-    program: Program, fit: Callable[..., Fitted], at_first: Mapping[str, Any] | None
-) -> tuple[Program, Fitted]:
-    """The program with the scales of hyperparameters in plates, and the maximum there.
+class Learned(NamedTuple):
+    """What was found of hyperparameters in plates at their maximum."""
 
-    The search begins with typical entries. At a maximum x̂ the answers say h'x − ½ x'Jx of the entries x of a plate, by their second
-    derivatives under the cavities. With x ~ N(0, s²) their evidence is ½ h'(J + s⁻²)⁻¹h − ½ log det(1 + s²J) then. The median of s by this
-    and its prior is the next one, and J + s⁻² scales the next search. ``fit`` goes from a program, the hyperparameters to start at, and what else
+    program: Program  # with the scales of their priors
+    fitted: Fitted
+    where: NDArray[np.int64]  # their entries, among the flattened unconstrained hyperparameters
+    root: Floats  # of the covariance of these entries, shape (k, k)
+
+    def vectors(self, points: Points, rng: np.random.Generator) -> Floats:
+        """Flattened hyperparameters of weighted points, with entries drawn for each, as evenly as the weights allow."""
+        evidences = [component.log_evidence for component, _, _ in points.results]
+        log_weights = points.prior_log_weights + evidences
+        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+        vectors = points.vectors.copy()
+        vectors[:, self.where] += ndtri(strata(weights, len(self.where), rng)) @ self.root.T
+        return vectors
+
+
+def learned(program: Program, fit: Callable[..., Fitted], at_first: Mapping[str, Any] | None) -> Learned:
+    """Hyperparameters in plates at their maximum, with the scales of their priors.
+
+    The search begins with typical entries. At a maximum x̂ the answers say h'x − ½ x'Jx of the entries x of a plate. With x ~ N(0, s²)
+    their evidence is ½ h'(J + s⁻²)⁻¹h − ½ log det(1 + s²J) then. The median of s by this and its prior is the next one, and J + s⁻² scales
+    the next search. ``fit`` goes from a program, the hyperparameters to start at, and what else
     `relpref.infer.search.fit_hyperparameters` is to be given.
     """
     names = [site for site, _ in program.scales]
     typical = program.constrained({name: program.medians[name][None] for name in names})
     plain = _without(program.at({name: np.asarray(typical[name])[0] for name in names}), names)
-    found = fit(plain, at_first, whole=False)
+    found = fit(plain, at_first)
     evaluations = found.info["evaluations"]
     for turn in range(_TURNS):
-        unconstrained = program.medians | found.unconstrained
-        vector, unravel = ravel(unconstrained)
-        cavity = cavities(np.asarray(program.counts), found.evidence.sites, found.evidence.marginals)
-        room, its = program.compiled.layout.num_rows, program.compiled
-        bent = np.asarray(_bent(its, unconstrained, *(filled(np.asarray(part), room) for part in cavity)))
+        vector, unravel = ravel(program.medians | found.unconstrained)
+        bent, numbers = _curvature(program, unravel(vector), found.evidence), unravel(np.arange(len(vector)))
+        if not np.all(np.isfinite(bent)):
+            break
         prior, values = np.ones_like(vector), dict[str, float]()
-        numbers = unravel(np.arange(len(vector)))
         for site, name in program.scales:
             where = numbers[site].astype(int)
             known, x = float(program.fixed[name]), vector[where]
             said = bent[np.ix_(where, where)]
             # Typical entries are no maximum, of which this holds.
-            scale = _scale(its, name, said, said @ x + x / known**2) if turn else known
+            scale = _scale(program.compiled, name, said, said @ x + x / known**2) if turn else known
             values[name], prior[where] = scale, scale**-2
+        bent += np.diag(prior)
         moved = max(abs(np.log(value / program.fixed[name])) for name, value in values.items())
-        last = turn == _TURNS - 1 or (turn > 0 and moved < _SETTLED)
-        program = program.at(values)
-        root = inverse_root(bent + np.diag(prior), _LEAST_CURVATURE)
-        start, at_first = found.evidence.sites._asdict(), found.evidence.hyperparameters
-        found = fit(program, at_first, start=start, root=root, whole=last)
-        evaluations += found.info["evaluations"]
-        if last:
+        if turn and moved < _SETTLED:
             break
+        program = program.at(values)
+        start, at_first = found.evidence.sites._asdict(), found.evidence.hyperparameters
+        root = inverse_root(bent, _LEAST_CURVATURE)
+        found = fit(program, at_first, start=start, root=root)
+        evaluations += found.info["evaluations"]
     found.info["evaluations"] = evaluations
-    return program, found
+    where = np.concatenate([numbers[name].astype(int) for name in names])
+    least = min(prior[where])
+    return Learned(program, found, where, inverse_root(bent[np.ix_(where, where)], least))
+
+
+def _curvature(program: Program, unconstrained: Values, evidence: Evidence) -> Floats:
+    """Minus second derivatives of the log evidence in the flattened unconstrained hyperparameters, shape (p, p).
+
+    Those of Σ log Ẑ at fixed cavities, less what the latent vector gives way by: F'ΣF, F = A'∂β with the derivatives ∂β of log Ẑ in the
+    cavities' means and the hyperparameters. What moves the prior of the latents does not count.
+    """
+    its, number = program.compiled, program.layout.num_rows
+    cavity = cavities(np.asarray(program.counts), evidence.sites, evidence.marginals)
+    given = (filled(np.asarray(part), its.layout.num_rows) for part in cavity)
+    bent, moving = map(np.asarray, _bent(its, unconstrained, *given))
+    if program.rows is None or evidence.covariance is None:
+        return bent
+    pulled = program.rows.back(moving[:number])
+    found: Floats = bent - pulled.T @ evidence.covariance @ pulled
+    return found
 
 
 def _scale(program: Program, name: str, curvature: Floats, slope: Floats) -> float:
@@ -321,14 +356,19 @@ def _scales(program: Program, name: str) -> tuple[Array, Array]:
 
 
 @lazy_jit
-def _bent(program: Program, unconstrained: Values, mean: Array, variance: Array) -> Array:
-    """Minus second derivatives of what the answers say under cavities, in the flattened unconstrained hyperparameters, shape (p, p)."""
+def _bent(program: Program, unconstrained: Values, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Of `_curvature`: minus the second derivatives at fixed cavities, and ∂β, shape (m, p)."""
     vector, unravel = ravel_pytree(unconstrained)
 
-    def said(vector: Array) -> Array:
+    def said(vector: Array) -> tuple[Array, Array]:
         reading = program.read(unravel(vector))
         found = tilted(reading.observations, reading.offset, mean, variance)
         counts = jnp.concatenate([one.counts for one in reading.observations])
-        return jnp.vdot(counts, found.log_normalizer)
+        return jnp.vdot(counts, found.log_normalizer), counts * found.gradient
 
-    return -jax.hessian(said)(vector)
+    def slopes(vector: Array) -> tuple[Array, Array]:
+        slope, pull = jax.grad(said, has_aux=True)(vector)
+        return -slope, pull
+
+    found: tuple[Array, Array] = jax.jacfwd(slopes)(vector)
+    return found

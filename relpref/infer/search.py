@@ -307,9 +307,15 @@ def fit_hyperparameters(
             "failed_evaluations": search.failures,
         }
     info["log_prior"] = float(final.log_prior)
-    if layout.repeated and engine.copies and whole is not False and final.info.code == _CONVERGED:
-        shift, ratio = error_of_copies(program, unconstrained, final)
-        info |= {"repeated_shift": shift, "repeated_sd_ratio": ratio}
+    return Fitted(final, result, info, dual, unconstrained)
+
+
+def judged_copies(engine: Any, program: Program, fitted: Fitted) -> Fitted:
+    """With what ``info`` says of answers that were given many times; with a warning where they are beyond a Gaussian."""
+    final, result, info = fitted.evidence, fitted.result, fitted.info
+    if program.layout.repeated and engine.copies and final.info.code == _CONVERGED:
+        shift, ratio = error_of_copies(program, fitted.unconstrained, final)
+        info.update({"repeated_shift": shift, "repeated_sd_ratio": ratio})
         if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
             warn_user(
                 "answers that were given many times are beyond a Gaussian, most likely because some were never given the other way round: by "
@@ -317,7 +323,7 @@ def fit_hyperparameters(
                 "on the same program does better",
                 InferenceWarning,
             )
-    return Fitted(final, result, info, dual, unconstrained)
+    return fitted
 
 
 def eased(tolerance: float, tol: float, program: Program) -> float:

@@ -25,7 +25,7 @@ from relpref.infer.plates import settled
 from relpref.infer.program import Program
 from relpref.infer.result import Result, progress_line, warn_user
 from relpref.infer.rows import SparseRows
-from relpref.infer.search import fit_hyperparameters
+from relpref.infer.search import fit_hyperparameters, judged_copies
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
 from relpref.limits import MAX_FACTORISED, MAX_NOTED_ITEMS, MAX_REDUCED_ITEMS
@@ -79,9 +79,8 @@ def fit_reduced(
     # In observation space the number of items does not matter.
     program = Program.of(*problem.reduced(positions, blocks, padding=dual), values)
     space = "observation" if dual else "latent"
-    evidence, result, info, *_ = fit_hyperparameters(
-        engine, program, start, key, progress_bar, None, None, space
-    )
+    fitted = fit_hyperparameters(engine, program, start, key, progress_bar, None, None, space)
+    evidence, result, info, *_ = judged_copies(engine, program, fitted)
     sites = {n: np.asarray(v)[: data.num_comparisons] for n, v in evidence.sites._asdict().items()}
     log_evidence = float(evidence.log_evidence)
     if result.empty:
