@@ -92,7 +92,7 @@ def test_sites_of_negative_precision(nugget: float) -> None:
 @pytest.mark.parametrize("size", [7, 250])
 def test_sparse_rows_as_dense_ones(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "relpref.infer.sites._TOGETHER", 3 * size
+        "relpref.infer.rows._TOGETHER", 3 * size
     )  # three rows at once, and some are left over
     sparse, generator = space(size, 1.0).rows, np.random.default_rng(2)
     dense = DenseRows(matrix_of(sparse))
