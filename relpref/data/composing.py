@@ -266,7 +266,7 @@ def pairs_of_rankings(rankings: Any, *, every: bool) -> pd.DataFrame:
         if len(items) < 2:
             raise DataError(
                 f"rankings: that of {shown(rankings.rankers[number])}, number {number}, is of one item alone, and orders nothing; leave it "
-                "out, or use rankings.completed() if all others are below"
+                "out, or use rankings.completed() if all others are below (of a PrefLib file: incomplete='top-k', --incomplete top-k)"
             )
         order = items[np.argsort(places[items], kind="stable")]
         if every or len(order) == 2:
