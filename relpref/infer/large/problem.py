@@ -121,7 +121,8 @@ class LargeProblem:
         args, kwargs = self.called_with(marginal(one, touched(one)))
         call, arrays = Call.split(Reduced(self.program), args, {**kwargs, "tables": None})
         try:
-            return call, arrays, survey(call)
+            with float64():  # posteriors ask outside of an engine, too
+                return call, arrays, survey(call)
         except AttributeError as error:
             if isinstance(error.obj, PartialGraph):
                 raise UnsupportedProgramError(
