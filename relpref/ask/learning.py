@@ -14,7 +14,7 @@ from typing import Any, cast
 import pandas as pd
 
 from relpref.ask.store import AnswerStore, Changes
-from relpref.ask.tables import with_shared, write_answers
+from relpref.ask.tables import answers_table, with_shared, write_answers
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
 from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
@@ -118,6 +118,19 @@ def export_known(run: Run, path: str | os.PathLike[str]) -> int:
     data = askable(run).data
     write_answers(data.comparisons.table(data.labels), path)
     return data.num_answers
+
+
+def export_left(run: Run, path: str | os.PathLike[str]) -> int:
+    """Write the answers before the damage in the log of a run's store, or those that the posterior knows if they are more recent."""
+    data, store = askable(run).data, AnswerStore.read(run.folder / ANSWERS, damaged_log=True)
+    if store is None:
+        return export_known(run, path)
+    with store:
+        if store.version < (run.metadata.get("answers") or {"version": 0})["version"]:
+            return export_known(run, path)
+        table = answers_table(store, data)
+    write_answers(table, path)
+    return int(table["count"].sum())
 
 
 def known_version(run: Run, store: AnswerStore) -> int:

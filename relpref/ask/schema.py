@@ -2,13 +2,18 @@
 
 import re
 import sqlite3
+import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from shlex import quote
+from typing import Any, Literal
+
+import numpy as np
 
 from relpref.errors import RelprefError, StorageError
 
@@ -60,6 +65,67 @@ def size(place: Path) -> int:
         return place.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def check_log(place: Path) -> None:
+    """Refuse a file whose write-ahead log is damaged: SQLite reads a log up to its first bad frame and says nothing."""
+    missing, changes = missing_changes(place)
+    if missing:
+        raise StorageError(
+            f"{place}-wal: the file is damaged: the last {missing} of {changes} changes in it (answers, skips, questions) cannot be read; "
+            f"put a copy of the folder back, or write the answers that are left with relpref ask {quote(str(place.parent))} --export "
+            "answers.csv and fit them into a new folder"
+        )
+
+
+def missing_changes(place: Path) -> tuple[int, int]:
+    """How many commits at the end of the write-ahead log are cut off by a bad frame, and how many the log has.
+
+    A frame is bad if it has a salt of this log and a wrong checksum (https://sqlite.org/fileformat2.html#walformat). What was not yet
+    committed when a process was killed has no frame that says so.
+    """
+    try:
+        log = place.with_name(f"{place.name}-wal").read_bytes()
+        with place.open("rb") as file:
+            page = int.from_bytes(file.read(18)[16:])
+    except FileNotFoundError:
+        return 0, 0
+    if len(log) < _LOG_HEADER or not page:
+        return 0, 0
+    page = 65536 if page == 1 else page
+    salts, words = log[16:24], ">u4" if log[3] & 1 else "<u4"
+    sums = _sums(words, log[:24], 0, 0)
+    good, missing, changes = log[24:32] == struct.pack(">2I", *sums), 0, 0
+    for start in range(_LOG_HEADER, len(log) - _FRAME_HEADER - page + 1, _FRAME_HEADER + page):
+        content = start + _FRAME_HEADER
+        head = log[start:content]
+        if good:
+            sums = _sums(words, head[:8] + log[content : content + page], *sums)
+            good = head[8:] == salts + struct.pack(">2I", *sums)
+        commits = any(head[4:8]) and (head[8:12] == salts[:4] or head[12:16] == salts[4:])
+        changes += commits
+        missing += commits and not good
+    return missing, changes
+
+
+_LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes
+
+
+def _sums(words: str, content: bytes, first: int, second: int) -> tuple[int, int]:
+    """Continue the checksum of SQLite's log: each sum is its word plus the last two sums, so words have Fibonacci numbers as weights."""
+    start = np.array([first, (second - first) % 2**32], np.uint32)
+    read = np.concatenate([start, np.frombuffer(content, words)], dtype=np.uint32, casting="same_kind")
+    weights = _fibonacci(len(read))
+    return int(read[:-1] @ weights[1:]), int(read @ weights)
+
+
+@lru_cache(maxsize=4)
+def _fibonacci(number: int) -> Any:
+    """The first Fibonacci numbers modulo 2³², the last of them first."""
+    numbers = [1, 1]
+    while len(numbers) < number:
+        numbers.append((numbers[-1] + numbers[-2]) % 2**32)
+    return np.array(numbers[::-1], np.uint32)
 
 
 def connected(address: str) -> sqlite3.Connection:

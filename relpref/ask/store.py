@@ -23,6 +23,7 @@ from relpref.ask.schema import (
     SCHEMA,
     SEALED,
     WITH_MORE,
+    check_log,
     connected,
     explained,
     migrate,
@@ -191,10 +192,18 @@ class AnswerStore:
         """
         place = Path(path)
         with explained(place):
+            check_log(place)
             connection = connected(f"{place.absolute().as_uri()}?mode=rwc")
             try:
                 # WAL: readers and a writer do not wait for each other. FULL: a commit is on the disk when it returns.
-                for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = 1"):
+                # A limit of 0 cuts off what is left of an earlier log, so that a torn frame ends the file (see `check_log`).
+                settings = (
+                    "journal_mode = WAL",
+                    "synchronous = FULL",
+                    "fullfsync = 1",
+                    "journal_size_limit = 0",
+                )
+                for setting in settings:
                     connection.execute(f"PRAGMA {setting}")
                 if schema_of(connection, str(place)) < SCHEMA:
                     with transaction(connection):
@@ -215,11 +224,16 @@ class AnswerStore:
         return store
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> "AnswerStore | None":
-        """Open the answers of a run to read them; None where there are none. Raises as `open`."""
+    def read(cls, path: str | os.PathLike[str], *, damaged_log: bool = False) -> "AnswerStore | None":
+        """Open the answers of a run to read them; None where there are none. Raises as `open`.
+
+        With ``damaged_log`` the changes before the damage are read, see `relpref.ask.schema.missing_changes`.
+        """
         place = Path(path)
         if not size(place):  # SQLite would delete the log of an empty file
             return None
+        if not damaged_log:
+            check_log(place)
         # Where no shared memory can be made for the log, and there is no log, the file can be read as it is.
         asleep = not size(place.with_name(f"{place.name}-wal"))
         ways = ["mode=ro"] * (not asleep or os.access(place.parent, os.W_OK)) + ["immutable=1"] * asleep

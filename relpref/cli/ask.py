@@ -10,7 +10,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from relpref.ask.learning import Unfinished, export_known, lost
+from relpref.ask.learning import Unfinished, export_known, export_left, lost
+from relpref.ask.schema import missing_changes
 from relpref.ask.store import rater_name
 from relpref.cli.entry import INTERRUPTED
 from relpref.cli.output import say
@@ -43,6 +44,14 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def _ask(chosen: argparse.Namespace, store: Path) -> None:
+    missing, changes = missing_changes(store)
+    if chosen.export is not None and missing:
+        number = export_left(load_run(chosen.run), chosen.export)
+        say(
+            f"The last {missing} of {changes} changes in {store}-wal cannot be read. Written to {chosen.export}: the "
+            f"{counted(number, 'answer')} that are left; fit them with the tables in {chosen.run}/data, into a new folder"
+        )
+        return
     if chosen.export is not None and lost(run := load_run(chosen.run)):
         number = export_known(run, chosen.export)
         say(

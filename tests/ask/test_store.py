@@ -1,5 +1,7 @@
 import json
 import os
+import random
+import re
 import resource
 import sqlite3
 import subprocess
@@ -324,6 +326,58 @@ def test_a_flipped_bit_is_never_another_answer(path: Path) -> None:
 @pytest.mark.slow
 def test_any_flipped_bit_is_never_another_answer(path: Path) -> None:
     assert damaged_at(path, lambda content: [*written(content), *range(0, len(content), 50)]) > 500
+
+
+def copied(store: AnswerStore, path: Path) -> tuple[Path, bytes]:
+    """The file and its log while both are in use, as a kill leaves them; the content of the log."""
+    log = path.with_name(f"{path.name}-wal")
+    path.with_name("copy.sqlite").write_bytes(path.read_bytes())
+    path.with_name("copy.sqlite-wal").write_bytes(log.read_bytes())
+    return path.with_name("copy.sqlite"), log.read_bytes()
+
+
+def test_a_damaged_log_is_refused_with_the_number_that_is_missing(store: AnswerStore, path: Path) -> None:
+    for _ in range(49):
+        store.answer(asked(store), "first", "ann")
+    copy, content = copied(store, path)
+    log, last = copy.with_name("copy.sqlite-wal"), len(content) - 4096 - 24
+    places = random.Random(3).sample(range(len(content)), 20)
+    for place in [*places, *range(0, 32, 5), *range(last, last + 24, 5)]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << (place % 8)
+        for opening in (AnswerStore.read, opened):
+            log.write_bytes(damaged)
+            with pytest.raises(StorageError, match=r"copy.sqlite-wal: the file is damaged") as refused:
+                opening(copy)
+        missing, changes = map(
+            int, re.findall("the last ([0-9]+) of ([0-9]+) changes", str(refused.value))[0]
+        )
+        assert changes == 1 + 2 * 49  # the table of answers, then a question and its answer each time
+        read = AnswerStore.read(copy, damaged_log=True)
+        if read is None:  # not even the first change
+            assert missing == changes
+            continue
+        with read:
+            assert missing == 2 * 49 - (read.version - 2) - read.counts("ann")["questions"] > 0
+
+
+def test_a_log_that_ends_in_the_middle_of_a_change_is_not_damaged(store: AnswerStore, path: Path) -> None:
+    for _ in range(3):
+        store.answer(asked(store), "first", "ann")
+    copy, content = copied(store, path)
+    for shorter in range(1, 4096 + 24, 523):  # killed while it was written, and nobody was told
+        copy.with_name("copy.sqlite-wal").write_bytes(content[:-shorter])
+        with AnswerStore.read(copy) or pytest.fail() as read:
+            assert read.version == store.version - 1
+
+
+def test_a_log_that_begins_again_is_not_damaged(store: AnswerStore, path: Path) -> None:
+    store._connection.execute("PRAGMA wal_autocheckpoint = 8")
+    for _ in range(12):
+        store.answer(asked(store), "first", "ann")
+        copy, _ = copied(store, path)
+        with AnswerStore.read(copy) or pytest.fail() as read:
+            assert read.version == store.version
 
 
 def test_rows_that_are_missing_or_were_written_by_hand(path: Path) -> None:

@@ -12,6 +12,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -158,6 +159,27 @@ def test_who_has_no_copy_of_damaged_answers_can_go_on(typed: Ask, ask: Ask, plac
     assert typed("a", "--answers", 1).code == 2
     assert ask("ask", "new", "--export", "again.csv").code == 0
     assert (place / "again.csv").read_text() == (place / "answers.csv").read_text()
+
+
+@pytest.mark.usefixtures("unrefined")
+def test_a_damaged_log_is_named_and_what_is_left_is_written(typed: Ask, ask: Ask, place: Path) -> None:
+    with closing(sqlite3.connect(place / "run" / "answers.sqlite")) as reader:
+        assert typed("a q").code == 0
+        reader.execute("SELECT count(*) FROM event").fetchall()  # the log stays while somebody reads
+        assert [typed("b q").code for _ in range(3)] == [0, 0, 0]
+        shutil.copytree(place / "run", place / "copy", ignore=shutil.ignore_patterns("*-shm"))
+        assert ask("ask", "run", "--export", "all.csv").code == 0
+    log = place / "copy" / "answers.sqlite-wal"
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    for command in (("rank", "copy"), ("ask", "copy"), ("ask", "copy", "--import", "all.csv")):
+        said = ask(*command)
+        assert said.code == 2 and "the last 1 of " in said.err and "ask copy --export answers.csv" in said.err
+    said = ask("ask", "copy", "--export", "left.csv")
+    assert said.code == 0 and "The last 1 of " in said.out
+    # The last change was a question.
+    assert (place / "left.csv").read_text() == (place / "all.csv").read_text()
 
 
 @pytest.mark.usefixtures("unrefined")
