@@ -541,12 +541,15 @@ def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, who
         _check_width(file, width, max_columns)
         problem, first = "the Parquet file is damaged", 0
         for batch in [opened.read()] if whole else opened.iter_batches(batch_size=MAX_ROWS_AT_ONCE):
+            batch.validate(full=True)  # texts that are not UTF-8, which pandas would find later
             if whole or batch.num_rows:
                 frame = batch.to_pandas()
                 if first and isinstance(frame.index, pd.RangeIndex):
                     frame.index = pd.RangeIndex(first, first + len(frame))
                 yield Table(frame, str(file), first=first)
                 first += len(frame)
+        if first != rows:
+            raise ValueError(f"{first} of {rows} rows are there")
     except DataError:
         raise
     # A damaged file makes the decoder raise errors of many types; all of them mean the same to the reader.

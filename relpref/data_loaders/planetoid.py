@@ -13,6 +13,7 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
+from relpref.data.edges import checked_sparse
 from relpref.data_loaders.registry import find, read_rows
 from relpref.errors import DataError
 
@@ -129,8 +130,8 @@ def _damaged(file: Path, reason: str) -> DataError:
 def _matrix(value: Any, file: Path) -> Any:
     try:
         held = vars(value)
-        parts = (held["data"], held["indices"], held["indptr"])
-        return scipy.sparse.csr_array(parts, shape=held["_shape"], dtype=np.float64)
+        parts = np.asarray(held["data"]), np.asarray(held["indices"]), np.asarray(held["indptr"])
+        return checked_sparse(parts, held["_shape"]).astype(np.float64)
     except (TypeError, KeyError, ValueError) as error:
         raise _damaged(file, f"expected a sparse matrix ({error!r})") from None
 

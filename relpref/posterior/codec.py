@@ -29,6 +29,7 @@ from relpref.data import (
 )
 from relpref.data.arrays import shown
 from relpref.data.covariates import Covariate
+from relpref.data.edges import checked_sparse
 from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
@@ -188,11 +189,9 @@ def sparse_arrays(matrix: Any, prefix: str) -> dict[str, Any]:
 
 
 def sparse_matrix(arrays: Arrays, prefix: str, shape: Sequence[int]) -> Any:
-    """The inverse of `sparse_arrays`; checked, because algebra with indices out of range ends the process."""
-    parts = tuple(arrays[prefix + name] for name in ("data", "indices", "indptr"))
-    matrix = scipy.sparse.csr_array(parts, shape=tuple(shape))
-    matrix.check_format(full_check=True)
-    return matrix
+    """The inverse of `sparse_arrays`."""
+    parts = arrays[f"{prefix}data"], arrays[f"{prefix}indices"], arrays[f"{prefix}indptr"]
+    return checked_sparse(parts, shape)
 
 
 def check_registered(kinds: Sequence[Kind], stored: str) -> tuple[Kind, str]:

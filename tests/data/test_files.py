@@ -1,6 +1,8 @@
 import gzip
 import io
+import random
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relpref.data import PreferenceData, Rankings, read_table
+from relpref.data import PreferenceData, Rankings, Relation, read_table
 from relpref.data.edges import read_matrix
 from relpref.data_loaders.edges import read_edges
 from relpref.errors import DataError, StorageError, UnknownLabelError
@@ -204,6 +206,35 @@ def test_damaged_parquet(tmp_path: Any) -> None:
     pd.DataFrame({"x": range(3), "y": range(3)}).to_parquet(file)
     with pytest.raises(DataError, match="2 columns are more than the limit of 1"):
         read_table(file, max_columns=1)
+
+
+def test_a_parquet_file_with_a_flipped_bit_is_read_or_refused(tmp_path: Path) -> None:
+    file, labels = tmp_path / "table.parquet", [f"é{row}" for row in range(40)]
+    pd.DataFrame({"source": labels, "target": labels[::-1]}).to_parquet(file, compression="none")
+    content, rng, refused = file.read_bytes(), random.Random(2), 0
+    for _ in range(300):
+        damaged = bytearray(content)
+        damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        file.write_bytes(damaged)
+        try:
+            data = PreferenceData.from_tables(labels, [labels[:2]], {"links": Relation(file, "undirected")})
+            assert data.num_items == 40
+        except DataError as error:
+            refused += 1
+            assert "table.parquet" in str(error)
+    assert refused > 100
+
+
+def test_a_parquet_file_that_says_more_than_it_holds(tmp_path: Path) -> None:
+    file = tmp_path / "table.parquet"
+    pd.DataFrame({"source": ["a"], "target": ["b"]}).to_parquet(
+        file, compression="none", use_dictionary=False
+    )
+    content = file.read_bytes()
+    assert content.count(b"\x01\x00\x00\x00a") == 1
+    file.write_bytes(content.replace(b"\x01\x00\x00\x00a", b"\x01\x00\x00\x00\xe9"))  # not UTF-8
+    with pytest.raises(DataError, match=r"table\.parquet: the Parquet file is damaged"):
+        read_table(file)
 
 
 def test_parquet_without_pyarrow(tmp_path: Any, monkeypatch: Any) -> None:

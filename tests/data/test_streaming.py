@@ -352,3 +352,20 @@ def test_archives_whose_indices_lead_out(form: str, damage: str, tmp_path: Path)
     np.savez(file, **arrays)
     with pytest.raises(DataError, match=r"links\.npz: this is not a readable sparse matrix"):
         read_matrix(file)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
+@pytest.mark.parametrize(
+    "pointers",
+    [[0, 4, 0, 0, 0, 0], [0, 1000, 4, 5, 6, 8], [1, 2, 4, 5, 6, 8], [0, 1, 2, 3, 4, 5], [0, 8], []],
+)
+def test_archives_whose_pointers_are_damaged(form: str, pointers: list[int], tmp_path: Path) -> None:
+    matrix = scipy.sparse.coo_array(np.diag([1.0] * 4, 1) + np.diag([1.0] * 4, -1)).asformat(form)
+    file = tmp_path / "links.npz"
+    scipy.sparse.save_npz(file, matrix)
+    assert (read_matrix(file) != matrix).nnz == 0
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    np.savez(file, **arrays | {"indptr": np.array(pointers, dtype=np.int32)})
+    with pytest.raises(DataError, match=r"links\.npz: this is not a readable sparse matrix"):
+        read_matrix(file)

@@ -313,6 +313,10 @@ def test_sparse_features_are_checked_before_they_are_used(tmp_path: Path) -> Non
         bad[-1] = value
         with pytest.raises(StorageError):
             storage.unpack(arrays | {name: bad}, dump(content))
+    pointers = arrays["nodes_indptr"]
+    for bad in (0 * pointers, pointers[::-1], pointers // 2, np.r_[0, pointers[-1], 0 * pointers[2:]]):
+        with pytest.raises(StorageError, match="index pointers do not rise from 0 to 10"):
+            storage.unpack(arrays | {"nodes_indptr": bad}, dump(content))
 
 
 def test_a_file_leads_nowhere_else(saved: dict[str, Any], tmp_path: Path) -> None:
