@@ -21,8 +21,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from relpref.limits import MAX_COMPILED_BYTES
-
 SETTING = "RELPREF_CACHE"
 _DIGEST_BYTES = 16
 _PREFIX = "jax-"  # of names of folders
@@ -101,22 +99,19 @@ def _install(private: Private) -> bool:
 
 
 class Entries:
-    """Files of a folder, as what JAX calls a cache: those used last stay, and nothing that goes wrong with one is an error."""
+    """Files of a folder, as what JAX calls a cache; nothing is ever deleted, and nothing that goes wrong with an entry is an error."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder  # JAX's name
-        self._written = MAX_COMPILED_BYTES  # since the size of the folder was looked at
 
     def get(self, key: str) -> bytes | None:
         """What was put there, if it is whole."""
         if not _inside():
             return None  # another thread is compiling
-        file = self._path / key
         with suppress(OSError):
-            content = file.read_bytes()
+            content = (self._path / key).read_bytes()
             value = content[_DIGEST_BYTES:]
             if _digest(value) == content[:_DIGEST_BYTES]:
-                os.utime(file)
                 return value
         return None
 
@@ -125,10 +120,6 @@ class Entries:
         if not _inside():
             return
         with suppress(OSError):
-            self._written += len(value)
-            if self._written > MAX_COMPILED_BYTES / 10:
-                shrink(self._path)
-                self._written = 0
             handle, part = tempfile.mkstemp(prefix=".", dir=self._path)
             try:
                 with open(handle, "wb") as file:
@@ -140,23 +131,6 @@ class Entries:
 
 def _digest(value: bytes) -> bytes:
     return hashlib.blake2b(value, digest_size=_DIGEST_BYTES).digest()
-
-
-def shrink(folder: Path) -> None:
-    """Delete the entries used longest ago, those of other versions and processors among them, until there is room for more."""
-    entries = []
-    for other in folder.parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # another process was faster
-            for entry in os.scandir(other):
-                known = entry.stat(follow_symlinks=False)
-                entries.append((known.st_mtime, known.st_size, entry.path))
-    size = sum(entry[1] for entry in entries)
-    for _, own, path in sorted(entries):
-        if size <= 0.8 * MAX_COMPILED_BYTES:
-            return
-        with suppress(OSError):
-            os.unlink(path)
-        size -= own
 
 
 def cache_folder() -> Path | None:
@@ -198,7 +172,8 @@ def _usable(folder: Path | None) -> Path | None:
     if folder is None:
         return None
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for part in (*reversed(folder.parents), folder):  # `parents=True` would leave parents open to others
+            part.mkdir(mode=0o700, exist_ok=True)
         known = folder.stat()
     except OSError:
         return None

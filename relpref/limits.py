@@ -8,9 +8,6 @@ from relpref.errors import DataError
 # files
 MAX_DECOMPRESSED_GB = 2.0  # a small compressed file may become thousands of times as large; RELPREF_MAX_DECOMPRESSED overrides it
 
-# compiled
-MAX_COMPILED_BYTES = 500_000_000  # in the cache of compiled code: some hundred fits of different shapes
-
 # data
 MAX_ATTRIBUTES = 5000  # columns of a table: more are most likely a matrix of words, to be reduced first
 MAX_ATTRIBUTE = 1e100  # size of an attribute: squares must stay in the range of float64

@@ -12,7 +12,7 @@ import pytest
 
 import relpref
 from relpref import compiled
-from relpref.compiled import Entries, cache_folder, kept, shrink
+from relpref.compiled import Entries, cache_folder, kept
 
 # Compiles one function inside and another outside, and says what JAX did and what the folder of a user has.
 SCRIPT = """
@@ -245,26 +245,23 @@ def test_a_folder_that_disappears_or_is_full_is_no_error(
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
 
-def test_those_used_longest_ago_go_first(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiled, "MAX_COMPILED_BYTES", 100)
-    monkeypatch.setattr(compiled._thread, "inside", True, raising=False)
-    former = folder.with_name("jax-0.1.0-of_another_version")
-    for place in (folder, former, folder.parent / "not ours"):
-        place.mkdir(parents=True)
-    entries = Entries(folder)
-    for age in range(1, 5):
-        entries.put(f"{age}", bytes(4))  # 20 bytes with what says that it is whole
-        os.utime(folder / f"{age}", (1000 - age, 1000 - age))
-    (former / "5").write_bytes(bytes(20))
-    (folder.parent / "not ours" / "6").write_bytes(bytes(2000))
-    for file in (former / "5", folder.parent / "not ours" / "6"):
-        os.utime(file, (0, 0))
-    shrink(folder)  # to 80 bytes
-    assert not any(former.iterdir()) and len(list(folder.iterdir())) == 4
-    assert entries.get("4") == bytes(4)  # which makes it the youngest
-    entries.put("7", bytes(4))
-    shrink(folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "4", "7"]
-    assert (folder.parent / "not ours" / "6").exists()
+def test_nothing_is_deleted(run: Callable[..., Any], folder: Path) -> None:
+    strange = folder.parent / "jax-files of the user"
+    strange.mkdir(parents=True)
+    folder.mkdir(mode=0o700)
+    for place in (folder, strange, folder.parent):
+        with (place / "large").open("wb") as file:
+            file.truncate(10**9)  # takes no room on the disk
+    assert run()["misses"] == 1 and run()["hits"] == 1
+    assert functions(folder.parent) == {"jit_ours", "large"}
+    assert len(list(folder.parent.rglob("large"))) == 3
+
+
+def test_folders_that_are_made_are_closed_to_others(tmp_path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        assert compiled._usable(tmp_path / "a" / "b" / "c") == tmp_path / "a" / "b" / "c"
+    finally:
+        os.umask(umask)
+    for name in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
