@@ -1,6 +1,7 @@
 """What files hold: arrays, labels, plain values and registered objects, in netCDF; nothing in a file is imported or called."""
 
 import hashlib
+import io
 import json
 import os
 import types
@@ -263,8 +264,8 @@ def write(path: str | os.PathLike[str], arrays: Arrays, content: Mapping[str, An
     """Write a file, whole or not at all."""
     import h5netcdf
 
-    text = dump(content)
-    with replaced(path) as part, h5netcdf.File(part, "w") as file:
+    text, memory = dump(content), io.BytesIO()  # HDF5 ends the process some time after a disk was full
+    with h5netcdf.File(memory, "w") as file:
         file.attrs.update(
             relpref_schema=SCHEMA,
             relpref_version=__version__,
@@ -279,6 +280,8 @@ def write(path: str | os.PathLike[str], arrays: Arrays, content: Mapping[str, An
             dims = tuple(f"{variable}_axis{axis}" for axis in range(array.ndim))
             target.dimensions.update(zip(dims, array.shape, strict=True))
             target.create_variable(variable, dims, data=array)
+    with replaced(path) as part:
+        part.write_bytes(memory.getbuffer())
 
 
 def read(path: Path) -> Stored:

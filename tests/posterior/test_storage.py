@@ -329,6 +329,34 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(
     check_same(relpref.load(target), posterior if target.read_bytes() == first.read_bytes() else maximised)
 
 
+FULL = """
+import gc, os, resource, sys
+import relpref
+from relpref.errors import StorageError
+
+posterior, limit = relpref.load(sys.argv[1]), resource.getrlimit(resource.RLIMIT_FSIZE)
+for size in (0, 100, os.path.getsize(sys.argv[1]) - 1):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit[1]))
+    try:
+        posterior.save(sys.argv[1])
+    except StorageError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        print(error)
+    gc.collect()
+"""
+
+
+def test_a_full_disk_leaves_the_process_and_the_earlier_file(saved: Path) -> None:
+    before = saved.read_bytes()
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(saved)], capture_output=True, text=True, check=False, env=environment
+    )
+    line = f"cannot write {saved}: File too large; the earlier file is untouched\n"
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", 3 * line)
+    assert saved.read_bytes() == before and [file.name for file in saved.parent.iterdir()] == [saved.name]
+
+
 def test_posteriors_are_of_their_own_type(kinds: dict[str, Any]) -> None:
     assert type(kinds["plain"]) is Posterior
     assert not hasattr(kinds["plain"], "ranking")
