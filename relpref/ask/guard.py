@@ -94,7 +94,7 @@ class Guard:
         return PlainTextResponse(words, status) if words else None
 
 
-_PATIENCE = 10.0  # seconds for a body to arrive
+_PATIENCE = 10.0  # seconds for the head of a request to arrive, and as many for its body
 
 
 async def form_of(request: Request) -> dict[str, str]:
@@ -148,6 +148,22 @@ def listen(
         If the port cannot be had.
     """
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Protocol(H11Protocol):
+        """Closes a connection on which no request arrives; uvicorn waits for ever for the rest of a head."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._await_request()
+
+        def on_response_complete(self) -> None:
+            self._await_request()
+            super().on_response_complete()
+
+        def _await_request(self) -> None:
+            before = self.cycle  # each request has another
+            self.loop.call_later(_PATIENCE, lambda: self.cycle is before and self.transport.close())
 
     token = secrets.token_urlsafe(16)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
@@ -163,6 +179,7 @@ def listen(
         address = f"http://{HOST}:{listening.getsockname()[1]}/{token}/"
         config = uvicorn.Config(
             make(token),
+            http=Protocol,
             log_level="error",
             access_log=False,  # paths hold the token
             server_header=False,

@@ -6,8 +6,11 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -154,9 +157,53 @@ def test_an_interrupt_ends_the_page_and_publishes(run: Path) -> None:
     assert load_run(run).metadata["answers"]["version"] == version == 3
 
 
-def test_a_port_that_is_taken(fake: Callable[..., Any]) -> None:
-    import socket
+HALVES = (
+    b"",
+    b"GET / HT",
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET / HT",  # after a request that is answered
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nhalf",
+)
 
+
+def test_half_open_requests_are_closed(fake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from relpref.ask import guard
+    from relpref.ask.web import serve
+
+    monkeypatch.setattr(guard, "_PATIENCE", 0.3)
+    loop, said = fake("tea", "coffee"), dict[bytes, bytes]()
+    slow = loop.questions
+    monkeypatch.setattr(loop, "questions", lambda *given: (time.sleep(0.7), slow(*given))[1])
+
+    def visit(address: str) -> None:
+        place = urlsplit(address)
+        whole = f"GET {place.path}?rater=ann HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+        assert place.port is not None
+        try:
+            with ExitStack() as stack:
+                sockets = {}
+                for sent in (*HALVES, whole):
+                    opened = socket.create_connection(("127.0.0.1", place.port), timeout=60)
+                    sockets[sent] = stack.enter_context(opened)
+                    opened.sendall(sent)
+                for sent, opened in sockets.items():
+                    with opened.makefile("rb") as stream:
+                        said[sent[:20]] = stream.read()  # until the page closes it
+                said[b"whole"] = said.pop(whole[:20])
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def announce(text: str) -> None:
+        if text.startswith("Answer at"):
+            threading.Thread(target=visit, args=[text.split()[2]]).start()
+
+    serve(loop, announce=announce)
+    assert said[b""] == said[b"GET / HT"] == b""
+    assert said[HALVES[3][:20]].startswith(b"HTTP/1.1 403") and said[HALVES[3][:20]].count(b"HTTP/1.1") == 1
+    assert said[b"whole"].startswith(b"HTTP/1.1 200")  # a slow answer is waited for
+
+
+def test_a_port_that_is_taken(fake: Callable[..., Any]) -> None:
     from relpref.ask.web import serve
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
