@@ -508,9 +508,8 @@ class AnswerStore:
         """Positions of the pairs, the lower first, that are open for others who have not been away for long."""
         return self._rows(
             """SELECT min(first, second), max(first, second) FROM question
-            WHERE open AND rater <> ? AND asked > ? ORDER BY rowid""",
-            text(rater),
-            now(_AWAY),
+            WHERE open AND rater <> ? AND asked BETWEEN ? AND ? ORDER BY rowid""",
+            *(text(rater), now(_AWAY), now()),  # not what a clock that was put back since says is to come
         )
 
     def _ask(self, rater: str, first: int, second: int, left: int, version: int) -> Question:

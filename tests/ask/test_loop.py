@@ -2,6 +2,8 @@ import importlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from relpref.ask import store
 from relpref.ask.learning import export_known, up_to_date
 from relpref.ask.loop import Loop
 from relpref.ask.store import AnswerStore
@@ -316,6 +319,49 @@ def test_two_loops_see_each_others_answers(run: Path) -> None:
         one.refine()
         two.refine()
         assert load_run(run).metadata["answers"]["version"] == 8
+
+
+def test_two_loops_on_one_folder_ask_answer_and_publish_at_once(run: Path) -> None:
+    def work(loop: Loop, rater: str) -> None:
+        for _ in range(3):
+            answer(loop, 3, rater)
+            loop.refine()
+
+    with opened(run) as one, opened(run) as two, ThreadPoolExecutor() as threads:
+        question = one.question("eve")
+        assert question is not None and two.question("eve") == question
+        one.answer(question.id, "first", "eve")
+        with pytest.raises(DataError, match="answered, skipped or taken back already"):
+            two.answer(question.id, "second", "eve")
+        for each in [threads.submit(work, one, "ann"), threads.submit(work, two, "ben")]:
+            each.result()
+        for loop in (one, two):
+            loop.refine()
+            assert loop.version == 4 + 1 + 18 and loop.progress("ann").everyone == 19
+    posterior, missing = up_to_date(load_run(run))
+    assert (missing, posterior.data.num_answers) == (0, 8 + 19)
+    assert len([*run.glob("posterior*.nc")]) == 1 and not [*run.glob(".*")]
+
+
+def test_a_clock_that_jumps_back(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(run) as loop:
+        answer(loop, 3)
+        first = loop.question("ann")
+    now = store.now
+    monkeypatch.setattr(store, "now", lambda ago=timedelta(): now(ago + timedelta(days=400)))
+    with opened(run) as loop:
+        assert first is not None and loop.question("ann") == first
+        # What was asked in the future keeps its pair from nobody, and what is asked now does.
+        assert loop._store.avoided("ben")[1] == []
+        answer(loop, 2)
+        last = loop.question("ann")
+        assert last is not None and loop._store.avoided("ben")[1] == [(last.first, last.second)]
+        again = loop.undo("ann")
+        assert again is not None and (again.first, again.second) != (first.first, first.second)
+        assert loop.refine() and loop.version == 4 + 5 + 1
+        assert loop.progress("ann").answers == 4
+    with opened(run) as loop:
+        assert loop.progress("ann").answers == 4 and loop.question("ann") == again
 
 
 def test_a_tie_is_an_answer_where_there_were_none(loop: Loop) -> None:
