@@ -9,6 +9,7 @@ import secrets
 import shutil
 import tempfile
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from relpref.errors import DataError, StorageError
 from relpref.limits import MAX_DECOMPRESSED_GB
 
 MAX_DECOMPRESSED = "RELPREF_MAX_DECOMPRESSED"
+placed: deque[Path] = deque(maxlen=1)  # the last file or folder that was put in place
 _AT_FDCWD = -100
 _SWAP = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
 
@@ -46,6 +48,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.umask(umask := os.umask(0))
         part.chmod(0o666 & ~umask)
         os.replace(part, target)
+        placed.append(target)
         flush(target.parent)
     except StorageError:
         raise
@@ -60,7 +63,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give an empty folder to fill, see `replaced`; parents that do not exist are made."""
     target = Path(path).absolute()
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    part, before = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part"), [*placed]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part.mkdir()
@@ -69,6 +72,7 @@ def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             for name in (*names, ""):  # the folder itself last
                 flush(Path(inside, name))
         _put_in_place(part, target)
+        before = [target]
         flush(target.parent)
     except StorageError:
         raise
@@ -79,6 +83,8 @@ def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         # Whatever lies there now: the unfinished folder, or the earlier one after the swap.
         shutil.rmtree(part, ignore_errors=True)
+        placed.clear()  # of files inside the folder
+        placed.extend(before)
 
 
 def previous(path: Path) -> Path:

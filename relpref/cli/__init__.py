@@ -7,6 +7,23 @@ command fails.
 OpenBLAS is held to one thread; ``OPENBLAS_NUM_THREADS`` says otherwise. Importing relpref does nothing of the kind.
 """
 
-from relpref.cli.entry import main
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any
 
 __all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code, see `relpref.cli.entry.main`."""
+    if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)  # while the rest is imported
+    from relpref.cli.entry import main as run
+
+    return run(arguments)
+
+
+def _leave(*_: Any) -> None:
+    os.write(2, b"relpref: interrupted, nothing was written\n")
+    os._exit(130)

@@ -2,6 +2,6 @@
 
 import sys
 
-from relpref.cli.entry import main
+from relpref.cli import main
 
 sys.exit(main())

@@ -1,9 +1,12 @@
 """Runs a command and turns whatever happens into an exit code."""
 
+import atexit
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +14,7 @@ from typing import Any
 
 from relpref.cli.parser import parse
 from relpref.errors import DataError, RelprefError, StorageError
+from relpref.files import placed
 from relpref.registry import entry_points_for_unknown_names
 
 _INFERENCE, _INPUT, INTERRUPTED = 1, 2, 130
@@ -23,8 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ----------
     arguments : sequence of str, optional
         By default those of the program. Only then is the process set up as that of a program: OpenBLAS works in
-        one thread, and characters that a terminal cannot show are escaped.
+        one thread, characters that a terminal cannot show are escaped, and interrupts are handled as `hear_interrupts` says.
     """
+    placed.clear()
+    code = _run(arguments)
+    if arguments is None and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(code))  # everything is written and said
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         try:
             chosen = parse(sys.argv[1:] if arguments is None else arguments)
@@ -44,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as interrupt:  # a command that keeps what it has says so
-        return _fail(INTERRUPTED, str(interrupt) or "interrupted, nothing was written")
+        done = f"interrupted; {placed[-1]} is written" if placed else "interrupted, nothing was written"
+        return _fail(INTERRUPTED, str(interrupt) or done)
     except (DataError, StorageError) as error:
         return _fail(_INPUT, f"error: {error}")
     except RelprefError as error:
@@ -85,16 +98,29 @@ def _warnings_as_lines() -> Iterator[None]:
 
 
 _SOON = 0.02  # seconds: long enough for the callback that swallowed the interrupt to have returned
+_AGAIN = 0.4  # seconds without an interrupt after which the next one is another; the loop that asks offers a second after 0.5
 
 
 def hear_interrupts() -> None:
-    """Send an interrupt again that came in a finalizer or a callback of the garbage collector, which cannot raise (JAX has one)."""
-    forget = sys.unraisablehook
+    """Make an interrupt end the program in order.
+
+    Those that follow within a moment are the same one, and do not stop what cleans up. One that came in a finalizer or a callback of
+    the garbage collector, which cannot raise (JAX has one), is sent again.
+    """
+    forget, last = sys.unraisablehook, -math.inf
+
+    def interrupt(*_: Any) -> None:
+        nonlocal last
+        before, last = last, time.monotonic()
+        if last - before > _AGAIN:
+            raise KeyboardInterrupt
 
     def remember(ignored: Any) -> None:
+        nonlocal last
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             forget(ignored)
             return
+        last = -math.inf
         # A signal proper: it also ends a wait inside a system call.
         main = threading.main_thread().ident
         assert main is not None  # it runs
@@ -103,3 +129,6 @@ def hear_interrupts() -> None:
         again.start()
 
     sys.unraisablehook = remember
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a program in the background of a shell
+        signal.signal(signal.SIGINT, interrupt)
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # Python resets its handlers as it ends

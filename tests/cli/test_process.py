@@ -81,24 +81,85 @@ except KeyboardInterrupt:
     assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
 
 
-def test_interrupted(place: Path, snapshot: Any) -> None:
-    before = snapshot(place)
-    # A shell that runs the tests in the background has them ignore interrupts, and so would their children.
-    listen = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+# A shell that runs the tests in the background has them ignore interrupts, and so would their children.
+LISTEN = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+INTERRUPTED = "relpref: interrupted, nothing was written\n"
+
+
+def interrupted(command: list[str], line: str, wait: float, again: bool) -> tuple[int, str, str]:
+    """Interrupt a program some time after a line of its output, once or again and again until it has ended; its code, output and errors."""
     program = subprocess.Popen(
-        [sys.executable, "-c", listen, *FIT, "run", "--force", "--restarts", "100000"],
+        [sys.executable, "-c", LISTEN, *command],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert program.stdout is not None
-    assert program.stdout.readline().startswith("Read: ")
-    time.sleep(0.5)
-    program.send_signal(signal.SIGINT)
     try:
+        assert program.stdout.readline().startswith(line)
+        time.sleep(wait)
+        program.send_signal(signal.SIGINT)
+        while again and program.poll() is None:
+            time.sleep(0.01)
+            program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=60)
     finally:
         program.kill()
-    assert (program.returncode, out, err) == (130, "", "relpref: interrupted, nothing was written\n")
+    return program.returncode, out, err
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_interrupted(place: Path, snapshot: Any, again: bool) -> None:
+    before = snapshot(place)
+    fit = [*FIT, "run", "--force", "--restarts", "100000"]
+    assert interrupted(fit, "Read: ", 0.5, again) == (130, "", INTERRUPTED)
     assert snapshot(place) == before
+
+
+def test_an_interrupt_at_the_end_changes_nothing(place: Path) -> None:
+    # All is said in its last line: interrupts come while Python ends.
+    code, _, err = interrupted([*PROGRAM, "rank", "run", "-o", "json"], "{", 0.0, True)
+    assert (code, err) in ((0, ""), (130, INTERRUPTED))
+
+
+def test_an_interrupt_while_the_program_is_imported(place: Path) -> None:
+    script = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupts(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "relpref.cli.parser":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupts())
+from relpref.cli import main
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", script, "rank", "run"]
+    done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", INTERRUPTED)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_it_is_said_whether_an_interrupt_came_before_or_after_files_were_replaced(
+    before: bool, place: Path
+) -> None:
+    script = f"""
+import os, signal, sys
+from relpref import files
+from relpref.cli import fit, main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if {before}:
+    files._put_in_place = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+fit.say = lambda text: os.kill(os.getpid(), signal.SIGINT) if text.startswith("Fitted") else None
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", script, *FIT[3:], "new"]
+    done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
+    said = INTERRUPTED if before else f"relpref: interrupted; {place / 'new'} is written\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+    assert (place / "new").exists() != before and not [*place.glob(".*")]
