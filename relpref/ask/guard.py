@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.applications import Starlette
@@ -151,7 +152,7 @@ def listen(
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):
-        """Closes a connection on which no request arrives; uvicorn waits for ever for the rest of a head."""
+        """Closes a connection on which no request arrives; uvicorn has no limit for the head of a request."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -162,8 +163,11 @@ def listen(
             super().on_response_complete()
 
         def _await_request(self) -> None:
-            before = self.cycle  # each request has another
-            self.loop.call_later(_PATIENCE, lambda: self.cycle is before and self.transport.close())
+            self.loop.call_later(_PATIENCE, self._close_after, self.cycle)
+
+        def _close_after(self, cycle: Any) -> None:
+            if self.cycle is cycle:  # each request has another
+                self.transport.close()
 
     token = secrets.token_urlsafe(16)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:

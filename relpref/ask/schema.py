@@ -79,7 +79,7 @@ def check_log(place: Path) -> None:
 
 
 def missing_changes(place: Path) -> tuple[int, int]:
-    """How many commits at the end of the write-ahead log are cut off by a bad frame, and how many the log has.
+    """Count the commits of the write-ahead log that a bad frame cuts off, and all its commits.
 
     A frame is bad if it has a salt of this log and a wrong checksum (https://sqlite.org/fileformat2.html#walformat). What was not yet
     committed when a process was killed has no frame that says so.

@@ -14,6 +14,7 @@ import pytest
 from relpref.ask import store
 from relpref.ask.learning import export_known, up_to_date
 from relpref.ask.loop import Loop
+from relpref.ask.schema import now
 from relpref.ask.store import AnswerStore
 from relpref.cli import main
 from relpref.data import PreferenceData
@@ -327,15 +328,15 @@ def test_two_loops_on_one_folder_ask_answer_and_publish_at_once(run: Path) -> No
             answer(loop, 3, rater)
             loop.refine()
 
-    with opened(run) as one, opened(run) as two, ThreadPoolExecutor() as threads:
-        question = one.question("eve")
-        assert question is not None and two.question("eve") == question
-        one.answer(question.id, "first", "eve")
+    with opened(run) as left, opened(run) as right, ThreadPoolExecutor() as threads:
+        question = left.question("eve")
+        assert question is not None and right.question("eve") == question
+        left.answer(question.id, "first", "eve")
         with pytest.raises(DataError, match="answered, skipped or taken back already"):
-            two.answer(question.id, "second", "eve")
-        for each in [threads.submit(work, one, "ann"), threads.submit(work, two, "ben")]:
+            right.answer(question.id, "second", "eve")
+        for each in [threads.submit(work, left, "ann"), threads.submit(work, right, "ben")]:
             each.result()
-        for loop in (one, two):
+        for loop in (left, right):
             loop.refine()
             assert loop.version == 4 + 1 + 18 and loop.progress("ann").everyone == 19
     posterior, missing = up_to_date(load_run(run))
@@ -347,8 +348,7 @@ def test_a_clock_that_jumps_back(run: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with opened(run) as loop:
         answer(loop, 3)
         first = loop.question("ann")
-    now = store.now
-    monkeypatch.setattr(store, "now", lambda ago=timedelta(): now(ago + timedelta(days=400)))
+    monkeypatch.setattr(store, "now", lambda ago=timedelta(): now(timedelta(days=400) + ago))
     with opened(run) as loop:
         assert first is not None and loop.question("ann") == first
         # What was asked in the future keeps its pair from nobody, and what is asked now does.

@@ -173,23 +173,28 @@ def test_half_open_requests_are_closed(fake: Callable[..., Any], monkeypatch: py
     monkeypatch.setattr(guard, "_PATIENCE", 0.3)
     loop, said = fake("tea", "coffee"), dict[bytes, bytes]()
     slow = loop.questions
-    monkeypatch.setattr(loop, "questions", lambda *given: (time.sleep(0.7), slow(*given))[1])
+
+    def questions(*given: Any) -> Any:
+        time.sleep(0.7)
+        return slow(*given)
+
+    monkeypatch.setattr(loop, "questions", questions)
 
     def visit(address: str) -> None:
         place = urlsplit(address)
-        whole = f"GET {place.path}?rater=ann HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+        complete = f"GET {place.path}?rater=ann HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
         assert place.port is not None
         try:
             with ExitStack() as stack:
                 sockets = {}
-                for sent in (*HALVES, whole):
+                for sent in (*HALVES, complete):
                     opened = socket.create_connection(("127.0.0.1", place.port), timeout=60)
                     sockets[sent] = stack.enter_context(opened)
                     opened.sendall(sent)
                 for sent, opened in sockets.items():
                     with opened.makefile("rb") as stream:
                         said[sent[:20]] = stream.read()  # until the page closes it
-                said[b"whole"] = said.pop(whole[:20])
+                said[b"complete"] = said.pop(complete[:20])
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -200,7 +205,7 @@ def test_half_open_requests_are_closed(fake: Callable[..., Any], monkeypatch: py
     serve(loop, announce=announce)
     assert said[b""] == said[b"GET / HT"] == b""
     assert said[HALVES[3][:20]].startswith(b"HTTP/1.1 403") and said[HALVES[3][:20]].count(b"HTTP/1.1") == 1
-    assert said[b"whole"].startswith(b"HTTP/1.1 200")  # a slow answer is waited for
+    assert said[b"complete"].startswith(b"HTTP/1.1 200")  # a slow answer is waited for
 
 
 def test_a_port_that_is_taken(fake: Callable[..., Any]) -> None:
