@@ -435,17 +435,18 @@ class HiddenCommonCause:
     Parameters
     ----------
     method : {"edges", "cliques"}
-        The groups: the two ends of each link (their method II; a link of weight w counts w times, so that U = D + W), or the
-        maximal cliques of the triangulated graph, whatever the weights and the order of the items (method I; see
-        `relpref.data.graph.maximal_cliques`: a ring whose nodes nothing tells apart is one clique), which the data must have
-        counted: ``data.with_cliques("name")``.
+        The groups. "edges" (their method II): the two ends of each link; a link of weight w counts w times, so that U = D + W.
+        "cliques" (method I): the maximal cliques of the triangulated graph, whatever the weights and the order of the items (see
+        `relpref.data.graph.maximal_cliques`); the data must have counted them: ``data.with_cliques("name")``.
     regularization : float
         Added to the diagonal of U, in units of the mean weight of a link (of one clique).
 
     Raises
     ------
     DataError
-        When called, if the cliques have not been counted, or all items are linked to each other alike.
+        When called, if the cliques have not been counted, or all items are linked to each other alike. ``with_cliques`` refuses a
+        relation in which a connected component that is not fully linked becomes a single clique, because its links do not tell
+        its items apart: rings, tori, cubes and most other regular graphs.
 
     Notes
     -----
