@@ -183,7 +183,9 @@ def test_cliques_are_those_of_a_triangulation(seed: Any) -> None:
     assert {frozenset(clique) for clique in cliques} == expected
     assert len(cliques) == len(expected)
     if len(cliques) == 1 and graph.num_edges < 66:  # seed 10
-        with pytest.raises(DataError, match="12 connected items into one clique, although only 56 of their 66"):
+        with pytest.raises(
+            DataError, match="12 connected items into one clique, although only 56 of their 66"
+        ):
             graph.with_cliques().cliques  # noqa: B018
         return
     counts = graph.with_cliques().cliques
