@@ -290,8 +290,12 @@ class RegularizedLaplacian:
 
 
 def _pull(value: float, graph: Graph) -> str:
-    pull = graph.mean_degree * value**2
-    return f"a typical item leans {100 * pull / (1 + pull):.0f}% on its neighbors"
+    """Share of a linked item's prior mean that its neighbors have, given their utilities."""
+    linked, pull = int(np.sum(graph.degree > 0)), graph.mean_degree * value**2
+    if not linked:
+        return ""
+    items = "item" if linked == graph.num_nodes else f"one of the {linked} items with links"
+    return f"a typical {items} leans {100 * pull / (1 + pull):.0f}% on its neighbors"
 
 
 @allows_padding
