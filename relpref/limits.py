@@ -13,7 +13,7 @@ MAX_COMPILED_BYTES = 500_000_000  # in the cache of compiled code: some hundred 
 
 # data
 MAX_ATTRIBUTES = 5000  # columns of a table: more are most likely a matrix of words, to be reduced first
-MAX_ATTRIBUTE = 1e100  # size of an attribute: squares must stay in the range of float64
+MAX_ATTRIBUTE = 1e100  # size of an attribute or covariate: squares must stay in the range of float64
 MAX_LEVELS = 5  # of a category that becomes columns, each of which has a lengthscale; a relation has two hyperparameters
 MAX_PAIRS_OF_LEVELS = 5e6  # of items that are linked because they share a value
 MAX_COVARIATES = 32  # effects of covariates: each is an entry of every row of the projection

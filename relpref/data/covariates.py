@@ -13,7 +13,7 @@ from relpref.data.attributes import read_column
 from relpref.data.labels import LabelIndex
 from relpref.data.tables import Table
 from relpref.errors import DataError
-from relpref.limits import MAX_COVARIATES
+from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
 
 EFFECT = "effect"  # the site of programs
 Floats = NDArray[np.float64]
@@ -179,6 +179,9 @@ def _cells(table: Table, column: str) -> Any:
     cells = table.points(table.frame[column])
     read = read_column([cells], column, table.place, text=table.text, remedy=remedy)
     table.refuse(column, read.missing, " is no value of the covariate; fill it in, or drop the row")
+    if read.kind != "category":
+        large = np.abs(read.values) > MAX_ATTRIBUTE
+        table.refuse(column, large, f" exceeds {MAX_ATTRIBUTE}; rescale")
     return read
 
 
