@@ -249,13 +249,19 @@ def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
     return np.eye(len(level))[places]
 
 
-def scales_of(covariates: Sequence[Covariate], values: Floats, count: NDArray[Any]) -> Floats:
-    """What differences are divided by, shape (q,): their root mean square over answers, of numbers; 1 of categories and sides."""
+def scales_of(
+    covariates: Sequence[Covariate], values: Floats, count: NDArray[Any], otherwise: Floats | float
+) -> Floats:
+    """Return what differences are divided by, shape (q,).
+
+    That is the root mean square over answers for numbers, and ``otherwise`` for categories, sides,
+    and numbers that are equal on both sides of every answer.
+    """
     squares = (
         np.average(np.square(values), axis=0, weights=count) if len(values) else np.zeros(values.shape[1])
     )
     numbers = [covariate.kind == "number" for covariate in covariates for _ in covariate.effects]
-    return np.where(numbers & (squares > 0), np.sqrt(squares), 1.0)
+    return np.where(numbers & (squares > 0), np.sqrt(squares), otherwise)
 
 
 def written(
