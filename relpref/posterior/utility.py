@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.covariates import EFFECT
 from relpref.data.parts import induced
+from relpref.data.tables import is_table
 from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit
@@ -30,6 +31,7 @@ from relpref.posterior.tables import (
     label_index,
     pairs_of_labels,
     preference_table,
+    question_table,
     questions,
     ranking_of_the_best,
     ranking_table,
@@ -276,8 +278,12 @@ class UtilityPosterior(Posterior):
 
         Parameters
         ----------
-        pairs : iterable of (label, label), or label
-            The first of a single pair, where ``second`` is given.
+        pairs : iterable of (label, label), table, or label
+            The first of a single pair, where ``second`` is given. A table (a DataFrame of pandas or
+            another library, a list of dictionaries, a dictionary of columns) has the columns ``first``
+            and ``second``, or ``winner`` and ``loser``. Its columns ``rater``, ``shown_first`` and those
+            of covariates are used as in tables of answers. Others are not used: the result has a note
+            on them in ``attrs["notes"]``; one that is no column of answers raises a warning, too.
         second : label, optional
         rater : label or iterable of labels, optional
             Who is asked, where answers have raters: one for all pairs, or a list of one for each; None is a typical one, the default.
@@ -302,16 +308,22 @@ class UtilityPosterior(Posterior):
         UnknownLabelError
             If a label is no item, or the rater never answered.
         DataError
-            If something that is not a pair is among the pairs, the answers do not speak of raters, positions or these covariates, or a
-            value of a covariate cannot be used.
+            If something that is not a pair is among the pairs, the answers do not speak of raters, positions or these covariates, a
+            value of a covariate cannot be used, or a column of the table is given as an argument, too.
         """
+        table = None
+        if second is None and is_table(pairs):
+            table = pairs = question_table(pairs, self.data.comparisons)
         pairs = pairs_of_labels(pairs) if second is None else [(pairs, second)]
         self._warn_if_not_converged()
         first, last = (self.data.index([pair[end] for pair in pairs]) for end in (0, 1))
         given = {**(covariates or {}), **({} if home is None else {"home": home})}
-        asked = questions(self.data, first, last, rater, shown_first, given)
+        asked = questions(self.data, first, last, rater, shown_first, given, table)
         expected = expectations(self, self.likelihood, self.data.comparisons, asked, self.gaps(asked))
-        return preference_table(pairs, expected, self.belief.differences(first, last))
+        found = preference_table(pairs, expected, self.belief.differences(first, last))
+        if table is not None and table.notes:
+            found.attrs["notes"] = table.notes
+        return found
 
     def choose(self, labels: Iterable[Any], *, rng_key: Any = None) -> pd.DataFrame:
         """How likely each of several items is chosen first, where all of them are on offer.
