@@ -28,7 +28,7 @@ from relpref.errors import DataError, UnknownLabelError
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, PLATES
-from relpref.posterior.gaussian import Belief, Margins
+from relpref.posterior.gaussian import Belief, Floats, Margins
 from relpref.posterior.tiers import TIER_PROBABILITY, tier_columns
 
 Positions = NDArray[np.int32]
@@ -120,7 +120,7 @@ def questions(
     columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
     columns |= {"group": None, "weight": None}
     if rater is not None:
-        places = _raters(answers, rater, len(first))
+        places = places_of_raters(answers, rater, len(first))
         columns["rater"] = places if np.any(places >= 0) else None
     if shown_first is not None:
         if answers.shown_first is None:
@@ -133,8 +133,8 @@ def questions(
     if given:
         columns["covariates"] = asked_covariates(sides, given, items, ends)
     if table is not None and sides:
-        both = both_sides(table, _ENDS, items, ends, sides)
-        columns["covariates"] = columns["covariates"] + np.subtract(*both)
+        differences = np.subtract(*both_sides(table, _ENDS, items, ends, sides))
+        columns["covariates"] = columns["covariates"] + differences
     return replace(answers, **columns)
 
 
@@ -177,16 +177,9 @@ def expectations(
     """Expectations over the next answers, column by column, shape (k,); ``answers`` are those that the posterior comes from."""
     if asked.rater is not None and np.any(asked.rater < 0):
         return _with_typical_raters(posterior, model, answers, asked, gaps)
-    draws = posterior.hyperparameter_draws
-    parameters = {}
     shared = [] if answers.group is None else [GROUP_SD]
-    for site in (*getattr(model, "sites", model.parameters)(answers), *shared):
-        if site not in posterior.hyperparameters:
-            raise DataError(
-                f"the posterior has no hyperparameter {site!r}, so the use of the columns of the answers is unknown; "
-                "use a program of relpref.models, or leave the columns out"
-            )
-        parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
+    sites = (*getattr(model, "sites", model.parameters)(answers), *shared)
+    parameters = {site: parameter_of(posterior, site) for site in sites}
     # The next answer is in a group of its own.
     variances = gaps.variances + np.square(parameters.pop(GROUP_SD, np.zeros(1)))[:, None]
     asked, parameters = of_its_raters(asked, parameters)
@@ -206,6 +199,17 @@ def expectations(
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
 
 
+def parameter_of(posterior: Any, site: str) -> Floats:
+    """Values of a hyperparameter in each component, shape (K, ...), or one for all, shape (1, ...)."""
+    if site not in posterior.hyperparameters:
+        raise DataError(
+            f"the posterior has no hyperparameter {site!r}, so the use of the columns of the answers is unknown; "
+            "use a program of relpref.models, or leave the columns out"
+        )
+    fixed = np.asarray(posterior.hyperparameters[site])
+    return np.asarray(posterior.hyperparameter_draws.get(site, fixed[None]))
+
+
 def _with_typical_raters(
     posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
 ) -> dict[str, Any]:
@@ -222,7 +226,7 @@ def _with_typical_raters(
     return expected
 
 
-def _raters(answers: Comparisons, rater: Any, number: int) -> Positions:
+def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions:
     """Positions of raters, of one for all or of one for each question, −1 of a typical one."""
     if answers.rater is None:
         raise DataError(

@@ -92,7 +92,7 @@ def as_polars(table: pd.DataFrame) -> Any:
     return polars.DataFrame(cells.to_dict("list"))
 
 
-FORMS = {
+FORMS: dict[str, Any] = {
     "dictionary": lambda table: table.to_dict("list"),
     "rows": lambda table: table.to_dict("records"),
     "polars": as_polars,
