@@ -10,7 +10,7 @@ MAX_DECOMPRESSED_GB = 2.0  # a small compressed file may become thousands of tim
 
 # data
 MAX_ATTRIBUTES = 5000  # columns of a table: more are most likely a matrix of words, to be reduced first
-MAX_ATTRIBUTE = 1e100  # size of an attribute: squares must stay in the range of float64
+MAX_ATTRIBUTE = 1e100  # size of an attribute or covariate: squares must stay in the range of float64
 MAX_LEVELS = 5  # of a category that becomes columns, each of which has a lengthscale; a relation has two hyperparameters
 MAX_PAIRS_OF_LEVELS = 5e6  # of items that are linked because they share a value
 MAX_COVARIATES = 32  # effects of covariates: each is an entry of every row of the projection

@@ -143,7 +143,7 @@ def test_pairs_to_predict_in_any_form() -> None:
     pd.testing.assert_frame_equal(posterior.prefer(("gesha", "mocha")), wanted)
     pd.testing.assert_frame_equal(posterior.prefer(wanted), wanted)
     pd.testing.assert_frame_equal(posterior.prefer(wanted[["first", "second"]].to_numpy()), wanted)
-    with pytest.raises(DataError, match="rater has 2 labels for 1 pairs; give one for each"):
+    with pytest.raises(DataError, match="rater has 2 labels for 1 question; give one for each"):
         posterior.prefer("gesha", "mocha", rater=["x", "y"])
     for wrong in ("gesha", 7):
         with pytest.raises(DataError, match="give a list of pairs of labels"):

@@ -91,7 +91,8 @@ class Comparisons:
     strengths : int
         The highest strength there can be; 1 without strengths.
     covariate_scales : array of float64, shape (q,), or None
-        Root mean square of the differences when they were first read, of numbers; 1 of categories and sides. Models divide by it.
+        Root mean square of the differences, of numbers; 1 of categories and sides. Models divide
+        by it. Some of the answers, and others in their place, keep the scales of all.
     covariates_are : tuple of Covariate
         What the columns of ``covariates`` are.
     """
@@ -172,6 +173,17 @@ class Comparisons:
             return replace(self, **{"list": None, **_merged(chosen_lists(self.columns, rows), items)})
         columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
         return replace(self, **_merged(columns, items))
+
+    def rescaled(self) -> "Comparisons":
+        """Return the answers with ``covariate_scales`` computed from them.
+
+        A number that is equal on both sides of every answer keeps its scale.
+        """
+        if self.covariates is None:
+            return self
+        before = 1.0 if self.covariate_scales is None else self.covariate_scales
+        scales = scales_of(self.covariates_are, self.covariates, self.count, before)
+        return replace(self, covariate_scales=read_only(scales))
 
     def single(self) -> "Comparisons":
         """Every single answer in a row of its own, those of one row after another."""
@@ -351,11 +363,10 @@ def read_comparisons(
         number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
         read, notes = read_lists(read, number.astype(np.int64), table.place)
     answers = Comparisons(**_merged(read, items.labels), **labels, strengths=highest, covariates_are=what)
-    if answers.covariates is not None:
-        scales = known.covariate_scales if known and known.covariates_are else None
-        if scales is None:
-            scales = read_only(scales_of(what, answers.covariates, answers.count))
-        answers = replace(answers, covariate_scales=scales)
+    if known and known.covariates_are:
+        answers = replace(answers, covariate_scales=known.covariate_scales)
+    else:
+        answers = answers.rescaled()
     every = (*table.notes, *unused, *notes, *_notes(table, answers, lists))
     return answers, tuple(f"{NAME}: {note}" for note in every)
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import did_you_mean, listed, refuse_first, shown
 from relpref.data.attributes import read_column
-from relpref.data.labels import LabelIndex
+from relpref.data.labels import LabelIndex, is_missing, plain_labels
 from relpref.data.tables import Table
 from relpref.errors import DataError
-from relpref.limits import MAX_COVARIATES
+from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
 
 EFFECT = "effect"  # the site of programs
 Floats = NDArray[np.float64]
@@ -179,6 +179,9 @@ def _cells(table: Table, column: str) -> Any:
     cells = table.points(table.frame[column])
     read = read_column([cells], column, table.place, text=table.text, remedy=remedy)
     table.refuse(column, read.missing, " is no value of the covariate; fill it in, or drop the row")
+    if read.kind != "category":
+        large = np.abs(read.values) > MAX_ATTRIBUTE
+        table.refuse(column, large, f" exceeds {MAX_ATTRIBUTE}; rescale")
     return read
 
 
@@ -246,13 +249,19 @@ def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
     return np.eye(len(level))[places]
 
 
-def scales_of(covariates: Sequence[Covariate], values: Floats, count: NDArray[Any]) -> Floats:
-    """What differences are divided by, shape (q,): their root mean square over answers, of numbers; 1 of categories and sides."""
+def scales_of(
+    covariates: Sequence[Covariate], values: Floats, count: NDArray[Any], otherwise: Floats | float
+) -> Floats:
+    """Return what differences are divided by, shape (q,).
+
+    That is the root mean square over answers for numbers, and ``otherwise`` for categories, sides,
+    and numbers that are equal on both sides of every answer.
+    """
     squares = (
         np.average(np.square(values), axis=0, weights=count) if len(values) else np.zeros(values.shape[1])
     )
     numbers = [covariate.kind == "number" for covariate in covariates for _ in covariate.effects]
-    return np.where(numbers & (squares > 0), np.sqrt(squares), 1.0)
+    return np.where(numbers & (squares > 0), np.sqrt(squares), otherwise)
 
 
 def written(
@@ -313,6 +322,62 @@ def asked_covariates(
     """
     ends = ("first", "second")
     known = [column for covariate in covariates for column in covariate.columns(ends)]
+    table = _asked_table(covariates, known, given, len(sides[0]), "pair")
+    return np.subtract(*both_sides(table, ends, items, sides, covariates))
+
+
+def covariates_of_items(
+    covariates: Sequence[Covariate], given: Mapping[str, Any], items: LabelIndex, chosen: Positions
+) -> Floats:
+    """Covariates of each item of a list that is asked about, shape (k, q); 0 of those that are not given.
+
+    Parameters
+    ----------
+    covariates : sequence of Covariate
+    given : mapping from name to values
+        One value for each item, or one for all; of a covariate that names a side, the item it names.
+    items : LabelIndex
+    chosen : array of int, shape (k,)
+        The items of the list.
+    """
+    names = [covariate.name for covariate in covariates]
+    table = _asked_table(covariates, names, given, len(chosen), "item")
+    columns = [np.zeros((len(chosen), 0))]
+    for name, covariate in zip(names, covariates, strict=True):
+        if name not in given:
+            columns.append(np.zeros((len(chosen), len(covariate.effects))))
+        elif covariate.kind == "side":
+            columns.append((chosen == _named(name, given[name], items, chosen))[:, None])
+        else:
+            read = _numbers if covariate.kind == "number" else _indicators
+            columns.append(read(table, name, covariate))
+    return np.concatenate(columns, axis=1)
+
+
+def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
+    """Position of the item of a list that a covariate names, −1 if it is missing."""
+    if is_missing(label):
+        return -1
+
+    def where(_: int) -> str:
+        return name
+
+    remedy = "name an item of the list"
+    position = int(items.locate(plain_labels([label], where), where, remedy)[0])
+    if position not in chosen:
+        there = listed(items.labels[at] for at in chosen)
+        raise DataError(f"{name}: {shown(label)} is none of the items of the list, {there}; {remedy}")
+    return position
+
+
+def _asked_table(
+    covariates: Sequence[Covariate],
+    known: Sequence[str],
+    given: Mapping[str, Any],
+    size: int,
+    unit: str,
+) -> Table:
+    """Values that are given for some pairs, or items, as a table; its columns must be ``known``."""
     for name in given:
         if not covariates:
             raise DataError(
@@ -321,14 +386,12 @@ def asked_covariates(
         if name not in known:
             hint = did_you_mean(name, known, f"they are {listed(known)}")
             raise DataError(f"covariates: {name!r} is no column of the answers' covariates; {hint}")
-    size, frame = len(sides[0]), {}
+    frame = {}
     for name, value in given.items():
         alone = isinstance(value, str | tuple) or not hasattr(value, "__len__")
         cells = [value] * size if alone else list(value)
         if len(cells) != size:
-            raise DataError(
-                f"{name} has {len(cells)} values for {size} pairs; give one for each, or one for all"
-            )
+            values = f"{len(cells)} values for {size} {unit}s"
+            raise DataError(f"{name} has {values}; give one for each, or one for all")
         frame[name] = pd.Series(cells, dtype=object).infer_objects()
-    table = Table(pd.DataFrame(frame, index=range(size)), "pairs")
-    return np.subtract(*both_sides(table, ends, items, sides, covariates))
+    return Table(pd.DataFrame(frame, index=range(size)), f"{unit}s")

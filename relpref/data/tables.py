@@ -307,10 +307,13 @@ def check_columns(
     for column in columns:
         if columns.count(column) > 1:
             raise DataError(f"{table.name}: the column {column!r} occurs twice; keep one of the two")
-    if not unused:
-        return ()
-    what = "the column" if len(unused) == 1 else "the columns"
-    return (f"{what} {listed(unused)} {'is' if len(unused) == 1 else 'are'} not used",)
+    return (unused_note(unused),) if unused else ()
+
+
+def unused_note(columns: Collection[Any]) -> str:
+    """Say that some columns of a table are not used."""
+    one = len(columns) == 1
+    return f"the column{'' if one else 's'} {listed(columns)} {'is' if one else 'are'} not used"
 
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")

@@ -43,6 +43,7 @@ ADDED_AMPLITUDE_PRIOR = dist.HalfNormal(1.0)
 GROUP_SD_PRIOR = dist.HalfNormal(1.0)
 INDIVIDUAL = "individual"
 # Half-normal with scale 1 for the sd of effects of covariates, each for one unit (of numbers, their root mean square difference).
+EFFECT_SCALE = f"{EFFECT}_scale"
 EFFECT_SCALE_PRIOR = dist.HalfNormal(1.0)
 
 
@@ -131,7 +132,7 @@ def sample_preferences(
     group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)
     effects = 0.0
     if answers.covariates is not None:
-        scale = hyperparameters.sample(f"{EFFECT}_scale", EFFECT_SCALE_PRIOR)
+        scale = hyperparameters.sample(EFFECT_SCALE, EFFECT_SCALE_PRIOR)
         sides = real(answers.covariates) / real(answers.covariate_scales)
         normal = dist.Normal(0.0, scale).expand(sides.shape[1:]).to_event(1)
         # Before the utilities: engines fill up the last vector of a program.

@@ -1,24 +1,36 @@
 """How likely choices and orders of several items are."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from relpref.data.covariates import covariates_of_items
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.orthants import log_ordered
-from relpref.posterior.gaussian import Floats, mixture
+from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, mixture
+from relpref.posterior.tables import parameter_of, places_of_raters
 
 _DRAWS = 4000
 
 
-def list_chances(posterior: Any, items: NDArray[Any], orders: Any, places: int, rng: Any) -> Floats:
+def list_chances(
+    posterior: Any,
+    items: NDArray[Any],
+    orders: Any,
+    places: int,
+    rng: Any,
+    rater: Any = None,
+    covariates: Mapping[str, Any] | None = None,
+) -> Floats:
     """Probabilities that the first ``places`` of each order of some items come first and in it, shape (lists,).
 
-    ``orders`` are positions among the items, shape (lists, k).
+    ``orders`` are positions among the items, shape (lists, k); ``rater`` and ``covariates`` are as in
+    `UtilityPosterior.choose`.
     """
     kinds = getattr(posterior.likelihood, "lists", None)
     if kinds is None:
@@ -28,7 +40,7 @@ def list_chances(posterior: Any, items: NDArray[Any], orders: Any, places: int, 
     size = len(items)
     if size < 2 or len(np.unique(items)) < size:
         raise DataError(f"a list has two items or more, each of them once; got {size}")
-    belief = posterior.belief.subset(items)
+    belief = _with_effects(posterior, items, covariates or {})
     if GROUP_SD in posterior.hyperparameters:
         # A list is in a group of its own, where each item has a value besides its utility.
         sd = posterior.hyperparameter_draws.get(GROUP_SD, posterior.hyperparameters[GROUP_SD])
@@ -36,6 +48,7 @@ def list_chances(posterior: Any, items: NDArray[Any], orders: Any, places: int, 
         scales = own if belief.scales is None else belief.scales + own
         shape = (len(belief.weights), size, size)
         belief = mixture(belief.locations, np.broadcast_to(scales, shape), belief.weights)
+    belief = _in_units_of_noise(posterior, belief, rater)
     if posterior.likelihood.noise == "logistic":
         # Plackett and Luce: one choice among those that are left after the other.
         seen = belief.draw(_DRAWS, rng)[:, np.asarray(orders)]
@@ -53,6 +66,38 @@ def list_chances(posterior: Any, items: NDArray[Any], orders: Any, places: int, 
     lapse = posterior.hyperparameters.get("lapse", 0.0)
     outcomes = float(np.prod(np.arange(size, size - places, -1.0)))
     return np.asarray((1 - lapse) * found + lapse / outcomes)
+
+
+def _with_effects(posterior: Any, items: NDArray[Any], covariates: Mapping[str, Any]) -> Belief:
+    """Utilities of some items, with the effects of their covariates in one list."""
+    data, answers = posterior.data, posterior.data.comparisons
+    values = covariates_of_items(answers.covariates_are, covariates, data._label_index, items)
+    if not values.any():
+        return posterior.belief.subset(items)
+    effects = posterior.require_effects()
+    rows = np.concatenate([np.arange(effects), effects + items])
+    weights = np.concatenate([values / answers.covariate_scales, np.eye(len(items))], axis=1)
+    return posterior.whole.subset(rows).project(weights)
+
+
+def _in_units_of_noise(posterior: Any, belief: Belief, rater: Any) -> Belief:
+    """Utilities divided by the noise of a rater, who sees each item with it."""
+    if rater is None:
+        return belief
+    answers = posterior.data.comparisons
+    place = places_of_raters(answers, rater, 1)[0]
+    if answers.probability is not None:
+        raise DataError(
+            "rater: the answers are reported probabilities, and the noise of a rater is that of reports, "
+            "not of choices and orders; leave rater out"
+        )
+    if place < 0:
+        return belief
+    noise = parameter_of(posterior, "rater_noise")[:, place, None]
+    locations = belief.locations / noise
+    if belief.scales is None:
+        return DrawsBelief(locations)
+    return mixture(locations, belief.scales / np.square(noise)[..., None], belief.weights)
 
 
 def shares_of_the_best(belief: Any, rng: np.random.Generator) -> Floats:

@@ -11,15 +11,82 @@ from scipy.special import ndtri
 
 from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
-from relpref.data.arrays import listed, nearest, shown
-from relpref.data.covariates import Covariate, asked_covariates
+from relpref.data.arrays import counted, listed, nearest, shown
+from relpref.data.comparisons import COLUMNS
+from relpref.data.covariates import Covariate, asked_covariates, both_sides, known_columns
+from relpref.data.labels import is_missing
+from relpref.data.tables import (
+    Table,
+    as_table,
+    check_columns,
+    is_table,
+    known_names,
+    renamed,
+    unused_note,
+)
 from relpref.errors import DataError, UnknownLabelError
+from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, PLATES
-from relpref.posterior.gaussian import Belief, Margins
+from relpref.posterior.gaussian import Belief, Floats, Margins
 from relpref.posterior.tiers import TIER_PROBABILITY, tier_columns
 
 Positions = NDArray[np.int32]
+_ENDS = ("first", "second")
+# Columns that tables of pairs may have and that are no part of a question: outcomes, what answers
+# have in common, and predictions.
+_NOT_ASKED = (*COLUMNS, "result", "p_better", "gap_mean", "gap_sd", "score")
+
+
+def question_table(value: Any, answers: Comparisons) -> Table:
+    """Read a table of questions; the columns of the two items are ``first`` and ``second`` afterwards.
+
+    Parameters
+    ----------
+    value : table
+        Its items are in ``first`` and ``second``, or in ``winner`` and ``loser``, or in its only two
+        columns. ``rater``, ``shown_first`` and the columns of covariates are as in tables of answers.
+    answers : Comparisons
+        Answers so far, which have the covariates.
+
+    Returns
+    -------
+    Table
+        Its ``notes`` name the columns that are not used; those that mean nothing here raise a warning.
+
+    Raises
+    ------
+    DataError
+        If there are no columns of the two items, or a column is there twice or nearly has the name of
+        one that would be used.
+    """
+    others = known_columns([covariate.name for covariate in answers.covariates_are])
+    table = known_names(as_table(value, "pairs"), (*_ENDS, *COLUMNS, "home", *others))
+    there, ends = list(table.frame.columns), _ends_of(table)
+    names = dict(zip(_ENDS, ends, strict=True))
+    for covariate in answers.covariates_are:
+        names |= zip(covariate.columns(_ENDS), covariate.columns(ends), strict=True)
+    asked = (*names.values(), "rater", "shown_first", *(["home"] if "home" in there else []))
+    notes = check_columns(table, ends, asked, others)
+    unknown = [column for column in there if column not in (*asked, *_NOT_ASKED)]
+    if unknown:
+        warn_user(f"{table.name}: {unused_note(unknown)}")
+    table = renamed(table, {ours: theirs for ours, theirs in names.items() if theirs in there})
+    return replace(table, notes=tuple(f"{table.name}: {note}" for note in notes))
+
+
+def _ends_of(table: Table) -> tuple[Any, ...]:
+    """Return the names of the two columns of items of a table of pairs."""
+    columns = list(table.frame.columns)
+    for ends in (_ENDS, ("winner", "loser")):
+        if set(ends) <= set(columns):
+            return ends
+    if len(columns) == 2:
+        return tuple(columns)
+    raise DataError(
+        f"{table.name}: there are no columns 'first' and 'second' among {listed(columns)}; rename those "
+        "of the two items"
+    )
 
 
 def questions(
@@ -29,19 +96,31 @@ def questions(
     rater: Any = None,
     shown_first: Any = None,
     covariates: Mapping[str, Any] | None = None,
+    table: Table | None = None,
 ) -> Comparisons:
     """Pairs as answers of the data's kind; by a typical rater, with no position and equal covariates where None is given.
 
     There is one rater, or one for each pair; a typical rater among others has the position −1.
+    The columns of a ``table`` of the pairs are as the arguments, see `question_table`.
     """
-    answers = data.comparisons
+    answers, given = data.comparisons, dict(covariates or {})
+    sides = answers.covariates_are
+    if table is not None:
+        for name, argument in {"rater": rater, "shown_first": shown_first, **given}.items():
+            if argument is not None and name in table.frame:
+                both = "is given in a column and as an argument; leave one of the two out"
+                raise DataError(f"{table.name}: {name!r} {both}")
+        rater = _labels_in(table, "rater", rater)
+        shown_first = _labels_in(table, "shown_first", shown_first)
+        if "home" in table.frame and not any(covariate.name == "home" for covariate in sides):
+            given["home"] = table.frame["home"]  # which is refused
     columns: dict[str, Any] = {
         n: np.zeros((len(first), *c.shape[1:]), c.dtype) for n, c in answers.columns.items()
     }
     columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
     columns |= {"group": None, "weight": None}
     if rater is not None:
-        places = _raters(answers, rater, len(first))
+        places = places_of_raters(answers, rater, len(first))
         columns["rater"] = places if np.any(places >= 0) else None
     if shown_first is not None:
         if answers.shown_first is None:
@@ -50,11 +129,23 @@ def questions(
                 "or fit answers with a column shown_first"
             )
         columns["shown_first"] = _shown_first(data, first, second, shown_first)
-    if covariates:
-        columns["covariates"] = asked_covariates(
-            answers.covariates_are, covariates, data._label_index, (first, second)
-        )
+    items, ends = data._label_index, (first, second)
+    if given:
+        columns["covariates"] = asked_covariates(sides, given, items, ends)
+    if table is not None and sides:
+        differences = np.subtract(*both_sides(table, _ENDS, items, ends, sides))
+        columns["covariates"] = columns["covariates"] + differences
     return replace(answers, **columns)
+
+
+def _labels_in(table: Table, column: str, otherwise: Any) -> Any:
+    """Return the labels in a column, None where a cell is blank; ``otherwise`` without the column."""
+    if column not in table.frame:
+        return otherwise
+    cells, rows = [None] * len(table.frame), np.flatnonzero(~table.blank(column))
+    for row, label in zip(rows, table.labels(column, rows), strict=True):
+        cells[row] = label
+    return cells
 
 
 def rows_of(asked: Comparisons, effects: int) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
@@ -86,16 +177,9 @@ def expectations(
     """Expectations over the next answers, column by column, shape (k,); ``answers`` are those that the posterior comes from."""
     if asked.rater is not None and np.any(asked.rater < 0):
         return _with_typical_raters(posterior, model, answers, asked, gaps)
-    draws = posterior.hyperparameter_draws
-    parameters = {}
     shared = [] if answers.group is None else [GROUP_SD]
-    for site in (*getattr(model, "sites", model.parameters)(answers), *shared):
-        if site not in posterior.hyperparameters:
-            raise DataError(
-                f"the posterior has no hyperparameter {site!r}, so the use of the columns of the answers is unknown; "
-                "use a program of relpref.models, or leave the columns out"
-            )
-        parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
+    sites = (*getattr(model, "sites", model.parameters)(answers), *shared)
+    parameters = {site: parameter_of(posterior, site) for site in sites}
     # The next answer is in a group of its own.
     variances = gaps.variances + np.square(parameters.pop(GROUP_SD, np.zeros(1)))[:, None]
     asked, parameters = of_its_raters(asked, parameters)
@@ -115,6 +199,17 @@ def expectations(
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
 
 
+def parameter_of(posterior: Any, site: str) -> Floats:
+    """Values of a hyperparameter in each component, shape (K, ...), or one for all, shape (1, ...)."""
+    if site not in posterior.hyperparameters:
+        raise DataError(
+            f"the posterior has no hyperparameter {site!r}, so the use of the columns of the answers is unknown; "
+            "use a program of relpref.models, or leave the columns out"
+        )
+    fixed = np.asarray(posterior.hyperparameters[site])
+    return np.asarray(posterior.hyperparameter_draws.get(site, fixed[None]))
+
+
 def _with_typical_raters(
     posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
 ) -> dict[str, Any]:
@@ -131,7 +226,7 @@ def _with_typical_raters(
     return expected
 
 
-def _raters(answers: Comparisons, rater: Any, number: int) -> Positions:
+def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions:
     """Positions of raters, of one for all or of one for each question, −1 of a typical one."""
     if answers.rater is None:
         raise DataError(
@@ -141,9 +236,8 @@ def _raters(answers: Comparisons, rater: Any, number: int) -> Positions:
     several = several or (isinstance(rater, tuple) and rater not in answers.raters)
     asked = list(rater) if several else [rater] * number
     if len(asked) != number:
-        raise DataError(
-            f"rater has {len(asked)} labels for {number} pairs; give one for each, or one for all"
-        )
+        asked_of = f"{len(asked)} labels for {counted(number, 'question')}"
+        raise DataError(f"rater has {asked_of}; give one for each, or one for all")
     places = {label: place for place, label in enumerate(answers.raters)}
     found, blank = np.full(number, -1, dtype=np.int32), pd.isna(objects(asked))
     for row, label in enumerate(asked):
@@ -167,7 +261,7 @@ def _shown_first(
     if len(labels) != len(first):
         raise DataError(f"shown_first has {len(labels)} labels for {len(first)} pairs; give one for each")
     ends = np.full(len(labels), -1, dtype=np.int32)
-    named = [row for row, label in enumerate(labels) if label is not None]
+    named = [row for row, label in enumerate(labels) if not is_missing(label)]
     ends[named] = data.index([labels[row] for row in named])
     for row in named:
         if ends[row] not in (first[row], second[row]):
@@ -307,10 +401,10 @@ def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[
 
 
 def pairs_of_labels(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """The pairs that a question is about."""
-    if isinstance(pairs, pd.DataFrame):
-        ends = [name for name in ("first", "second") if name in pairs.columns]
-        pairs = pairs[ends if len(ends) == 2 else list(pairs.columns)].itertuples(index=False, name=None)
+    """Return the pairs that a question is about."""
+    if is_table(pairs):
+        table = as_table(pairs, "pairs")
+        pairs = zip(*map(table.labels, _ends_of(table)), strict=True)
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise DataError(f"pairs is {pairs!r}; give a list of pairs of labels, for example [('a', 'b')]")
     listed = list(pairs)

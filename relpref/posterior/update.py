@@ -17,9 +17,9 @@ from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
 from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.likelihoods.tilted import unwrap
-from relpref.models.preference import GROUP_SD_PRIOR
+from relpref.models.preference import EFFECT_SCALE, GROUP_SD_PRIOR
 from relpref.posterior.base import FITTED
-from relpref.posterior.gaussian import Floats
+from relpref.posterior.gaussian import Floats, mixture
 from relpref.posterior.origin import Origin
 from relpref.posterior.quick import RankOne, cavity_of, match, quick_error, through
 from relpref.posterior.tables import rows_of
@@ -82,8 +82,10 @@ class Update:
         return values
 
     def fully(self, hyperparameters: Hyperparameters, progress_bar: bool) -> Any:
-        """The engine again, from the sites of the answers that stay; nothing is known yet of new ones."""
-        posterior, origin, draws = self.posterior, self.origin, self.posterior.hyperparameter_draws
+        """Run the engine again, from the sites of the answers that stay."""
+        posterior, draws = self.posterior, self.posterior.hyperparameter_draws
+        data = replace(self.data, comparisons=self.data.comparisons.rescaled())
+        origin = self.origin.with_argument(self.data, data)
         scheduled = hyperparameters == "schedule"
         due = scheduled and (self.guessed or posterior.refit_is_due(self.data.num_answers))
         refit = hyperparameters == "refit" or due
@@ -142,7 +144,12 @@ class Update:
                         copies[row] += 1
                         moved[:, :, row] += (site - moved[:, :, row]) / copies[row]
             sites, before = moved, after
+        data, units, more = self._rescaled(moving)
+        answers, gained = data.comparisons, gained + more
         belief = moving.belief()
+        if np.any(units != 1):
+            scales = belief.scales * units * units[:, None]
+            belief = mixture(belief.locations * units, scales, belief.weights)
         error = float("nan")  # of many items it would take a solve for each answer
         if not posterior.large:
             parameters |= {GROUP_SD: np.sqrt(np.broadcast_to(shared, len(belief.weights)))}
@@ -176,23 +183,45 @@ class Update:
             log_evidence = None if posterior.log_evidence is None else posterior.log_evidence + gained
         updated = replace(
             posterior,
-            data=self.data,
+            data=data,
             belief=belief,
             parts={},
             sites=dict(zip(_SITES, sites if draws else sites[:, 0], strict=True)),
             hyperparameters=values,
             log_evidence=log_evidence,
             info=info,
-            origin=self.origin,
+            origin=self.origin.with_argument(self.data, data),
         )
         return updated.with_whole(belief) if effects else updated
+
+    def _rescaled(self, moving: RankOne) -> tuple[PreferenceData, Floats, float]:
+        """Give effects of numbers the prior that the scales of all answers imply.
+
+        Returns the data with these scales, the factors from the old units of effects and utilities
+        to the new ones, shape (n,), and what the log evidence gains.
+        """
+        before, after = self.data.comparisons, self.data.comparisons.rescaled()
+        units, gained = np.ones(self.posterior.whole.size), 0.0
+        if before.covariate_scales is not None and after.covariate_scales is not None:
+            units[: len(after.covariate_scales)] = after.covariate_scales / before.covariate_scales
+        for effect in np.flatnonzero(units != 1):
+            # In old units the prior is N(0, (effect_scale / unit)²): a Gaussian factor more.
+            scale = self._in_each(EFFECT_SCALE, self.values[EFFECT_SCALE])
+            row, precision = (np.array([effect]), np.ones(1)), (units[effect] ** 2 - 1) / scale**2
+            mean, variance = moving.gap(row)
+            left = 1 + precision * variance
+            gained += moving.weigh(
+                np.log(units[effect]) - 0.5 * (np.log(left) + precision * np.square(mean) / left)
+            )
+            moving.add(row, np.stack([precision, np.zeros_like(precision)]))
+        return replace(self.data, comparisons=after), units, gained
 
     def _each_by_itself(self) -> bool:
         """Whether the answers that change share nothing with others but utilities and effects that the posterior is about."""
         answers, known = self.data.comparisons, self.posterior.data.comparisons
         if (
             # A custom program may look at neither groups nor covariates.
-            (answers.covariates is not None and not self.posterior._num_effects)
+            (answers.covariates is not None and EFFECT_SCALE not in self.posterior.hyperparameters)
             or (known.group is not None and GROUP_SD not in self.posterior.hyperparameters)
             # The mode of a list has a curvature of all its rows together.
             or (self.origin.engine.at_mode and known.list is not None)
@@ -211,14 +240,16 @@ class Update:
 
     def _by_component(self, values: Mapping[str, Any], answers: Comparisons) -> dict[str, Any]:
         """Parameters of the likelihood in each of the K components, shape (K, ...)."""
-        number, draws = len(self.posterior.belief.weights), self.posterior.hyperparameter_draws
-        parameters, shared = {}, [] if answers.group is None else [GROUP_SD]
-        for site in (*self.posterior.likelihood.parameters(answers), *shared):
-            if site in values:
-                value = np.asarray(values[site], dtype=np.float64)
-                same = np.broadcast_to(value, (number, *value.shape))
-                parameters[site] = _widened(draws[site], value) if site in draws else same
-        return parameters
+        shared = [] if answers.group is None else [GROUP_SD]
+        sites = (*self.posterior.likelihood.parameters(answers), *shared)
+        return {site: self._in_each(site, values[site]) for site in sites if site in values}
+
+    def _in_each(self, site: str, value: Any) -> Floats:
+        """Return a hyperparameter in each of the K components, shape (K, ...)."""
+        draws, value = self.posterior.hyperparameter_draws, np.asarray(value, dtype=np.float64)
+        if site in draws:
+            return _widened(draws[site], value)
+        return np.broadcast_to(value, (len(self.posterior.belief.weights), *value.shape))
 
     def _check_gaps(self, at_mode: bool) -> None:
         """Refuse a custom program whose answers do not depend on plain differences by the posterior's likelihood.

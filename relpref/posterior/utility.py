@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.covariates import EFFECT
 from relpref.data.parts import induced
+from relpref.data.tables import is_table
 from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit
@@ -30,6 +31,7 @@ from relpref.posterior.tables import (
     label_index,
     pairs_of_labels,
     preference_table,
+    question_table,
     questions,
     ranking_of_the_best,
     ranking_table,
@@ -118,12 +120,16 @@ class UtilityPosterior(Posterior):
         """What is known of the gap of utilities of each question, with the effects of its covariates."""
         if asked.covariates is None or not asked.covariates.any():
             return self.belief.differences(asked.winner, asked.loser)
+        belief: Any = self.whole
+        return belief.rows(*rows_of(asked, self.require_effects()))
+
+    def require_effects(self) -> int:
+        """Return the number of effects of covariates; an error if the program has none."""
         if not self._num_effects:
             raise DataError(
                 "the program of the posterior has no effects of covariates; leave them out, or use a program of relpref.models"
             )
-        belief: Any = self.whole
-        return belief.rows(*rows_of(asked, self._num_effects))
+        return self._num_effects
 
     @renamed_keywords(key="rng_key")
     def ranking(
@@ -281,8 +287,12 @@ class UtilityPosterior(Posterior):
 
         Parameters
         ----------
-        pairs : iterable of (label, label), or label
-            The first of a single pair, where ``second`` is given.
+        pairs : iterable of (label, label), table, or label
+            The first of a single pair, where ``second`` is given. A table (a DataFrame of pandas or
+            another library, a list of dictionaries, a dictionary of columns) has the columns ``first``
+            and ``second``, or ``winner`` and ``loser``. Its columns ``rater``, ``shown_first`` and those
+            of covariates are used as in tables of answers. Others are not used: the result has a note
+            on them in ``attrs["notes"]``; one that is no column of answers raises a warning, too.
         second : label, optional
         rater : label or iterable of labels, optional
             Who is asked, where answers have raters: one for all pairs, or a list of one for each; None is a typical one, the default.
@@ -307,23 +317,45 @@ class UtilityPosterior(Posterior):
         UnknownLabelError
             If a label is no item, or the rater never answered.
         DataError
-            If something that is not a pair is among the pairs, the answers do not speak of raters, positions or these covariates, or a
-            value of a covariate cannot be used.
+            If something that is not a pair is among the pairs, the answers do not speak of raters, positions or these covariates, a
+            value of a covariate cannot be used, or a column of the table is given as an argument, too.
         """
+        table = None
+        if second is None and is_table(pairs):
+            table = pairs = question_table(pairs, self.data.comparisons)
         pairs = pairs_of_labels(pairs) if second is None else [(pairs, second)]
         self._warn_if_not_converged()
         first, last = (self.data.index([pair[end] for pair in pairs]) for end in (0, 1))
-        given = {**(covariates or {}), **({} if home is None else {"home": home})}
-        asked = questions(self.data, first, last, rater, shown_first, given)
+        given = _with_home(covariates, home)
+        asked = questions(self.data, first, last, rater, shown_first, given, table)
         expected = expectations(self, self.likelihood, self.data.comparisons, asked, self.gaps(asked))
-        return preference_table(pairs, expected, self.belief.differences(first, last))
+        found = preference_table(pairs, expected, self.belief.differences(first, last))
+        if table is not None and table.notes:
+            found.attrs["notes"] = table.notes
+        return found
 
-    def choose(self, labels: Iterable[Any], *, rng_key: Any = None) -> pd.DataFrame:
+    def choose(
+        self,
+        labels: Iterable[Any],
+        *,
+        rater: Any = None,
+        home: Any = None,
+        covariates: Mapping[str, Any] | None = None,
+        rng_key: Any = None,
+    ) -> pd.DataFrame:
         """How likely each of several items is chosen first, where all of them are on offer.
 
         Parameters
         ----------
         labels : iterable of labels
+        rater : label, optional
+            Who chooses, where answers have raters; by default a typical one.
+        home : label, optional
+            Short for ``covariates={"home": home}``.
+        covariates : mapping from name to values, optional
+            Covariates of the items, where answers have some: x has one value for each item, or one for
+            all; if a column x of the answers names a side, the item that it names, None for none. The
+            items are equal in those that are not given.
         rng_key : JAX key or int, optional
             Of draws, which logistic noise needs.
 
@@ -331,36 +363,46 @@ class UtilityPosterior(Posterior):
         -------
         DataFrame
             By item, most likely first: ``probability`` that the next noisy choice is this one, within 0.001 (of two items it is exact,
-            that of `prefer`), and ``p_best`` that its utility is the highest among them, from draws.
+            that of `prefer` without ties), and ``p_best`` that its utility is the highest among them, from draws. Raters and
+            covariates change the first alone. The place where an item is shown has no effect in lists.
 
         Raises
         ------
         DataError
-            If there are fewer than two items, or one is there twice.
+            If there are fewer than two items, one is there twice, the answers do not speak of raters or these covariates, they are
+            reported probabilities and there is a rater, or a value of a covariate cannot be used.
         UnknownLabelError
-            If a label is no item.
+            If a label is no item, or the rater never answered.
         UnsupportedProgramError
             If the likelihood says nothing of lists.
         """
         self._warn_if_not_converged()
-        labels, rng = list(labels), self._rng(rng_key)
+        labels, rng, given = list(labels), self._rng(rng_key), _with_home(covariates, home)
         items, places = self.data.index(labels), range(len(labels))
         orders = [[one, *(other for other in places if other != one)] for one in places]
         table = pd.DataFrame(
             {
-                "probability": list_chances(self, items, orders, 1, rng),
+                "probability": list_chances(self, items, orders, 1, rng, rater, given),
                 "p_best": shares_of_the_best(self.belief.subset(items), rng),
             },
             index=label_index(labels, "item"),
         )
         return table.sort_values("probability", ascending=False, kind="stable")
 
-    def order(self, labels: Iterable[Any], *, rng_key: Any = None) -> float:
+    def order(
+        self,
+        labels: Iterable[Any],
+        *,
+        rater: Any = None,
+        home: Any = None,
+        covariates: Mapping[str, Any] | None = None,
+        rng_key: Any = None,
+    ) -> float:
         """The probability that the next noisy order of some items is this one, best first; parameters and errors as of `choose`."""
         self._warn_if_not_converged()
-        items = self.data.index(list(labels))
-        orders = [range(len(items))]
-        return float(list_chances(self, items, orders, len(items) - 1, self._rng(rng_key))[0])
+        items, given = self.data.index(list(labels)), _with_home(covariates, home)
+        orders, rng = [range(len(items))], self._rng(rng_key)
+        return float(list_chances(self, items, orders, len(items) - 1, rng, rater, given)[0])
 
     def explain(self) -> pd.DataFrame:
         """Explain each utility by its parts.
@@ -583,3 +625,13 @@ class UtilityPosterior(Posterior):
         if not means:
             raise DataError("this posterior's prior has no named parts to explain it by")
         return Parts(means, covariances)
+
+
+def _with_home(covariates: Mapping[str, Any] | None, home: Any) -> dict[str, Any]:
+    """Covariates, ``home`` among them."""
+    given = dict(covariates or {})
+    if home is None:
+        return given
+    if "home" in given:
+        raise DataError("home is given twice, as home= and in covariates=; leave one of the two out")
+    return {**given, "home": home}

@@ -130,6 +130,11 @@ def test_columns_that_are_not_asked_for_are_noted() -> None:
         ),
         ({"words_loser": [1, np.inf, 2, 3, 4]}, ["words"], "row 1 .*column 'words_loser': inf is not finite"),
         (
+            {"words_loser": [1, -1e200, 2, 3, 4]},
+            ["words"],
+            r"row 1 .*column 'words_loser': -1e\+200 exceeds 1e\+100; rescale",
+        ),
+        (
             {"style_loser": ["x", None, "y", "x", "z"]},
             ["style"],
             "row 1 .*column 'style_loser': .*is no value",

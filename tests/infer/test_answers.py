@@ -216,7 +216,9 @@ def test_a_rater_for_each_pair(kind: str, fitted: Any) -> None:
     pd.testing.assert_frame_equal(fitted.prefer(pairs, rater=[None] * 4), fitted.prefer(pairs))
     pd.testing.assert_frame_equal(fitted.prefer(pairs, rater=["y"] * 4), fitted.prefer(pairs, rater="y"))
     assert fitted.prefer(pairs[:2], rater=["x", "z"])["probability"].sum() != 1
-    with pytest.raises(DataError, match="rater has 3 labels for 4 pairs; give one for each, or one for all"):
+    with pytest.raises(
+        DataError, match="rater has 3 labels for 4 questions; give one for each, or one for all"
+    ):
         fitted.prefer(pairs, rater=["x", "y", "z"])
     with pytest.raises(
         UnknownLabelError, match=r"rater\[2\]: 'yy' has given no answer.*give None for a typical one"

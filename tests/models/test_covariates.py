@@ -217,14 +217,25 @@ def test_categories_have_an_effect_for_each_level() -> None:
 
 def test_updates_are_fits(tmp_path: Path) -> None:
     table = games(40)
+    table.loc[30:, ["length_first", "length_second"]] *= 3  # so that the scale of all answers is another one
     before = fit(read(table[:30]))
-    after, quick = (before.update(table[30:], quick=quick) for quick in (False, True))
-    scales = before.data.comparisons.covariate_scales
-    anew = read(table)
-    assert np.array_equal(after.data.comparisons.covariates, anew.comparisons.columns["covariates"])
-    assert np.array_equal(after.data.comparisons.covariate_scales, scales)
-    assert quick.log_evidence == pytest.approx(after.log_evidence, abs=1e-7)
-    assert quick.effects.to_numpy() == pytest.approx(after.effects.to_numpy(), abs=1e-7)
+    after, quick = (before.update(table[30:], quick=error) for error in (False, 1.0))
+    scales, anew = before.data.comparisons.covariate_scales, fit(read(table))
+    answers = anew.data.comparisons
+    assert np.array_equal(after.data.comparisons.covariates, answers.covariates)
+    assert np.array_equal(after.data.comparisons.covariate_scales, answers.covariate_scales)
+    assert answers.covariate_scales[1] > 1.5 * scales[1]
+    assert after.effects.to_numpy() == pytest.approx(anew.effects.to_numpy(), rel=1e-8, abs=1e-8)
+    assert after.whole.mean() == pytest.approx(anew.whole.mean(), abs=1e-8)
+    assert after.log_evidence == pytest.approx(anew.log_evidence, abs=1e-8)
+    # A quick update has these scales, too, and the prior of effects that follows from them.
+    assert quick.info["quick_answers"] == 10
+    assert np.array_equal(quick.data.comparisons.covariate_scales, answers.covariate_scales)
+    assert np.all(np.abs(quick.effects["mean"] - anew.effects["mean"]) < 0.3 * anew.effects["sd"])
+    assert quick.effects["sd"].to_numpy() == pytest.approx(anew.effects["sd"].to_numpy(), rel=0.2)
+    assert quick.update().effects.to_numpy() == pytest.approx(anew.effects.to_numpy(), abs=1e-7)
+    again = quick.update(withdraw=table[30:], quick=np.inf)
+    assert again.effects.to_numpy() == pytest.approx(before.effects.to_numpy(), abs=1e-8)
     back = after.update(withdraw=table[30:])
     assert back.effects.to_numpy() == pytest.approx(before.effects.to_numpy(), abs=1e-6)
     before.save(tmp_path / "covariates.nc")

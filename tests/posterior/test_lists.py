@@ -1,9 +1,11 @@
 """Choices and orders of several items, against draws and against pairs."""
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import log_ndtr
 
@@ -13,6 +15,7 @@ from relpref.infer import EP
 from relpref.likelihoods import Logistic, Probit
 from relpref.likelihoods.orthants import log_ordered
 from relpref.models import xpgp
+from relpref.posterior.gaussian import DrawsBelief
 
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c"), ("d", "a"), ("c", "d"), ("d", "b"), ("a", "b")]
 
@@ -98,3 +101,166 @@ def test_refused(posterior: Any) -> None:
         posterior.order(["a", "b", "a"])
     with pytest.raises(UnknownLabelError):
         posterior.choose(["a", "x"])
+
+
+NAMES = list("abcd")
+HELD = {"individual_amplitude": 1.0, "effect_scale": 0.7, "rater_spread": 0.5}
+
+
+def looks(number: int = 40, seed: int = 0) -> pd.DataFrame:
+    """Answers of three raters with a home side, lengths and styles."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 4, number)
+    second = (first + rng.integers(1, 4, number)) % 4
+    home, length = rng.integers(-1, 2, number), rng.integers(10, 100, (2, number))
+    names, rater = np.array(NAMES, dtype=object), rng.integers(0, 3, number)
+    gap = 0.5 * (second - first) + 0.6 * home + 0.02 * (length[0] - length[1])
+    won = gap + rng.normal(size=number) * np.array([0.3, 1, 3])[rater] > 0
+    style = np.array(["plain", "long"], dtype=object)[rng.integers(0, 2, (2, number))]
+    return pd.DataFrame(
+        {
+            "first": names[first],
+            "second": names[second],
+            "winner": names[np.where(won, first, second)],
+            "rater": np.array(["ann", "bob", "cem"], dtype=object)[rater],
+            "home": np.where(home > 0, names[first], np.where(home < 0, names[second], None)),
+            "length_first": length[0],
+            "length_second": length[1],
+            "style_first": style[0],
+            "style_second": style[1],
+        }
+    )
+
+
+def seen_by_raters(engine: Any = EP, table: Any = None, **options: Any) -> Any:
+    table = looks() if table is None else table
+    data = PreferenceData.from_tables(NAMES, table, covariates=["home", "length", "style"])
+    model = {"likelihood": options.pop("likelihood")} if "likelihood" in options else {}
+    return engine(xpgp, **options).run(0, data, progress_bar=False, **model)
+
+
+@pytest.fixture(scope="module")
+def looked() -> Any:
+    """A mixture over hyperparameters."""
+    return seen_by_raters()
+
+
+GIVEN: Any = {"length": [20, 80, 50, 30], "style": ["long", "plain", "plain", "long"]}
+PAIR: Any = {"length_first": 20, "length_second": 50, "style_first": "long", "style_second": "plain"}
+
+
+@pytest.mark.parametrize("rater", [None, "ann", "cem", ["bob"], [None]])
+@pytest.mark.parametrize("home", [None, "a", "c"])
+def test_a_choice_of_two_is_a_preference(looked: Any, rater: Any, home: Any) -> None:
+    assert len(looked.belief.weights) > 1
+    two = {name: [values[0], values[2]] for name, values in GIVEN.items()}
+    chances = looked.choose(["a", "c"], rater=rater, home=home, covariates=two)["probability"]
+    pair = looked.prefer([("a", "c")], rater=rater, home=home, covariates=PAIR)["probability"][0]
+    assert chances["a"] == pytest.approx(pair, abs=1e-9)
+    assert looked.order(["a", "c"], rater=rater, home=home, covariates=two) == pytest.approx(pair, abs=1e-9)
+    plain = looked.prefer([("a", "c")])["probability"][0]
+    assert abs(pair - plain) > 0.005
+
+
+@pytest.mark.parametrize("rater", [None, "cem"])
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
+def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> None:
+    """400,000 draws of effects, utilities and noise: false alarms in one of 10,000 for each."""
+    posterior = seen_by_raters(likelihood=likelihood, hyperparameters="maximize", fixed=HELD)
+    drawn, rng = posterior.whole.draw(400_000, np.random.default_rng(3)), np.random.default_rng(4)
+    effects, utility = drawn[:, :4], drawn[:, 4:]
+    values = np.zeros((4, 4))  # home, length, style[long], style[plain]
+    values[1, 0] = 1
+    values[:, 1] = np.array(GIVEN["length"]) / posterior.data.comparisons.covariate_scales[1]
+    values[[0, 3], 2] = values[[1, 2], 3] = 1
+    scale = 1.0
+    if rater is not None:
+        scale = posterior.hyperparameters["rater_noise"][2]
+        assert scale > 1.5
+    draw = rng.gumbel if isinstance(likelihood, Logistic) else rng.normal
+    noise = draw(size=utility.shape) * (1 if isinstance(likelihood, Logistic) else np.sqrt(0.5))
+    order = np.argsort(-(utility + effects @ values.T + scale * noise), axis=1)
+    given = {"rater": rater, "home": "b", "covariates": GIVEN}
+    chances = posterior.choose(NAMES, **given)["probability"].loc[NAMES].to_numpy()
+    slack = 0.02 if isinstance(likelihood, Logistic) else 0.004
+    assert chances == pytest.approx(np.bincount(order[:, 0], minlength=4) / len(order), abs=slack)
+    likely = order[0]
+    share = np.mean((order == likely).all(axis=1))
+    # The same list in another order of its items.
+    again = {name: [values[at] for at in likely] for name, values in GIVEN.items()}
+    found = posterior.order([NAMES[at] for at in likely], **{**given, "covariates": again})
+    assert found == pytest.approx(share, abs=slack)
+
+
+def test_draws_of_nuts_know_covariates_and_raters() -> None:
+    posterior = seen_by_raters(fixed=HELD)
+    draws = posterior.whole.draw(4000, np.random.default_rng(0))
+    weights, noises = posterior.belief.weights, posterior.hyperparameter_draws["rater_noise"]
+    noise = np.tile(weights @ noises, (4000, 1))
+    sampled = replace(posterior, joint=DrawsBelief(draws), belief=DrawsBelief(draws[:, 4:]))
+    sampled = replace(sampled, hyperparameter_draws={"rater_noise": noise})
+    given = {"rater": "cem", "home": "b", "covariates": GIVEN}
+    one, other = (each.choose(NAMES, **given)["probability"].loc[NAMES] for each in (posterior, sampled))
+    assert one.to_numpy() == pytest.approx(other.to_numpy(), abs=0.03)
+
+
+def test_a_choice_by_price_as_it_was_learned() -> None:
+    """Lists with a covariate beside each item."""
+    rng, rows = np.random.default_rng(0), []
+    for number in range(40):
+        price = rng.uniform(1, 5, 3)
+        items = rng.permutation(4)[:3]
+        chosen = np.argmax(0.3 * items - 0.8 * price + rng.normal(0, np.sqrt(0.5), 3))
+        rows += [
+            (number, NAMES[items[at]], at == chosen, price[at], ["ann", "bob"][number % 2]) for at in range(3)
+        ]
+    table = pd.DataFrame(rows, columns=["choice", "item", "chosen", "price", "rater"])
+    data = PreferenceData.from_tables(NAMES, table, covariates=["price"])
+    options: Any = {"hyperparameters": "maximize", "fixed": HELD}
+    posterior: Any = EP(xpgp, **options).run(0, data, progress_bar=False)
+    dear = posterior.choose(["a", "b", "c"], rater="ann", covariates={"price": [4, 2, 2]})["probability"]
+    cheap = posterior.choose(["a", "b", "c"], rater="ann", covariates={"price": [1, 2, 2]})["probability"]
+    assert cheap["a"] > dear["a"] + 0.3
+    assert posterior.choose(["a", "b"], covariates={"price": 3})["probability"]["a"] == pytest.approx(
+        posterior.choose(["a", "b"])["probability"]["a"], abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"home": "d"}, "home: 'd' is none of the items of the list, 'a', 'b'; name an item of the list"),
+        ({"home": "x"}, "home: 'x' is not the label of an item"),
+        ({"rater": "dan"}, "'dan' has given no answer"),
+        ({"rater": ["ann", "bob"]}, "rater has 2 labels for 1 question"),
+        ({"covariates": {"length": [1, 2, 3]}}, "length has 3 values for 2 items"),
+        (
+            {"covariates": {"length": [1, np.nan]}},
+            "row 1 .*column 'length': nan is no value of the covariate",
+        ),
+        ({"covariates": {"length": [1, 1e200]}}, r"column 'length': 1e\+200 exceeds 1e\+100"),
+        ({"covariates": {"length_first": [1, 2]}}, "'length_first' is no column .*did you mean 'length'"),
+        ({"covariates": {"style": ["odd", "long"]}}, "'odd' is no known level of 'style'"),
+        ({"home": "a", "covariates": {"home": "b"}}, "home is given twice"),
+    ],
+)
+@pytest.mark.parametrize("method", ["choose", "order"])
+def test_lists_that_are_refused(looked: Any, method: str, given: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        getattr(looked, method)(["a", "b"], **given)
+
+
+def test_what_was_not_learned(posterior: Any, data: PreferenceData) -> None:
+    with pytest.raises(DataError, match="home is given, but the answers have no covariates"):
+        posterior.choose(["a", "b"], home="a")
+    with pytest.raises(DataError, match="rater is 'ann', but the answers do not say who gave them"):
+        posterior.order(["a", "b"], rater="ann")
+    table = pd.DataFrame(PAIRS, columns=["first", "second"]).assign(
+        probability=0.7, rater=["ann", "bob", "ann"] + ["bob"] * 4
+    )
+    soft: Any = EP(xpgp, hyperparameters="maximize").run(
+        0, PreferenceData.from_tables(NAMES, table), progress_bar=False
+    )
+    assert soft.choose(NAMES)["probability"].sum() == pytest.approx(1, abs=1e-3)
+    with pytest.raises(DataError, match="rater: the answers are reported probabilities"):
+        soft.choose(NAMES, rater="ann")

@@ -1,0 +1,232 @@
+"""Tables of pairs as questions: columns that are part of a question, that are refused, and that are noted."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.errors import DataError, UnknownLabelError
+from relpref.explore import next_pairs
+
+ITEMS = [f"i{at}" for at in range(5)]
+
+
+def answers(number: int = 60, seed: int = 0) -> pd.DataFrame:
+    """Answers with raters, an item shown first, the side at home, and the length of both sides."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 5, number)
+    second = (first + rng.integers(1, 5, number)) % 5
+    length = rng.integers(10, 100, (2, number))
+    home, shown = rng.integers(-1, 2, (2, number))
+    gap = 0.4 * (second - first) + 0.02 * (length[0] - length[1]) + 0.5 * home + 0.5 * shown
+    won = gap + rng.normal(size=number) > 0
+    names = np.array(ITEMS, dtype=object)
+
+    def side(sign: Any) -> Any:
+        return np.where(sign > 0, names[first], np.where(sign < 0, names[second], None))
+
+    return pd.DataFrame(
+        {
+            "first": names[first],
+            "second": names[second],
+            "winner": names[np.where(won, first, second)],
+            "rater": rng.choice(["ann", "bob", "cem"], number),
+            "shown_first": side(shown),
+            "home": side(home),
+            "length_first": length[0],
+            "length_second": length[1],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def posterior() -> Any:
+    covariates = ["home", "length"]
+    options: dict[str, Any] = {"hyperparameters": "maximize"}
+    return relpref.fit(items=ITEMS, answers=answers(), covariates=covariates, **options)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Any:
+    table = answers()[["first", "second", "winner"]]
+    return relpref.fit(items=ITEMS, answers=table, hyperparameters="maximize")
+
+
+@pytest.fixture(scope="module")
+def asked() -> pd.DataFrame:
+    table = answers(6, seed=1).drop(columns="winner")
+    table.loc[:1, "rater"] = None
+    return table
+
+
+@pytest.fixture(scope="module")
+def expected(posterior: Any, asked: pd.DataFrame) -> pd.DataFrame:
+    """The same questions by arguments."""
+    table: pd.DataFrame = posterior.prefer(
+        list(zip(asked["first"], asked["second"], strict=True)),
+        rater=asked["rater"].tolist(),
+        shown_first=asked["shown_first"].tolist(),
+        home=asked["home"].tolist(),
+        covariates={end: asked[end] for end in ("length_first", "length_second")},
+    )
+    return table
+
+
+def test_columns_are_as_arguments(posterior: Any, asked: Any, expected: Any) -> None:
+    pairs = asked[["first", "second"]]
+    assert np.abs(posterior.prefer(pairs)["probability"] - expected["probability"]).max() > 0.05
+    found = posterior.prefer(asked)
+    pd.testing.assert_frame_equal(found, expected)
+    assert "notes" not in found.attrs
+    # Some in columns and some as arguments.
+    some = posterior.prefer(asked.drop(columns="home"), home=asked["home"].tolist())
+    pd.testing.assert_frame_equal(some, expected)
+
+
+def as_polars(table: pd.DataFrame) -> Any:
+    polars = pytest.importorskip("polars")
+    cells = table.astype(object).where(table.notna(), None)
+    return polars.DataFrame(cells.to_dict("list"))
+
+
+FORMS: dict[str, Any] = {
+    "dictionary": lambda table: table.to_dict("list"),
+    "rows": lambda table: table.to_dict("records"),
+    "polars": as_polars,
+    "index": lambda table: table.set_index(pd.Index(range(7, 13))),
+    "categories": lambda table: table.astype({"first": "category", "rater": "category"}),
+    "blanks": lambda table: table.fillna({"rater": "", "home": "", "shown_first": ""}),
+    "capitals": lambda table: table.rename(columns={"first": "First", "rater": " Rater"}),
+    "order": lambda table: table[table.columns[::-1]],
+    "winner": lambda table: table.rename(
+        columns=lambda name: {"first": "winner", "second": "loser", "length_first": "length_winner"}.get(
+            name, name.replace("_second", "_loser")
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_any_table(form: str, posterior: Any, asked: Any, expected: Any) -> None:
+    pd.testing.assert_frame_equal(posterior.prefer(FORMS[form](asked)), expected)
+
+
+def test_a_run_that_was_saved(posterior: Any, asked: Any, expected: Any, tmp_path: Path) -> None:
+    posterior.save(tmp_path / "run.nc")
+    loaded: Any = relpref.load(tmp_path / "run.nc")
+    pd.testing.assert_frame_equal(loaded.prefer(asked), expected)
+
+
+def test_answers_that_were_held_out(posterior: Any, asked: Any, expected: Any) -> None:
+    """Columns of outcomes are noted; others, too, with a warning."""
+    outcomes = {
+        "winner": asked["first"],
+        "tie": False,
+        "count": 2,
+        "weight": 0.5,
+        "group": "q",
+        "strength": 1,
+    }
+    found = posterior.prefer(asked.assign(**outcomes))
+    pd.testing.assert_frame_equal(found, expected)
+    assert found.attrs["notes"] == (
+        "pairs: the columns 'winner', 'tie', 'count', 'weight', 'group', 'strength' are not used",
+    )
+    with pytest.warns(UserWarning, match="pairs: the column 'venue' is not used"):
+        found = posterior.prefer(asked.assign(tie=False, venue="x"))
+    pd.testing.assert_frame_equal(found, expected)
+    assert found.attrs["notes"] == ("pairs: the columns 'tie', 'venue' are not used",)
+
+
+def test_tables_of_predictions_and_questions_are_pairs(plain: Any) -> None:
+    table = plain.prefer([("i0", "i1"), ("i2", "i3")])
+    again = plain.prefer(table)
+    pd.testing.assert_frame_equal(again, table)
+    assert "gap_sd" in again.attrs["notes"][0]
+    assert len(plain.prefer(next_pairs(plain, 2, repeats=9))) == 2
+    two = plain.prefer(pd.DataFrame({"one": ["i0", "i2"], "other": ["i1", "i3"]}))
+    pd.testing.assert_frame_equal(two, table)
+    assert plain.prefer(table[:0]).empty
+    same = plain.prefer([{"first": "i0", "second": "i1"}, {"first": "i2", "second": "i3"}])
+    pd.testing.assert_frame_equal(same, table)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("rater", "rater is .*the answers do not say who gave them; leave it out"),
+        ("shown_first", "shown_first is given, .*which item was shown first; leave it out"),
+        ("home", "home is given, but the answers have no covariates; leave it out"),
+    ],
+)
+def test_columns_that_were_not_learned(plain: Any, asked: Any, column: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        plain.prefer(asked[["first", "second", column]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"rater": "ann"}, "rater"),
+        ({"shown_first": ["i0"] * 6}, "shown_first"),
+        ({"home": "i0"}, "home"),
+        ({"covariates": {"length_first": 3, "length_second": 2}}, "length_first"),
+    ],
+)
+@pytest.mark.parametrize("form", ["index", "winner"])
+def test_a_column_and_an_argument(
+    posterior: Any, asked: Any, arguments: dict[str, Any], name: str, form: str
+) -> None:
+    message = f"pairs: '{name}' is given in a column and as an argument; leave one of the two out"
+    with pytest.raises(DataError, match=message):
+        posterior.prefer(FORMS[form](asked), **arguments)
+
+
+def changed(column: str, value: Any) -> Any:
+    def change(table: pd.DataFrame) -> pd.DataFrame:
+        cells = table[column].tolist()
+        cells[3] = value
+        return table.assign(**{column: cells}).set_index(pd.Index(range(7, 13)))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (changed("rater", "dan"), UnknownLabelError, r"rater\[3\]: 'dan' has given no answer"),
+        (changed("first", "i9"), UnknownLabelError, "'i9' is not the label of an item"),
+        (changed("first", None), DataError, r"index label 10\), column 'first': the label is miss"),
+        (changed("shown_first", "i9"), UnknownLabelError, "'i9' is not the label of an item"),
+        (changed("home", "i9"), UnknownLabelError, r"index label 10\), column 'home': 'i9' is not"),
+        (
+            changed("length_first", np.nan),
+            DataError,
+            r"pairs, row 3 \(index label 10\), column 'length_first': nan is no value",
+        ),
+        (changed("length_first", 1e200), DataError, r"column 'length_first': 1e\+200 exceeds 1e\+100"),
+        (
+            lambda table: table.drop(columns="length_second"),
+            DataError,
+            "'length_first' and none 'length_second'",
+        ),
+        (lambda table: table.drop(columns="second"), DataError, "no columns 'first' and 'second' among"),
+        (
+            lambda table: table.rename(columns={"length_first": "lenght_first"}),
+            DataError,
+            "'lenght_first' is not used .*did you mean 'length_first'",
+        ),
+        (
+            lambda table: FORMS["winner"](table).rename(columns={"length_winner": "length_first"}),
+            DataError,
+            "'length_first' is not used",
+        ),
+        (lambda table: pd.concat([table, table[["rater"]]], axis=1), DataError, "'rater' occurs twice"),
+    ],
+)
+def test_refused(posterior: Any, asked: Any, change: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        posterior.prefer(change(asked))
