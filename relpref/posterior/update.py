@@ -57,29 +57,11 @@ class Update:
                 self.data = replace(self.data, comparisons=change.answers, answered=True)
                 self.steps.append((taken_back, some, change))
         self.origin: Origin = posterior.origin.with_argument(posterior.data, self.data)
-        self.values = self._values()
+        self.values = grown_values(posterior, self.data)
         # A rater who is new is a typical one for a while.
         new = self.values.keys() - posterior.hyperparameters.keys()
         names = sorted(new | set(posterior.info.get(GUESSED, ())))
         self.guessed = {GUESSED: names} if names else {}
-
-    def _values(self) -> dict[str, Any]:
-        """The hyperparameters; those of new columns, raters and strengths are at their prior's median."""
-        answers, values = self.data.comparisons, dict(self.posterior.hyperparameters)
-        priors = dict(self.posterior.likelihood.parameters(answers))
-        if answers.group is not None:
-            priors[GROUP_SD] = GROUP_SD_PRIOR
-        for site, prior in priors.items():
-            sizes = {"rater": len(answers.raters), "item": self.data.num_items}
-            shape = (sizes[PLATES[site]],) if site in PLATES else prior.shape()
-            if site in values and np.shape(values[site]) in (shape, ()):
-                continue
-            # A vector's prior is that of each of its entries.
-            middle = float(np.ravel(unwrap(prior).icdf(jnp.asarray(0.5)))[0])
-            before = np.asarray(values.get(site, ()), dtype=np.float64)
-            rest = np.full(shape[0] - len(before), middle) if shape else None
-            values[site] = middle if rest is None else np.concatenate([before, rest])
-        return values
 
     def fully(self, hyperparameters: Hyperparameters, progress_bar: bool) -> Any:
         """The engine again, from the sites of the answers that stay; nothing is known yet of new ones."""
@@ -168,7 +150,7 @@ class Update:
             "quick_error": error,
             **self.guessed,
         }
-        log_evidence, draws, values = None, posterior.hyperparameter_draws, dict(self.values)
+        log_evidence, draws, values = None, _widened(posterior, self.values), dict(self.values)
         if draws:
             averages = {name: np.tensordot(belief.weights, value, axes=1) for name, value in draws.items()}
             values |= {name: float(value) if value.ndim == 0 else value for name, value in averages.items()}
@@ -181,6 +163,7 @@ class Update:
             parts={},
             sites=dict(zip(_SITES, sites if draws else sites[:, 0], strict=True)),
             hyperparameters=values,
+            hyperparameter_draws=draws,
             log_evidence=log_evidence,
             info=info,
             origin=self.origin,
@@ -211,13 +194,13 @@ class Update:
 
     def _by_component(self, values: Mapping[str, Any], answers: Comparisons) -> dict[str, Any]:
         """Parameters of the likelihood in each of the K components, shape (K, ...)."""
-        number, draws = len(self.posterior.belief.weights), self.posterior.hyperparameter_draws
+        number, draws = len(self.posterior.belief.weights), _widened(self.posterior, values)
         parameters, shared = {}, [] if answers.group is None else [GROUP_SD]
         for site in (*self.posterior.likelihood.parameters(answers), *shared):
             if site in values:
                 value = np.asarray(values[site], dtype=np.float64)
                 same = np.broadcast_to(value, (number, *value.shape))
-                parameters[site] = _widened(draws[site], value) if site in draws else same
+                parameters[site] = draws.get(site, same)
         return parameters
 
     def _check_gaps(self, at_mode: bool) -> None:
@@ -252,6 +235,25 @@ class Update:
                 )
 
 
+def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:
+    """The hyperparameters for other data; those of new columns, raters, strengths and items are at their prior's median."""
+    answers, values = data.comparisons, dict(posterior.hyperparameters)
+    priors = dict(posterior.likelihood.parameters(answers))
+    if answers.group is not None:
+        priors[GROUP_SD] = GROUP_SD_PRIOR
+    for site, prior in priors.items():
+        sizes = {"rater": len(answers.raters), "item": data.num_items}
+        shape = (sizes[PLATES[site]],) if site in PLATES else prior.shape()
+        if site in values and np.shape(values[site]) in (shape, ()):
+            continue
+        # A vector's prior is that of each of its entries.
+        middle = float(np.ravel(unwrap(prior).icdf(jnp.asarray(0.5)))[0])
+        before = np.asarray(values.get(site, ()), dtype=np.float64)
+        rest = np.full(shape[0] - len(before), middle) if shape else None
+        values[site] = middle if rest is None else np.concatenate([before, rest])
+    return values
+
+
 def kept_info(posterior: Any, names: Iterable[str]) -> dict[str, Any]:
     """What ``info`` says of how hyperparameters were found, which stays true while they are kept."""
     names = (*names, *DRAWS_INFO, *POINTS_INFO) if posterior.hyperparameter_draws else names
@@ -268,7 +270,7 @@ def run_again(
     **options: Any,
 ) -> Any:
     """The engine with other data at these hyperparameters; a mixture keeps its draws of them."""
-    draws = {name: _widened(draw, values[name]) for name, draw in posterior.hyperparameter_draws.items()}
+    draws = _widened(posterior, values)
     options["fixed"] = {name: value for name, value in values.items() if name not in draws}
     if not draws:
         return origin.run(sites, posterior.key, progress_bar=progress_bar, **options)
@@ -292,11 +294,10 @@ def _answers(data: PreferenceData, table: Any) -> Comparisons:
     return data.with_comparisons(table).comparisons
 
 
-def _widened(draws: Floats, value: Any) -> Floats:
-    """Draws of a vector that has grown: what is new is the same in all of them."""
-    size, shape = len(draws), np.shape(value)
-    if draws.shape[1:] == shape:
-        return draws
-    grown = np.array(np.broadcast_to(value, (size, *shape)))
-    grown[:, : draws.shape[1]] = draws
-    return grown
+def _widened(posterior: Any, values: Mapping[str, Any]) -> dict[str, Floats]:
+    """Draws of the hyperparameters; a vector grows to the shape it has in ``values``, whose new entries are the same in all draws."""
+    widened = {}
+    for name, draws in posterior.hyperparameter_draws.items():
+        widened[name] = np.array(np.broadcast_to(values[name], (len(draws), *np.shape(values[name]))))
+        widened[name][tuple(map(slice, draws.shape))] = draws
+    return widened
