@@ -57,29 +57,11 @@ class Update:
                 self.data = replace(self.data, comparisons=change.answers, answered=True)
                 self.steps.append((taken_back, some, change))
         self.origin: Origin = posterior.origin.with_argument(posterior.data, self.data)
-        self.values = self._values()
+        self.values = grown_values(posterior, self.data)
         # A rater who is new is a typical one for a while.
         new = self.values.keys() - posterior.hyperparameters.keys()
         names = sorted(new | set(posterior.info.get(GUESSED, ())))
         self.guessed = {GUESSED: names} if names else {}
-
-    def _values(self) -> dict[str, Any]:
-        """The hyperparameters; those of new columns, raters and strengths are at their prior's median."""
-        answers, values = self.data.comparisons, dict(self.posterior.hyperparameters)
-        priors = dict(self.posterior.likelihood.parameters(answers))
-        if answers.group is not None:
-            priors[GROUP_SD] = GROUP_SD_PRIOR
-        for site, prior in priors.items():
-            sizes = {"rater": len(answers.raters), "item": self.data.num_items}
-            shape = (sizes[PLATES[site]],) if site in PLATES else prior.shape()
-            if site in values and np.shape(values[site]) in (shape, ()):
-                continue
-            # A vector's prior is that of each of its entries.
-            middle = float(np.ravel(unwrap(prior).icdf(jnp.asarray(0.5)))[0])
-            before = np.asarray(values.get(site, ()), dtype=np.float64)
-            rest = np.full(shape[0] - len(before), middle) if shape else None
-            values[site] = middle if rest is None else np.concatenate([before, rest])
-        return values
 
     def fully(self, hyperparameters: Hyperparameters, progress_bar: bool) -> Any:
         """Run the engine again, from the sites of the answers that stay."""
@@ -175,7 +157,7 @@ class Update:
             "quick_error": error,
             **self.guessed,
         }
-        log_evidence, draws, values = None, posterior.hyperparameter_draws, dict(self.values)
+        log_evidence, draws, values = None, _widened(posterior, self.values), dict(self.values)
         if draws:
             averages = {name: np.tensordot(belief.weights, value, axes=1) for name, value in draws.items()}
             values |= {name: float(value) if value.ndim == 0 else value for name, value in averages.items()}
@@ -188,6 +170,7 @@ class Update:
             parts={},
             sites=dict(zip(_SITES, sites if draws else sites[:, 0], strict=True)),
             hyperparameters=values,
+            hyperparameter_draws=draws,
             log_evidence=log_evidence,
             info=info,
             origin=self.origin.with_argument(self.data, data),
@@ -248,7 +231,7 @@ class Update:
         """Return a hyperparameter in each of the K components, shape (K, ...)."""
         draws, value = self.posterior.hyperparameter_draws, np.asarray(value, dtype=np.float64)
         if site in draws:
-            return _widened(draws[site], value)
+            return _grown(draws[site], value)
         return np.broadcast_to(value, (len(self.posterior.belief.weights), *value.shape))
 
     def _check_gaps(self, at_mode: bool) -> None:
@@ -283,6 +266,25 @@ class Update:
                 )
 
 
+def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:
+    """The hyperparameters for other data; those of new columns, raters, strengths and items are at their prior's median."""
+    answers, values = data.comparisons, dict(posterior.hyperparameters)
+    priors = dict(posterior.likelihood.parameters(answers))
+    if answers.group is not None:
+        priors[GROUP_SD] = GROUP_SD_PRIOR
+    for site, prior in priors.items():
+        sizes = {"rater": len(answers.raters), "item": data.num_items}
+        shape = (sizes[PLATES[site]],) if site in PLATES else prior.shape()
+        if site in values and np.shape(values[site]) in (shape, ()):
+            continue
+        # A vector's prior is that of each of its entries.
+        middle = float(np.ravel(unwrap(prior).icdf(jnp.asarray(0.5)))[0])
+        before = np.asarray(values.get(site, ()), dtype=np.float64)
+        rest = np.full(shape[0] - len(before), middle) if shape else None
+        values[site] = middle if rest is None else np.concatenate([before, rest])
+    return values
+
+
 def kept_info(posterior: Any, names: Iterable[str]) -> dict[str, Any]:
     """What ``info`` says of how hyperparameters were found, which stays true while they are kept."""
     names = (*names, *DRAWS_INFO, *POINTS_INFO) if posterior.hyperparameter_draws else names
@@ -299,7 +301,7 @@ def run_again(
     **options: Any,
 ) -> Any:
     """The engine with other data at these hyperparameters; a mixture keeps its draws of them."""
-    draws = {name: _widened(draw, values[name]) for name, draw in posterior.hyperparameter_draws.items()}
+    draws = _widened(posterior, values)
     options["fixed"] = {name: value for name, value in values.items() if name not in draws}
     if not draws:
         return origin.run(sites, posterior.key, progress_bar=progress_bar, **options)
@@ -323,11 +325,14 @@ def _answers(data: PreferenceData, table: Any) -> Comparisons:
     return data.with_comparisons(table).comparisons
 
 
-def _widened(draws: Floats, value: Any) -> Floats:
-    """Draws of a vector that has grown: what is new is the same in all of them."""
-    size, shape = len(draws), np.shape(value)
-    if draws.shape[1:] == shape:
-        return draws
-    grown = np.array(np.broadcast_to(value, (size, *shape)))
-    grown[:, : draws.shape[1]] = draws
+def _widened(posterior: Any, values: Mapping[str, Any]) -> dict[str, Floats]:
+    """Draws of the hyperparameters, grown to the shapes that they have in ``values``."""
+    draws = posterior.hyperparameter_draws
+    return {name: _grown(draw, values[name]) for name, draw in draws.items()}
+
+
+def _grown(draws: Floats, value: Any) -> Floats:
+    """Draws of a vector that has grown to the shape of ``value``; new entries are the same in all draws."""
+    grown = np.array(np.broadcast_to(value, (len(draws), *np.shape(value))))
+    grown[tuple(map(slice, draws.shape))] = draws
     return grown

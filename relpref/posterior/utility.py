@@ -542,10 +542,11 @@ class UtilityPosterior(Posterior):
             As for `update`.
         """
         from relpref.kernels import Precomputed
-        from relpref.posterior.update import kept_info, run_again
+        from relpref.posterior.update import grown_values, kept_info, run_again
 
         origin = self._known_origin("extend")
-        origin = origin.with_argument(self.data, self.data.extend(items, relations))
+        data = self.data.extend(items, relations)
+        origin = origin.with_argument(self.data, data)
         keywords = origin.keywords
         kernels = [keywords.get("attribute_kernel"), *(keywords.get("relation_kernels") or {}).values()]
         if any(isinstance(kernel, Precomputed) for kernel in kernels):
@@ -553,7 +554,7 @@ class UtilityPosterior(Posterior):
                 "extend: a Precomputed covariance has no entries for newcomers; refit with the larger matrix"
             )
         told = kept_info(self, ("hyperparameters",))
-        return run_again(self, origin, self.sites, self.hyperparameters, told, progress_bar)
+        return run_again(self, origin, self.sites, grown_values(self, data), told, progress_bar)
 
     def arrays(self) -> Stored:
         arrays, content = super().arrays()

@@ -1,0 +1,102 @@
+"""People who are new to a run whose answers name their raters: in the loop, in the terminal and on the page."""
+
+import io
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.ask.learning import up_to_date
+from relpref.ask.loop import Loop
+from relpref.cli import main
+from relpref.runs import load_run
+
+# The answers of one rater alone need not connect all items, and are not those that hyperparameters were found by.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*tied together by no comparison"),
+    pytest.mark.filterwarnings("ignore:only .* weighted hyperparameters are effective"),
+]
+PAIRS = ["ab", "bc", "cd", "de", "ef", "fg", "ab", "gf"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    table = pd.DataFrame(map(list, PAIRS), columns=["winner", "loser"])
+    table["tie"], table["rater"] = [False, False, True, False] * 2, ["ann", "bob"] * 4
+    table.to_csv(folder / "answers.csv", index=False)
+    held = {"individual_amplitude": 1, "tie_margin": 0.3, "rater_margin_spread": 0.3}
+    options = [f"--fixed={name}={value}" for name, value in held.items()]
+    command = ["fit", "--answers", str(folder / "answers.csv"), "--margins", "rater", "--quiet", *options]
+    assert main([*command, "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+@pytest.fixture
+def loop(run: Path) -> Iterator[Loop]:
+    with Loop.open(run) as found:
+        yield found
+
+
+def answer(loop: Loop, outcome: str, rater: str = "new") -> None:
+    question = loop.question(rater)
+    assert question is not None and loop.why(question)
+    loop.answer(question.id, outcome, rater)
+    assert not loop.trouble
+
+
+def test_somebody_new_is_asked_on_and_on(loop: Loop, run: Path, tmp_path: Path) -> None:
+    before = loop.posterior
+    for outcome in ("first", "tie", "second"):
+        answer(loop, outcome)
+    answer(loop, "first", "newer")
+    assert loop.posterior.data.comparisons.raters == ("ann", "bob", "new", "newer")
+    assert loop.posterior.hyperparameter_draws["rater_margin"].shape[1:] == (4,)
+    assert loop.posterior.prefer("a", "g", rater="new").equals(loop.posterior.prefer("a", "g"))
+    assert loop.progress("new").answers == 3 and len(loop.own_answers("new")) == 3
+    assert loop.own_ranking("new") is not None and len(loop.questions("new", 2)) == 2
+    assert loop.undo("new") is not None and loop.undo("newer") is not None
+    while loop.undo("new") is not None:
+        pass
+    np.testing.assert_allclose(loop.posterior.mean(), before.mean(), atol=0.02)
+    answer(loop, "first")
+    assert loop.export_answers(tmp_path / "all.csv") == 9
+    known, number = up_to_date(load_run(run))
+    assert number == 1 and known.data.comparisons.raters[-1] == "new"
+    assert loop.refine() and not loop.trouble
+    loop.close()
+    with Loop.open(run) as again:
+        answer(again, "second")
+        answer(again, "tie", "newest")
+        assert again.posterior.data.num_answers == 11 and again.question("new") is not None
+
+
+def test_somebody_new_at_a_terminal(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Loop, "refine", lambda _: False)  # takes seconds, and is tested above
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nt\nwhy\ns\nu\nb\nr\nq\n"))
+    assert main(["ask", str(run), "--rater", "new"]) == 0
+    said = capsys.readouterr()
+    assert "3 answers given now" in said.out and not said.err
+
+
+def test_somebody_new_on_the_page(loop: Loop, visit: Callable[..., Any]) -> None:
+    pytest.importorskip("starlette", reason="the page needs the extra web")
+    visitor = visit(loop)
+    for rater in ("new", "newer"):
+        for what in ("first", "tie", "skip", "undo", "second"):
+            assert visitor.do(what, rater).status_code == 303
+        assert visitor.get(rater=rater).status_code == 200
+        assert visitor.get("ranking", rater).status_code == 200
+    assert loop.progress("new").everyone == 6 and not loop.trouble
