@@ -320,13 +320,14 @@ class UtilityPosterior(Posterior):
         ----------
         labels : iterable of labels
         rng_key : JAX key or int, optional
-            Of draws, which logistic noise needs.
+            Of the draws for ``p_best``.
 
         Returns
         -------
         DataFrame
-            By item, most likely first: ``probability`` that the next noisy choice is this one, within 0.001 (of two items it is exact,
-            that of `prefer`), and ``p_best`` that its utility is the highest among them, from draws.
+            By item, most likely first: ``probability`` that the next noisy choice is this one, with a
+            relative standard error of at most 0.5 % (with Gaussian noise that of two items is exact, as
+            of `prefer`), and ``p_best`` that its utility is the highest among them, from draws.
 
         Raises
         ------
@@ -343,19 +344,31 @@ class UtilityPosterior(Posterior):
         orders = [[one, *(other for other in places if other != one)] for one in places]
         table = pd.DataFrame(
             {
-                "probability": list_chances(self, items, orders, 1, rng),
+                "probability": list_chances(self, items, orders, 1),
                 "p_best": shares_of_the_best(self.belief.subset(items), rng),
             },
             index=label_index(labels, "item"),
         )
         return table.sort_values("probability", ascending=False, kind="stable")
 
-    def order(self, labels: Iterable[Any], *, rng_key: Any = None) -> float:
-        """The probability that the next noisy order of some items is this one, best first; parameters and errors as of `choose`."""
+    def order(self, labels: Iterable[Any]) -> float:
+        """Probability that the next noisy order of some items is this one.
+
+        Parameters
+        ----------
+        labels : iterable of labels
+            The best first.
+
+        Returns
+        -------
+        float
+            With a relative standard error of at most 0.5 %, also for long orders, or there is a
+            warning. Errors are those of `choose`.
+        """
         self._warn_if_not_converged()
         items = self.data.index(list(labels))
         orders = [range(len(items))]
-        return float(list_chances(self, items, orders, len(items) - 1, self._rng(rng_key))[0])
+        return float(list_chances(self, items, orders, len(items) - 1)[0])
 
     def explain(self) -> pd.DataFrame:
         """Explain each utility by its parts.
