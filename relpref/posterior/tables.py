@@ -13,6 +13,7 @@ from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
 from relpref.data.covariates import Covariate, asked_covariates
+from relpref.data.lists import NO_LISTS
 from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, PLATES
@@ -38,8 +39,8 @@ def questions(
     columns: dict[str, Any] = {
         n: np.zeros((len(first), *c.shape[1:]), c.dtype) for n, c in answers.columns.items()
     }
-    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
-    columns |= {"group": None, "weight": None}
+    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None}
+    columns |= {**NO_LISTS, "group": None, "weight": None}
     if rater is not None:
         places = _raters(answers, rater, len(first))
         columns["rater"] = places if np.any(places >= 0) else None
