@@ -23,7 +23,15 @@ from relpref.data.covariates import (
     written,
 )
 from relpref.data.labels import LabelIndex, label_column
-from relpref.data.lists import chosen_lists, joined_lists, known_lists, numbered, read_lists, sizes_of
+from relpref.data.lists import (
+    NO_LISTS,
+    chosen_lists,
+    joined_lists,
+    known_lists,
+    numbered,
+    read_lists,
+    sizes_of,
+)
 from relpref.data.outcomes import labeled, probabilities, results, strengths, ties, weights
 from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, known_names, renamed, suffix_of
 from relpref.errors import DataError
@@ -46,12 +54,13 @@ _TYPES = {
     "rater": np.int32,
     "shown_first": np.int8,
     "list": np.int32,
+    "list_label": np.int32,
     "group": np.int32,
     "covariates": np.float64,
     "weight": np.float64,
 }
 COLUMNS = tuple(_TYPES)
-_NONE = {"list": -1, "group": -1, "weight": 1}
+_NONE = {"list": -1, "list_label": -1, "group": -1, "weight": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +87,8 @@ class Comparisons:
     list : array of int32, shape (m,), or None
         Which list the pair is part of, from 0; −1 where it is an answer of its own. The pairs of a list are those of neighboring
         blocks: every item of a block was preferred to every item of the next, in one look at all of them.
+    list_label : array of int32, shape (m,), or None
+        The label of the list, as a position in ``lists``; −1 where the answer is in none.
     group : array of int32, shape (m,), or None
         What the answer has in common with others (a question, a match, a pair of texts), as a position in ``groups``; −1 where nothing.
     covariates : array of float64, shape (m, q), or None
@@ -88,6 +99,8 @@ class Comparisons:
         count as one.
     raters, groups : tuple of hashable
         Labels.
+    lists : tuple of hashable
+        Labels in the order in which the lists were given.
     strengths : int
         The highest strength there can be; 1 without strengths.
     covariate_scales : array of float64, shape (q,), or None
@@ -106,11 +119,13 @@ class Comparisons:
     rater: NDArray[np.int32] | None = None
     shown_first: NDArray[np.int8] | None = None
     list: NDArray[np.int32] | None = None
+    list_label: NDArray[np.int32] | None = None
     group: NDArray[np.int32] | None = None
     covariates: NDArray[np.float64] | None = None
     weight: NDArray[np.float64] | None = None
     raters: tuple[Any, ...] = ()
     groups: tuple[Any, ...] = ()
+    lists: tuple[Any, ...] = ()
     strengths: int = 1
     spare_effects: int = 0  # of `num_effects`, that no answer has a part in, see `relpref.data.padding`
     covariate_scales: NDArray[np.float64] | None = None
@@ -170,7 +185,7 @@ class Comparisons:
     def selected(self, rows: NDArray[np.int64], items: Sequence[Any]) -> "Comparisons":
         """Some of the rows; one that is named k times counts k times as often, and a list is named whole."""
         if self.list is not None:
-            return replace(self, **{"list": None, **_merged(chosen_lists(self.columns, rows), items)})
+            return replace(self, **{**NO_LISTS, **_merged(chosen_lists(self.columns, rows), items)})
         columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
         return replace(self, **_merged(columns, items))
 
@@ -199,7 +214,9 @@ class Comparisons:
             for name, end in zip(names, (self.winner, self.loser), strict=True)
         }
         columns |= {
-            name: np.array(self.columns[name]) for name in list(self.columns)[2:] if name != "covariates"
+            name: np.array(self.columns[name])
+            for name in list(self.columns)[2:]
+            if name not in ("covariates", "list_label")
         }
         if self.covariates is not None:
             sides = (self.winner, self.loser)
@@ -225,9 +242,9 @@ class Comparisons:
 # Raters' labels never cause a compilation, but how many there are is the shape of a program.
 register(
     Comparisons,
-    leaves=(*COLUMNS, "effects", "covariate_scales"),
+    leaves=(*(name for name in COLUMNS if name != "list_label"), "effects", "covariate_scales"),
     static=("num_raters", "strengths", "list_sizes", "num_effects"),
-    untraced=("raters", "groups", "covariates_are"),
+    untraced=("raters", "groups", "lists", "list_label", "covariates_are"),
 )
 
 
@@ -246,9 +263,13 @@ def _merged(columns: dict[str, NDArray[Any]], items: Sequence[Any]) -> dict[str,
 
 
 def _groups_of(columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sort rows by lists and every column but ``count``: their order, and where in it each group of equal rows starts."""
+    """Sort rows by lists and columns other than counts and labels of lists.
+
+    Returns the order, and where in it each group of equal rows starts.
+    """
     keys = [columns["list"]] if "list" in columns else []
-    keys += [column for name, column in columns.items() if name not in ("count", "list", "covariates")]
+    apart = ("count", "list", "list_label", "covariates")
+    keys += [column for name, column in columns.items() if name not in apart]
     keys += list(columns["covariates"].T) if "covariates" in columns else []
     order = np.lexsort(tuple(keys)[::-1])
     differs = np.zeros(len(order), dtype=bool)
@@ -360,8 +381,12 @@ def read_comparisons(
         read |= {"weight": weight} if np.any(weight != 1) else {}
     notes: tuple[str, ...] = ()
     if "list" in there and lists == "exact":
-        number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
-        read, notes = read_lists(read, number.astype(np.int64), table.place)
+        rows = np.flatnonzero(~table.blank("list"))
+        number, named = np.full(len(table.frame), -1), table.labels("list", rows)
+        place_of = {label: place for place, label in enumerate(dict.fromkeys(named))}
+        number[rows] = [place_of[label] for label in named]
+        read, notes = read_lists(read | {"list_label": number}, number, table.place)
+        labels |= {"lists": tuple(place_of)} if "list" in read else {}
     answers = Comparisons(**_merged(read, items.labels), **labels, strengths=highest, covariates_are=what)
     if known and known.covariates_are:
         answers = replace(answers, covariate_scales=known.covariate_scales)
@@ -487,8 +512,15 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
             known = _with_column(name, known, second, "the answers so far", "the new answers")
         elif first is not None and second is None:
             other = _with_column(name, other, first, "the new answers", "the answers so far")
+    if other.list_label is not None:
+        # Lists of equal labels are different ones, unless they are to be taken back.
+        place_of = {label: place for place, label in enumerate(known.lists)}
+        places = [place_of.get(label, -1) for label in other.lists] if withdraw else []
+        places = places or [len(known.lists) + place for place in range(len(other.lists))]
+        other = replace(other, list_label=np.array([*places, -1], dtype=np.int32)[other.list_label])
     strengths = max(known.strengths, other.strengths)
     labels = {name: getattr(other, name) or getattr(known, name) for name in ("raters", "groups")}
+    labels["lists"] = known.lists if withdraw else known.lists + other.lists
     answers = replace(other, strengths=strengths, **labels)
     columns = {name: np.concatenate([column, other.columns[name]]) for name, column in known.columns.items()}
     if known.list is not None and withdraw:
@@ -520,7 +552,7 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
     arrays: dict[str, Any] = {name: column[:size][left] for name, column in columns.items()}
     arrays["count"] = count[left].astype(np.int32)
     if known.list is not None:
-        arrays = {"list": None, **numbered(arrays)}
+        arrays = {**NO_LISTS, **numbered(arrays)}
     return Change(replace(answers, **arrays), left, rows)
 
 

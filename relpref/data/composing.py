@@ -152,6 +152,8 @@ def _of_best_worst(
             remedy="name the columns of what was shown item_1, item_2, ...",
         )
     shown_items = [read.frame[column].tolist() for column in items]
+    index = read.frame.index
+    labels = index.tolist() if index.is_unique else range(len(index))
     rows: Rows = []
     for row, (one, other) in enumerate(
         zip(read.frame[best].tolist(), read.frame[worst].tolist(), strict=True)
@@ -171,7 +173,7 @@ def _of_best_worst(
             )
         between = [item for item in inside if item not in (one, other)]
         pairs = [(one, item) for item in (*between, other)] + [(item, other) for item in between]
-        rows += [(*pair, False, row, row) for pair in pairs]
+        rows += [(*pair, False, labels[row], row) for pair in pairs]
     return rows
 
 
@@ -285,7 +287,9 @@ def pairs_of_rankings(rankings: Any, *, every: bool) -> pd.DataFrame:
             "rankings: all items of each are tied, so they order nothing; leave such rankings out"
         )
     labels, ties = label_column(rankings.items.labels), np.concatenate(tied)
-    table = {"winner": labels.take(winner), "loser": labels.take(loser), "list": number}
+    rankers = label_column(rankings.rankers)
+    lists = rankers.take(number) if rankers.is_unique else number
+    table = {"winner": labels.take(winner), "loser": labels.take(loser), "list": lists}
     return pd.DataFrame(table | ({"tie": ties} if ties.any() else {}))
 
 

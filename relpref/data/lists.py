@@ -16,6 +16,7 @@ from relpref.errors import DataError
 Columns = dict[str, Any]
 Positions = NDArray[np.int64]
 
+NO_LISTS = {"list": None, "list_label": None}  # the columns, where no answer is in a list
 _REMEDY = "give every item of a place above every item of the next, as choices and orderings do, or read pairs as they are with lists='pairs'"
 
 
@@ -27,7 +28,8 @@ def read_lists(
     Parameters
     ----------
     columns : dict of arrays
-        As of `relpref.data.Comparisons`; ``count`` repeats a list with fresh noise.
+        As of `relpref.data.Comparisons`, with ``list_label``; ``count`` repeats a list with fresh
+        noise.
     number : array of int, shape (m,)
         The list of each row, −1 where there is none. A list of two is a comparison, or a tie, like any other.
     place : callable
@@ -87,6 +89,7 @@ def read_lists(
     two = size[of_row] == 2
     number = number.copy()
     number[rows[two]] = -1
+    columns = columns | {"list_label": np.where(number < 0, -1, columns["list_label"])}
     kept = np.ones(len(number), dtype=bool)
     kept[rows] = two | near
     nothing = counted(len(np.unique(of_row[~two])) - len(np.unique(of_row[~two & near])), "list")
@@ -140,7 +143,7 @@ def numbered(columns: Columns) -> Columns:
     number = columns["list"]
     rows = np.flatnonzero(number >= 0)
     if not len(rows):
-        return {name: column for name, column in columns.items() if name != "list"}
+        return {name: column for name, column in columns.items() if name not in NO_LISTS}
     names, which = np.unique(number[rows], return_inverse=True)
     said = contents(columns, rows, which, len(names))
     rank = np.empty(len(names), dtype=np.int64)
@@ -208,19 +211,33 @@ def joined_lists(columns: Columns, other: Mapping[str, Any]) -> Columns:
     moved = np.where(second >= 0, second + first.max(initial=-1) + 1, -1)
     both = {name: np.concatenate([column, other[name]]) for name, column in columns.items()}
     found = numbered(both | {"list": np.concatenate([first, moved])})
-    return found if "list" in found else found | {"list": np.full(len(moved) + len(first), -1)}
+    none = np.full(len(moved) + len(first), -1)
+    return found if "list" in found else found | dict.fromkeys(NO_LISTS, none)
 
 
 def known_lists(columns: Mapping[str, Any], other: Mapping[str, Any]) -> Positions:
-    """For each row of other answers the list among these that says the same; equal lists in turn, and −1 where there is none."""
+    """For each row of other answers the list among these that says the same, −1 where there is none.
+
+    Of equal lists it is one with the same label if there is any, and else the last; each is taken once.
+    """
     places: dict[bytes, list[int]] = {}
     for number, said in enumerate(_said(columns)):
         places.setdefault(said, []).append(number)
-    numbers = np.array(
-        [places.get(said, []).pop(0) if places.get(said) else -2 for said in _said(other)] or [-1]
-    )
+    numbers, labels = [], _list_labels(columns)
+    for said, label in zip(_said(other), _list_labels(other), strict=True):
+        equal = places.get(said, [])
+        chosen = max(equal, key=lambda number: (labels[number] == label, number), default=-2)
+        if equal:
+            equal.remove(chosen)
+        numbers.append(chosen)
     listed = np.asarray(other["list"])
-    return np.where(listed >= 0, numbers[np.maximum(listed, 0)], -1)
+    return np.where(listed >= 0, np.array(numbers or [-1])[np.maximum(listed, 0)], -1)
+
+
+def _list_labels(columns: Mapping[str, Any]) -> Positions:
+    """The label of each list, by its number."""
+    numbers, first = np.unique(columns["list"], return_index=True)
+    return np.asarray(columns["list_label"])[first[numbers >= 0]]
 
 
 def _said(columns: Mapping[str, Any]) -> list[bytes]:

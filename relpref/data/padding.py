@@ -20,7 +20,7 @@ from relpref.data.preference import PreferenceData
 _STEP_OF_ITEMS, _PARTS_OF_ITEMS = 64, 8
 _STEP_OF_ANSWERS, _PARTS_OF_ANSWERS = 256, 2
 # A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
-_NEUTRAL = {"probability": 0.5, "strength": 1, "list": -1, "group": -1, "weight": 1}
+_NEUTRAL = {"probability": 0.5, "strength": 1, "list": -1, "list_label": -1, "group": -1, "weight": 1}
 
 _NAME = "allows_padding"  # the attribute; where it depends on an object's fields, its class has a property of this name
 Declared = TypeVar("Declared")

@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 
 from relpref._version import __version__
 from relpref.data.arrays import counted
+from relpref.data.labels import label_column
 from relpref.diagnostics.cavity import Predictive, Question
 from relpref.diagnostics.held_out import HeldOut
 from relpref.errors import DataError, UnsupportedProgramError, renamed_keywords
@@ -79,9 +80,18 @@ class Given(Question):
             self.table = answers.table(data.labels).rename(columns={"probability": "reported"})
             if answers.list is not None:  # a list leaves whole, and is shown by its first pair
                 alone = int(np.sum(answers.list < 0))
-                self.unit = np.where(answers.list < 0, self.unit, alone + answers.list)
+                assert answers.list_label is not None
+                listed, first = np.unique(answers.list, return_index=True)
+                # In the order in which lists were given, copies of one after each other.
+                place = np.empty(len(listed), dtype=np.intp)
+                order = np.argsort(answers.list_label[first], kind="stable")
+                place[order] = np.arange(len(listed))
+                place = place[np.searchsorted(listed, answers.list)] + alone - (alone > 0)
+                self.unit = np.where(answers.list < 0, self.unit, place)
                 self.first = np.unique(self.unit, return_index=True)[1]
                 self.table = self.table.iloc[self.first].reset_index(drop=True)
+                labels = label_column((*answers.lists, None))
+                self.table["list"] = labels.take(answers.list_label[self.first])
                 self.outcome, self.single = self.outcome[self.first], self.single[self.first]
             return
         sites = objects(self.observed[site] for site in found.site)

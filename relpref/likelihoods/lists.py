@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.comparison import Comparison, OfComparison
-from relpref.likelihoods.orders import log_probability
+from relpref.likelihoods.orders import GUMBEL, log_probability
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
@@ -83,7 +83,7 @@ class ListComparison(OfComparison):
     @property
     def without_moments(self) -> str | None:
         """Why expectation propagation does not take it."""
-        if self.single.noise.gumbel:
+        if self.single.noise is GUMBEL:
             return (
                 "expectation propagation has no lists with logistic noise (Plackett and Luce): take the likelihood Probit(), whose lists "
                 "are Thurstone's, fit with Laplace, or sample with numpyro's NUTS"
@@ -133,7 +133,7 @@ class ListComparison(OfComparison):
         alone, among = jax.random.split(key)
         rows, there = self._rows()
         shape = (*sample_shape, self.sizes.lists, 2 * self.sizes.rows)
-        gumbel, dtype = self.single.noise.gumbel, self.single.gap.dtype
+        gumbel, dtype = self.single.noise is GUMBEL, self.single.gap.dtype
         noise = (
             jax.random.gumbel(among, shape, dtype)
             if gumbel

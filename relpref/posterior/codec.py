@@ -343,6 +343,7 @@ _COLUMN = Literal[
     "rater",
     "shown_first",
     "list",
+    "list_label",
     "group",
     "covariates",
     "weight",
@@ -355,6 +356,7 @@ DATA = {
     "columns": list[_COLUMN],
     "raters": str,
     "groups?": str,
+    "lists?": str,
     "strengths": int,
     "covariates?": list[dict[str, Any]],
     "links": list[dict[str, Any]],
@@ -415,8 +417,8 @@ def _encode_preferences(data: PreferenceData) -> Stored:
             arrays |= {f"relation_{row}_reference_{name}": np.asarray(v) for name, v in reference.items()}
     for row, links in enumerate(data.links.values()):
         arrays |= {f"links_{row}_{name}": getattr(links, name) for name in _EDGES}
-    groups = data.comparisons.groups
-    return arrays, ({"groups": encode_labels(groups)} if groups else {}) | {
+    shared = {"groups": data.comparisons.groups, "lists": data.comparisons.lists}
+    return arrays, {name: encode_labels(labels) for name, labels in shared.items() if labels} | {
         "entities": encode_labels(data.labels),
         "attribute_names": list(data.attribute_names),
         "relations": list(data.relations),
@@ -455,11 +457,12 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
         return RelationData(nodes=nodes, objects=objects, values=values, distinct=distinct, **options)
     checked(content, DATA, "the data")
     items, raters = decode_labels(content["entities"]), decode_labels(content["raters"])
-    groups = decode_labels(content["groups"]) if "groups" in content else ()
+    groups, lists = (decode_labels(content[name]) if name in content else () for name in ("groups", "lists"))
     size = len(items)
-    if "group" in content["columns"]:  # −1 where there is none
-        name = f"{prefix}/group"
-        positions({name: arrays[name] + 1}, name, len(groups) + 1)
+    for name, labels in (("group", groups), ("list_label", lists)):
+        if name in content["columns"]:  # −1 where there is none
+            place = f"{prefix}/{name}"
+            positions({place: arrays[place] + 1}, place, len(labels) + 1)
     for name, number in (("winner", size), ("loser", size), ("rater", len(raters))):
         if name != "rater" or name in content["columns"]:
             positions(arrays, f"{prefix}/{name}", number)
@@ -492,6 +495,8 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
         array.flags.writeable = False
     if "tie" in columns:
         columns["tie"] = columns["tie"].astype(bool)
+    if "list" in columns and "list_label" not in columns:  # the file is from before labels were kept
+        columns["list_label"], lists = columns["list"], tuple(range(int(columns["list"].max()) + 1))
     covariates = tuple(
         Covariate(**checked(each, _COVARIATE, "a covariate") | {"levels": tuple(each["levels"])})
         for each in content.get("covariates", ())
@@ -507,6 +512,7 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
             **columns,
             raters=raters,
             groups=groups,
+            lists=lists,
             strengths=content["strengths"],
             covariate_scales=scales,
             covariates_are=covariates,

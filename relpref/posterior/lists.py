@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from relpref.data.covariates import covariates_of_items
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.chances import NOISE
-from relpref.likelihoods.orthants import log_ordered
+from relpref.likelihoods.orthants import log_chosen, log_ordered, log_stages
 from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, mixture
 from relpref.posterior.tables import parameter_of, places_of_raters
 
@@ -23,7 +22,6 @@ def list_chances(
     items: NDArray[Any],
     orders: Any,
     places: int,
-    rng: Any,
     rater: Any = None,
     covariates: Mapping[str, Any] | None = None,
 ) -> Floats:
@@ -49,23 +47,21 @@ def list_chances(
         shape = (len(belief.weights), size, size)
         belief = mixture(belief.locations, np.broadcast_to(scales, shape), belief.weights)
     belief = _in_units_of_noise(posterior, belief, rater)
-    if posterior.likelihood.noise == "logistic":
-        # Plackett and Luce: one choice among those that are left after the other.
-        seen = belief.draw(_DRAWS, rng)[:, np.asarray(orders)]
-        stages = (seen[..., at] - logsumexp(seen[..., at:], axis=2) for at in range(places))
-        found = np.exp(sum(stages)).mean(axis=0)
-    else:
-        covariances = np.eye(size) * NOISE**2
-        if belief.scales is not None:
-            covariances = covariances + belief.scales
+    orders, locations, scales = np.asarray(orders), belief.locations, belief.scales
+    if posterior.likelihood.noise != "logistic":
+        covariances = np.eye(size) * NOISE**2 + (0.0 if scales is None else scales)
         covariances = np.broadcast_to(covariances, (len(belief.weights), size, size))
         # Those after these places are one block.
         blocks = np.minimum(np.argsort(orders, axis=1), places)
-        each = [log_ordered(belief.locations, covariances, block) for block in blocks]
-        found = np.exp(each) @ belief.weights
+        logs = [log_ordered(locations, covariances, block) for block in blocks]
+    elif scales is None:
+        logs = [log_stages(locations[:, order], places) for order in orders]
+    else:
+        logs = [log_chosen(locations[:, order], scales[:, order[:, None], order], places) for order in orders]
+    chances = np.exp(logs) @ belief.weights
     lapse = posterior.hyperparameters.get("lapse", 0.0)
     outcomes = float(np.prod(np.arange(size, size - places, -1.0)))
-    return np.asarray((1 - lapse) * found + lapse / outcomes)
+    return np.asarray((1 - lapse) * chances + lapse / outcomes)
 
 
 def _with_effects(posterior: Any, items: NDArray[Any], covariates: Mapping[str, Any]) -> Belief:

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 
 from relpref.compiled import float64
 from relpref.data import Comparisons
+from relpref.data.lists import NO_LISTS
 from relpref.data.padding import padded_answers
 from relpref.infer.arrow import Blocks, Kind, middle_of
 from relpref.infer.sites import Cavity, Sites, matched
@@ -106,7 +107,7 @@ def match(
 ) -> tuple[Floats, Floats]:
     """One answer's site, shape (2, K), whose cavity is the gap's N(mean, variance) (XPGP section 4.1), and its log probability."""
     columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
-    columns |= {"list": None}  # it is in none
+    columns |= NO_LISTS
     one, own = of_its_raters(replace(answers, **columns), parameters)
     with float64():
         sites, log_probability = _matched(model, one, own, *(value[:, None] for value in gap))

@@ -15,6 +15,7 @@ from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.comparisons import COLUMNS
 from relpref.data.covariates import Covariate, asked_covariates, both_sides, known_columns
 from relpref.data.labels import is_missing
+from relpref.data.lists import NO_LISTS
 from relpref.data.tables import (
     Table,
     as_table,
@@ -117,8 +118,8 @@ def questions(
     columns: dict[str, Any] = {
         n: np.zeros((len(first), *c.shape[1:]), c.dtype) for n, c in answers.columns.items()
     }
-    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
-    columns |= {"group": None, "weight": None}
+    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None}
+    columns |= {**NO_LISTS, "group": None, "weight": None}
     if rater is not None:
         places = places_of_raters(answers, rater, len(first))
         columns["rater"] = places if np.any(places >= 0) else None

@@ -357,14 +357,16 @@ class UtilityPosterior(Posterior):
             all; if a column x of the answers names a side, the item that it names, None for none. The
             items are equal in those that are not given.
         rng_key : JAX key or int, optional
-            Of draws, which logistic noise needs.
+            Of the draws for ``p_best``.
 
         Returns
         -------
         DataFrame
-            By item, most likely first: ``probability`` that the next noisy choice is this one, within 0.001 (of two items it is exact,
-            that of `prefer` without ties), and ``p_best`` that its utility is the highest among them, from draws. Raters and
-            covariates change the first alone. The place where an item is shown has no effect in lists.
+            By item, most likely first: ``probability`` that the next noisy choice is this one, with a
+            relative standard error of at most 0.5 % (with Gaussian noise that of two items is exact, as
+            of `prefer` without ties), and ``p_best`` that its utility is the highest among them, from
+            draws. Raters and covariates change the first alone. The place where an item is shown has
+            no effect in lists.
 
         Raises
         ------
@@ -382,7 +384,7 @@ class UtilityPosterior(Posterior):
         orders = [[one, *(other for other in places if other != one)] for one in places]
         table = pd.DataFrame(
             {
-                "probability": list_chances(self, items, orders, 1, rng, rater, given),
+                "probability": list_chances(self, items, orders, 1, rater, given),
                 "p_best": shares_of_the_best(self.belief.subset(items), rng),
             },
             index=label_index(labels, "item"),
@@ -396,13 +398,26 @@ class UtilityPosterior(Posterior):
         rater: Any = None,
         home: Any = None,
         covariates: Mapping[str, Any] | None = None,
-        rng_key: Any = None,
     ) -> float:
-        """The probability that the next noisy order of some items is this one, best first; parameters and errors as of `choose`."""
+        """Probability that the next noisy order of some items is this one.
+
+        Parameters
+        ----------
+        labels : iterable of labels
+            The best first.
+        rater, home, covariates
+            As for `choose`, and so are the errors.
+
+        Returns
+        -------
+        float
+            With a relative standard error of at most 0.5 %, also for long orders, or there is a
+            warning.
+        """
         self._warn_if_not_converged()
         items, given = self.data.index(list(labels)), _with_home(covariates, home)
-        orders, rng = [range(len(items))], self._rng(rng_key)
-        return float(list_chances(self, items, orders, len(items) - 1, rng, rater, given)[0])
+        orders = [range(len(items))]
+        return float(list_chances(self, items, orders, len(items) - 1, rater, given)[0])
 
     def explain(self) -> pd.DataFrame:
         """Explain each utility by its parts.

@@ -1,5 +1,6 @@
 """Held-out lists leave whole."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,13 +10,15 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
+import relpref
 from relpref import PreferenceData
-from relpref.data import orderings
+from relpref.data import Rankings, orderings
 from relpref.diagnostics import influence, k_fold, leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.likelihoods.orders import log_probability
 from relpref.models import preference_gp
+from relpref.posterior import codec
 
 ITEMS = list("abcdef")
 FIXED = {"individual_amplitude": 1.2}
@@ -51,11 +54,16 @@ def log_positive(mean: Any, covariance: Any) -> float:
     return float(np.log(found.cdf(np.zeros(len(mean)))))
 
 
+def rows_of(label: Any, data: PreferenceData) -> Any:
+    """The answers of the list with a label, a mask."""
+    answers = data.comparisons
+    assert answers.list_label is not None
+    return answers.list_label == answers.lists.index(label)
+
+
 def order_of(row: Any, data: PreferenceData) -> list[Any]:
     """The items of the list that a row of the table stands for, best first."""
-    answers = data.comparisons
-    assert answers.list is not None
-    here = answers.list == row["list"]
+    answers, here = data.comparisons, rows_of(row["list"], data)
     below = dict(zip(answers.winner[here], answers.loser[here], strict=True))
     order = [next(iter(set(below) - set(below.values())))]
     while order[-1] in below:
@@ -75,7 +83,7 @@ def test_the_other_sites_alone(data: PreferenceData) -> None:
     noise = 0.5 * (signs @ signs.T) * together
     prior = FIXED["individual_amplitude"] ** 2 * signs @ signs.T + noise
     for at, row in found.iterrows():
-        here = answers.list == row["list"] if at >= 3 else rows == at
+        here = rows_of(row["list"], data) if at >= 3 else rows == at
         precision = np.where(here, 0.0, posterior.sites["precision"])
         shift = np.where(here, 0.0, posterior.sites["shift"])
         inverse = np.linalg.inv(np.eye(len(rows)) + prior * precision)
@@ -116,10 +124,8 @@ def test_against_fits_to_the_others(data: PreferenceData, engine: Any) -> None:
     found = leave_one_out(fit(data, engine, fixed=FIXED)).table
     assert len(found) == 3 + 9
     assert found["list"].isna().tolist() == [True] * 3 + [False] * 9
-    answers = data.comparisons
-    assert answers.list is not None
     for _, row in list(found.iterrows())[3:]:
-        others = fit(data.select_answers(answers.list != row["list"]), engine, fixed=FIXED)
+        others = fit(data.select_answers(~rows_of(row["list"], data)), engine, fixed=FIXED)
         assert row["log_score"] == pytest.approx(np.log(others.order(order_of(row, data))), abs=0.25)
 
 
@@ -145,10 +151,9 @@ def test_rows_that_follow_from_others() -> None:
     found = leave_one_out(posterior).table["log_score"].to_numpy()
     assert len(found) == 6
     keys = data.comparisons
-    assert keys.list is not None
     for number in range(6):
-        others = fit(data.select_answers(keys.list != number), fixed={"individual_amplitude": 0.7})
-        here = keys.list == number
+        here = rows_of(number, data)
+        others = fit(data.select_answers(~here), fixed={"individual_amplitude": 0.7})
         best = keys.winner[here][~np.isin(keys.winner[here], keys.loser[here])][0]
         worst = keys.loser[here][~np.isin(keys.loser[here], keys.winner[here])][0]
         middle = sorted({*keys.winner[here], *keys.loser[here]} - {best, worst})
@@ -156,6 +161,69 @@ def test_rows_that_follow_from_others() -> None:
             others.order([ITEMS[at] for at in (best, *between, worst)]) for between in (middle, middle[::-1])
         )
         assert found[number] == pytest.approx(np.log(chance), abs=0.25)
+
+
+RACES = {"Monza": "cab", "Spa": "abcd", "Imola": "dcba", "Zolder": "ab", "Pau": "bacd"}
+NAMED = pd.DataFrame(
+    [(race, item, place) for race, order in RACES.items() for place, item in enumerate(order, 1)],
+    columns=["list", "item", "place"],
+)
+
+
+def test_lists_keep_their_labels_and_their_order() -> None:
+    """That of two items is a comparison, and has no label."""
+    posterior = fit(PreferenceData.from_tables(list("abcd"), NAMED), fixed=FIXED)
+    table = leave_one_out(posterior).table
+    assert table["list"].isna().tolist() == [True] + [False] * 4
+    assert table["list"].tolist()[1:] == ["Monza", "Spa", "Imola", "Pau"]
+    for _, row in table.iloc[1:].iterrows():
+        kept = NAMED[NAMED["list"] != row["list"]]
+        others = fit(PreferenceData.from_tables(list("abcd"), kept), fixed=FIXED)
+        chance = others.order(list(RACES[row["list"]]))
+        assert row["log_score"] == pytest.approx(np.log(chance), abs=0.35)
+    folds = k_fold(posterior, 2, hyperparameters="keep", progress_bar=False).table
+    assert folds["list"].tolist() == table["list"].tolist()
+
+
+def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
+    """After updates, withdrawals, selections, repetitions and files; the numbers are those of the lists alone."""
+    races = list(RACES)
+    start, later = NAMED[NAMED["list"].isin(races[:3])], NAMED[NAMED["list"].isin(races[3:])]
+    data = PreferenceData.from_tables(list("abcd"), start)
+    turned = PreferenceData.from_tables(list("abcd"), start.iloc[::-1])
+    assert turned.comparisons.list is not None and data.comparisons.list is not None
+    assert turned.comparisons.list.tolist() == data.comparisons.list.tolist()
+    posterior = fit(data, fixed=FIXED)
+
+    def labels(posterior: Any) -> list[Any]:
+        return list(leave_one_out(posterior).table["list"].dropna())
+
+    more = posterior.update(later)
+    assert labels(more) == ["Monza", "Spa", "Imola", "Pau"]
+    assert labels(more.update(withdraw=start[start["list"] == "Spa"])) == ["Monza", "Imola", "Pau"]
+    more.save(tmp_path / "races.nc")
+    assert labels(relpref.load(tmp_path / "races.nc")) == labels(more)
+    again = start.assign(list=start["list"] + " again")
+    both = posterior.update(again)
+    assert labels(both) == [*races[:3], *(f"{race} again" for race in races[:3])]
+    assert labels(both.update(withdraw=start)) == [f"{race} again" for race in races[:3]]
+    arrays, content = codec.encode_data(data)
+    content["columns"].remove("list_label")
+    before = codec.decode_data(arrays, {k: v for k, v in content.items() if k != "lists"})
+    assert before.comparisons.lists == (0, 1, 2)  # of files without labels
+    kept = data.select_answers(rows_of("Imola", data))
+    assert labels(fit(kept, fixed=FIXED)) == ["Imola"]
+    twice = PreferenceData.from_tables(list("abcd"), start.assign(count=2))
+    assert labels(fit(twice, fixed=FIXED)) == ["Monza", "Monza", "Spa", "Spa", "Imola", "Imola"]
+
+
+def test_labels_of_rankings_and_rows() -> None:
+    rankings = Rankings.from_orders([list("bac"), list("cab")], rankers=["x", "a"])
+    assert rankings.rankers == ("x", "a")
+    assert PreferenceData.from_rankings(rankings).comparisons.lists == ("x", "a")
+    table = {"best": ["c", "a"], "worst": ["a", "b"], "item_1": "a", "item_2": "b", "item_3": "c"}
+    answers = pd.DataFrame(table, index=["second", "first"])
+    assert PreferenceData.from_tables(list("abc"), answers).comparisons.lists == ("second", "first")
 
 
 def test_mixtures(data: PreferenceData) -> None:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, logsumexp
 
 from relpref.likelihoods import (
     ListComparison,
@@ -26,7 +26,7 @@ compiled = jax.jit(in_any_precision, static_argnames=("noise", "tied"))
 def log_probability(utility: Any, block: Any, noise: Noise = GAUSSIAN) -> Any:
     """Of more lists and items, so that few sizes are compiled."""
     utility, block = np.asarray(utility, float), np.asarray(block)
-    tied = any(np.bincount(row)[1:-1].max(initial=0) > 1 for row in block)
+    tied = any(np.bincount(row[row >= 0])[1:-1].max(initial=0) > 1 for row in block)
     number = len(block)
     room = (0, -number % (16 if tied else 128)), (0, 6 - block.shape[1])
     wide = np.pad(utility, room), np.pad(block, room, constant_values=-1)
@@ -51,7 +51,7 @@ def test_all_orders_add_up(noise: Noise, size: int) -> None:
     utility = np.random.default_rng(size).normal(0, 1.5, size)
     orders = np.array(list(permutations(range(size))))
     total = chance(utility[orders], np.tile(np.arange(size), (len(orders), 1)), noise).sum()
-    assert total == pytest.approx(1, abs=1e-5)
+    assert total == pytest.approx(1, abs=1e-12 if noise is GUMBEL else 1e-5)
 
 
 @pytest.mark.parametrize("noise", [GAUSSIAN, GUMBEL])
@@ -62,7 +62,8 @@ def test_a_partition_is_the_sum_of_its_orders(noise: Noise, blocks: list[int]) -
     utility = np.random.default_rng(len(blocks)).normal(0, 1.0, len(blocks))
     orders = np.array(list(partitions(blocks, len(blocks))))
     each = chance(utility[orders], np.tile(np.arange(len(blocks)), (len(orders), 1)), noise)
-    assert chance(utility, blocks, noise)[0] == pytest.approx(each.sum(), rel=2e-4)
+    error = 1e-11 if noise is GUMBEL else 2e-4
+    assert chance(utility, blocks, noise)[0] == pytest.approx(each.sum(), rel=error)
 
 
 def test_two_items_are_a_comparison() -> None:
@@ -71,12 +72,32 @@ def test_two_items_are_a_comparison() -> None:
     assert found == pytest.approx(log_ndtr(gap), rel=1e-5, abs=1e-9)
 
 
-def test_plackett_luce() -> None:
-    utility = np.array([0.3, -1.0, 2.0, 0.7])
-    weight = np.exp(utility)
-    expected = np.prod(weight / np.cumsum(weight[::-1])[::-1])
-    assert chance(utility, [0, 1, 2, 3], GUMBEL)[0] == pytest.approx(expected, rel=1e-4)
-    assert chance(utility, [0, 1, 1, 1], GUMBEL)[0] == pytest.approx(weight[0] / weight.sum(), rel=1e-8)
+@pytest.mark.parametrize("places", [1, 2, 3, 5])
+def test_plackett_luce(places: int) -> None:
+    """Orders of the first few among 2 to 6 items, far from each other, too."""
+    rng = np.random.default_rng(places)
+    utility = np.concatenate([rng.normal(0, spread, (20, 6)) for spread in (0.1, 1.0, 5.0, 30.0)])
+    items = rng.integers(2, 7, len(utility))
+    places_of = np.minimum(places, items - 1)
+    position = np.argsort(rng.uniform(size=utility.shape), axis=1)
+    block = np.where(position < items[:, None], np.minimum(position, places_of[:, None]), -1)
+    expected = [
+        sum(row[at == place].item() - logsumexp(row[at >= place]) for place in range(at.max()))
+        for row, at in zip(utility, block, strict=True)
+    ]
+    assert log_probability(utility, block, GUMBEL) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_ties_of_plackett_and_luce() -> None:
+    """Two above one: one minus the chance that the one is not the last, with items far from each other."""
+    for a, b, c in ((0.0, 0.0, 0.0), (2.0, -1.0, 0.5), (15.0, -5.0, 0.0), (-4.0, -3.0, 8.0)):
+        first, second, third = np.exp([a, b, c])
+        everything = first + second + third
+        one_way = first / everything * second / (second + third)
+        other_way = second / everything * first / (first + third)
+        expected = np.log(one_way + other_way)
+        found = log_probability([[a, b, c]], [[0, 0, 1]], GUMBEL)[0]
+        assert found == pytest.approx(expected, rel=1e-11, abs=1e-12)
 
 
 def test_against_draws() -> None:
@@ -94,7 +115,14 @@ def test_against_draws() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "noise"), [([0, 1, 2, 3], GAUSSIAN), ([0, 1, 1, 2], GAUSSIAN), ([0, 1, 2, 3], GUMBEL)]
+    ("blocks", "noise"),
+    [
+        ([0, 1, 2, 3], GAUSSIAN),
+        ([0, 1, 1, 2], GAUSSIAN),
+        ([0, 1, 2, 3], GUMBEL),
+        ([0, 0, 1, 2], GUMBEL),
+        ([0, 1, 1, 2], GUMBEL),
+    ],
 )
 def test_gradient(blocks: list[int], noise: Noise) -> None:
     """Also of an order that hardly can be: 12 units of noise against each row; differences see there that nodes are 0.4 apart."""
