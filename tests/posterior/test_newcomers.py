@@ -87,7 +87,7 @@ LATER: list[Callable[[Any], Any]] = [
     lambda found: found.utilities(),
     lambda found: found.effects,
     lambda found: found.choose(["a", "b", "c"], rng_key=0),
-    lambda found: found.order(["a", "b", "c"], rng_key=0),
+    lambda found: found.order(["a", "b", "c"]),
     lambda found: found.sample(7, rng_key=0),
     lambda found: found.tiers(rng_key=0),
     lambda found: found.summary(),
