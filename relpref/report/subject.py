@@ -13,7 +13,7 @@ from relpref.errors import RelprefError
 from relpref.infer import UtilityPosterior
 from relpref.posterior.gaussian import Floats, Margins, generator
 from relpref.posterior.tables import expectations, questions
-from relpref.report.blocks import Cell, Names, cell, decimals_for, listed
+from relpref.report.blocks import Cell, Names, cell, decimals_for, isolated, listed
 from relpref.report.model import takes_likelihood
 from relpref.report.trust import Checked
 
@@ -100,8 +100,10 @@ class Subject:
         return np.bincount(self.groups)  # type: ignore[arg-type]
 
     def named(self, label: Any) -> str:
-        """An item within a sentence, by its label."""
-        return self.names.inline(self.position[label])
+        """Name an item within a sentence by its label; an effect of a covariate is called as it is."""
+        return (
+            self.names.inline(self.position[label]) if label in self.position else isolated(cell(label).text)
+        )
 
     def several(self, positions: NDArray[np.intp]) -> str:
         """Items by name; of more than a few the names would bury their number."""

@@ -228,7 +228,7 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     one, other = json.loads(ask("prefer", "graded_run", *each).out)["pairs"]
     assert one["tie"] == other["tie"] < typical["tie"]
     said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "ann", "--rater", "bob")
-    assert said.code == 2 and "rater has 2 labels for 1 pairs" in said.err
+    assert said.code == 2 and "rater has 2 labels for 1 question" in said.err
     said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "anne")
     assert (said.code, said.out) == (2, "") and "'anne' has given no answer; nearest: 'ann'" in said.err
     logistic = ("--folder", "graded", *names, *fixed, "--likelihood", "logistic", "--ties", "davidson")
