@@ -336,11 +336,28 @@ class Graph:
 
     @cached_property
     def cliques(self) -> NDArray[np.float64] | None:
-        """Number of maximal cliques of a triangulation that hold both nodes, shape (n, n); see `with_cliques`."""
+        """Number of maximal cliques of a triangulation that hold both nodes, shape (n, n); see `with_cliques`.
+
+        Raises
+        ------
+        DataError
+            If the nodes of a connected component end up in one clique, but are not all linked to each other. This happens where
+            the first nodes to eliminate are linked, cannot be told apart, and together with their neighbors are the entire
+            component: in rings, tori, cubes and most other regular graphs. Every correlation of the component would be 1.
+        """
         if not self.counts_cliques:
             return None
         counts = np.zeros((self.num_nodes, self.num_nodes))
+        sizes = np.bincount(self.component)
+        links = np.bincount(self.component[self.source], minlength=len(sizes))
         for clique in maximal_cliques(self.num_nodes, self.source, self.target):
+            size, linked = len(clique), links[self.component[clique[0]]]
+            if size == sizes[self.component[clique[0]]] and 2 * linked < size * (size - 1):
+                raise DataError(
+                    f"triangulation joins {size} connected items into one clique, although only {linked} of their "
+                    f"{size * (size - 1) // 2} pairs are linked, because the links do not tell the items apart; "
+                    'use edges: HiddenCommonCause("edges"), or hidden-common-cause in a command'
+                )
             counts[np.ix_(clique, clique)] += 1
         counts.flags.writeable = False
         return counts

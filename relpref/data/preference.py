@@ -375,8 +375,15 @@ class PreferenceData:
         return replace(self, _graphs=graphs, _links=links, notes=kept)
 
     def with_cliques(self, name: str) -> "PreferenceData":
-        """Return the data with the cliques of a (known) relation counted: ``HiddenCommonCause(method="cliques")``."""
+        """Return the data with the cliques of a (known) relation counted: ``HiddenCommonCause(method="cliques")``.
+
+        Raises
+        ------
+        DataError
+            If there is no such relation, or its links leave a connected component in one clique (see `Graph.cliques`).
+        """
         counted = {part: self._graphs[part].with_cliques() for part in self.parts_of(name)}
+        _check_cliques(counted)
         return replace(self, _graphs={**self._graphs, **counted})
 
     def without_attributes(self) -> "PreferenceData":
@@ -409,7 +416,7 @@ class PreferenceData:
         ------
         DataError
             If there are no newcomers, one of them is known already, the attributes are not the same, a relation
-            is unknown, or an edge joins two known items.
+            is unknown, an edge joins two known items, or the cliques of a relation cannot be counted any more (see `with_cliques`).
         """
         more = checked_relations(relations)
         for name in more:
@@ -438,6 +445,7 @@ class PreferenceData:
             else:
                 edges = () if read is None else (read.edges.source, read.edges.target, read.edges.weight)
                 grown = {name: before[name].grown(len(index), *(edges or ([], [], [])))}
+            _check_cliques(grown)
             graphs |= grown
             stale = graph_notes(name, self.links.get(name), before)
             new = (() if read is None else read.notes) + graph_notes(name, all_links.get(name), grown)
@@ -559,6 +567,15 @@ class PreferenceData:
         if not isinstance(self.count, np.ndarray):
             return f"PreferenceData({counted(self.num_items, 'item')}, traced)"
         return f"PreferenceData({self.describe()})"
+
+
+def _check_cliques(graphs: Mapping[str, Graph]) -> None:
+    """Count the cliques of graphs that need them, and name a relation whose links do not allow it."""
+    for name, graph in graphs.items():
+        try:
+            graph.cliques  # noqa: B018 (computed once and kept)
+        except DataError as error:
+            raise DataError(f"relation {name!r}: {error}") from None
 
 
 def _met(compared: list[Any], relations: Mapping[str, Any]) -> ItemTable:

@@ -290,8 +290,12 @@ class RegularizedLaplacian:
 
 
 def _pull(value: float, graph: Graph) -> str:
-    pull = graph.mean_degree * value**2
-    return f"a typical item leans {100 * pull / (1 + pull):.0f}% on its neighbors"
+    """Share of a linked item's prior mean that its neighbors have, given their utilities."""
+    linked, pull = int(np.sum(graph.degree > 0)), graph.mean_degree * value**2
+    if not linked:
+        return ""
+    items = "item" if linked == graph.num_nodes else f"one of the {linked} items with links"
+    return f"a typical {items} leans {100 * pull / (1 + pull):.0f}% on its neighbors"
 
 
 @allows_padding
@@ -435,17 +439,18 @@ class HiddenCommonCause:
     Parameters
     ----------
     method : {"edges", "cliques"}
-        The groups: the two ends of each link (their method II; a link of weight w counts w times, so that U = D + W), or the
-        maximal cliques of the triangulated graph, whatever the weights and the order of the items (method I; see
-        `relpref.data.graph.maximal_cliques`: a ring whose nodes nothing tells apart is one clique), which the data must have
-        counted: ``data.with_cliques("name")``.
+        The groups. "edges" (their method II): the two ends of each link; a link of weight w counts w times, so that U = D + W.
+        "cliques" (method I): the maximal cliques of the triangulated graph, whatever the weights and the order of the items (see
+        `relpref.data.graph.maximal_cliques`); the data must have counted them: ``data.with_cliques("name")``.
     regularization : float
         Added to the diagonal of U, in units of the mean weight of a link (of one clique).
 
     Raises
     ------
     DataError
-        When called, if the cliques have not been counted, or all items are linked to each other alike.
+        When called, if the cliques have not been counted, or all items are linked to each other alike. ``with_cliques`` refuses a
+        relation in which a connected component that is not fully linked becomes a single clique, because its links do not tell
+        its items apart: rings, tori, cubes and most other regular graphs.
 
     Notes
     -----

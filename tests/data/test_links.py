@@ -167,6 +167,64 @@ def test_cliques_of_every_part() -> None:
     assert all(graph.cliques is not None for graph in found.extend(["f"]).relations.values())
 
 
+def related(graph: Any) -> PreferenceData:
+    graph = nx.convert_node_labels_to_integers(graph)
+    labels = [f"i{node}" for node in graph]
+    pairs = [(labels[one], labels[other]) for one, other in graph.edges]
+    answers = pd.DataFrame({"winner": [labels[0]], "loser": [labels[1]]})
+    return PreferenceData.from_tables(labels, answers, {"near": table(pairs)})
+
+
+ALIKE = {
+    "ring": nx.cycle_graph(30),
+    "torus": nx.grid_2d_graph(5, 6, periodic=True),
+    "cube": nx.hypercube_graph(3),
+    "wheel": nx.wheel_graph(9),
+    "ring beside a path": nx.disjoint_union(nx.path_graph(20), nx.cycle_graph(6)),
+    "ring with isolated items": nx.disjoint_union(nx.empty_graph(5), nx.cycle_graph(4)),
+    **{f"regular {seed}": nx.random_regular_graph(3, 30, seed=seed) for seed in range(5)},
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_cliques_are_refused_where_links_tell_no_items_apart(name: str) -> None:
+    """All items of a component would be in one clique, with correlations of .9999 between unlinked ones, too."""
+    with pytest.raises(DataError, match="relation 'near': .* into one clique, .*use edges"):
+        related(ALIKE[name]).with_cliques("near")
+
+
+TOLD_APART = {
+    "path": nx.path_graph(30),
+    "tree": nx.random_labeled_tree(30, seed=1),
+    "grid": nx.grid_2d_graph(6, 6),
+    "groups": nx.disjoint_union_all([nx.complete_graph(size) for size in (2, 3, 5)]),
+    "complete": nx.complete_graph(6),
+    "karate": nx.karate_club_graph(),
+    "ring with one more item": nx.lollipop_graph(4, 1),
+    **{f"geometric {seed}": nx.random_geometric_graph(40, 0.25, seed=seed) for seed in range(4)},
+    **{f"random {seed}": nx.gnp_random_graph(40, 0.1, seed=seed) for seed in range(4)},
+}
+
+
+@pytest.mark.parametrize("name", TOLD_APART)
+def test_cliques_are_counted_where_links_tell_items_apart(name: str) -> None:
+    graph = TOLD_APART[name]
+    counted = related(graph).with_cliques("near").relations["near"].cliques
+    assert counted is not None
+    if nx.is_chordal(nx.Graph(graph)):  # the cliques are those of the graph itself
+        linked = nx.to_numpy_array(graph) > 0
+        np.fill_diagonal(counted := counted.copy(), 0)
+        np.testing.assert_array_equal(counted > 0, linked)
+
+
+def test_newcomers_may_not_close_a_ring_of_cliques() -> None:
+    path = related(nx.path_graph(4)).with_cliques("near")
+    ends = pd.DataFrame({"source": ["new", "new"], "target": ["i0", "i3"]})
+    with pytest.raises(DataError, match="relation 'near': .*5 connected items into one clique"):
+        path.extend(["new"], {"near": ends})
+    assert path.extend(["new"], {"near": ends.head(1)}).num_items == 5
+
+
 @pytest.mark.parametrize(
     "found",
     [
