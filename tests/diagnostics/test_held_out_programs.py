@@ -279,7 +279,7 @@ def test_who_answers_otherwise_is_at_odds() -> None:
 def test_raters_who_are_alike_are_seldom_at_odds() -> None:
     tables = [raters(rated_by(False, seed)) for seed in range(40)]
     z = np.concatenate([table["z"] for table in tables])
-    # 240 raters; more than 4 of 40 tables with anybody at odds at a rate of 0.03 happen 7 times in 1000.
-    assert sum(bool(table["at_odds"].any()) for table in tables) <= 4
+    # 240 raters; more than 3 of 40 tables with anybody at odds at a rate of 0.0125 happen 2 times in 1000.
+    assert sum(bool(table["at_odds"].any()) for table in tables) <= 3
     assert abs(z.mean()) < 0.4
     assert 0.8 < z.std() < 1.25
