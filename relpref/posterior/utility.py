@@ -148,6 +148,11 @@ class UtilityPosterior(Posterior):
             By item: ``mean``, ``sd``, ``lower``, ``upper`` of its utility less the average over the items; with ranks
             ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best`` and ``tier`` (see `tiers`), but not of too many
             items for a matrix.
+
+        Notes
+        -----
+        Ranks are whole numbers, so the interval of a rank holds at least the probability ``interval``, and often more: in simulations
+        80 % intervals held 94 to 97 % of the ranks of 6 items, 84 to 88 % of 30, and 82 % of 100.
         """
         check_interval(interval)
         self._warn_if_not_converged()
@@ -170,7 +175,7 @@ class UtilityPosterior(Posterior):
             for name, row in self.effects.iterrows()
         ]
         if len(self.parts.get(UTILITY, Parts({}, {})).means) > 1 and np.ptp(table["mean"]) > 0:
-            lines.append(sources(self.shares()))
+            lines.append(sources(self.shares(), self.alike_parts))
         return lines
 
     def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:

@@ -123,6 +123,12 @@ def spans(
     return [f"{write(low)}{between}{write(high)}" for low, high in zip(lower, upper, strict=True)]
 
 
+def place_ranges(lower: Iterable[float], upper: Iterable[float]) -> list[str]:
+    """Ranges of places, such as ``1–3``, or ``1`` where both ends are equal."""
+    ends = zip(lower, upper, strict=True)
+    return ["–".join(dict.fromkeys((fixed(low, 0), fixed(high, 0)))) for low, high in ends]
+
+
 def percent(probability: float) -> str:
     """A probability; never 0% or 100%, which nothing that is estimated can be."""
     if not np.isfinite(probability):

@@ -109,6 +109,8 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         return None
     utilities = posterior.kind == "utilities"
     draws = getattr(posterior, "hyperparameter_draws", {})
+    held = [name for name in posterior.info.get("held", ()) if name in draws]
+    fixed = () if getattr(posterior, "origin", None) is None else posterior.origin.fixed
     rows, meanings = [], []
     for name, value in posterior.hyperparameters.items():
         array = np.atleast_1d(np.asarray(value, dtype=np.float64))
@@ -116,7 +118,7 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         kind = name if part is None else name.removeprefix(f"{part}_")
         owners, numbers = _owners(posterior, part, kind, array), array.ravel()
         columns = np.empty((1, 0))
-        if name in draws:
+        if name in draws and name not in held:
             columns = np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1)
         many = kind in PLATES and array.size > 2 * _MEMBERS + 1
         entries: list[Any] = list(range(array.size))
@@ -145,6 +147,8 @@ def hyperparameters(posterior: Any) -> Chapter | None:
     facts = {
         "posterior": posterior,
         "averaged": bool(draws),
+        "held": [clean(name) for name in held],
+        "given": [clean(name) for name in posterior.hyperparameters if name in fixed],
         "unanswered": utilities and not posterior.data.num_answers,
         # Without what is empty for all.
         "columns": [

@@ -143,6 +143,7 @@ _WORDS = (
         "isolated",
         "listed",
         "percent",
+        "place_ranges",
         "plain",
         "sentence",
     ),

@@ -80,6 +80,11 @@ class Subject:
         except RelprefError:
             return np.empty(0)
 
+    @property
+    def ties(self) -> bool:
+        """Whether answers may be ties, which favor neither item."""
+        return self.whole.data.comparisons.tie is not None
+
     @cached_property
     def groups(self) -> NDArray[np.intp] | None:
         """Group of each item, where only utilities within one can be compared: by answers and relations, without attributes."""

@@ -9,6 +9,7 @@ import pandas as pd
 
 from relpref.compiled import float64
 from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out, raters
+from relpref.diagnostics.certificate import off
 from relpref.errors import RelprefError
 from relpref.infer import Posterior
 from relpref.infer.reweighting import Target
@@ -101,12 +102,17 @@ class Checked:
         facts: dict[str, Any] = {
             "why": self.why,
             "certificate": certificate,
+            "wrong": None,  # whether a mean or an interval is; not known without a table
+            "unreliable": False,  # of draws, whether they can be used at all
             "held": held,
             "calibrated": None,
         }
         if certificate is not None and (table := certificate.table) is not None:
+            facts["wrong"] = certificate.verdict != "good" and bool(off(table).any(axis=None))
             facts["most"] = float(table["shift"].abs().max())
             facts["widths"] = [float(table["sd_ratio"].min()), float(table["sd_ratio"].max())]
+        if certificate is not None and certificate.verdict == "failed":
+            facts["unreliable"] = self.posterior.sampled or certificate.table is not None
         if held is not None:
             summary = held.summary()
             facts["measures"] = summary[np.isfinite(summary["value"])]

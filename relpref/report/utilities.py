@@ -25,6 +25,7 @@ from relpref.report.blocks import (
     isolated,
     leaders,
     listed,
+    place_ranges,
     shorten,
     signed_percent,
     significant,
@@ -148,9 +149,7 @@ def _summary(subject: Subject) -> dict[str, Any]:
         "leader": table.iloc[0],
         "chance": next((in_hundred(chance) for chance in subject.beats), None),
         "settled": _settled(subject),
-        "places": "–".join(
-            dict.fromkeys(f"{table[name].iloc[0]:.0f}" for name in ("rank_lower", "rank_upper"))
-        ),
+        "places": place_ranges(table["rank_lower"][:1], table["rank_upper"][:1])[0],
         "tiers": [
             listed([named(at) for at in tier], _LEADERS) for tier in tiers if 1 < len(tiers) <= _MOST_TIERS
         ],
@@ -272,16 +271,20 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
             shares, parts = posterior.shares(), posterior.explain()
     except DataError:
         return None, None
+    names = {str(part): part_name(str(part), posterior) for part in shares.index}
+    for pair in posterior.alike_parts:  # only their sum is known
+        both = [names[part] for part in pair]
+        names = {part: " + ".join(both) if name in both else name for part, name in names.items()}
+    sums = parts[list(names)].T.groupby(names, sort=False).sum().T
+    shares = shares.groupby(names, sort=False).sum(min_count=1)
     if len(shares) == 1 or not np.all(np.isfinite(shares)):
         return None, None
-    names = {str(part): part_name(str(part), posterior) for part in shares.index}
     shares = shares.iloc[np.argsort(-shares.to_numpy(), kind="stable")]
     head, first = shares.iloc[:_PARTS], subject.order[:_ITEMS]
-    kept = [names[str(part)] for part in head.index]
-    by_part = parts[[*head.index, "mean"]].to_numpy()[subject.chosen][first].T
+    kept = [str(name) for name in head.index]
+    by_part = sums[kept].assign(Utility=parts["mean"]).to_numpy()[subject.chosen][first].T
     facts = {
         "s": subject,
-        "alike": [[_inner(part_name(one, posterior)) for one in pair] for pair in posterior.alike_parts],
         "parts": len(shares),
         "bars": [(name, signed_percent(share), float(share)) for name, share in zip(kept, head, strict=True)],
         "first": first,
@@ -349,8 +352,20 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
         "s": None,
         "size": len(table),
         "few_each": _FEW,
+        "alike": [[_inner(part_name(one, posterior)) for one in pair] for pair in posterior.alike_parts],
         **dict.fromkeys(
-            ("certificate", "calibrated", "least", "never", "never_compared", "unlike", "odd", "refused")
+            (
+                "certificate",
+                "wrong",
+                "unreliable",
+                "calibrated",
+                "least",
+                "never",
+                "never_compared",
+                "unlike",
+                "odd",
+                "refused",
+            )
         ),
         "typical": np.inf,
         "compared": 1.0,

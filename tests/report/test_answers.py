@@ -60,6 +60,28 @@ def test_ties_raters_and_positions_in_words(make: Make, read: Callable[[str], An
     assert subject.asked.tolist()[:4] == [2, 3, 2, 1]
 
 
+def test_a_tie_is_no_win(make: Make, read: Callable[[str], Any]) -> None:
+    """An item at the average wins 30 % of its answers outright, where four in ten are ties: it is not beaten in 70 %."""
+    table = pd.DataFrame({"winner": list("abc"), "loser": list("bcd"), "tie": [False, True, False]})
+    posterior = make(
+        make().data.with_comparisons(table), hyperparameters={**make().hyperparameters, "tie_margin": 0.5}
+    )
+    text = prose(posterior, read)
+    chance = Subject(posterior).beats[0]
+    assert (
+        f"it wins outright against an average item in {100 * chance:.0f} of 100 answers (a tie is no win)"
+        in text
+    )
+    assert "how often the item would win outright against an average one (a tie is no win)" in text
+    assert (
+        "Wins outright: the probability that an answer favors the item over an average one, where a tie"
+        in text
+    )
+    assert "Beats average" not in text and "beats an average" not in text and "would beat" not in text
+    decided = prose(make(), read)
+    assert "it beats an average item" in decided and "outright" not in decided
+
+
 def test_many_raters_are_few_rows(make: Make, read: Callable[[str], Any]) -> None:
     raters = [f"rater{number:02}" for number in range(30)]
     table = pd.DataFrame({"winner": ["a"] * 30, "loser": ["b"] * 30, "rater": raters})

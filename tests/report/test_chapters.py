@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from scipy.special import ndtr
 
-from relpref.data import PreferenceData, Relation
+from relpref.data import Graph, PreferenceData, Relation
 from relpref.errors import DataError
-from relpref.infer import UtilityPosterior
+from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import HiddenCommonCause, Linear, Matern52, Precomputed, RelationVectors
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp
@@ -303,6 +303,71 @@ def test_what_is_said_of_other_searches(make: Make, prose: Callable[..., str]) -
     drawn = prose(make(info={**info, "r_hat": 1.01}, hyperparameter_draws=draws))
     assert "sampler (Hoffman and Gelman 2014)" in drawn and "M. D. Hoffman and A. Gelman (2014)" in drawn
     assert "R-hat 1.01" in drawn
+
+
+def test_held_and_given_hyperparameters_have_no_interval(
+    make: Make, prose: Callable[..., str], read: Callable[[str], Any]
+) -> None:
+    values = {**make().hyperparameters, "attributes_lengthscale": np.full(2, 3.76)}
+    draws = {
+        "near_amplitude": np.linspace(0.3, 0.7, 50),
+        "attributes_lengthscale": np.full((50, 2), 3.76),
+    }
+    engine = EP(xpgp, fixed={"near_range": 2.0})
+    posterior = make(
+        hyperparameters=values,
+        hyperparameter_draws=draws,
+        info={**make().info, "held": ["attributes_lengthscale"]},
+        origin=Origin(xpgp, (make().data,), {}, engine),
+    )
+    text = prose(posterior)
+    assert "3.76 to 3.76" not in text and "0.320 to 0.680" in text
+    assert (
+        "Averages over their posterior, with 90% intervals. These were held near their most probable values, so they have no "
+        "interval: attributes_lengthscale. Given, not fitted: near_range."
+    ) in text
+    cells = read(render(posterior, relations_evidence=False)).text("bdi")
+    start = cells.index("attributes_lengthscale")
+    assert cells[start + 1 : start + 4] == [
+        "attribute size",
+        "3.76",
+        "correlation 0.97 one standard deviation apart",
+    ]
+    assert "were held" not in prose(make()) and "Given, not fitted" not in prose(make())
+
+
+def test_who_leans_on_neighbors(make: Make, prose: Callable[..., str]) -> None:
+    """An item without links leans on nobody; a relation without links says nothing."""
+    data = make().data
+    text = prose(make(replace(data, _graphs={"near": Graph(8, [0], [1], [1.0])})))
+    assert "a typical one of the 2 items with links leans 80% on its neighbors" in text
+    assert "a typical item leans" not in text
+    assert "leans" not in prose(make(replace(data, _graphs={"near": Graph(8, [], [], [])})))
+
+
+def test_parts_that_cannot_be_told_apart_are_added_up(make: Make, prose: Callable[..., str]) -> None:
+    means = {
+        name: np.linspace(top, -top, 8) for name, top in (("attributes", 2), ("near", 1), ("individual", 1))
+    }
+    parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
+    info = {**make().info, "alike_parts": [["near", "individual"]]}
+    text = prose(make(parts=parts, info=info))
+    assert "attributes 50% relation near + item itself 50%" in text
+    assert (
+        "cannot tell the relation near from the item itself, so how much each of the two matters is not known."
+        in text
+    )
+    # Of two parts that are one there is nothing to say.
+    two = {"utility": Parts({name: means[name] for name in ("near", "individual")}, {})}
+    text = prose(make(parts=two, info=info))
+    assert "What drives it" not in text and "cannot tell the relation near from the item itself" in text
+
+
+def test_places_are_whole_numbers(make: Make, prose: Callable[..., str]) -> None:
+    certain = GaussianBelief(np.arange(8.0)[::-1], 0.01 * np.eye(8))
+    text = prose(make(belief=certain))
+    assert "its place is 1 (90% interval)" in text and "1–1" not in text
+    assert "a 90% interval of places holds at least 90%, and often more where items are few." in text
 
 
 def test_lengthscales_of_a_linear_kernel(make: Make, prose: Callable[..., str]) -> None:

@@ -95,7 +95,7 @@ def test_accessible(posterior: UtilityPosterior, read: Read) -> None:
     pictures = found.all("svg")
     assert (
         len(pictures) == 4
-        and len(found.all("details")) == 10
+        and len(found.all("details")) == 11
         and all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
     )
     assert all(header.get("scope") in ("col", "row") for header in found.all("th"))

@@ -110,15 +110,50 @@ def test_certificates_in_plain_words(make: Make, prose: Callable[..., str]) -> N
     good = prose(make(), certify=Certificate("good", "k-hat 0.3", **weights))
     assert (
         "The approximation is accurate: no mean is off by more than 0.06 of a standard deviation, and intervals are 0.97 to "
-        "1.04 times as wide as they should be. k-hat 0.3."
+        "1.04 times as wide as they should be. The check in detail k-hat 0.3."
     ) in good
-    off = prose(make(), certify=Certificate("doubtful", "k-hat 0.3", **weights))
-    assert "The approximation is not accurate: a mean is off by 0.06" in off
-    unknown = prose(make(), certify=Certificate("failed", "k-hat 8", k_hat=8.0, num_samples=4000))
-    assert "Whether the approximation is accurate could not be shown here" in unknown
+    wrong = dict(weights, table=table.assign(shift=[0.02, -0.6], shift_error=0.01, sd_ratio_error=0.01))
+    text = prose(make(), certify=Certificate("doubtful", "k-hat 0.3", **wrong))
+    assert "The approximation is not accurate: a mean is off by 0.60" in text
+    assert "The intervals are not accurate; “How far to trust it” says by how much." in text
     exact = prose(make(), certify=Certificate("exact", "Every draw has the same weight", num_samples=4000))
     assert "Nothing was approximated: given the hyperparameters" in exact and "Every draw" not in exact
     assert "There are no answers." in prose(make(), certify=Certificate("exact", "There are no answers"))
+
+
+ERRORS = pd.DataFrame({"shift": [0.05], "shift_error": 0.03, "sd_ratio": 1.02, "sd_ratio_error": 0.03})
+UNDECIDED = {
+    "No error of the approximation was found": Certificate(
+        "undecided", "k-hat 0.5", k_hat=0.5, num_samples=4000, table=ERRORS
+    ),
+    "Whether the approximation is accurate could not be shown": Certificate(
+        "failed", "k-hat 8", k_hat=8.0, num_samples=4000
+    ),
+    "accurate could not be shown here": Certificate("undecided", "lists in groups"),
+}
+
+
+@pytest.mark.parametrize("words", UNDECIDED)
+def test_what_is_undecided_is_folded(
+    make: Make, read: Callable[[str], Any], monkeypatch: Any, words: str
+) -> None:
+    """One plain sentence in the chapter on trust, its details folded once more, and nothing of it on the front."""
+    monkeypatch.setattr("relpref.report.trust.certify", lambda *_: UNDECIDED[words])
+    page = render(make(), relations_evidence=False)
+    front, _, details = page.partition('<div class="details"')
+    for text in ("approximation", "accurate", "k-hat", "relpref check"):
+        assert text not in front
+    assert words in details
+    plain, _, folded = details.partition('<details class="small">')
+    assert "k-hat" not in plain and UNDECIDED[words].sentence in folded
+    assert read(page).all("details").count({"class": "small"}) == 1
+
+
+def test_hyperparameters_that_were_drawn_too_few_times(make: Make, prose: Callable[..., str]) -> None:
+    failed = Certificate("failed", "R-hat 1.3", k_hat=0.3, num_samples=4000, table=ERRORS)
+    text = prose(make(), certify=failed)
+    assert "The hyperparameters were not drawn often enough to rely on the result." in text
+    assert "not accurate" not in text and "too few or do not agree" in text.partition("All places")[0]
 
 
 def test_surprises(make: Make, prose: Callable[..., str]) -> None:
