@@ -1,4 +1,4 @@
-"""How likely choices and orders of several items are."""
+"""Probabilities of choices and orders of several items."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -58,10 +58,9 @@ def list_chances(
         logs = [log_stages(locations[:, order], places) for order in orders]
     else:
         logs = [log_chosen(locations[:, order], scales[:, order[:, None], order], places) for order in orders]
-    chances = np.exp(logs) @ belief.weights
-    lapse = posterior.hyperparameters.get("lapse", 0.0)
+    lapse = parameter_of(posterior, "lapse") if "lapse" in posterior.hyperparameters else 0.0
     outcomes = float(np.prod(np.arange(size, size - places, -1.0)))
-    return np.asarray((1 - lapse) * chances + lapse / outcomes)
+    return np.asarray(((1 - lapse) * np.exp(logs) + lapse / outcomes) @ belief.weights)
 
 
 def _with_effects(posterior: Any, items: NDArray[Any], covariates: Mapping[str, Any]) -> Belief:

@@ -1,6 +1,6 @@
 """What a person reads first of a posterior: plain text."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,14 @@ def _percent(chance: float) -> str:
     return "<1%" if 0 < chance < 0.01 else ">99%" if 0.99 < chance < 1 else f"{chance:.0%}"
 
 
-def sources(shares: pd.Series) -> str:
-    """How much of the differences each part of the model accounts for."""
+def sources(shares: pd.Series, alike: Sequence[tuple[str, str]] = ()) -> str:
+    """How much of the differences each part of the model accounts for, and which parts the answers cannot tell apart."""
     listed = ", ".join(f"{_PARTS.get(name, name)} {share:.0%}" for name, share in shares.items())
-    return f"Where the differences come from: {listed}."
+    sums = (
+        f" The answers cannot tell {_PARTS.get(one, one)} from {_PARTS.get(other, other)}: only their sum is known."
+        for one, other in alike
+    )
+    return f"Where the differences come from: {listed}.{''.join(sums)}"
 
 
 def fitted(posterior: Any) -> str:

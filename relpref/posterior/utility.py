@@ -181,7 +181,7 @@ class UtilityPosterior(Posterior):
             for name, row in self.effects.iterrows()
         ]
         if len(self.parts.get(UTILITY, Parts({}, {})).means) > 1 and np.ptp(table["mean"]) > 0:
-            lines.append(sources(self.shares()))
+            lines.append(sources(self.shares(), self.alike_parts))
         return lines
 
     def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:

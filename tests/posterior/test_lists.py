@@ -262,6 +262,14 @@ def test_a_choice_of_two_is_a_preference(looked: Any, rater: Any, home: Any) -> 
     assert abs(pair - plain) > 0.005
 
 
+def test_a_choice_of_two_is_a_preference_under_each_lapse() -> None:
+    data = PreferenceData.from_tables(list("abcd"), PAIRS)
+    lapsing = EP(xpgp).run(0, data, likelihood=Probit(lapse=True), progress_bar=False)
+    assert np.ptp(lapsing.hyperparameter_draws["lapse"]) > 0.01
+    pair = lapsing.prefer([("a", "c")])["probability"][0]
+    assert lapsing.choose(["a", "c"])["probability"]["a"] == pytest.approx(pair, abs=1e-9)
+
+
 @pytest.mark.parametrize("rater", [None, "cem"])
 @pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
 def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> None:

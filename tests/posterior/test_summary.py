@@ -1,5 +1,6 @@
 """What is read first of a posterior."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,13 @@ def test_the_best_come_first_with_what_they_rest_on(posterior: Any) -> None:
     )
     assert lines[-1] == f"* {posterior.data.notes[-1]}"
     assert "su\\nmatra" in text  # what would break a line is escaped
+
+
+def test_parts_that_cannot_be_told_apart_are_named(posterior: Any) -> None:
+    alike = replace(posterior, info={**posterior.info, "alike_parts": [["attributes", "individual"]]})
+    sentence = "The answers cannot tell attributes from the items themselves: only their sum is known."
+    assert sentence in alike.summary()
+    assert sentence not in posterior.summary()
 
 
 def test_without_answers_it_says_so() -> None:

@@ -308,7 +308,7 @@ def test_what_is_said_of_other_searches(make: Make, prose: Callable[..., str]) -
 def test_held_and_given_hyperparameters_have_no_interval(
     make: Make, prose: Callable[..., str], read: Callable[[str], Any]
 ) -> None:
-    values = make().hyperparameters | {"attributes_lengthscale": np.full(2, 3.76)}
+    values = {**make().hyperparameters, "attributes_lengthscale": np.full(2, 3.76)}
     draws = {
         "near_amplitude": np.linspace(0.3, 0.7, 50),
         "attributes_lengthscale": np.full((50, 2), 3.76),
