@@ -213,13 +213,9 @@ NAMES = {
         "SCORES",
         "Score",
         "TopK",
-        "Truth",
-        "answers_saved",
         "expected_gain",
-        "learning_curves",
         "next_choices",
         "next_pairs",
-        "simulate",
         "why",
     ],
     "relpref.infer": [

@@ -18,10 +18,6 @@ from relpref.explore.scores import Ratio as Ratio
 from relpref.explore.scores import Scorer as Scorer
 from relpref.explore.scores import State as State
 from relpref.explore.scores import Variance as Variance
-from relpref.explore.simulation import AnswersSaved as AnswersSaved
-from relpref.explore.simulation import Step as Step
-from relpref.explore.simulation import Truth, answers_saved, learning_curves, simulate
-from relpref.explore.simulation import simulate_steps as simulate_steps
 from relpref.explore.stopping import ExpectedGain as ExpectedGain
 from relpref.explore.stopping import expected_gain, why
 
@@ -29,13 +25,9 @@ __all__ = [
     "SCORES",
     "Score",
     "TopK",
-    "Truth",
-    "answers_saved",
     "expected_gain",
-    "learning_curves",
     "next_choices",
     "next_pairs",
-    "simulate",
     "why",
 ]
 
