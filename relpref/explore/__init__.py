@@ -1,9 +1,5 @@
 """Which question to ask next, and what its answer is worth."""
 
-from importlib import import_module
-from typing import Any
-
-from relpref.errors import warn_renamed
 from relpref.explore.choices import next_choices
 from relpref.explore.choose import next_pairs
 from relpref.explore.forecast import Gaps as Gaps
@@ -30,15 +26,3 @@ __all__ = [
     "next_pairs",
     "why",
 ]
-
-_RENAMED = {"Worth": "relpref.explore.ExpectedGain", "worth": "relpref.explore.expected_gain"} | {
-    name: f"relpref.ask.{name}" for name in ("AnswerStore", "Item", "Loop", "Progress", "Question")
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn_renamed(f"relpref.explore.{name}", _RENAMED[name])
-    module, attribute = _RENAMED[name].rsplit(".", 1)
-    return getattr(import_module(module), attribute)
