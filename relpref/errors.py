@@ -1,10 +1,7 @@
-"""The exceptions of the package, one root and one class per kind of trouble; and warnings about former names."""
+"""The exceptions of the package, one root and one class per kind of trouble."""
 
 import re
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
-from warnings import warn
+from typing import Any
 
 __all__ = [
     "ClusterError",
@@ -70,39 +67,3 @@ def _shortened(text: str) -> str:
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 500]} ... {text[-400:]}"
     return text
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def renamed_keywords(**names: str) -> Callable[[F], F]:
-    """Decorate a function or class whose keywords have new names; ``names`` gives the new name of each former one."""
-
-    def decorate(function: F) -> F:
-        if isinstance(function, type):
-            function.__init__ = decorate(function.__init__)  # type: ignore[misc]
-            return function
-
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            for old in names.keys() & kwargs.keys():
-                if names[old] in kwargs:
-                    raise TypeError(
-                        f"{function.__qualname__}: give {names[old]}= alone; {old}= is its former name"
-                    )
-                warn_renamed(f"{function.__qualname__}({old}=)", f"{names[old]}=", stacklevel=3)
-                kwargs[names[old]] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return call  # type: ignore[return-value]
-
-    return decorate
-
-
-def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
-    """Warn that a name will go with the next release."""
-    warn(
-        f"{old} is {new} now; the former name goes with the next release",
-        DeprecationWarning,
-        stacklevel=stacklevel,
-    )

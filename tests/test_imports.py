@@ -28,7 +28,6 @@ LEVEL = {
     "diagnostics": 4,
     "report": 4,
     "ask": 5,
-    "app": 6,
     "cli": 6,
     "fitting": 3,
     "runs": 3,
@@ -213,13 +212,9 @@ NAMES = {
         "SCORES",
         "Score",
         "TopK",
-        "Truth",
-        "answers_saved",
         "expected_gain",
-        "learning_curves",
         "next_choices",
         "next_pairs",
-        "simulate",
         "why",
     ],
     "relpref.infer": [
@@ -315,23 +310,6 @@ def test_public_names(name: str) -> None:
     module = __import__(name, fromlist=["__all__"])
     assert sorted(module.__all__) == NAMES[name]
     assert all(hasattr(module, public) for public in module.__all__)
-
-
-def test_names_that_moved_are_reachable_at_their_old_places() -> None:
-    import relpref.ask.web
-    import relpref.explore
-
-    for name in relpref.ask.__all__:
-        with pytest.warns(DeprecationWarning, match=f"relpref.ask.{name}"):
-            assert getattr(relpref.explore, name) is getattr(relpref.ask, name)
-    for old, new in (("Worth", "ExpectedGain"), ("worth", "expected_gain")):
-        with pytest.warns(DeprecationWarning, match=f"relpref.explore.{new}"):
-            assert getattr(relpref.explore, old) is getattr(relpref.explore, new)
-    with pytest.warns(DeprecationWarning, match="relpref.ask.web"):
-        import relpref.app
-    assert relpref.app.serve is relpref.ask.web.serve
-    with pytest.raises(AttributeError, match="'no_such'"):
-        relpref.explore.no_such  # noqa: B018
 
 
 def test_unknown_names_are_errors() -> None:

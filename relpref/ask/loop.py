@@ -15,7 +15,7 @@ from relpref.ask.learning import askable, check_known, known_version, learned, p
 from relpref.ask.store import AnswerStore, Question, rater_name
 from relpref.ask.tables import answers_table, export_answers, import_answers
 from relpref.data.arrays import counted, shown
-from relpref.errors import DataError, RelprefError, renamed_keywords
+from relpref.errors import DataError, RelprefError
 from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
 from relpref.explore.stopping import GOAL, ExpectedGain, check_goal, check_top, expected_gain, rounded, why
@@ -152,7 +152,6 @@ class Loop:
         self._refining = threading.Lock()
 
     @classmethod
-    @renamed_keywords(entities="items")
     def open(
         cls,
         folder: str | os.PathLike[str],

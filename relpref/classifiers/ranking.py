@@ -14,7 +14,7 @@ from relpref.classifiers.base import WARN_VARIANCE_SHARE, GPClassifier
 from relpref.compiled import float64
 from relpref.data import PreferenceData, Rankings
 from relpref.data.arrays import shown
-from relpref.errors import DataError, renamed_keywords
+from relpref.errors import DataError
 from relpref.infer.result import warn_user
 from relpref.kernels import (
     Cut,
@@ -93,7 +93,6 @@ class Treatment(NamedTuple):
         return data.with_features(*features), self.error or error
 
 
-@renamed_keywords(tolerance="tol")
 @dataclass(eq=False, repr=False, kw_only=True)
 class RankingGPClassifier(ClassifierMixin, GPClassifier):
     """Classify rankings of any kind by a Gaussian process, with probabilities (GCK section 4.2).
@@ -278,7 +277,6 @@ class RankingTransformer(TransformerMixin, BaseEstimator):
         return items
 
 
-@renamed_keywords(tolerance="tol")
 @dataclass(eq=False, repr=False)
 class CutFeatures(RankingTransformer):
     """Cut features of rankings of any kind, one for each item, see `relpref.kernels.cut_features`.

@@ -149,8 +149,6 @@ def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
     """Read ``--kernel``: the name of each relation and of its kernel."""
     form = f"the relation and one of {', '.join(GRAPH_KERNELS)}, such as --kernel cites=diffusion"
     words = assigned("--kernel", chosen.kernel, form)
-    former = {"vectors": "relation-vectors"}
-    words = {name: former.get(word, word) for name, word in words.items()}
     for word in words.values():
         registered_name("--kernel", "kernel", word, GRAPH_KERNELS)
     if words and chosen.model != "xpgp":

@@ -2,7 +2,6 @@
 
 import argparse
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -27,7 +26,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         After ``--help``, ``--help-all`` and ``--version``.
     """
     parser = _parser()
-    chosen, rest = parser.parse_known_args(_under_new_names(arguments))
+    chosen, rest = parser.parse_known_args(arguments)
     # Before Python 3.13, a table of answers is not found behind options.
     if chosen.name == "fit" and chosen.answers is None and len(rest) == 1 and not rest[0].startswith("-"):
         chosen.answers = rest.pop()
@@ -103,36 +102,6 @@ def _made(parsers: Any, name: str, command: Command) -> "_Parser":
     return one
 
 
-# Former names of options, which work for one release.
-_FORMER = {
-    "--entities": ["--items"],
-    "--comparisons": ["--answers"],
-    "--fix": ["--fixed"],
-    "--json": ["-o", "json"],
-    "--csv": ["-o", "csv"],
-}
-
-
-def _under_new_names(arguments: Sequence[str]) -> list[str]:
-    current: list[str] = []
-    options = list(arguments).index("--") if "--" in arguments else len(arguments)
-    for argument in arguments[:options]:
-        option, equals, value = argument.partition("=")
-        named = _FORMER.get(option, [option])
-        if named != [option]:
-            print(f"relpref: warning: {option} is {' '.join(named)} now", file=sys.stderr)
-        current += [*named[:-1], f"{named[-1]}{equals}{value}"]
-    return [*current, *arguments[options:]]
-
-
-def _spelled(text: str) -> str:
-    """The choice of a former name."""
-    if text != "maximise":
-        return text
-    print("relpref: warning: maximise is maximize now", file=sys.stderr)
-    return "maximize"
-
-
 class _Help(argparse.Action):
     """Shows the help on one screen, or all of it."""
 
@@ -188,7 +157,7 @@ def _add(parser: Any, options: Mapping[str, Any]) -> None:
             keywords["action"] = "store_true"
         elif metavar.startswith("{"):
             choices = metavar.strip("{}").split(",")
-            keywords |= {"choices": choices, "default": choices[0], "type": _spelled}
+            keywords |= {"choices": choices, "default": choices[0]}
         else:
             keywords |= {"metavar": metavar, "type": TYPES.get(metavar, str)}
         keywords |= more

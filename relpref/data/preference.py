@@ -32,7 +32,7 @@ from relpref.data.items import ItemTable, read_item_table, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
 from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
-from relpref.errors import DataError, renamed_keywords, warn_renamed
+from relpref.errors import DataError
 from relpref.pytree import register
 
 
@@ -76,7 +76,6 @@ class PreferenceData:
         object.__setattr__(self, "_graphs", OrderedDict(self._graphs))
 
     @classmethod
-    @renamed_keywords(entities="items", comparisons="answers")
     def from_tables(
         cls,
         items: Any = None,
@@ -146,7 +145,6 @@ class PreferenceData:
         return assembled(read, {**read.relations, **given}, table, lists, covariates)
 
     @classmethod
-    @renamed_keywords(entities_path="items_path", comparisons_path="answers_path")
     def from_files(
         cls,
         items_path: str | os.PathLike[str] | None = None,
@@ -242,18 +240,6 @@ class PreferenceData:
     @property
     def num_items(self) -> int:
         return len(self.labels)
-
-    @property
-    def entities(self) -> tuple[Any, ...]:
-        """Former name of ``labels``."""
-        warn_renamed("PreferenceData.entities", "PreferenceData.labels")
-        return self.labels
-
-    @property
-    def num_entities(self) -> int:
-        """Former name of ``num_items``."""
-        warn_renamed("PreferenceData.num_entities", "PreferenceData.num_items")
-        return self.num_items
 
     @property
     def num_comparisons(self) -> int:
@@ -396,7 +382,6 @@ class PreferenceData:
             attribute_scale=read_only(np.ones(0)),
         )
 
-    @renamed_keywords(entities="items")
     def extend(self, items: Any = None, relations: Mapping[str, Any] | None = None) -> "PreferenceData":
         """Return the data with newcomers appended to the items.
 

@@ -28,7 +28,7 @@ from relpref.data.ranking_tables import (
     read_scores,
 )
 from relpref.data.tables import suffix_of
-from relpref.errors import DataError, renamed_keywords
+from relpref.errors import DataError
 from relpref.pytree import register
 
 # From the narrowest to the widest: each kind is a special case of the next.
@@ -371,7 +371,6 @@ class Rankings:
         check_number(k, "k blocks")
         return self._with_positions(np.minimum(self.positions, k))
 
-    @renamed_keywords(key="rng_key")
     def subset(self, k: int, rng_key: Any) -> "Rankings":
         """Return the rankings of k items of each, chosen at random by a seed or JAX key among those that it ranks; of fewer, all."""
         check_number(k, "k items")
@@ -380,7 +379,6 @@ class Rankings:
         rows, columns = np.nonzero(chosen & (self.positions >= 0))
         return self._with_positions(numbered(rows, columns, self.positions[rows, columns], self.shape))
 
-    @renamed_keywords(key="rng_key")
     def coarsened(self, blocks: int, rng_key: Any) -> "Rankings":
         """Return the rankings cut at random places, uniformly, into that many blocks; the items of a block become tied.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import listed
-from relpref.errors import DataError, warn_renamed
+from relpref.errors import DataError
 
 MODES = ("air", "train", "bus", "car")
 # The timetable's terminal times of one of the two kinds of trips; the other kind has 64, 44 and 53 minutes.
@@ -45,18 +45,6 @@ class ModeChoice:
     traveler: pd.Series
     mode: pd.Series
     travelers: pd.DataFrame
-
-    def __getattr__(self, name: str) -> Any:
-        former = {
-            "entities": "items",
-            "comparisons": "answers",
-            "traveller": "traveler",
-            "travellers": "travelers",
-        }
-        if name not in former:
-            raise AttributeError(f"ModeChoice has no attribute {name!r}")
-        warn_renamed(f"ModeChoice.{name}", f"ModeChoice.{former[name]}")
-        return getattr(self, former[name])
 
 
 def load_modechoice() -> ModeChoice:

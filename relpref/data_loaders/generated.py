@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from relpref.data import PreferenceData
 from relpref.data.rankings import Rankings
-from relpref.errors import DataError, renamed_keywords
+from relpref.errors import DataError
 from relpref.limits import require_memory
 
 # Table 3 of the paper.
@@ -174,7 +174,6 @@ class PowerLaw:
     utilities: NDArray[np.float64]
 
 
-@renamed_keywords(num_entities="num_items")
 def power_law(
     num_items: int,
     num_links: int,

@@ -6,7 +6,6 @@ from typing import Any, Literal, cast
 import numpy as np
 import pandas as pd
 
-from relpref.errors import renamed_keywords
 from relpref.infer.large.problem import answered
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import by_chain, convergence, threshold
@@ -160,7 +159,6 @@ def called(label: Any) -> str:
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
-@renamed_keywords(key="rng_key")
 def certify(
     posterior: Posterior | RelationPosterior, num_samples: int = 4000, rng_key: Any = None
 ) -> Certificate:

@@ -20,7 +20,7 @@ from relpref.data.arrays import counted
 from relpref.data.labels import label_column
 from relpref.diagnostics.cavity import Predictive, Question
 from relpref.diagnostics.held_out import HeldOut
-from relpref.errors import DataError, UnsupportedProgramError, renamed_keywords
+from relpref.errors import DataError, UnsupportedProgramError
 from relpref.files import made
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.call import Values, preference_data
@@ -236,7 +236,6 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
 By = Literal["pair", "answer", "rater", "group"]
 
 
-@renamed_keywords(key="rng_key")
 def k_fold(
     posterior: Posterior | RelationPosterior,
     folds: int = 5,

@@ -17,7 +17,7 @@ from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.data.arrays import counted
 from relpref.diagnostics.certificate import called, comparison, off
-from relpref.errors import DataError, InferenceError, UnsupportedProgramError, renamed_keywords
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.call import Values
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program
@@ -69,7 +69,6 @@ class Check:
         return self.verdict == "agrees"
 
 
-@renamed_keywords(key="rng_key", most_entities="max_items")
 def check(
     posterior: Posterior | RelationPosterior,
     *,

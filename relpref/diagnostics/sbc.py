@@ -31,7 +31,7 @@ from relpref.diagnostics.simulation import (
     rank,
     usual,
 )
-from relpref.errors import DataError, InferenceError, UnsupportedProgramError, renamed_keywords
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Exact, RelationPosterior, from_samples, noncentered
 from relpref.infer.call import Call, Model, Values, broadcast_fixed, running
 from relpref.infer.engine import GaussianEngine
@@ -49,7 +49,7 @@ from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import GaussianBelief, as_key, key_words
 from relpref.posterior.points import probability_below
 
-Hyperparameters = Literal["given", "integrate", "nuts", "maximize", "maximise"]
+Hyperparameters = Literal["given", "integrate", "nuts", "maximize"]
 Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
 
 _SAMPLERS = {"nuts": "NUTS", "svi": "SVI mean field"}
@@ -217,7 +217,6 @@ def _mean_field(call: Call, steps: int, draws: int, given: Any, key: Any) -> tup
     return {name: jnp.asarray(value) for name, value in samples.items()}, found.losses
 
 
-@renamed_keywords(key="rng_key")
 def calibrate(
     program: Model,
     *args: Any,
@@ -290,8 +289,6 @@ def calibrate(
     if simulations < 1:
         raise DataError(f"simulations is {simulations}; it must be at least 1")
     Scheduler.read(scheduler)
-    if hyperparameters == "maximise":  # the former spelling
-        hyperparameters = "maximize"
     _check_engine(engine, hyperparameters)
     if engine is Exact and quantity is not None:
         raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")

@@ -1,9 +1,5 @@
 """Which question to ask next, and what its answer is worth."""
 
-from importlib import import_module
-from typing import Any
-
-from relpref.errors import warn_renamed
 from relpref.explore.choices import next_choices
 from relpref.explore.choose import next_pairs
 from relpref.explore.forecast import Gaps as Gaps
@@ -18,10 +14,6 @@ from relpref.explore.scores import Ratio as Ratio
 from relpref.explore.scores import Scorer as Scorer
 from relpref.explore.scores import State as State
 from relpref.explore.scores import Variance as Variance
-from relpref.explore.simulation import AnswersSaved as AnswersSaved
-from relpref.explore.simulation import Step as Step
-from relpref.explore.simulation import Truth, answers_saved, learning_curves, simulate
-from relpref.explore.simulation import simulate_steps as simulate_steps
 from relpref.explore.stopping import ExpectedGain as ExpectedGain
 from relpref.explore.stopping import expected_gain, why
 
@@ -29,24 +21,8 @@ __all__ = [
     "SCORES",
     "Score",
     "TopK",
-    "Truth",
-    "answers_saved",
     "expected_gain",
-    "learning_curves",
     "next_choices",
     "next_pairs",
-    "simulate",
     "why",
 ]
-
-_RENAMED = {"Worth": "relpref.explore.ExpectedGain", "worth": "relpref.explore.expected_gain"} | {
-    name: f"relpref.ask.{name}" for name in ("AnswerStore", "Item", "Loop", "Progress", "Question")
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn_renamed(f"relpref.explore.{name}", _RENAMED[name])
-    module, attribute = _RENAMED[name].rsplit(".", 1)
-    return getattr(import_module(module), attribute)

@@ -11,7 +11,7 @@ import pandas as pd
 from relpref import limits as sizes
 from relpref.data import PreferenceData
 from relpref.data.arrays import listed, shown
-from relpref.errors import DataError, renamed_keywords
+from relpref.errors import DataError
 from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positions, Singles, shared
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
@@ -262,7 +262,6 @@ def _untied(values: Floats | Singles, gaps: Gaps, rng: np.random.Generator, tie:
     return scale
 
 
-@renamed_keywords(key="rng_key", entities="items")
 def next_pairs(
     posterior: UtilityPosterior,
     k: int = 1,

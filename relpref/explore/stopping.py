@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import owens_t
 
 from relpref.data.arrays import counted, shown
-from relpref.errors import DataError, renamed_keywords, warn_renamed
+from relpref.errors import DataError
 from relpref.explore.choose import Limits, plan, score_of, whole_number
 from relpref.explore.forecast import Belief, Floats, Pool
 from relpref.explore.scores import DEFAULT, Score
@@ -19,7 +19,6 @@ GOAL = 0.1  # of the pairs in the wrong order
 _MIN_GAIN = 0.05  # of the share: where the next n/2 answers gain less, more of them will not reach the goal
 
 
-@renamed_keywords(everybody="all_items")
 @dataclass(frozen=True)
 class ExpectedGain:
     """How far the order is known, whether that is enough, and what further answers are expected to do.
@@ -52,12 +51,6 @@ class ExpectedGain:
     missing: int | None = None
     stalled: bool = False
     top: int | None = None
-
-    @property
-    def everybody(self) -> bool:
-        """The former name of ``all_items``."""
-        warn_renamed("ExpectedGain.everybody", "ExpectedGain.all_items")
-        return self.all_items
 
     @property
     def gain(self) -> float:
@@ -96,7 +89,6 @@ class ExpectedGain:
         return f"{now}; {after} About {rounded(self.missing)} more would reach {goal}."
 
 
-@renamed_keywords(key="rng_key", entities="items")
 def expected_gain(
     posterior: UtilityPosterior,
     answers: int = 10,

@@ -1,11 +1,10 @@
 """What the engines that approximate a posterior by a Gaussian share, and expectation propagation as one of them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, InitVar, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from inspect import cleandoc
-from typing import Any, ClassVar, Literal, cast
-from warnings import warn
+from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
@@ -42,9 +41,8 @@ from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin
 
-Strategy = Literal["integrate", "maximize", "maximise", "em", "nuts"]
+Strategy = Literal["integrate", "maximize", "em", "nuts"]
 
-_FORMER = {"maximise": "maximize", "entity": "latent", "gap": "observation"}
 _CHOICES = {
     "hyperparameters": ("integrate", "maximize", "em", "nuts"),
     "space": ("auto", "latent", "observation"),
@@ -95,8 +93,6 @@ class GaussianEngine:
     structure : {"auto", "dense", "sparse"}
         How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that
         are evaluated on request, see `relpref.infer.large`; "auto" takes the second above 4000 items.
-    padding : bool, optional
-        Deprecated, without effect.
     throw : bool
         Raise an error unless the result is ``converged``; otherwise the posterior has the code, and its methods warn.
     """
@@ -122,7 +118,6 @@ class GaussianEngine:
     max_evaluations: int = 200
     space: Literal["auto", "latent", "observation", "entity", "gap"] = "auto"
     structure: Literal["auto", "dense", "sparse"] = "auto"
-    padding: InitVar[bool | None] = None
     throw: bool = True
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -132,20 +127,11 @@ class GaussianEngine:
             _, _, parameters = cleandoc(GaussianEngine.__doc__).partition("\n\n")
             cls.__doc__ = f"{cleandoc(cls.__doc__)}\n\n{parameters}"
 
-    def __post_init__(self, padding: bool | None) -> None:
-        if padding is not None:
-            warn(
-                f"{self.name}(padding=) has no effect any more and goes with the next release; leave it out",
-                DeprecationWarning,
-                stacklevel=3,
-            )
+    def __post_init__(self) -> None:
         if not callable(self.program):
             raise DataError(
                 f"program is {self.program!r}; {self.name} takes a numpyro program, such as relpref.models.xpgp"
             )
-        # Files of earlier versions have the former words.
-        self.hyperparameters = cast(Strategy, _FORMER.get(self.hyperparameters, self.hyperparameters))
-        self.space = cast(Any, _FORMER.get(self.space, self.space))
         for name, known in _CHOICES.items():
             given = getattr(self, name)
             if given not in known:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref._version import __version__
-from relpref.errors import InferenceError, renamed_keywords
+from relpref.errors import InferenceError
 from relpref.files import made
 from relpref.infer.call import preference_data
 from relpref.infer.engine import GaussianEngine
@@ -39,7 +39,6 @@ class _Problem(NamedTuple):
     key: NDArray[np.uint32]
 
 
-@renamed_keywords(key="rng_key")
 def fit_many(
     engine: GaussianEngine | Exact,
     problems: Mapping[Any, Any] | Sequence[Any],

@@ -16,7 +16,7 @@ from relpref.compiled import float64
 from relpref.data import PreferenceData, RelationData
 from relpref.data.arrays import counted, label
 from relpref.data.relation_data import Symmetry
-from relpref.errors import DataError, StorageError, renamed_keywords
+from relpref.errors import DataError, StorageError
 from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Asked, Domain, NodeKernel
 from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores, Solver
@@ -166,7 +166,6 @@ class RelationPosterior(PosteriorBase):
         mean, covariance = self.solution.query(*self._query(query, objects))
         return GaussianBelief(self.shift + mean, covariance)
 
-    @renamed_keywords(key="rng_key")
     def ranking(
         self, query: Any, objects: Any = None, *, interval: float = 0.9, rng_key: Any = None
     ) -> pd.DataFrame:
@@ -307,7 +306,6 @@ class RelationPosterior(PosteriorBase):
             flat = jax.vmap(one)(jax.numpy.reshape(scores, (-1, len(labels))))
             return np.asarray(flat).reshape(np.shape(scores))
 
-    @renamed_keywords(key="rng_key")
     def to_datatree(
         self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None
     ) -> Any:
@@ -318,7 +316,6 @@ class RelationPosterior(PosteriorBase):
         """
         return tree(self, self.groups(num_samples, rng_key, query, objects))
 
-    @renamed_keywords(key="rng_key")
     def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
         return native(self.to_datatree(query, objects, num_samples, rng_key))

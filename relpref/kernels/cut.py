@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import listed
 from relpref.data.labels import LabelIndex
-from relpref.errors import DataError, renamed_keywords
+from relpref.errors import DataError
 from relpref.kernels.attribute import squared_distances
 from relpref.kernels.positions import (
     by_rows,
@@ -39,7 +39,6 @@ class SubmodularFunction(Protocol):
         """F(A) of many sets: from indicators (1 = in A), shape (..., n), to values, shape (...); JAX can trace it."""
 
 
-@renamed_keywords(key="rng_key", tolerance="tol")
 def submodular_features(
     rankings: Any,
     function: SubmodularFunction,
@@ -269,7 +268,6 @@ def check_keep(keep: float | None) -> None:
 Graph = Any  # ArrayLike | sparse matrix | DataFrame | str | None
 
 
-@renamed_keywords(key="rng_key", tolerance="tol")
 def cut_features(
     rankings: Any,
     graph: Graph = None,

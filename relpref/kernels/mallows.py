@@ -12,7 +12,7 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.ranking_tables import generator
-from relpref.errors import DataError, renamed_keywords
+from relpref.errors import DataError
 from relpref.kernels.positions import (
     by_rows,
     exhaustive,
@@ -36,7 +36,6 @@ _HELD_BYTES = 2**30  # of signs that are kept while columns are asked for
 _RANKINGS_AT_ONCE = 64  # whose draws are compared among themselves at once
 
 
-@renamed_keywords(key="rng_key")
 def mallows_kernel(
     a: Any,
     b: Any = None,

@@ -1,8 +1,5 @@
 """Covariances and their factorizations; knows nothing of statistics."""
 
-import warnings
-from typing import Any
-
 from relpref.limits import fits as fits
 from relpref.limits import require_memory as require_memory
 from relpref.linalg.cg import CGResult as CGResult
@@ -39,13 +36,3 @@ __all__ = [
     "NamedSum",
     "SparsePrecision",
 ]
-
-_RENAMED = {"CovarianceOperator": Covariance, "ImplicitCovariance": Covariance, "ImplicitSum": NamedSum}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        new = _RENAMED[name]
-        warnings.warn(f"relpref.linalg.{name} is now {new.__name__}", DeprecationWarning, stacklevel=2)
-        return new
-    raise AttributeError(f"module 'relpref.linalg' has no attribute {name!r}")

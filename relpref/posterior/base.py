@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from relpref.data import RelationData
 from relpref.data.arrays import shown
-from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
+from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer.result import InferenceWarning, Result, warn_user
 from relpref.posterior.arviz import Groups, draw_groups, native, plain_coordinates, tree
 from relpref.posterior.codec import Stored, checked, decode_data, encode_data, write
@@ -342,7 +342,6 @@ class Posterior(PosteriorBase):
         """Posterior covariance, shape (n, n) or (k, k); arguments as in `mean`."""
         return self._about(weights, site).covariance()
 
-    @renamed_keywords(key="rng_key")
     def sample(
         self,
         num_samples: int = 1000,
@@ -366,7 +365,6 @@ class Posterior(PosteriorBase):
         draws = self._about(None, site).draw(num_samples, self._rng(rng_key))
         return draws if weights is None else draws @ np.atleast_2d(np.asarray(weights, dtype=np.float64)).T
 
-    @renamed_keywords(key="rng_key")
     def reweighted(self, num_samples: int = 4000, rng_key: Any = None) -> "Posterior":
         """Draws of the exact posterior at the hyperparameters, by importance weights, with the same methods as this one.
 
@@ -465,7 +463,6 @@ class Posterior(PosteriorBase):
         """What `reported` is about, draw by draw, shape (s, rows); None where it is more than a linear function of the draws."""
         return draws[:, self._order]
 
-    @renamed_keywords(key="rng_key")
     def to_datatree(self, num_samples: int = 1000, rng_key: Any = None) -> Any:
         """Draws and data as a DataTree, which arviz-base, arviz-stats and arviz-plots work on.
 
@@ -486,7 +483,6 @@ class Posterior(PosteriorBase):
         self._warn_if_not_converged()
         return tree(self, self.groups(num_samples, rng_key))
 
-    @renamed_keywords(key="rng_key")
     def to_arviz(self, num_samples: int = 1000, rng_key: Any = None) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
         return native(self.to_datatree(num_samples, rng_key))

@@ -143,7 +143,6 @@ class Origin:
         engine = None
         if options := dict(content["engine"]):
             made = registered(("engine",), f"engine:{options.pop('engine', None)}")
-            options.pop("padding", None)  # a former option, of no effect
             check_arguments(made, options, made.__name__)
             engine = made(program, **options)
         return cls(program, (data,), kwargs, engine, content["complete"])

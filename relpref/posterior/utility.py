@@ -12,7 +12,7 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.covariates import EFFECT
 from relpref.data.parts import induced
 from relpref.data.tables import is_table
-from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
+from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.likelihoods.answers import PLATES, of_items
@@ -131,7 +131,6 @@ class UtilityPosterior(Posterior):
             )
         return self._num_effects
 
-    @renamed_keywords(key="rng_key")
     def ranking(
         self, interval: float = 0.9, rng_key: Any = None, *, ranks: bool = True, top: int = 1000
     ) -> pd.DataFrame:
@@ -188,7 +187,6 @@ class UtilityPosterior(Posterior):
         more: dict[str, Any] = {"top": top} if self.large else {}
         return self.ranking(interval, **more), "utility less the average of all"
 
-    @renamed_keywords(key="rng_key")
     def tiers(self, probability: float = 0.95, rng_key: Any = None) -> pd.DataFrame:
         """Groups of items whose order is settled: every item of a tier is better than every item of the tiers below.
 
@@ -531,7 +529,6 @@ class UtilityPosterior(Posterior):
         """Whether hyperparameters are to be fitted again: the answers have changed by a quarter, and by five at least."""
         return abs(answers - self.answers_at_fit) >= max(5, self.answers_at_fit / 4)
 
-    @renamed_keywords(entities="items")
     def extend(
         self, items: Any = None, relations: Mapping[str, Any] | None = None, *, progress_bar: bool = False
     ) -> "UtilityPosterior":

@@ -1,10 +1,7 @@
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,12 +34,6 @@ def test_help_fits_one_screen_with_an_example(
         one = COMMANDS[command] if len(path) == 1 else COMMANDS[command].actions[path[1]]
         for word in (*one.options, *one.more):
             assert word.split(" ")[0] in long or not word.startswith("-"), word
-
-
-def test_former_forms_of_output_still_work(place: Path, ask: Callable[..., Any]) -> None:
-    former, current = ask("rank", "run", "--json"), ask("rank", "run", "-o", "json")
-    assert former.out == current.out and json.loads(current.out)["ranking"]
-    assert former.err == "relpref: warning: --json is -o json now\n" and current.err == ""
 
 
 @pytest.mark.parametrize(

@@ -205,9 +205,3 @@ def test_messages_are_about_the_data_as_they_are() -> None:
         EP(xpgp, fixed={"utility": np.zeros(3)}).run(0, data, progress_bar=False)
     with pytest.raises(DataError, match="priors names the site 'nothing'"):
         EP(xpgp).run(0, data, priors={"nothing": dist.HalfNormal(1.0)}, progress_bar=False)
-
-
-def test_padding_is_no_option_any_more() -> None:
-    with pytest.warns(DeprecationWarning, match="leave it out"):
-        engine = EP(xpgp, padding=True)
-    assert "padding" not in engine.options

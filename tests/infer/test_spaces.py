@@ -76,7 +76,7 @@ def two_sites(kernel: Any) -> None:
 def test_two_sites_in_both_spaces() -> None:
     factor = np.random.default_rng(0).standard_normal((4, 4))
     kernel = factor @ factor.T + np.eye(4)
-    spaces: list[Any] = ["gap", "entity"]
+    spaces: list[Any] = ["observation", "latent"]
     fits: list[Any] = [EP(two_sites, space=space).run(0, kernel, progress_bar=False) for space in spaces]
     gap, item = fits
     for site in ("zeta", "Alpha"):

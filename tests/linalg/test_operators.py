@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import relpref.linalg
 from relpref.linalg import BlockDiagonal, Covariance, Dense, NamedSum, Spectral, real
 
 RNG = np.random.default_rng(0)
@@ -95,16 +94,6 @@ def test_congruence_of_a_gather() -> None:
         found = operator.congruence(lambda v: v[winner] - v[loser])
         design = np.eye(7)[winner] - np.eye(7)[loser]
         np.testing.assert_allclose(found, design @ matrix @ design.T, rtol=1e-12)
-
-
-def test_old_names_still_work() -> None:
-    for old, new in (
-        ("CovarianceOperator", Covariance),
-        ("ImplicitCovariance", Covariance),
-        ("ImplicitSum", NamedSum),
-    ):
-        with pytest.warns(DeprecationWarning, match=f"is now {new.__name__}"):
-            assert getattr(relpref.linalg, old) is new
 
 
 def test_real() -> None:

@@ -17,8 +17,9 @@ from benchmarks.reproduce.models import MODELS, Positions
 from benchmarks.reproduce.problem import Problem, quality
 from benchmarks.reproduce.protocol import Source
 from benchmarks.reproduce.rows import Row
+from benchmarks.simulation import Truth, simulate_steps
 from relpref.data import PreferenceData
-from relpref.explore import SCORES, Truth, simulate_steps
+from relpref.explore import SCORES
 from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import RegularizedLaplacian
 from relpref.models import xpgp

@@ -12,7 +12,8 @@ from benchmarks.measure import table
 from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.exploration.truths import TRUTHS
 from benchmarks.reproduce.rows import Row
-from relpref.explore import SCORES, answers_saved, learning_curves, simulate
+from benchmarks.simulation import answers_saved, learning_curves, simulate
+from relpref.explore import SCORES
 
 ANSWERS, SEEDS, BLOCK = 60, 50, 25
 QUICK_ANSWERS, QUICK_SEEDS = 15, 3
@@ -31,7 +32,7 @@ def compute(part: Part, quick: bool) -> list[Row]:
     simulator, score, block = str(part[0]), str(part[1]), int(part[2])
     first, last = (0, QUICK_SEEDS) if quick else (block * BLOCK, (block + 1) * BLOCK)
     answers = QUICK_ANSWERS if quick else ANSWERS
-    rows = simulate(TRUTHS[simulator], [score], range(first, last), answers=answers, progress_bar=False)
+    rows = simulate(TRUTHS[simulator], [score], range(first, last), answers=answers)
     return rows.drop(columns="strategy").to_dict("records")
 
 

@@ -78,7 +78,7 @@ class Exact:
 
     program: Model
     _: KW_ONLY
-    hyperparameters: Literal["maximize", "maximise"] = "maximize"
+    hyperparameters: Literal["maximize"] = "maximize"
     fixed: Mapping[str, Any] | None = None
     solver: Solver = "auto"
     tol: float = 1e-10
@@ -94,7 +94,7 @@ class Exact:
             raise DataError(
                 f"program is {self.program!r}; Exact takes a numpyro program, such as relpref.models.conditional_ranking"
             )
-        if self.hyperparameters not in ("maximize", "maximise"):
+        if self.hyperparameters != "maximize":
             raise DataError(
                 f"hyperparameters is {self.hyperparameters!r}; Exact maximizes the evidence: 'maximize'"
             )

@@ -1,19 +1,16 @@
-"""The simulator: truths, judges, runs that are deterministic and resumable, curves against numbers worked out by hand."""
+"""The simulator: truths, judges, deterministic runs, curves against numbers worked out by hand."""
 
 import itertools
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.simulation import Truth, answers_saved, learning_curves, simulate, simulate_steps
 from relpref import PreferenceData
-from relpref.errors import DataError, StorageError
-from relpref.explore import TopK, Truth, answers_saved, learning_curves, simulate, simulate_steps
-from relpref.explore.simulation import described
+from relpref.errors import DataError
 from relpref.infer import EP, UtilityPosterior
 from relpref.models import xpgp
 from relpref.posterior.gaussian import GaussianBelief
@@ -37,7 +34,7 @@ def fit(data: PreferenceData) -> UtilityPosterior:
 
 
 def neighbours(posterior: UtilityPosterior) -> tuple[Any, Any]:
-    """A strategy of one's own: each with the next, round and round."""
+    """A custom strategy: each item with the next, in a circle."""
     at = posterior.data.num_answers % SIZE
     return posterior.data.labels[at], posterior.data.labels[(at + 1) % SIZE]
 
@@ -45,8 +42,8 @@ def neighbours(posterior: UtilityPosterior) -> tuple[Any, Any]:
 STRATEGIES = {"random": "random", "ratio": "ratio", "neighbours": neighbours}
 
 
-def simulated(seeds: Any, **more: Any) -> pd.DataFrame:
-    return simulate(draw, STRATEGIES, seeds, answers=4, fit=fit, progress_bar=False, **more)
+def simulated(seeds: Any) -> pd.DataFrame:
+    return simulate(draw, STRATEGIES, seeds, answers=4, fit=fit)
 
 
 @pytest.fixture(scope="module")
@@ -62,91 +59,6 @@ def test_everything_follows_from_the_seed(rows: pd.DataFrame) -> None:
     assert rows.loc[rows["answers"] > 0, "probability"].between(0, 1).all()
     end = rows[rows["answers"] == 4]
     assert end["expected_error"].nunique() > 5 and end["error"].mean() < 0.4
-
-
-def test_an_interrupted_simulation_goes_on_where_it_stopped(
-    rows: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "rows.jsonl"
-    pd.testing.assert_frame_equal(simulated(range(3), resume=path), rows)
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines(keepends=True)
-    for left in (len(lines[0]) + 10, len(text) * 2 // 3, len(text) - 1):
-        path.write_text(text[:left], encoding="utf-8")
-        pd.testing.assert_frame_equal(simulated(range(3), resume=path), rows)
-    pd.testing.assert_frame_equal(simulated([1], resume=path), simulated([1]))
-    monkeypatch.delattr("relpref.explore.simulation.simulate_steps")
-    simulated(range(3), resume=path)  # what is in the file is not computed again
-    assert path.read_text(encoding="utf-8").count("\n") == len(lines)
-
-
-def never(posterior: UtilityPosterior) -> None:
-    """A strategy that asks nothing."""
-
-
-def test_a_file_is_for_one_truth_and_knows_its_strategies(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    truth = draw(0)
-    table = pd.DataFrame({"winner": ["item 1", "item 3"], "loser": ["item 2", "item 4"]})
-
-    def run(truth: Any = truth, strategies: Any = None, **more: Any) -> pd.DataFrame:
-        chosen = {"mine": never} if strategies is None else strategies
-        return simulate(
-            truth, chosen, [0], **{"fit": fit, "answers": 4, "resume": path, "progress_bar": False, **more}
-        )
-
-    first = run()
-    text = path.read_text(encoding="utf-8")
-    attributes = pd.DataFrame({"x": truth.data.attributes[:, 0] + 1}, index=list(truth.data.labels))
-    linked = PreferenceData.from_tables(
-        attributes - 1, None, {"links": pd.DataFrame({"source": ["item 1"], "target": ["item 2"]})}
-    )
-    for other in (
-        draw,
-        Truth(truth.data, truth.utilities + 1e-9),
-        replace(truth, noise=2.0),
-        replace(truth, tie_margin=0.1),
-        replace(truth, recorded=table),
-        replace(truth, data=truth.data.with_comparisons(table)),
-        replace(truth, data=PreferenceData.from_tables(attributes, None)),
-        replace(truth, data=PreferenceData.from_tables((attributes - 1).rename({"item 1": "one"}), None)),
-        replace(truth, data=linked),
-    ):
-        with pytest.raises(StorageError, match="records have truth .*; give another file"):
-            run(other)
-    for more, words in (
-        ({"answers": 5}, "records have answers 4, and 5 is asked for"),
-        ({"limits": {"repeats": 1}}, "records have limits"),
-        ({"fit": lambda data: fit(data)}, "records have fit .*fit', and .*<lambda>' is asked for"),
-        ({"strategies": {"mine": neighbours}}, "another strategy 'mine': it was .*never and is .*neighbours"),
-        ({"strategies": {"mine": "random"}}, r"and is Random\(\)"),
-    ):
-        with pytest.raises(StorageError, match=words):
-            run(**more)
-    assert path.read_text(encoding="utf-8") == text
-    # The same truth made again, and one strategy more; the file then knows both.
-    again = run(draw(0), {"idle": never})
-    pd.testing.assert_frame_equal(again.drop(columns="strategy"), first.drop(columns="strategy"))
-    with pytest.raises(StorageError, match="another strategy 'idle'"):
-        run(strategies={"idle": TopK(3)})
-    pd.testing.assert_frame_equal(run(), first)
-    path.write_text("strategy,seed\n", encoding="utf-8")
-    with pytest.raises(StorageError, match="line 1 is damaged"):
-        run()
-
-
-def test_what_is_called_is_named_without_its_address() -> None:
-    assert described(TopK(3)) == "TopK(k=3)"
-    assert described(draw).endswith(".draw")
-    bound = described(partial(draw, seed=3))
-    assert "draw" in bound and "seed=3" in bound and "0x" not in bound
-    # Recorded answers are the same in any order of rows, and whichever way equal ones are counted.
-    table = pd.DataFrame({"winner": ["item 1", "item 3", "item 1"], "loser": ["item 2", "item 4", "item 2"]})
-    counted = table.iloc[[1, 0]].assign(count=[1, 2])
-    data = draw(0).data
-    known = Truth(data, recorded=table).describe()
-    assert known == Truth(data, recorded=counted).describe()
-    assert known != Truth(data, recorded=counted.assign(count=[2, 1])).describe()
 
 
 def test_the_same_question_gets_the_same_answer_whoever_asks() -> None:
@@ -323,7 +235,7 @@ def test_what_cannot_be_simulated() -> None:
     ):
         given: dict[str, Any] = {"truth": truth, "strategies": ["random"], "seeds": [0], **arguments}
         with pytest.raises(DataError, match=words):
-            simulate(**given, progress_bar=False)
+            simulate(**given)
     more: Any
     for more, words in (
         ({}, "nothing to answer by"),
@@ -350,13 +262,3 @@ def test_what_cannot_be_simulated() -> None:
             answers_saved(rows, "random", **more)
         with pytest.raises(DataError, match=words):
             learning_curves(rows, **more)
-
-
-@pytest.mark.slow
-def test_processes_give_the_same_rows() -> None:
-    truth = draw(0)
-    here = simulate(truth, ["random", "ratio"], range(2), answers=3, progress_bar=False)
-    there = simulate(
-        truth, ["random", "ratio"], range(2), answers=3, scheduler="processes:2", progress_bar=False
-    )
-    pd.testing.assert_frame_equal(here, there)

@@ -1,11 +1,9 @@
-"""Simulated explorations: every strategy with every seed, in parallel, kept on disk as they come; learning curves and answers saved."""
+"""Simulated explorations: strategies that ask questions about a known truth, learning curves and answers saved."""
 
-import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count, islice
 from typing import Any, cast
 
@@ -17,17 +15,14 @@ from scipy.special import ndtr
 
 from relpref.data import PreferenceData
 from relpref.data.covariates import equal_sides
-from relpref.errors import DataError, StorageError
-from relpref.explore.choose import expected_answers, next_pairs, score_of, whole_number
+from relpref.errors import DataError
+from relpref.explore import next_pairs
+from relpref.explore.choose import expected_answers, whole_number
 from relpref.explore.forecast import Floats, Positions
 from relpref.infer import EP, UtilityPosterior
-from relpref.journal import Journal, fingerprint
 from relpref.models import xpgp
-from relpref.parallel import run_all
 from relpref.posterior.gaussian import Belief
 from relpref.posterior.tables import check_interval
-
-__all__ = ["Truth", "answers_saved", "learning_curves", "simulate"]
 
 Pair = tuple[int, int]
 
@@ -102,7 +97,7 @@ class Truth:
         return 0 if abs(gap) < self.tie_margin else order * int(np.sign(gap))
 
     def judge(self, belief: Belief) -> dict[str, float]:
-        """How far a belief about the utilities is from the truth, see `relpref.explore.simulate`."""
+        """Errors of a belief about the utilities, see `simulate`."""
         from scipy.stats import kendalltau
 
         first, second, sign, weight = self._known_orders
@@ -151,11 +146,6 @@ class Truth:
         votes = self._signs[self._signs["sign"] != 0].groupby(["low", "high", "sign"]).size()
         low, high, sign, number = votes.reset_index().to_numpy().T
         return low, high, sign.astype(float), number.astype(float)
-
-    def describe(self) -> str:
-        """A digest of everything that decides how questions are answered."""
-        answers = None if self.recorded is None else self.answers_by_pair
-        return fingerprint((self.data, self.utilities, float(self.noise), float(self.tie_margin), answers))
 
 
 Fit = Callable[[PreferenceData], UtilityPosterior]
@@ -215,44 +205,11 @@ def simulate_steps(
 
 
 def _probability(posterior: UtilityPosterior, pair: Pair, outcome: int) -> float:
-    """Of an outcome, before it is known."""
+    """Probability of an outcome before it is observed."""
     _, expected = expected_answers(posterior, *np.array(pair)[:, None])
     tie = float(expected["tie"][0]) if "tie" in expected else 0.0
     wins = float(expected["probability"][0])
     return {1: wins, 0: tie, -1: 1 - tie - wins}[outcome]
-
-
-def described(value: Any) -> str:
-    """A text that is the same in another process."""
-    if hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-
-
-_RUNS_AT_ONCE = 10  # of one strategy, for threads and other processes
-
-
-def _runs(
-    truth: Truth | Callable[[int], Truth],
-    answers: int,
-    fit: Fit,
-    limits: Mapping[str, Any],
-    group: tuple[str, Strategy, list[int]],
-) -> list[list[dict[str, Any]]]:
-    """Rows of some runs of one strategy, which share what JAX compiles."""
-    name, strategy, seeds = group
-    runs = []
-    for seed in seeds:
-        drawn = truth(seed) if callable(truth) else truth
-        start = fit(drawn.data)
-        own = {"strategy": name, "seed": seed}
-        rows = [own | {"answers": 0, **drawn.judge(start.belief), "probability": float("nan")}]
-        steps = islice(simulate_steps(drawn, strategy, seed, start=start, limits=limits), answers)
-        for number, step in enumerate(steps, 1):
-            judged = drawn.judge(step.posterior.belief)
-            rows.append(own | {"answers": number, **judged, "probability": step.probability})
-        runs.append(rows)
-    return runs
 
 
 def simulate(
@@ -263,49 +220,39 @@ def simulate(
     answers: int = 50,
     fit: Fit = fit_xpgp,
     limits: Mapping[str, Any] | None = None,
-    scheduler: str | None = None,
-    resume: str | os.PathLike[str] | None = None,
-    progress_bar: bool = True,
 ) -> pd.DataFrame:
     """Let strategies ask questions about a known truth, and judge what is learned after every answer.
 
-    Everything follows from the seed: the truth where it is drawn, the choice among equally good questions, and the answers. The
-    r-th answer about a pair is the same for each strategy, so that strategies are compared seed by seed.
+    Everything follows from the seed: the truth where it is drawn, the choice among equally good questions, and the
+    answers. The r-th answer about a pair is the same for each strategy, so that strategies are compared seed by seed.
 
     Parameters
     ----------
     truth : Truth, or callable from a seed to a Truth
     strategies : iterable of str, or mapping from name to strategy
-        Names of scores (see `next_pairs`); or, by your own names, scores or callables from a posterior to the pair of labels to
-        ask about next, None to stop.
+        Names of scores (see `next_pairs`); or, by your own names, scores or callables from a posterior to the pair of
+        labels to ask about next, None to stop.
     seeds, answers : iterable of int, int
         Answers of a run, one run for each seed; it ends earlier if nothing is left to ask.
     fit : callable
-        From the data at the start to its posterior, which is updated after each answer, with hyperparameters on the schedule of
-        `UtilityPosterior.update`; `relpref.models.xpgp` by EP by default.
+        From the data at the start to its posterior, which is updated after each answer, with hyperparameters on the
+        schedule of `UtilityPosterior.update`; `relpref.models.xpgp` by EP by default.
     limits : mapping, optional
         Keywords of `next_pairs` for the scores: ``repeats``, ``most_appearances``, ``hardest``, ``items``.
-    scheduler : str, optional
-        Where runs are computed, see `relpref.parallel.run_all`; here by default. Other processes take what can be pickled.
-    resume : path, optional
-        A file that keeps finished runs; the same call continues where an earlier one stopped, and more seeds and strategies may be
-        added. It knows the truth by its content and callables by their names: after a change of what they do, take another file.
-    progress_bar : bool
 
     Returns
     -------
     DataFrame
-        A row for each strategy, seed and number of ``answers`` from 0 on: ``error``, share of the pairs of different utility (or of the
-        recorded preferences) in the wrong order, ties counting one half; ``expected_error``, its expectation by the posterior;
-        ``regret``, the best utility less that of the item with the highest mean; ``kendall``, Kendall's tau-b of means and utilities;
-        ``top``, the share of the tenth with the highest means that belongs there; ``probability`` of this answer before it was given.
+        A row for each strategy, seed and number of ``answers`` from 0 on: ``error``, share of the pairs of different
+        utility (or of the recorded preferences) in the wrong order, ties counting one half; ``expected_error``, its
+        expectation by the posterior; ``regret``, the best utility less that of the item with the highest mean;
+        ``kendall``, Kendall's tau-b of means and utilities; ``top``, the share of the tenth with the highest means that
+        belongs there; ``probability`` of this answer before it was given.
 
     Raises
     ------
-    DataError, StorageError
-        If an argument cannot be used; if the file holds runs with other settings, or another strategy of the same name.
-    ClusterError
-        If other processes went away; the same call continues with what is in the file.
+    DataError
+        If an argument cannot be used.
     """
     named = dict(strategies) if isinstance(strategies, Mapping) else {name: name for name in strategies}
     chosen = list(dict.fromkeys(int(seed) for seed in seeds))
@@ -314,45 +261,18 @@ def simulate(
     if min(chosen) < 0:
         raise DataError(f"simulate: the seed {min(chosen)} is negative; seeds are 0, 1, 2, ...")
     whole_number("answers", answers, 1)
-    texts = {
-        name: described(score_of(strategy) if isinstance(strategy, str) else strategy)
-        for name, strategy in named.items()
-    }
-    limits = dict(limits or {})
-    done: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    journal = None
-    if resume is not None:
-        settings = {
-            "answers": answers,
-            "truth": described(truth) if callable(truth) else truth.describe(),
-            "fit": described(fit),
-            "limits": described(limits),
-        }
-        journal = Journal(resume, "simulation", settings)
-        for record in journal.records:
-            name, text = record["strategy"], record["asks"]
-            if texts.get(name, text) != text:
-                raise StorageError(
-                    f"{journal.path} holds runs of another strategy {name!r}: it was {text} and is {texts[name]}; give this one another "
-                    "name, or another file"
-                )
-            done[name, record["seed"]] = record["rows"]
-    groups = []
+    rows = []
     for name, strategy in named.items():
-        left = [seed for seed in chosen if (name, seed) not in done]
-        size = len(left) if scheduler is None and resume is None else _RUNS_AT_ONCE
-        groups += [(name, strategy, left[at : at + size]) for at in range(0, len(left), max(size, 1))]
-    function = partial(_runs, truth, answers, fit, limits)
-    label = "groups of simulations"
-    for at, runs in run_all(function, groups, scheduler, label=label, kept=resume, progress_bar=progress_bar):
-        name, _, group_seeds = groups[at]
-        for seed, rows in zip(group_seeds, runs, strict=True):
-            done[name, seed] = rows
-        if journal is not None:
-            about = {"strategy": name, "asks": texts[name]}
-            journal.add(*(about | {"seed": seed, "rows": done[name, seed]} for seed in group_seeds))
-    table = pd.DataFrame([row for name in named for seed in chosen for row in done[name, seed]])
-    return table.sort_values(["strategy", "seed", "answers"], ignore_index=True)
+        for seed in chosen:
+            drawn = truth(seed) if callable(truth) else truth
+            run = {"strategy": name, "seed": seed}
+            start = fit(drawn.data)
+            rows.append(run | {"answers": 0, **drawn.judge(start.belief), "probability": float("nan")})
+            steps = islice(simulate_steps(drawn, strategy, seed, start=start, limits=limits), answers)
+            for number, step in enumerate(steps, 1):
+                judged = drawn.judge(step.posterior.belief)
+                rows.append(run | {"answers": number, **judged, "probability": step.probability})
+    return pd.DataFrame(rows).sort_values(["strategy", "seed", "answers"], ignore_index=True)
 
 
 def learning_curves(
@@ -391,7 +311,7 @@ def learning_curves(
 
 @dataclass(frozen=True)
 class AnswersSaved:
-    """How many answers a strategy needs for the error that another one has after so many.
+    """Number of answers that a strategy needs for the error that another has after some number.
 
     Attributes
     ----------
@@ -425,7 +345,7 @@ def answers_saved(
     resamples: int = 2000,
     seed: int = 0,
 ) -> AnswersSaved:
-    """How many answers a strategy needs to be where another one is after ``answers``.
+    """Number of answers that a strategy needs for the error of another after ``answers``.
 
     The mean curves are made monotone (isotonic regression) and read linearly between numbers of answers. The interval is the
     percentile bootstrap over the seeds of both strategies, drawn together: runs of one seed share truth and answers.
@@ -453,10 +373,10 @@ def answers_saved(
     number = int(other.columns[-1]) if answers is None else answers
     if not 0 < number <= other.columns[-1]:
         raise DataError(f"answers_saved: answers is {number}; {against!r} got 1 to {other.columns[-1]}")
-    one, two = (table.loc[shared].to_numpy() for table in (mine, other))
-    needed, ratio, error = _compared(one.mean(axis=0), two.mean(axis=0), number)
+    first, second = (table.loc[shared].to_numpy() for table in (mine, other))
+    needed, ratio, error = _compared(first.mean(axis=0), second.mean(axis=0), number)
     weights = _weights(len(shared), resamples, seed)
-    ratios = [_compared(a, b, number)[1] for a, b in zip(weights @ one, weights @ two, strict=True)]
+    ratios = [_compared(a, b, number)[1] for a, b in zip(weights @ first, weights @ second, strict=True)]
     lower, upper = np.quantile(ratios, ends, method="inverted_cdf")  # no average with infinity
     return AnswersSaved(strategy, against, number, error, needed, ratio, float(lower), float(upper))
 
@@ -480,7 +400,7 @@ def _curves(results: pd.DataFrame, strategy: str, quantity: str) -> pd.DataFrame
 
 
 def _weights(seeds: int, resamples: int, seed: int) -> Floats:
-    """How much each seed counts in each resample, shape (resamples, seeds)."""
+    """Weight of each seed in each resample, shape (resamples, seeds)."""
     whole_number("resamples", resamples, 1)
     rng = np.random.default_rng(seed)
     return np.asarray(rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples) / seeds)
@@ -497,7 +417,7 @@ def _compared(mine: Floats, other: Floats, number: int) -> tuple[float, float, f
 
 
 def _first_at(curve: Floats, target: float) -> float:
-    """Where a falling curve first is at the target, between two numbers of answers if need be."""
+    """First number of answers at which a falling curve is at the target, interpolated linearly."""
     # Equal values of two curves differ in their last digits.
     reached = np.flatnonzero(curve <= target + 1e-12)
     if not len(reached):
