@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, did_you_mean, read_only, refuse_first, shown
-from relpref.data.composing import SHOWN, as_pairs
+from relpref.data.composing import SHOWN, as_pairs, pairs_of_rankings
 from relpref.data.covariates import (
     Covariate,
     check_names,
@@ -321,7 +321,7 @@ def read_comparisons(
         raise DataError(f"lists is {lists!r}; it is 'exact' or 'pairs'")
     if value is None:
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
-    table = answer_table(value, columns, wanted)
+    table = answer_table(value, columns, wanted, lists)
     names, unused = _check_form(table, wanted)
     there = table.frame.columns
     remedy = "correct the label, add it to the items, or drop the row"
@@ -397,14 +397,19 @@ def read_comparisons(
 
 
 def answer_table(
-    value: Any, columns: Mapping[str, str] | None = None, covariates: Sequence[str] = ()
+    value: Any,
+    columns: Mapping[str, str] | None = None,
+    covariates: Sequence[str] = (),
+    lists: ListReading = "exact",
 ) -> Table:
-    """A table of answers with our names of columns; of a list of pairs, winner first."""
+    """A table of answers with our names of columns; of a list of pairs, winner first, or of `Rankings`."""
     known = (*_ALL, *known_columns(check_names(covariates, _ALL)))
     for name in columns or {}:
         if name not in known and not SHOWN(name):
             hint = did_you_mean(name, known, f"they are {', '.join(known)}")
             raise DataError(f"columns: {name!r} is no column of answers; {hint}")
+    if hasattr(value, "rankers"):
+        value = pairs_of_rankings(value, every=lists == "pairs")
     if isinstance(value, Iterator):
         value = list(value)
     if isinstance(value, list | tuple | np.ndarray) and not (len(value) and isinstance(value[0], Mapping)):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import listed, shown
+from relpref.data.arrays import listed, refuse_first, shown
 from relpref.data.labels import is_missing, label_column
 from relpref.data.tables import Table, as_table
 from relpref.errors import DataError
@@ -20,7 +20,8 @@ _List = list  # `list` is the name of a parameter of `orderings`
 _OF_A_LIST = frozenset({"rater", "count", "group", "weight", "strength", "shown_first"})
 # Winner, loser, whether they are tied, the list, and the number of its first row.
 Rows = _List[tuple[Any, Any, bool, Any, int]]
-SHOWN = re.compile(r"item[ _]?\d+").fullmatch  # names of the columns of what was shown, beside best and worst
+# Names of the columns of what was shown, beside best and worst.
+SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
 
 
 def choices(table: Any, *, question: Hashable, item: Hashable, chosen: Hashable) -> pd.DataFrame:
@@ -151,14 +152,14 @@ def _of_best_worst(
             *(items or ["item_1"]),
             remedy="name the columns of what was shown item_1, item_2, ...",
         )
-    shown_items = [read.frame[column].tolist() for column in items]
+    shown_items = [(read.frame[column].tolist(), read.blank(column)) for column in items]
     index = read.frame.index
     labels = index.tolist() if index.is_unique else range(len(index))
     rows: Rows = []
     for row, (one, other) in enumerate(
         zip(read.frame[best].tolist(), read.frame[worst].tolist(), strict=True)
     ):
-        inside = [column[row] for column in shown_items if not is_missing(column[row]) and column[row] != ""]
+        inside = [cells[row] for cells, blank in shown_items if not blank[row]]
         wrong = next((item for item in inside if inside.count(item) > 1), None)
         if wrong is not None:
             raise DataError(f"{read.place(row)}: {shown(wrong)} is shown twice; correct one of the two cells")
@@ -210,8 +211,8 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
     at = np.array(columns.pop("at"))
     if not any(columns["tie"]):
         del columns["tie"]
-    elif table.text:
-        columns["tie"] = [str(tied) for tied in columns["tie"]]
+    if table.text:  # the numbers of the lists and the ties are read as cells of the file are
+        columns = {name: [str(cell) for cell in cells] for name, cells in columns.items()}
     for name in there & _OF_A_LIST:
         columns[name] = table.frame[name].to_numpy(dtype=object)[at]
         if form[0] != "best":
@@ -331,9 +332,11 @@ def _groups(
     """Every group's label, its rows, and its items."""
     items = read.frame[item].tolist()
     members: dict[Any, dict[Any, int]] = {}  # the row of each item of each group
+    place = read.cell(group)
+    refuse_first(
+        read.blank(group), lambda row: f"{place(row)}: the cell is blank; say to which group the row belongs"
+    )
     for row, label in enumerate(read.frame[group].tolist()):
-        if is_missing(label):
-            raise DataError(f"{read.cell(group)(row)}: the cell is blank; say to which group the row belongs")
         inside = members.setdefault(label, {})
         if items[row] in inside:
             raise DataError(f"{read.place(row)}: {shown(items[row])} is in {shown(label)} twice; drop a row")

@@ -66,17 +66,13 @@ def ties(table: Table, blank: NDArray[np.bool_] | None) -> NDArray[np.bool_] | N
 
 def strengths(table: Table, tie: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """Strengths from 1, and 0 for ties, whose cells are blank or 0."""
-    cells = table.frame["strength"].tolist()
-    tied = np.zeros(len(cells), dtype=bool) if tie is None else tie
-    blank = table.blank("strength")
-    stated = [not empty and cell not in (0, "0") for cell, empty in zip(cells, blank, strict=True)]
-    table.refuse(
-        "strength",
-        tied & np.array(stated, dtype=bool),
-        ", and yet the answer is a tie; leave the strength of a tie blank",
-    )
+    strength = np.zeros(len(table.frame), dtype=np.int64)
+    tied = np.zeros(len(strength), dtype=bool) if tie is None else tie
+    remedy = "leave the strength of a tie blank"
+    stated = np.flatnonzero(tied & ~table.blank("strength"))
+    wrong = table.numbers("strength", remedy, stated) != 0
+    table.refuse("strength", wrong, f", and yet the answer is a tie; {remedy}", stated)
     rows = np.flatnonzero(~tied)
-    strength = np.zeros(len(cells), dtype=np.int64)
     strength[rows] = table.counts("strength", "write how strongly: 1, 2, 3, ... from slightly upwards", rows)
     reason = f" is above {MAX_STRENGTHS}, the most grades that are told apart; group the strengths into fewer"
     table.refuse("strength", strength > MAX_STRENGTHS, reason)

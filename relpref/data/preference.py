@@ -26,7 +26,6 @@ from relpref.data.comparisons import (
     read_comparisons,
     with_known_labels,
 )
-from relpref.data.composing import pairs_of_rankings
 from relpref.data.graph import Graph
 from relpref.data.items import ItemTable, read_item_table, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
@@ -134,11 +133,9 @@ class PreferenceData:
         UnknownLabelError
             If a comparison or a relation names something that is no item.
         """
-        if hasattr(answers, "rankers"):
-            if items is None and not relations:
-                return cls.from_rankings(answers, lists=lists)
-            answers = pairs_of_rankings(answers, every=lists == "pairs")
-        table = None if answers is None else answer_table(answers, columns, covariates)
+        if hasattr(answers, "rankers") and items is None and not relations:
+            return cls.from_rankings(answers, lists=lists)
+        table = None if answers is None else answer_table(answers, columns, covariates, lists)
         labels = [] if table is None else compared(table, covariates)
         given = checked_relations(relations)
         read = _met(labels, given) if items is None else read_item_table(items, compared=labels)
@@ -197,8 +194,7 @@ class PreferenceData:
         Items that a ranking does not rank have no part in it: `Rankings.completed` puts them below all others. A ranking of one item alone
         is refused.
         """
-        table = pairs_of_rankings(rankings, every=lists == "pairs")
-        data: PreferenceData = rankings.items.with_comparisons(table, lists=lists)
+        data: PreferenceData = rankings.items.with_comparisons(rankings, lists=lists)
         return data
 
     @property

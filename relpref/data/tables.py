@@ -132,6 +132,8 @@ def numbers(
     values = from_text(cells, true_or_false) if text else from_cells(column)
     if values is not None and np.isfinite(values).all():
         return values
+    if not cells:
+        return np.zeros(0)
     for row, cell in enumerate(cells):
         value = number(cell, text)
         missing = cell.strip() in MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
