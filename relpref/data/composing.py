@@ -89,7 +89,7 @@ def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable)
     Raises
     ------
     DataError
-        If a column is missing, a place is not a number, or a list has an item twice or says nothing.
+        If a column is missing, a place is not a number from 1 on, or a list has an item twice or says nothing.
 
     Notes
     -----
@@ -102,6 +102,11 @@ def _of_orderings(read: Table, group: Hashable, item: Hashable, position: Hashab
     known = np.flatnonzero(~read.blank(position))
     places = np.full(len(read.frame), np.inf)
     places[known] = read.numbers(position, "write the place, 1 for the best, or leave it blank", known)
+    remedy = (
+        "leave the cell empty if the item is below all others, such as one that did not finish, "
+        "or drop the row"
+    )
+    read.refuse(position, places < 1, f" is no place, which start at 1; {remedy}")
     rows: Rows = []
     for label, members, items in _groups(read, group, item):
         pairs = _pairs(items, places[members])

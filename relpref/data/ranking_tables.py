@@ -28,7 +28,10 @@ _REMEDY = "correct the label, or give the item in items"
 _NUMBER = (
     "write a number, or leave the cell blank where the item is not ranked (rankers belong into the index)"
 )
-_WHOLE = "write positions as whole numbers, 1 for the best (scores and average ranks are read by from_scores)"
+_WHOLE = (
+    "write positions as whole numbers, 1 for the best, and leave the cell empty or drop the row where an item is not ranked, such as "
+    "one that did not finish (scores and average ranks are read by from_scores)"
+)
 _TYPES = ("soc", "soi", "toc", "toi")
 _ORDER = re.compile(r"(\{\s*\d+(?:\s*,\s*\d+)*\s*\}|\d+)(?:\s*,\s*|\s*$)")
 
@@ -193,7 +196,7 @@ def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) ->
     rankers, labels, values = _wide(table)
     for row, column in np.argwhere(_not_a_place(values)):
         raise DataError(
-            f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]} is not a position; {_WHOLE}"
+            f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]:g} is not a position; {_WHOLE}"
         )
     return _ranked(*_entries(values), labels, items, rankers, lambda column: f"column {column}")
 
@@ -274,7 +277,7 @@ def _read_long(table: Table, items: Any) -> Read:
     places = table.numbers("position", _WHOLE)
     refuse_first(
         _not_a_place(places),
-        lambda row: f"{table.cell('position')(row)}: {places[row]} is not a position; {_WHOLE}",
+        lambda row: f"{table.cell('position')(row)}: {places[row]:g} is not a position; {_WHOLE}",
     )
     labels, by = _labels(table, "item"), _labels(table, "ranker")
     keys = _labels(table, "ranking") if "ranking" in table.frame.columns else by
@@ -307,7 +310,7 @@ def _labels(table: Table, column: str) -> list[Any]:
 
 
 def _not_a_place(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return ~np.isnan(values) & ((values < 0) | (values != np.floor(values)) | np.isinf(values))
+    return ~np.isnan(values) & ((values < 1) | (values != np.floor(values)) | np.isinf(values))
 
 
 def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:

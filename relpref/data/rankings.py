@@ -116,8 +116,8 @@ class Rankings:
         table : DataFrame
             Long: one row for each ranked item of each ranking, with the columns ``ranker``, ``item`` and ``position``, and ``ranking``
             where a ranker gave several. Or wide: one row for each ranking and one column for each item, whose cells are positions,
-            blank (NaN) where the item is not ranked; rankers are the index, or a column ``ranker``. Positions are whole numbers, which
-            may start anywhere and have gaps.
+            blank (NaN) where the item is not ranked; rankers are the index, or a column ``ranker``. Positions are whole numbers
+            from 1 on, which may have gaps.
         items : optional
             See `from_orders`.
         columns : mapping of str to str, optional
@@ -126,7 +126,7 @@ class Rankings:
         Raises
         ------
         DataError, UnknownLabelError
-            As `from_orders`, and if a position is no whole number.
+            As `from_orders`, and if a position is no whole number from 1 on.
         """
         return cls(*read_positions(table, items, columns))
 
