@@ -1,6 +1,7 @@
 """Answers to "which of two?": read from tables and changed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
@@ -22,7 +23,7 @@ from relpref.data.covariates import (
     scales_of,
     written,
 )
-from relpref.data.labels import LabelIndex, label_column
+from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, blank_note, label_column
 from relpref.data.lists import chosen_lists, joined_lists, known_lists, numbered, read_lists, sizes_of
 from relpref.data.outcomes import labeled, probabilities, results, strengths, ties, weights
 from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, known_names, renamed, suffix_of
@@ -250,12 +251,11 @@ def with_known_labels(answers: Comparisons, before: Comparisons) -> Comparisons:
     """Return answers in which the raters, the groups and the strengths of others have their place, too."""
     found: dict[str, Any] = {"strengths": max(answers.strengths, before.strengths)}
     for name, labels in (("rater", "raters"), ("group", "groups")):
-        column, own = getattr(answers, name), getattr(answers, labels)
+        column = getattr(answers, name)
         if column is not None:
-            all_of_them = tuple(dict.fromkeys((*getattr(before, labels), *own)))
-            position = {label: place for place, label in enumerate(all_of_them)}
-            place = np.array([*map(position.__getitem__, own), -1], dtype=np.int32)
-            found |= {name: read_only(place[column]), labels: all_of_them}
+            index = GrowingIndex(getattr(before, labels))
+            place = np.array([*index.locate(getattr(answers, labels), str, ""), -1], dtype=np.int32)
+            found |= {name: read_only(place[column]), labels: index.labels}
     return replace(answers, **found)
 
 
@@ -288,7 +288,8 @@ def read_comparisons(
         raise DataError(f"lists is {lists!r}; it is 'exact' or 'pairs'")
     if value is None:
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
-    table = answer_table(value, columns, wanted)
+    people = () if known is None else (known.raters, known.groups)
+    table = answer_table(value, columns, wanted, ChainMap(items.positions, *map(dict.fromkeys, people)))
     names, unused = _check_form(table, wanted)
     there = table.frame.columns
     remedy = "correct the label, add it to the items, or drop the row"
@@ -348,22 +349,28 @@ def read_comparisons(
         read |= {"weight": weight} if np.any(weight != 1) else {}
     notes: tuple[str, ...] = ()
     if "list" in there and lists == "exact":
-        number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
-        read, notes = read_lists(read, number.astype(np.int64), table.place)
+        read, notes = read_lists(read, labeled(table, "list")[1].astype(np.int64), table.place)
     answers = Comparisons(**_merged(read, items.labels), **labels, strengths=highest, covariates_are=what)
     if answers.covariates is not None:
         scales = known.covariate_scales if known and known.covariates_are else None
         if scales is None:
             scales = read_only(scales_of(what, answers.covariates, answers.count))
         answers = replace(answers, covariate_scales=scales)
-    every = (*table.notes, *unused, *notes, *_notes(table, answers, lists))
+    notes = (*notes, *alike_note(answers.raters, "rater"), *alike_note(answers.groups, "group"))
+    every = (*table.notes, *unused, *blank_note(table.blanks), *notes, *_notes(table, answers, lists))
     return answers, tuple(f"{NAME}: {note}" for note in every)
 
 
 def answer_table(
-    value: Any, columns: Mapping[str, str] | None = None, covariates: Sequence[str] = ()
+    value: Any,
+    columns: Mapping[str, str] | None = None,
+    covariates: Sequence[str] = (),
+    labels: Container[Any] = (),
 ) -> Table:
-    """A table of answers with our names of columns; of a list of pairs, winner first."""
+    """Return a table of answers with our names of columns; of a list of pairs, winner first.
+
+    Some ``labels`` are read as they are, see `read_labels`.
+    """
     known = (*_ALL, *known_columns(check_names(covariates, _ALL)))
     for name in columns or {}:
         if name not in known and not SHOWN(name):
@@ -379,7 +386,7 @@ def answer_table(
         value = pd.DataFrame(ends, dtype=object)
     if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
         raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
-    table = known_names(renamed(as_table(value, NAME), columns), known)
+    table = replace(known_names(renamed(as_table(value, NAME), columns), known), known=labels)
     if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
     return as_pairs(table, covariates)

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import listed, shown
-from relpref.data.labels import is_missing, label_column
+from relpref.data.arrays import listed, refuse_first, shown
+from relpref.data.labels import label_column, trimmed
 from relpref.data.tables import Table, as_table
 from relpref.errors import DataError
 
@@ -156,17 +156,21 @@ def _of_best_worst(
             *(items or ["item_1"]),
             remedy="name the columns of what was shown item_1, item_2, ...",
         )
-    shown_items = [read.frame[column].tolist() for column in items]
+    inside_of: _List[_List[Any]] = [[] for _ in range(len(read.frame))]
+    for column in items:
+        there = np.flatnonzero(~read.blank(column))
+        for row, label in zip(there.tolist(), read.labels(column, there), strict=True):
+            inside_of[row].append(label)
+    for column in (best, worst):
+        read.refuse(column, read.blank(column), " is none of the items of the row; name one of them")
     rows: Rows = []
-    for row, (one, other) in enumerate(
-        zip(read.frame[best].tolist(), read.frame[worst].tolist(), strict=True)
-    ):
-        inside = [column[row] for column in shown_items if not is_missing(column[row]) and column[row] != ""]
+    for row, (one, other) in enumerate(zip(read.labels(best), read.labels(worst), strict=True)):
+        inside = inside_of[row]
         wrong = next((item for item in inside if inside.count(item) > 1), None)
         if wrong is not None:
             raise DataError(f"{read.place(row)}: {shown(wrong)} is shown twice; correct one of the two cells")
         for column, item in ((best, one), (worst, other)):
-            if is_missing(item) or item not in inside:
+            if item not in inside:
                 raise DataError(
                     f"{read.cell(column)(row)}: {shown(item)} is none of the items of the row, {listed(inside)}; name one of them"
                 )
@@ -225,8 +229,8 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
                 f"{table.name}: there is no column {name!r} with the covariate of each item; orders and choices have it beside the item, "
                 "and tables of the best and the worst have none"
             )
-        cells = zip(*(table.frame[column].tolist() for column in (form[0], form[1], name)), strict=True)
-        values = {(group, item): value for group, item, value in cells}
+        keys = zip(table.labels(form[0]), table.labels(form[1]), strict=True)
+        values = dict(zip(keys, table.frame[name].tolist(), strict=True))
         for end in ("winner", "loser"):
             sides = zip(columns["list"], columns[end], strict=True)
             columns[f"{name}_{end}"] = [values[side] for side in sides]
@@ -247,10 +251,11 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
 
 def _refuse_several(table: Table, name: str, group: str) -> None:
     """Refuse a list whose rows have different values in a column."""
-    first = table.frame.groupby(group, sort=False)[name].transform("first")
+    cells, of = (table.frame[column].map(trimmed) for column in (name, group))
+    first = cells.groupby(of, sort=False).transform("first")
     table.refuse(
         name,
-        np.asarray((table.frame[name] != first) & ~(table.frame[name].isna() & first.isna())),
+        np.asarray((cells != first) & ~(cells.isna() & first.isna())),
         f" is not the {name} of the first row of its {group}; a {group} has one",
     )
 
@@ -330,11 +335,14 @@ def _groups(
     read: Table, group: Hashable, item: Hashable
 ) -> Iterator[tuple[Any, NDArray[np.int64], _List[Any]]]:
     """Every group's label, its rows, and its items."""
-    items = read.frame[item].tolist()
+    items = read.labels(item)
     members: dict[Any, dict[Any, int]] = {}  # the row of each item of each group
-    for row, label in enumerate(read.frame[group].tolist()):
-        if is_missing(label):
-            raise DataError(f"{read.cell(group)(row)}: the cell is blank; say to which group the row belongs")
+    place = read.cell(group)
+    refuse_first(
+        read.blank(group),
+        lambda row: f"{place(row)}: the cell is blank; say to which group the row belongs",
+    )
+    for row, label in enumerate(read.labels(group)):
         inside = members.setdefault(label, {})
         if items[row] in inside:
             raise DataError(f"{read.place(row)}: {shown(items[row])} is in {shown(label)} twice; drop a row")

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import counted, listed, read_only, refuse_first, shown
 from relpref.data.items import ItemTable, read_item_table
-from relpref.data.labels import plain_labels
+from relpref.data.labels import read_labels
 from relpref.data.preference import PreferenceData, assembled
 from relpref.data.ranking_tables import (
     check_number,
@@ -240,7 +240,7 @@ class Rankings:
                 "labels: the index of the Series names the rankers in another order than the rankings; "
                 "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the order of the rankings"
             )
-        plain = plain_labels(in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1)))
+        plain = read_labels(in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1)))
         if len(plain) != len(by):
             raise DataError(
                 f"labels: there are {len(plain)} for {counted(len(by), 'ranking')}; give one for each"
@@ -254,7 +254,7 @@ class Rankings:
                     f"labels: {listed(known)} are of different types and have no order; make all of them text"
                 ) from None
         else:
-            known = plain_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
+            known = read_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
         codes = {label: code for code, label in enumerate(known)}
         if len(codes) < len(known):
             twice = next(label for label in known if known.count(label) > 1)

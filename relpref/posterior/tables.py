@@ -13,6 +13,7 @@ from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
 from relpref.data.covariates import Covariate, asked_covariates
+from relpref.data.labels import LabelIndex
 from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, PLATES
@@ -144,12 +145,11 @@ def _raters(answers: Comparisons, rater: Any, number: int) -> Positions:
         raise DataError(
             f"rater has {len(asked)} labels for {number} pairs; give one for each, or one for all"
         )
-    places = {label: place for place, label in enumerate(answers.raters)}
+    raters = LabelIndex(answers.raters, str)
     found, blank = np.full(number, -1, dtype=np.int32), pd.isna(objects(asked))
     for row, label in enumerate(asked):
-        if isinstance(label, Hashable) and label in places:
-            found[row] = places[label]
-        elif not (several and blank[row]):
+        found[row] = raters.get(label) if isinstance(label, Hashable) else -1
+        if found[row] < 0 and not (several and blank[row]):
             close = nearest(label, answers.raters)
             hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
             where = f"rater[{row}]" if several else "rater"
