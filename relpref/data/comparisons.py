@@ -32,10 +32,7 @@ from relpref.pytree import register
 
 NAME = "answers"
 COMPOSED = "composed from"  # in the note on answers that were choices or lists
-WEIGHTED = (
-    "answers have weights: the probability of each is taken to that power, which is no model of how people answer; the widths of "
-    "intervals follow from the weights"
-)
+_HEAVY = 5  # mean of weights from which on they are most likely of something else, such as kilograms
 _INT32_MAX = np.iinfo(np.int32).max
 _TYPES = {
     "winner": np.int32,
@@ -458,10 +455,27 @@ def _notes(table: Table, answers: Comparisons, lists: ListReading) -> tuple[str,
             "narrow: those of 80% hold 43% of the differences between 20 drivers by their finishing orders"
         )
     if answers.weight is not None:
-        notes.append(WEIGHTED)
+        notes.append(weight_note(answers, table.called("weight")))
     if answers.tie is not None and answers.tie.all():
         notes.append("every answer is a tie: that says utilities are near, not whose is higher")
     return tuple(notes)
+
+
+def weight_note(answers: Comparisons, column: Any = "weight") -> str:
+    """Return what weights do to intervals, with the mean of the column where it is large."""
+    assert answers.weight is not None
+    note = (
+        "answers have weights: the probability of each is taken to that power, which is no model of how people answer; the widths of "
+        "intervals follow from the weights"
+    )
+    mean = float(np.average(answers.weight, weights=answers.count))
+    if mean <= _HEAVY:
+        return note
+    return (
+        f"{note}. The mean of the column {column!r} is {mean:.3g}, and an answer of weight w counts as w answers, "
+        f"so intervals are about √{mean:.3g} = {np.sqrt(mean):.2g} times narrower than with a mean of 1: divide the "
+        "column by its mean, or rename it if it says something else, such as kilograms"
+    )
 
 
 class Change(NamedTuple):
