@@ -13,7 +13,7 @@ import pandas as pd
 
 from relpref.data import PreferenceData
 from relpref.data.arrays import shown
-from relpref.data.labels import LabelIndex, is_missing
+from relpref.data.labels import LabelIndex, is_missing, read_labels
 from relpref.data.tables import read_table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTES
@@ -55,10 +55,10 @@ def read_items(path: str | os.PathLike[str], known: Sequence[Any]) -> tuple[str,
     cells = [[_cell(cell) for cell in table.frame.iloc[:, column]] for column in range(len(names))]
     printed = {str(label): label for label in known}
     index = LabelIndex(tuple(known), lambda row: f"items, row {row}")
-    labels = [printed.get(cell, cell) for cell in cells[0]] if cells else []
-    index.locate(
-        labels, lambda row: f"{table.place(row)}, column {names[0]!r}", "correct the label, or drop the row"
-    )
+    where = table.cell(table.frame.columns[0]) if cells else str
+    labels = [printed.get(cell, cell) for cell in read_labels(cells[0], where, printed)] if cells else []
+    located = index.locate(labels, where, "correct the label, or drop the row")
+    labels = [index.labels[at] for at in located]
     items: dict[Any, Any] = {}
     for row, label in enumerate(labels):
         if label in items:

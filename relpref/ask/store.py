@@ -35,22 +35,30 @@ from relpref.ask.schema import (
     verify,
 )
 from relpref.data.arrays import shown
-from relpref.data.labels import is_missing, label_column
+from relpref.data.labels import BLANKS, is_invisible, is_missing, label_column, trimmed
 from relpref.errors import DataError, StorageError
 from relpref.files import flush
 from relpref.limits import MAX_NAME_LENGTH
 from relpref.posterior.codec import decode_label, encode_label
 from relpref.posterior.tables import objects
 
+_UNSEEN = set(BLANKS) - {" "}
 # Of an answer, in the table ``event``.
 COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")
 
 
 def rater_name(given: Any) -> str:
-    """A rater's name as it is kept: white space is one space, characters are composed (NFC); a `DataError` if nobody can see it."""
+    """Return a rater's name as it is kept: white space is one space, characters are composed (NFC).
+
+    Raises
+    ------
+    DataError
+        If a character of it cannot be seen, or there is none.
+    """
     if isinstance(given, str):
-        name = unicodedata.normalize("NFC", " ".join(given.split()))
-        if 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable():
+        name = unicodedata.normalize("NFC", " ".join(trimmed(given).split()))
+        seen = name.isprintable() and not is_invisible(name) and not set(name) & _UNSEEN
+        if seen and len(name) <= MAX_NAME_LENGTH:
             return name
     raise DataError(
         f"rater is {shown(given)}; give a name of 1 to {MAX_NAME_LENGTH} characters, all of which can be seen, such as 'ann'"

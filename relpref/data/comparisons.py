@@ -1,6 +1,7 @@
 """Answers to "which of two?": read from tables and changed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
@@ -22,7 +23,7 @@ from relpref.data.covariates import (
     scales_of,
     written,
 )
-from relpref.data.labels import LabelIndex, label_column
+from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, blank_note, label_column
 from relpref.data.lists import (
     NO_LISTS,
     chosen_lists,
@@ -39,10 +40,7 @@ from relpref.pytree import register
 
 NAME = "answers"
 COMPOSED = "composed from"  # in the note on answers that were choices or lists
-WEIGHTED = (
-    "answers have weights: the probability of each is taken to that power, which is no model of how people answer; the widths of "
-    "intervals follow from the weights"
-)
+_HEAVY = 5  # mean of weights from which on they are most likely of something else, such as kilograms
 _INT32_MAX = np.iinfo(np.int32).max
 _TYPES = {
     "winner": np.int32,
@@ -283,12 +281,11 @@ def with_known_labels(answers: Comparisons, before: Comparisons) -> Comparisons:
     """Return answers in which the raters, the groups and the strengths of others have their place, too."""
     found: dict[str, Any] = {"strengths": max(answers.strengths, before.strengths)}
     for name, labels in (("rater", "raters"), ("group", "groups")):
-        column, own = getattr(answers, name), getattr(answers, labels)
+        column = getattr(answers, name)
         if column is not None:
-            all_of_them = tuple(dict.fromkeys((*getattr(before, labels), *own)))
-            position = {label: place for place, label in enumerate(all_of_them)}
-            place = np.array([*map(position.__getitem__, own), -1], dtype=np.int32)
-            found |= {name: read_only(place[column]), labels: all_of_them}
+            index = GrowingIndex(getattr(before, labels))
+            place = np.array([*index.locate(getattr(answers, labels), str, ""), -1], dtype=np.int32)
+            found |= {name: read_only(place[column]), labels: index.labels}
     return replace(answers, **found)
 
 
@@ -321,7 +318,10 @@ def read_comparisons(
         raise DataError(f"lists is {lists!r}; it is 'exact' or 'pairs'")
     if value is None:
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
-    table = answer_table(value, columns, wanted, lists)
+    people = () if known is None else (known.raters, known.groups)
+    table = answer_table(
+        value, columns, wanted, lists, ChainMap(items.positions, *map(dict.fromkeys, people))
+    )
     names, unused = _check_form(table, wanted)
     there = table.frame.columns
     remedy = "correct the label, add it to the items, or drop the row"
@@ -392,7 +392,8 @@ def read_comparisons(
         answers = replace(answers, covariate_scales=known.covariate_scales)
     else:
         answers = answers.rescaled()
-    every = (*table.notes, *unused, *notes, *_notes(table, answers, lists))
+    notes = (*notes, *alike_note(answers.raters, "rater"), *alike_note(answers.groups, "group"))
+    every = (*table.notes, *unused, *blank_note(table.blanks), *notes, *_notes(table, answers, lists))
     return answers, tuple(f"{NAME}: {note}" for note in every)
 
 
@@ -401,8 +402,12 @@ def answer_table(
     columns: Mapping[str, str] | None = None,
     covariates: Sequence[str] = (),
     lists: ListReading = "exact",
+    labels: Container[Any] = (),
 ) -> Table:
-    """A table of answers with our names of columns; of a list of pairs, winner first, or of `Rankings`."""
+    """Return a table of answers with our names of columns; of a list of pairs, winner first, or of `Rankings`.
+
+    Some ``labels`` are read as they are, see `read_labels`.
+    """
     known = (*_ALL, *known_columns(check_names(covariates, _ALL)))
     for name in columns or {}:
         if name not in known and not SHOWN(name):
@@ -420,7 +425,7 @@ def answer_table(
         value = pd.DataFrame(ends, dtype=object)
     if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
         raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
-    table = known_names(renamed(as_table(value, NAME), columns), known)
+    table = replace(known_names(renamed(as_table(value, NAME), columns), known), known=labels)
     if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
     return as_pairs(table, covariates)
@@ -492,10 +497,27 @@ def _notes(table: Table, answers: Comparisons, lists: ListReading) -> tuple[str,
             "narrow: those of 80% hold 43% of the differences between 20 drivers by their finishing orders"
         )
     if answers.weight is not None:
-        notes.append(WEIGHTED)
+        notes.append(weight_note(answers, table.called("weight")))
     if answers.tie is not None and answers.tie.all():
         notes.append("every answer is a tie: that says utilities are near, not whose is higher")
     return tuple(notes)
+
+
+def weight_note(answers: Comparisons, column: Any = "weight") -> str:
+    """Return what weights do to intervals, with the mean of the column where it is large."""
+    assert answers.weight is not None
+    note = (
+        "answers have weights: the probability of each is taken to that power, which is no model of how people answer; the widths of "
+        "intervals follow from the weights"
+    )
+    mean = float(np.average(answers.weight, weights=answers.count))
+    if mean <= _HEAVY:
+        return note
+    return (
+        f"{note}. The mean of the column {column!r} is {mean:.3g}, and an answer of weight w counts as w answers, "
+        f"so intervals are about √{mean:.3g} = {np.sqrt(mean):.2g} times narrower than with a mean of 1: divide the "
+        "column by its mean, or rename it if it says something else, such as kilograms"
+    )
 
 
 class Change(NamedTuple):

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import listed, refuse_first, shown
-from relpref.data.labels import is_missing, label_column
+from relpref.data.labels import label_column, trimmed
 from relpref.data.tables import Table, as_table
 from relpref.errors import DataError
 
@@ -90,7 +90,7 @@ def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable)
     Raises
     ------
     DataError
-        If a column is missing, a place is not a number, or a list has an item twice or says nothing.
+        If a column is missing, a place is not a number from 1 on, or a list has an item twice or says nothing.
 
     Notes
     -----
@@ -103,6 +103,11 @@ def _of_orderings(read: Table, group: Hashable, item: Hashable, position: Hashab
     known = np.flatnonzero(~read.blank(position))
     places = np.full(len(read.frame), np.inf)
     places[known] = read.numbers(position, "write the place, 1 for the best, or leave it blank", known)
+    remedy = (
+        "leave the cell empty if the item is below all others, such as one that did not finish, "
+        "or drop the row"
+    )
+    read.refuse(position, places < 1, f" is no place, which start at 1; {remedy}")
     rows: Rows = []
     for label, members, items in _groups(read, group, item):
         pairs = _pairs(items, places[members])
@@ -152,19 +157,23 @@ def _of_best_worst(
             *(items or ["item_1"]),
             remedy="name the columns of what was shown item_1, item_2, ...",
         )
-    shown_items = [(read.frame[column].tolist(), read.blank(column)) for column in items]
+    inside_of: _List[_List[Any]] = [[] for _ in range(len(read.frame))]
+    for column in items:
+        there = np.flatnonzero(~read.blank(column))
+        for row, label in zip(there.tolist(), read.labels(column, there), strict=True):
+            inside_of[row].append(label)
+    for column in (best, worst):
+        read.refuse(column, read.blank(column), " is none of the items of the row; name one of them")
     index = read.frame.index
     labels = index.tolist() if index.is_unique else range(len(index))
     rows: Rows = []
-    for row, (one, other) in enumerate(
-        zip(read.frame[best].tolist(), read.frame[worst].tolist(), strict=True)
-    ):
-        inside = [cells[row] for cells, blank in shown_items if not blank[row]]
+    for row, (one, other) in enumerate(zip(read.labels(best), read.labels(worst), strict=True)):
+        inside = inside_of[row]
         wrong = next((item for item in inside if inside.count(item) > 1), None)
         if wrong is not None:
             raise DataError(f"{read.place(row)}: {shown(wrong)} is shown twice; correct one of the two cells")
         for column, item in ((best, one), (worst, other)):
-            if is_missing(item) or item not in inside:
+            if item not in inside:
                 raise DataError(
                     f"{read.cell(column)(row)}: {shown(item)} is none of the items of the row, {listed(inside)}; name one of them"
                 )
@@ -223,8 +232,8 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
                 f"{table.name}: there is no column {name!r} with the covariate of each item; orders and choices have it beside the item, "
                 "and tables of the best and the worst have none"
             )
-        cells = zip(*(table.frame[column].tolist() for column in (form[0], form[1], name)), strict=True)
-        values = {(group, item): value for group, item, value in cells}
+        keys = zip(table.labels(form[0]), table.labels(form[1]), strict=True)
+        values = dict(zip(keys, table.frame[name].tolist(), strict=True))
         for end in ("winner", "loser"):
             sides = zip(columns["list"], columns[end], strict=True)
             columns[f"{name}_{end}"] = [values[side] for side in sides]
@@ -245,10 +254,11 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
 
 def _refuse_several(table: Table, name: str, group: str) -> None:
     """Refuse a list whose rows have different values in a column."""
-    first = table.frame.groupby(group, sort=False)[name].transform("first")
+    cells, of = (table.frame[column].map(trimmed) for column in (name, group))
+    first = cells.groupby(of, sort=False).transform("first")
     table.refuse(
         name,
-        np.asarray((table.frame[name] != first) & ~(table.frame[name].isna() & first.isna())),
+        np.asarray((cells != first) & ~(cells.isna() & first.isna())),
         f" is not the {name} of the first row of its {group}; a {group} has one",
     )
 
@@ -330,13 +340,14 @@ def _groups(
     read: Table, group: Hashable, item: Hashable
 ) -> Iterator[tuple[Any, NDArray[np.int64], _List[Any]]]:
     """Every group's label, its rows, and its items."""
-    items = read.frame[item].tolist()
+    items = read.labels(item)
     members: dict[Any, dict[Any, int]] = {}  # the row of each item of each group
     place = read.cell(group)
     refuse_first(
-        read.blank(group), lambda row: f"{place(row)}: the cell is blank; say to which group the row belongs"
+        read.blank(group),
+        lambda row: f"{place(row)}: the cell is blank; say to which group the row belongs",
     )
-    for row, label in enumerate(read.frame[group].tolist()):
+    for row, label in enumerate(read.labels(group)):
         inside = members.setdefault(label, {})
         if items[row] in inside:
             raise DataError(f"{read.place(row)}: {shown(items[row])} is in {shown(label)} twice; drop a row")

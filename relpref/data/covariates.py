@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import did_you_mean, listed, refuse_first, shown
 from relpref.data.attributes import read_column
-from relpref.data.labels import LabelIndex, is_missing, plain_labels
+from relpref.data.labels import LabelIndex, is_missing, plain_labels, trimmed
 from relpref.data.tables import Table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
@@ -146,13 +146,9 @@ def _what(
     columns, there = pair_of(name, ends), list(table.frame.columns)
     missing = [column for column in columns if column not in there]
     if not missing:
-        levels: set[str] = set()
-        for column in columns:
-            cells = _cells(table, column)
-            if cells.kind == "category":
-                levels |= set(cells.values.tolist())
-        if levels:  # numbers on the other side are levels, too
-            levels |= {text for column in columns for text in _as_text(table, column)}
+        if "category" in {_cells(table, column).kind for column in columns}:
+            # Numbers on the other side are levels, too.
+            levels = {text for column in columns for text in _as_text(table, column)}
             return Covariate(name, "category", tuple(sorted(levels)))
         return Covariate(name, "number")
     if name not in there or len(missing) == 1:
@@ -162,7 +158,7 @@ def _what(
             f"values of the two sides), or in a column {name!r} that names one of the two items or is blank"
         )
     rows = np.flatnonzero(~table.blank(name))
-    named = [items.positions.get(label, -1) for label in table.labels(name, rows)]
+    named = [items.get(label) for label in table.labels(name, rows)]
     if len(rows) and not any(
         at in (one, other) for at, one, other in zip(named, *(s[rows] for s in sides), strict=True)
     ):
@@ -239,8 +235,8 @@ def _numbers(table: Table, column: str, covariate: Covariate) -> Floats:
 
 def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
     table.refuse(column, table.blank(column), " is no value of the covariate; fill it in, or drop the row")
-    level = {text: at for at, text in enumerate(covariate.levels)}
-    places = np.array([level.get(text, -1) for text in _as_text(table, column)], dtype=np.int64)
+    level = LabelIndex(covariate.levels, str)
+    places = np.array([level.get(text) for text in _as_text(table, column)], dtype=np.int64)
     table.refuse(
         column,
         places < 0,
@@ -295,7 +291,7 @@ def equal_sides(covariates: Sequence[Covariate], rows: int) -> dict[str, Any]:
 
 def _check_lists(table: Table, sides: tuple[Positions, Positions], values: tuple[Floats, Floats]) -> None:
     """Refuse lists in which an item has other covariates in one row than in another."""
-    number = pd.factorize(table.frame["list"].mask(table.blank("list")))[0]
+    number = pd.factorize(table.frame["list"].mask(table.blank("list")).map(trimmed))[0]
     rows = np.flatnonzero(number >= 0)
     # The two of a row next to each other: the later row is the one that is refused.
     slots = np.stack([np.repeat(number[rows], 2), np.stack([side[rows] for side in sides], axis=1).ravel()])

@@ -3,7 +3,7 @@
 import os
 import zipfile
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +13,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, refuse_first, shown
-from relpref.data.labels import GrowingIndex, LabelIndex, Place, joined_places, plain_labels
+from relpref.data.labels import GrowingIndex, LabelIndex, Place, blank_note, joined_places
 from relpref.data.relation import MATRICES
 from relpref.data.tables import Table, check_columns, known_names, suffix_of
 from relpref.errors import DataError
@@ -55,8 +55,8 @@ class TargetIndex(GrowingIndex):
 
 
 def ends_of(
-    source: Iterable[Any],
-    target: Iterable[Any],
+    source: Sequence[Any],
+    target: Sequence[Any],
     items: LabelIndex,
     targets: LabelIndex,
     places: Iterable[Place],
@@ -64,7 +64,7 @@ def ends_of(
     """Return the positions of both ends of every link, among the items and the targets, which may be the same."""
     remedy = "correct the label, add it to the items, or drop the row"
     first, second = (
-        index.locate(plain_labels(labels, where), where, remedy)
+        index.locate(labels, where, remedy)
         for labels, index, where in zip((source, target), (items, targets), places, strict=True)
     )
     return first, second
@@ -76,18 +76,22 @@ def edges_from_tables(
     """Read the columns source, target and, if there, weight; and notes on how they were read."""
     pieces: list[Edges] = []
     notes: dict[str, None] = {}
+    blanks: set[str] = set()
     for read in tables:
-        table = known_names(read, ("source", "target", "weight"))
+        table = replace(
+            known_names(read, ("source", "target", "weight")), known=items.positions, blanks=blanks
+        )
         unused = check_columns(table, ("source", "target"), ("weight",), ())
         notes |= dict.fromkeys((*table.notes, *unused))
         frame = table.frame
         if len(frame) == 0:
             raise DataError(f"{table.name}: the table has no rows; give an edge or leave the relation out")
         places = table.cell("source"), table.cell("target")
-        ends = ends_of(frame["source"], frame["target"], items, targets, places)
+        ends = ends_of(table.labels("source"), table.labels("target"), items, targets, places)
         weighted = "weight" in frame.columns
         weight = table.numbers("weight", _WEIGHT_REMEDY) if weighted else np.ones(len(frame))
         pieces.append(Edges(*ends, weight, table.place))
+    notes |= dict.fromkeys(blank_note(blanks))
     if len(pieces) == 1:
         return pieces[0], tuple(notes)
     where = joined_places([piece.source.size for piece in pieces], [piece.where for piece in pieces])

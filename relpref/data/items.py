@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, refuse_first, shown
+from relpref.data.arrays import counted, shown
 from relpref.data.attributes import Column, Known, aligned, encoded, linked, parsed, read_column
-from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
+from relpref.data.labels import LabelIndex, Place, blank_note, joined_places, read_labels, trimmed
 from relpref.data.relation import Relation
 from relpref.data.tables import SUFFIXES, Table, as_table, is_table, read_pieces, suffix_of
 from relpref.errors import DataError
@@ -66,9 +66,11 @@ def read_item_table(value: Any, known: Known | None = None, compared: Iterable[H
         return _labels_alone(value, known)
     pieces: list[_Piece] = []
     notes: list[str] = []
+    blanks: set[str] = set()
     for table in tables:
-        pieces.append(_piece(table, framed))
+        pieces.append(_piece(table, framed, blanks))
         notes += table.notes
+    notes += blank_note(blanks)
     labels = list(chain.from_iterable(piece.labels for piece in pieces))
     where = joined_places([len(piece.labels) for piece in pieces], [piece.where for piece in pieces])
     where = pieces[0].where if len(pieces) == 1 else where
@@ -111,7 +113,9 @@ def _labels_alone(value: Any, known: Known | None) -> ItemTable:
     if len(value) == 0:
         raise DataError(f"{_NAME}: there are none; give at least one item")
     where = without_table(()).where
-    return _described(plain_labels(value, where), {}, where, known, [])
+    blanks: set[str] = set()
+    labels = read_labels(value, where, blanks=blanks)
+    return _described(labels, {}, where, known, list(blank_note(blanks)))
 
 
 def _described(
@@ -133,7 +137,8 @@ def _with_labels(table: Table, compared: Iterable[Hashable]) -> Table:
     wanted = set(compared)
     lacking = len(wanted.difference(frame.index))
     for position, name in enumerate(frame.columns):
-        cells = frame.iloc[:, position].tolist()
+        given = frame.iloc[:, position].tolist()
+        cells = [trimmed(cell) for cell in given]
         kinds = set(map(type, cells))
         if not kinds <= {str, int} or len(kinds) != 1:
             continue
@@ -144,13 +149,16 @@ def _with_labels(table: Table, compared: Iterable[Hashable]) -> Table:
             better = kinds == {str} and len(set(cells)) == len(cells)
         if better:
             note = f"the labels are those of the column {str(name)!r}"
-            rest = frame.drop(columns=name).set_axis(pd.Index(cells, dtype=object), axis=0)
+            rest = frame.drop(columns=name).set_axis(pd.Index(given, dtype=object), axis=0)
             return replace(table, frame=rest, notes=(*table.notes, note))
     return table
 
 
-def _piece(table: Table, framed: bool) -> _Piece:
-    """Some rows; labels are in the index of a frame, and in the first column of a file."""
+def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
+    """Read some rows; labels are in the index of a frame, and in the first column of a file.
+
+    ``blanks`` receives the labels that had blanks around them.
+    """
     frame = table.frame
     if len(frame) == 0:
         raise DataError(f"{table.name}: the table has no rows; give at least one item")
@@ -159,21 +167,19 @@ def _piece(table: Table, framed: bool) -> _Piece:
     made = index.names != [None] or not pd.api.types.is_integer_dtype(index.dtype)
     if table.text or not (framed or made):
         index, columns = frame.iloc[:, 0], frame.iloc[:, 1:]
-    if table.text:
-        place = table.cell(frame.columns[0])
-        empty = (index == "").to_numpy(dtype=bool)
-        refuse_first(empty, lambda row: f"{place(row)}: the label is empty; give every row a label")
     if columns.shape[1] > MAX_ATTRIBUTES:
         raise DataError(
             f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of {MAX_ATTRIBUTES}; "
             "select columns, or reduce them (for example with a truncated singular value decomposition)"
         )
-    labels = plain_labels(index, table.place)
+    place = table.cell(frame.columns[0]) if table.text else table.place
+    labels = read_labels(index, place, blanks=blanks)
+    given = index.tolist()  # with the blanks around them
     called, first, at = table.name, table.first, None if table.lines is None else table.place
 
     def where(row: int) -> str:
         place = f"{called}, row {first + row}" if at is None else at(row)
-        return f"{place} (label {shown(labels[row])})"
+        return f"{place} (label {shown(given[row])})"
 
     names = tuple(map(str, columns.columns))
     if "" in names:

@@ -1,8 +1,9 @@
 """Labels of items: plain Python values, unique, looked up all at once."""
 
 import cmath
+import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, repeat
 from typing import Any, NoReturn
@@ -11,13 +12,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import nearest, shown
+from relpref.data.arrays import counted, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 
 MANY = 1 << 14  # labels looked up among as many, from which on pandas takes half the time of a dictionary
 
 Place = Callable[[int], str]
 _ALWAYS_FINE = frozenset({str, int, bool})
+# Characters without a mark: white space, zero-width spaces and joiners of words, and letters without a
+# shape. Joiners of letters, selectors of variants and tags are not among them: they change what they follow.
+_BLANKS = (
+    *(*range(9, 14), *range(28, 33), 0x85, 0xA0, 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
+    *(*range(0x2000, 0x200C), 0x200E, 0x200F, 0x2028, 0x2029, 0x202F, *range(0x205F, 0x2065)),
+    *(*range(0x206A, 0x2070), 0x2800, 0x3000, 0x3164, 0xFEFF, 0xFFA0),
+)
+BLANKS = "".join(map(chr, _BLANKS))
+# Marks of category Mn that only change the character before them.
+_SELECTORS = (0x34F, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+_MARKLESS = frozenset(BLANKS) | frozenset(map(chr, _SELECTORS))
 
 
 def joined_places(sizes: Sequence[int], places: Sequence[Place]) -> Place:
@@ -71,6 +83,83 @@ def plain_labels(values: Iterable[Any], where: Place) -> list[Any]:
     return labels
 
 
+def trimmed(label: Any) -> Any:
+    """Return a text without the blanks around it; any other label unchanged."""
+    return label.strip(BLANKS) if isinstance(label, str) else label
+
+
+def is_invisible(text: str) -> bool:
+    """Tell whether no character of a text can be seen."""
+    return all(char in _MARKLESS or unicodedata.category(char) in ("Cc", "Cf") for char in text)
+
+
+def read_labels(
+    values: Iterable[Any], where: Place, known: Container[Any] = (), blanks: set[str] | None = None
+) -> list[Any]:
+    """Return the labels of a table: plain Python values without the blanks around them.
+
+    Parameters
+    ----------
+    values : iterable
+    where : callable
+        Maps a position to the words that name it in a message.
+    known : container
+        Labels that stay as they are: those of data that were read when blanks still counted.
+    blanks : set of str, optional
+        Receives the labels that had blanks around them.
+
+    Raises
+    ------
+    DataError
+        If a label is missing, cannot be hashed, or has no character that can be seen.
+    """
+    labels = plain_labels(values, where)
+    # Hashing many different texts takes longer than looking at every row.
+    distinct: Iterable[Any] = set(labels) if len(set(labels[:10_000])) < 5_000 else labels
+    # The usual text is returned by strip as it is, and begins with a letter or a digit.
+    odd = {
+        text
+        for text in distinct
+        if isinstance(text, str) and ((plain := text.strip(BLANKS)) is not text or not plain[:1].isalnum())
+    }
+    for text in odd:
+        if is_invisible(text):
+            row = labels.index(text)
+            raise DataError(f"{where(row)}: the label is empty ({text!a}); give every row a label")
+    changed = {text: text.strip(BLANKS) for text in odd if text not in known and text.strip(BLANKS) != text}
+    if blanks is not None:
+        blanks.update(changed)
+    return [changed.get(label, label) for label in labels] if changed else labels
+
+
+def blank_note(labels: Collection[str]) -> tuple[str, ...]:
+    """Return a note on labels that had blanks around them, if there are some."""
+    if not labels:
+        return ()
+    some = f"{min(labels)!a}{', ...' if len(labels) > 1 else ''}"
+    around = "it" if len(labels) == 1 else "them"
+    return (f"{counted(len(labels), 'label')} had blanks around {around}, which were left out: {some}",)
+
+
+def alike_note(labels: Iterable[Any], what: str) -> tuple[str, ...]:
+    """Return a note on labels that differ in capitals or Unicode form only, if there are some."""
+    texts = [label for label in labels if isinstance(label, str)]
+    forms = [(text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold() for text in texts]
+    if len(set(forms)) == len(texts):
+        return ()
+    firsts = dict(zip(reversed(forms), reversed(texts), strict=True))
+    pairs = ((firsts[form], text) for form, text in zip(forms, texts, strict=True))
+    alike = [pair for pair in pairs if pair[0] != pair[1]]
+    # Two forms of one text look the same unless they are escaped.
+    show = shown if alike[0][0].lower() == alike[0][1].lower() else ascii
+    note = (
+        f"{counted(len(alike), what)} {'differs' if len(alike) == 1 else 'differ'} from another one in capitals "
+        f"or Unicode form only, such as {' and '.join(map(show, alike[0]))}; they are kept apart: rename one "
+        "of the two if they mean the same"
+    )
+    return (note,)
+
+
 class LabelIndex:
     """Distinct labels in order, each with its position; ``where`` maps one to the words that name its place in a message."""
 
@@ -101,10 +190,27 @@ class LabelIndex:
             rows = self._index.get_indexer(_objects(labels)).astype(np.int32)
         else:
             rows = np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
-        if rows.size and rows.min() < 0:
-            position = int(np.argmin(rows))
-            self.refuse(labels[position], where(position), remedy)
+        for position in np.flatnonzero(rows < 0).tolist():
+            rows[position] = self.get(labels[position])
+            if rows[position] < 0:
+                self.refuse(labels[position], where(position), remedy)
         return rows
+
+    def get(self, label: Any) -> int:
+        """Return the position of a label, or of the one that differs in the blanks around it; -1 if it is unknown."""
+        if label in self.positions:
+            return self.positions[label]
+        plain = trimmed(label)
+        return self.positions.get(plain, self._with_blanks.get(plain, -1))
+
+    @cached_property
+    def _with_blanks(self) -> dict[str, int]:
+        """Positions of labels with blanks around them by what they are without; -1 where several are the same."""
+        positions: dict[str, int] = {}
+        for position, label in enumerate(self.labels):
+            if trimmed(label) != label:
+                positions[trimmed(label)] = -1 if trimmed(label) in positions else position
+        return positions
 
     @cached_property
     def _index(self) -> pd.Index:
@@ -139,10 +245,12 @@ class GrowingIndex(LabelIndex):
         super().__init__(tuple(known), str)
 
     def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
-        for label in dict.fromkeys(labels):
-            self.positions.setdefault(label, len(self.positions))
+        places = {label: self.get(label) for label in dict.fromkeys(labels)}
+        for label, place in places.items():
+            if place < 0:
+                places[label] = self.positions[label] = len(self.positions)
         self.labels = tuple(self.positions)
-        return np.fromiter(map(self.positions.__getitem__, labels), dtype=np.int32, count=len(labels))
+        return np.fromiter(map(places.__getitem__, labels), dtype=np.int32, count=len(labels))
 
 
 def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:

@@ -23,7 +23,7 @@ from relpref.data.edges import (
     tidied,
 )
 from relpref.data.graph import Graph, circulation, shared_targets
-from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
+from relpref.data.labels import LabelIndex, is_missing, label_column, read_labels
 from relpref.data.relation import Relation
 from relpref.data.tables import Table, as_table, is_table, numbers, read_pieces
 from relpref.errors import DataError
@@ -96,8 +96,12 @@ def _table_of_links(links: Any, called: str) -> pd.DataFrame:
 def _ordered(frame: pd.DataFrame, called: str, items: LabelIndex) -> Any:
     """A matrix of weights with labels, in the order of the items."""
     remedy = "correct the label, add it to the items, or drop its row and column"
+
+    def where(at: int) -> str:
+        return f"{called}, row or column {at}"
+
     rows, columns = (
-        items.locate(plain_labels(labels, str), lambda at: f"{called}, row or column {at}", remedy)
+        items.locate(LabelIndex(read_labels(labels, where), where).labels, where, remedy)
         for labels in (frame.index, frame.columns)
     )
     try:
@@ -208,10 +212,11 @@ def _edges_of_networkx(
     links = list(graph.edges(data="weight", default=1))
     if targets is items:  # nodes without edges must be items, too
         remedy = "rename the node, remove it, or add it to the items"
-        items.locate(list(graph.nodes), lambda node: f"{called}, node {node}", remedy)
+        nodes = read_labels(graph.nodes, str)
+        items.locate(nodes, lambda node: f"{called}, node {node}", remedy)
     else:
         # Either end may be the item.
-        links = [(b, a, w) if a not in items.positions else (a, b, w) for a, b, w in links]
+        links = [(b, a, w) if items.get(a) < 0 else (a, b, w) for a, b, w in links]
     if not links:
         raise DataError(f"{called}: the graph has no edges; give at least one edge or leave the relation out")
     source, target, weight = zip(*links, strict=True)
@@ -222,7 +227,8 @@ def _edges_of_networkx(
     remedy = "set the edge attribute weight to a positive number"
     column = pd.Series(list(weight), dtype=object)
     strength = numbers(column, "weight", where, text=False, remedy=remedy)
-    ends = ends_of(source, target, items, targets, (where, where))
+    labels = (read_labels(end, where) for end in (source, target))
+    ends = ends_of(*labels, items, targets, (where, where))
     return Edges(*ends, strength, where)
 
 

@@ -28,7 +28,7 @@ from relpref.data.comparisons import (
 )
 from relpref.data.graph import Graph
 from relpref.data.items import ItemTable, read_item_table, without_table
-from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
+from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
 from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
 from relpref.errors import DataError
@@ -414,7 +414,8 @@ class PreferenceData:
         more = {**newcomers.relations, **more}
         index = LabelIndex((*self.labels, *newcomers.labels), lambda row: f"items, row {row}")
         graphs: dict[str, Graph] = {}
-        all_links, notes = dict(self.links), list(self.notes + newcomers.notes)
+        kept = [note for note in self.notes if note not in _alike_items(self.labels)]
+        all_links, notes = dict(self.links), [*kept, *newcomers.notes, *_alike_items(index.labels)]
         for name in dict.fromkeys(self.relation_of(part) for part in self.relations):
             before = {part: self.relations[part] for part in self.parts_of(name)}
             read = self._read_more(name, more[name], index) if name in more else None
@@ -444,7 +445,7 @@ class PreferenceData:
     def _refuse_known(self, newcomers: ItemTable) -> None:
         newcomers.index()  # refuses labels that are there twice
         for row, label in enumerate(newcomers.labels):
-            if label in self._label_index.positions:
+            if self._label_index.get(label) >= 0:
                 raise DataError(f"{newcomers.where(row)}: {shown(label)} is an item already; rename it")
             for name, links in self.links.items():
                 if label in links.targets:
@@ -559,6 +560,10 @@ def _check_cliques(graphs: Mapping[str, Graph]) -> None:
             raise DataError(f"relation {name!r}: {error}") from None
 
 
+def _alike_items(labels: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(f"items: {note}" for note in alike_note(labels, "label"))
+
+
 def _met(compared: list[Any], relations: Mapping[str, Any]) -> ItemTable:
     """Those that answers and relations are about."""
     index = GrowingIndex(dict.fromkeys(compared))
@@ -598,5 +603,5 @@ def assembled(
         comparisons=answers,
         _graphs=graphs,
         _links=links,
-        notes=(*more, *read.notes, *notes),
+        notes=(*more, *read.notes, *_alike_items(index.labels), *notes),
     )

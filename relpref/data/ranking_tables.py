@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, read_only, refuse_first, shown
 from relpref.data.items import read_item_table
-from relpref.data.labels import LabelIndex, Place, plain_labels
+from relpref.data.labels import LabelIndex, Place, blank_note, read_labels
 from relpref.data.preference import PreferenceData, assembled
 from relpref.data.tables import Table, as_table, check_columns, numbers, renamed
 from relpref.errors import DataError
@@ -28,7 +29,10 @@ _REMEDY = "correct the label, or give the item in items"
 _NUMBER = (
     "write a number, or leave the cell blank where the item is not ranked (rankers belong into the index)"
 )
-_WHOLE = "write positions as whole numbers, 1 for the best (scores and average ranks are read by from_scores)"
+_WHOLE = (
+    "write positions as whole numbers, 1 for the best, and leave the cell empty or drop the row where an item is not ranked, such as "
+    "one that did not finish (scores and average ranks are read by from_scores)"
+)
 _TYPES = ("soc", "soi", "toc", "toi")
 _ORDER = re.compile(r"(\{\s*\d+(?:\s*,\s*\d+)*\s*\}|\d+)(?:\s*,\s*|\s*$)")
 
@@ -87,12 +91,16 @@ def _ranked(
     rankers: tuple[Any, ...],
     where: Place,
     twice: Callable[[int, int], str] | None = None,
+    blanks: Collection[str] = (),
 ) -> Read:
     """Rankings from entries: of each its ranking, the place of the item's label in ``labels``, and its key, the smaller the better.
 
-    ``where`` names the place of a label in a message, and ``twice`` says what is wrong with two entries of one item in one ranking.
+    ``where`` names the place of a label in a message, ``twice`` says what is wrong with two entries of one item in one ranking, and
+    ``blanks`` are the labels that had blanks around them.
     """
     known = _read_items(list(dict.fromkeys(labels)) if items is None else items)
+    for note in blank_note(blanks):
+        known = replace(known, notes=(*known.notes, f"rankings: {note}"))
     shape = len(rankers), known.num_items
     _check_size(*shape)
     columns = LabelIndex(known.labels, str).locate(labels, where, _REMEDY)[codes]
@@ -125,7 +133,7 @@ def _read_rankers(rankers: Any, number: int) -> tuple[Any, ...]:
     """Labels of those who gave the rankings, 0, 1, ... by default; they may repeat."""
     if rankers is None:
         return tuple(range(number))
-    labels = plain_labels(in_order(rankers, "rankers"), lambda row: f"rankers, position {row}")
+    labels = read_labels(in_order(rankers, "rankers"), lambda row: f"rankers, position {row}")
     if len(labels) != number:
         raise DataError(
             f"rankers: {counted(len(labels), 'label')} for {counted(number, 'ranking')}; give one label for each ranking"
@@ -143,11 +151,11 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
     if isinstance(orders, pd.Series) and rankers is None:
         rankers = orders.index
     orders = list(orders)
-    by = _read_rankers(rankers, len(orders))
+    by, blanks = _read_rankers(rankers, len(orders)), set[str]()
     entries = [
         (row, key, label)
         for row, order in enumerate(orders)
-        for key, block in enumerate(_blocks(order, place_of(by, row)))
+        for key, block in enumerate(_blocks(order, place_of(by, row), blanks))
         for label in block
     ]
     if not entries:
@@ -158,14 +166,14 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
         return f"{place_of(by, rows[at])}: the item {shown(labels[at])} is in it twice; remove one of the two"
 
     codes = np.arange(len(labels))
-    return _ranked(rows, codes, keys, labels, items, by, lambda at: place_of(by, rows[at]), twice)
+    return _ranked(rows, codes, keys, labels, items, by, lambda at: place_of(by, rows[at]), twice, blanks)
 
 
 def _at(where: str) -> Place:
     return lambda _: where
 
 
-def _blocks(order: Any, where: str) -> list[list[Any]]:
+def _blocks(order: Any, where: str, blanks: set[str]) -> list[list[Any]]:
     if isinstance(order, str | bytes | AbstractSet) or not isinstance(order, Iterable):
         raise DataError(
             f"{where}: got {shown(order)}; give a list of labels, best first, with a tuple for items that are tied"
@@ -173,7 +181,7 @@ def _blocks(order: Any, where: str) -> list[list[Any]]:
     blocks = []
     for place, entry in enumerate(order):
         tied = isinstance(entry, tuple | list | AbstractSet)
-        labels = plain_labels(list(entry) if tied else [entry], _at(f"{where}, place {place}"))
+        labels = read_labels(list(entry) if tied else [entry], _at(f"{where}, place {place}"), (), blanks)
         if not labels:
             raise DataError(f"{where}, place {place}: the tie is empty; remove it")
         # Nothing may depend on the order inside a set, which is another in every process.
@@ -193,9 +201,10 @@ def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) ->
     rankers, labels, values = _wide(table)
     for row, column in np.argwhere(_not_a_place(values)):
         raise DataError(
-            f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]} is not a position; {_WHOLE}"
+            f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]:g} is not a position; {_WHOLE}"
         )
-    return _ranked(*_entries(values), labels, items, rankers, lambda column: f"column {column}")
+    where = f"{table.name}, column {{}}".format
+    return _ranked(*_entries(values), labels, items, rankers, where, blanks=table.blanks)
 
 
 def read_scores(scores: Any, items: Any, rankers: Any) -> Read:
@@ -257,15 +266,16 @@ def _wide(table: Table) -> tuple[tuple[Any, ...], list[Any], NDArray[np.float64]
     if "ranker" in frame.columns or table.text:
         name = "ranker" if "ranker" in frame.columns else frame.columns[0]
         by, frame = frame[name], frame.drop(columns=name)
-    rankers = tuple(plain_labels(by, table.place))
-    labels = plain_labels(frame.columns, lambda column: f"{table.name}, column {column}")
-    LabelIndex(labels, lambda column: f"{table.name}, column {column}")
+    where = f"{table.name}, column {{}}".format
+    rankers = tuple(read_labels(by, table.place, (), table.blanks))
+    labels = read_labels(frame.columns, where, (), table.blanks)
+    LabelIndex(labels, where)
     values = np.full(frame.shape, np.nan)
     for column, label in enumerate(labels):
         cells = frame.iloc[:, column]
         known = np.flatnonzero((cells != "") if table.text else ~cells.isna())
-        where = partial(lambda known, row: place_of(rankers, int(known[row])), known)
-        values[known, column] = numbers(cells.iloc[known], str(label), where, text=table.text, remedy=_NUMBER)
+        place = partial(lambda known, row: place_of(rankers, int(known[row])), known)
+        values[known, column] = numbers(cells.iloc[known], str(label), place, text=table.text, remedy=_NUMBER)
     return rankers, labels, values
 
 
@@ -274,7 +284,7 @@ def _read_long(table: Table, items: Any) -> Read:
     places = table.numbers("position", _WHOLE)
     refuse_first(
         _not_a_place(places),
-        lambda row: f"{table.cell('position')(row)}: {places[row]} is not a position; {_WHOLE}",
+        lambda row: f"{table.cell('position')(row)}: {places[row]:g} is not a position; {_WHOLE}",
     )
     labels, by = _labels(table, "item"), _labels(table, "ranker")
     keys = _labels(table, "ranking") if "ranking" in table.frame.columns else by
@@ -295,7 +305,7 @@ def _read_long(table: Table, items: Any) -> Read:
         )
 
     codes, gave = np.arange(len(labels)), tuple(rankers.values())
-    return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), twice)
+    return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), twice, table.blanks)
 
 
 def _labels(table: Table, column: str) -> list[Any]:
@@ -307,7 +317,7 @@ def _labels(table: Table, column: str) -> list[Any]:
 
 
 def _not_a_place(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return ~np.isnan(values) & ((values < 0) | (values != np.floor(values)) | np.isinf(values))
+    return ~np.isnan(values) & ((values < 1) | (values != np.floor(values)) | np.isinf(values))
 
 
 def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
@@ -396,4 +406,4 @@ def _names(file: Path, metadata: Mapping[str, str]) -> list[str]:
     for key in keys:
         if not metadata.get(key):
             raise DataError(f"{file}: the metadata lack the {key}; get the file again")
-    return [metadata[key] for key in keys]
+    return read_labels([metadata[key] for key in keys], lambda at: f"{file}, {keys[at]}")

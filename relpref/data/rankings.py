@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import counted, listed, read_only, refuse_first, shown
 from relpref.data.items import ItemTable, read_item_table
-from relpref.data.labels import plain_labels
+from relpref.data.labels import read_labels
 from relpref.data.preference import PreferenceData, assembled
 from relpref.data.ranking_tables import (
     check_number,
@@ -116,8 +116,8 @@ class Rankings:
         table : DataFrame
             Long: one row for each ranked item of each ranking, with the columns ``ranker``, ``item`` and ``position``, and ``ranking``
             where a ranker gave several. Or wide: one row for each ranking and one column for each item, whose cells are positions,
-            blank (NaN) where the item is not ranked; rankers are the index, or a column ``ranker``. Positions are whole numbers, which
-            may start anywhere and have gaps.
+            blank (NaN) where the item is not ranked; rankers are the index, or a column ``ranker``. Positions are whole numbers
+            from 1 on, which may have gaps.
         items : optional
             See `from_orders`.
         columns : mapping of str to str, optional
@@ -126,7 +126,7 @@ class Rankings:
         Raises
         ------
         DataError, UnknownLabelError
-            As `from_orders`, and if a position is no whole number.
+            As `from_orders`, and if a position is no whole number from 1 on.
         """
         return cls(*read_positions(table, items, columns))
 
@@ -240,7 +240,7 @@ class Rankings:
                 "labels: the index of the Series names the rankers in another order than the rankings; "
                 "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the order of the rankings"
             )
-        plain = plain_labels(in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1)))
+        plain = read_labels(in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1)))
         if len(plain) != len(by):
             raise DataError(
                 f"labels: there are {len(plain)} for {counted(len(by), 'ranking')}; give one for each"
@@ -254,7 +254,7 @@ class Rankings:
                     f"labels: {listed(known)} are of different types and have no order; make all of them text"
                 ) from None
         else:
-            known = plain_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
+            known = read_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
         codes = {label: code for code, label in enumerate(known)}
         if len(codes) < len(known):
             twice = next(label for label in known if known.count(label) > 1)

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 
 from relpref.data.arrays import counted, refuse_first, shown
 from relpref.data.items import read_item_table
-from relpref.data.labels import LabelIndex, plain_labels
+from relpref.data.labels import LabelIndex, read_labels
 from relpref.data.preference import PreferenceData, assembled
 from relpref.data.tables import Table, as_table, check_columns, numbers
 from relpref.errors import DataError
@@ -365,7 +365,7 @@ def _located(labels: Any, index: LabelIndex, kind: str) -> Positions:
     def where(position: int) -> str:
         return f"relation, {kind} {position}"
 
-    plain = plain_labels(labels, where)
+    plain = read_labels(labels, where)
     LabelIndex(plain, where)  # none twice
     try:
         return index.locate(plain, where, "give the relation of known nodes only").astype(np.intp)

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from numbers import Real
@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, did_you_mean, listed, nearest, shown
-from relpref.data.labels import Place, is_missing, plain_labels
+from relpref.data.labels import Place, is_missing, read_labels
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import MAX_CELLS_AT_ONCE, MAX_ROWS_AT_ONCE
@@ -50,6 +50,9 @@ class Table:
     decimal: str = "."  # mark in text
     notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
     rows: Any = None  # numbers of the rows as they were given, where these were made of them
+    known: Container[Any] = ()  # labels that are read as they are, see `read_labels`
+    blanks: set[str] = field(default_factory=set)  # labels read so far that had blanks around them
+    columns: dict[Any, tuple[Any, list[Any]]] = field(default_factory=dict)  # read so far, of their frame
 
     @property
     def place(self) -> Place:
@@ -89,9 +92,15 @@ class Table:
         return np.fromiter(empty, dtype=bool, count=len(cells))
 
     def labels(self, column: Hashable, rows: Any = None) -> list[Any]:
-        """Return the labels in all or some cells of a column, see `plain_labels`."""
+        """Return the labels in all or some cells of a column, see `read_labels`."""
         cells = self.frame[column]
-        return plain_labels(cells if rows is None else cells.iloc[rows], self.cell(column, rows))
+        if rows is not None:
+            return read_labels(cells.iloc[rows], self.cell(column, rows), self.known, self.blanks)
+        frame, labels = self.columns.get(column, (None, []))
+        if frame is not self.frame:
+            labels = read_labels(cells, self.cell(column), self.known, self.blanks)
+            self.columns[column] = self.frame, labels
+        return labels
 
     def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.float64]:
         """Return the numbers in all or some cells of a column, see `numbers`."""

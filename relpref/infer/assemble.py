@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
-from relpref.data.comparisons import COMPOSED, WEIGHTED
+from relpref.data.comparisons import COMPOSED, weight_note
 from relpref.data.covariates import EFFECT
 from relpref.infer.call import Values, preference_data
 from relpref.infer.evidence import Evidence, latent_moments
@@ -69,7 +69,7 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
         return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
     data = preference_data(origin.args, origin.kwargs)
     if data is not None and _about_items(slices, data):
-        weights = {} if data.comparisons.weight is None else {"weights": WEIGHTED}
+        weights = {} if data.comparisons.weight is None else {"weights": weight_note(data.comparisons)}
         common["info"] = {**common["info"], **group_notes(data), **composed_note(data), **weights}
         model = origin.keywords.get("likelihood")
         # A custom program may mean something else by the word.

@@ -14,7 +14,7 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.comparisons import COLUMNS
 from relpref.data.covariates import Covariate, asked_covariates, both_sides, known_columns
-from relpref.data.labels import is_missing
+from relpref.data.labels import LabelIndex, is_missing
 from relpref.data.lists import NO_LISTS
 from relpref.data.tables import (
     Table,
@@ -239,12 +239,11 @@ def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions
     if len(asked) != number:
         asked_of = f"{len(asked)} labels for {counted(number, 'question')}"
         raise DataError(f"rater has {asked_of}; give one for each, or one for all")
-    places = {label: place for place, label in enumerate(answers.raters)}
+    raters = LabelIndex(answers.raters, str)
     found, blank = np.full(number, -1, dtype=np.int32), pd.isna(objects(asked))
     for row, label in enumerate(asked):
-        if isinstance(label, Hashable) and label in places:
-            found[row] = places[label]
-        elif not (several and blank[row]):
+        found[row] = raters.get(label) if isinstance(label, Hashable) else -1
+        if found[row] < 0 and not (several and blank[row]):
             close = nearest(label, answers.raters)
             hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
             where = f"rater[{row}]" if several else "rater"

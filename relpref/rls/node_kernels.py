@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from relpref.data import Graph
-from relpref.data.labels import LabelIndex, plain_labels
+from relpref.data.labels import LabelIndex, read_labels
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Domain, numeric
 from relpref.limits import MAX_FACTOR_ENTRY
@@ -221,7 +221,7 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
     kernel.require_no_keywords("kernel_params" if name == "node" else "object_kernel_params")
     columns = None
     if isinstance(nodes, pd.DataFrame):
-        labels = tuple(plain_labels(nodes.index, lambda row: f"{name} {row}"))
+        labels = tuple(read_labels(nodes.index, lambda row: f"{name} {row}"))
         LabelIndex(labels, lambda row: f"{name} {row}")  # none twice
         if kernel.kernel == "precomputed":
             nodes = _square(nodes, labels, name)
@@ -244,7 +244,7 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
 
 def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.DataFrame:
     """A kernel matrix with its columns in the order of its rows."""
-    columns = list(plain_labels(kernel.columns, lambda column: f"{name} column {column}"))
+    columns = list(read_labels(kernel.columns, lambda column: f"{name} column {column}"))
     if sorted(map(repr, columns)) != sorted(map(repr, labels)):
         raise DataError(
             f"the kernel matrix of the {name}s has {len(labels)} rows and {len(columns)} columns with other labels; "

@@ -405,7 +405,19 @@ def test_what_cannot_be_asked_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="score"):
         opened(run, score="no such")
     with opened(run) as loop:
-        for rater in ("", " \n", "x" * 81, 3, "ann\u202e", "a\u200bnn", "a\0", "\ud800"):
+        for rater in (
+            "",
+            " \n",
+            "x" * 81,
+            3,
+            "ann\u202e",
+            "a\u200bnn",
+            "a\0",
+            "\ud800",
+            "\u3164",
+            "\ufe0f",
+            "a\u3164b",
+        ):
             with pytest.raises(DataError, match="rater is"):
                 loop.question(rater)  # type: ignore[arg-type]
     with pytest.raises(StorageError, match="there is no such folder"):

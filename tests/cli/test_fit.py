@@ -258,5 +258,8 @@ def test_ballots_and_orders_are_answers(place: Path, ask: Any) -> None:
     said = ask("fit", "orders.csv", "--columns", "list=race,item=driver", "--out", "races")
     assert said.code == 0 and "the rows were read as orders" in said.out
     assert ask("rank", "races").out.splitlines()[1].split()[1] in ("Ann", "Bo")
+    (place / "unplaced.csv").write_text("list,item,place\n1,Ann,1\n1,Bo,2\n1,Cy,0\n")
+    unplaced = ask("fit", "unplaced.csv", "--out", "other")
+    assert unplaced.code == 2 and "line 4, column 'place': '0' is no place" in unplaced.err
     wrong = ask("fit", "orders.csv", "--incomplete", "subset", "--out", "other")
     assert "orders.csv is no PrefLib file" in wrong.err

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import relpref
 from relpref import PreferenceData
 from relpref.data import choices, orderings
 from relpref.errors import DataError
@@ -233,3 +234,23 @@ def test_answers_need_not_be_a_frame(answers: Any, items: Any) -> None:
     wanted = PreferenceData.from_tables(items, PAIRS)
     assert data.labels == wanted.labels
     pd.testing.assert_frame_equal(data.to_tables()[1], wanted.to_tables()[1])
+
+
+def test_weights_in_kilograms_are_noted_with_their_mean() -> None:
+    table = pd.DataFrame({"winner": list("abca"), "loser": list("bcab")})
+    kilograms = table.assign(mass=[60.0, 72.5, 80.0, 60.0])
+    (note,) = [
+        note
+        for note in PreferenceData.from_tables(answers=kilograms, columns={"weight": "mass"}).notes
+        if "weights" in note
+    ]
+    assert "the column 'mass' is 68.1" in note and "√68.1 = 8.3 times narrower" in note
+    assert "divide the column by its mean, or rename it" in note
+    fitted = {
+        name: relpref.fit(answers=table.assign(weight=weight), hyperparameters="maximize")
+        for name, weight in (("heavy", kilograms["mass"]), ("usual", kilograms["mass"] / 68.125))
+    }
+    assert "is 68.1" in fitted["heavy"].summary() and "is 68.1" in fitted["heavy"].info["weights"]
+    assert "mean" not in fitted["usual"].info["weights"]
+    counted = table.assign(weight=[1.0, 1.0, 1.0, 9.0], count=[97, 1, 1, 1])
+    assert not any("The mean" in note for note in PreferenceData.from_tables(answers=counted).notes)

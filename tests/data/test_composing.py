@@ -64,6 +64,23 @@ def test_a_file_of_orders_has_other_names_and_raters(tmp_path: Path) -> None:
         PreferenceData.from_tables(answers=file)
 
 
+@pytest.mark.parametrize("place", ["0", "-1", "0.5"])
+def test_places_start_at_one(tmp_path: Path, place: str) -> None:
+    """Codes such as 0 and -1 for items that did not finish would make these the best."""
+    file = tmp_path / "races.csv"
+    file.write_text(f"list,item,place\n1,Ann,1\n1,Bo,2\n1,Cy,{place}\n")
+    said = f"line 4, column 'place': '{place}' is no place, which start at 1.*leave the cell empty"
+    with pytest.raises(DataError, match=said):
+        PreferenceData.from_tables(answers=file)
+    table = pd.DataFrame({"race": [1, 1, 1], "who": ["Ann", "Bo", "Cy"], "rank": [1, 2, float(place)]})
+    with pytest.raises(DataError, match="row 2 .*column 'rank': .* is no place"):
+        orderings(table, list="race", item="who", position="rank")
+    with pytest.raises(DataError, match="row 2 .*column 'rank': .* is no place"):
+        relpref.fit(answers=table, columns={"list": "race", "item": "who", "place": "rank"})
+    averages = table.assign(rank=[1.5, 1.5, None])  # ranks that are averaged over ties
+    assert orderings(averages, list="race", item="who", position="rank")["tie"].sum() == 1
+
+
 def test_a_pair_is_at_the_line_of_its_list(tmp_path: Path) -> None:
     file = tmp_path / "orders.csv"
     file.write_text("list,item,place\n1,a,1\n1,b,2\n2,a,1\n2,c,2\n")

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relpref.data import PreferenceData
+from relpref.data.labels import is_invisible, trimmed
 
 
 def same(first: Any, second: Any) -> None:
@@ -21,7 +22,7 @@ def same(first: Any, second: Any) -> None:
 
 
 LABELS = st.one_of(
-    st.text(max_size=5),
+    st.text(max_size=5).map(trimmed).filter(lambda text: not is_invisible(text)),
     st.integers(),
     st.booleans(),
     st.floats(allow_nan=False),

@@ -64,7 +64,8 @@ def test_tables_of_text(tmp_path: Path) -> None:
     ("row", "message"),
     [
         (("bob", "d", 1.5), "row 5 .*column 'position': 1.5 is not a position"),
-        (("bob", "d", -1), "column 'position': -1.0 is not a position"),
+        (("bob", "d", -1), "column 'position': -1 is not a position"),
+        (("bob", "d", 0), "row 5 .*column 'position': 0 is not a position.*1 for the best.*drop the row"),
         (("bob", "d", np.nan), "the value is missing"),
         (("bob", "d", np.inf), "not finite"),
         (("bob", None, 1), "row 5 .*column 'item': the label is missing"),
@@ -85,6 +86,10 @@ def test_a_row_that_cannot_be_used(row: tuple[object, ...], message: str) -> Non
         (LONG.iloc[:0], "it has no rows"),
         ([[1, 2]], "expected a table, got list"),
         (pd.DataFrame({"a": [1, 1.5]}), "ranking 1, item 'a': 1.5 is not a position"),
+        (
+            pd.DataFrame({"a": [1, 2], "b": [2, 0]}),
+            "ranking 1, item 'b': 0 is not a position.*leave the cell",
+        ),
         (pd.DataFrame({"a": [1, np.nan], "b": [2, np.nan]}), "ranking 1: it ranks nothing"),
         (pd.DataFrame({"a": ["1", "x"]}), "ranking 0, column 'a': '1' is not a number"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "the label 'a' was already used"),

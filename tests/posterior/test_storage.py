@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -397,3 +398,25 @@ def test_data_and_arrays_among_options_come_back(data: PreferenceData) -> None:
     for one, other in zip(jax.tree.leaves(again["other"]), jax.tree.leaves(data), strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
     np.testing.assert_array_equal(again["weights"], np.arange(3.0))
+
+
+def test_stored_labels_with_blanks_are_found_by_either_form(tmp_path: Path) -> None:
+    """Runs of earlier versions have items and raters with blanks around their labels."""
+    answers = pd.DataFrame(
+        [("Ann", "Bo", "x"), ("Bo", "Cy", "y"), ("Ann", "Cy", "x")], columns=["winner", "loser", "rater"]
+    )
+    fitted = relpref.fit(answers=answers, hyperparameters="maximize")
+    comparisons = replace(fitted.data.comparisons, raters=("x ", "y"))
+    data = replace(fitted.data, labels=("Ann ", "Bo", "Cy"), comparisons=comparisons)
+    replace(fitted, data=data).save(tmp_path / "old.nc")
+    old: Any = relpref.load(tmp_path / "old.nc")
+    assert old.data.labels == ("Ann ", "Bo", "Cy")
+    wanted = old.prefer("Ann ", "Bo", rater="x ")["probability"][0]
+    assert old.prefer("Ann", "\u00a0Bo", rater="x")["probability"][0] == wanted
+    assert (
+        old.choose(["Ann", "Bo"])["probability"].iloc[0] == old.choose(["Ann ", "Bo"])["probability"].iloc[0]
+    )
+    assert old.order(["Ann", "Bo"]) == old.order(["Ann ", "Bo "])
+    more = old.update(answers.assign(winner=["Ann ", "Bo", "Ann"]))
+    assert more.data.labels == old.data.labels and more.data.comparisons.raters == ("x ", "y")
+    assert more.data.comparisons.count.tolist() == [2, 2, 2]
