@@ -193,7 +193,7 @@ HEAD = (
     "# DATA TYPE: {kind}\n# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 3\n"
     "# ALTERNATIVE NAME 1: a\n# ALTERNATIVE NAME 2: b\n# ALTERNATIVE NAME 3: c\n"
 )
-BALLOTS = {
+BALLOTS: dict[str, tuple[str, list[Any], Any]] = {
     "soc": ("2: 1,2,3\n1: 3,1,2\n", [["a", "b", "c"]] * 2 + [["c", "a", "b"]], None),
     "toc": ("2: 1,{2,3}\n1: 3,1,2\n", [["a", ("b", "c")]] * 2 + [["c", "a", "b"]], None),
     "soi": ("2: 1\n1: 3,1,2\n", [["a", ("b", "c")]] * 2 + [["c", "a", "b"]], "top-k"),
@@ -248,7 +248,8 @@ def test_a_file_of_the_best_and_the_worst_is_fitted(tmp_path: Path) -> None:
     by_file = relpref.fit(answers=str(file), fixed=held, progress_bar=False)
     for given, out in ((file, run), (run / "data" / "comparisons.csv", tmp_path / "again")):
         assert main(["fit", str(given), "--fixed=individual_amplitude=1", "--quiet", "--out", str(out)]) == 0
-    for other in (by_file, relpref.load(run), relpref.load(tmp_path / "again")):
+    others: list[Any] = [by_file, relpref.load(run), relpref.load(tmp_path / "again")]
+    for other in others:
         pd.testing.assert_frame_equal(other.ranking(rng_key=0), by_frame.ranking(rng_key=0))
     more = Rankings.from_orders([["c", "a", "b"]])
     updated = by_frame.update(more)

@@ -14,7 +14,7 @@ from relpref.likelihoods import Probit
 
 PAIRS = ["ab", "bc", "ac", "cd", "ad", "bd", "ab", "dc"]
 # Columns of the answers so far, and of the new one; some scales are held, for fewer values of the others.
-NEW = {
+NEW: dict[str, tuple[dict[str, list[Any]], dict[str, Any], dict[str, Any]]] = {
     "margins": (
         {"tie": [True, False]},
         {"tie": True},
