@@ -1,7 +1,7 @@
 """Answers to "which of two?": read from tables and changed."""
 
 from collections import ChainMap
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
@@ -34,7 +34,17 @@ from relpref.data.lists import (
     sizes_of,
 )
 from relpref.data.outcomes import labeled, probabilities, results, strengths, ties, weights
-from relpref.data.tables import SUFFIXES, Table, as_table, check_columns, known_names, renamed, suffix_of
+from relpref.data.tables import (
+    SUFFIXES,
+    Table,
+    as_table,
+    check_columns,
+    column_option,
+    hold_one_set,
+    known_names,
+    renamed,
+    suffix_of,
+)
 from relpref.errors import DataError
 from relpref.pytree import register
 
@@ -332,6 +342,7 @@ def read_comparisons(
             f"{table.place(row)}: {shown(items.labels[winner[row]])} is compared with itself; drop the row"
         ),
     )
+    unused = (*unused, *_apart(table, names, winner, loser))
     sides, blank = (winner, loser), None
     if "result" in there:
         outcome, coding = results(table)
@@ -453,7 +464,8 @@ def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str
                 "probability (of the first being the better)"
             )
         _refuse_named_winners(table)
-        return _WINNER_FORM, check_columns(table, _WINNER_FORM, (*either, "tie", "strength"), _ALL)
+        optional = (*either, "tie", "strength")
+        return _WINNER_FORM, check_columns(table, _WINNER_FORM, optional, _ALL, _fitting(table, _WINNER_FORM))
     forms = {
         "probability": either,
         "result": (*either, "strength"),
@@ -467,20 +479,66 @@ def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str
                 "one that holds the answers"
             )
         answer = "winner"
-    return _PAIR_FORM, check_columns(table, (*_PAIR_FORM, answer), forms[answer], _ALL)
+    required = (*_PAIR_FORM, answer)
+    return _PAIR_FORM, check_columns(table, required, forms[answer], _ALL, _fitting(table, _PAIR_FORM))
+
+
+def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
+    """Tell whether a column may be the one of two that the table lacks: it shares labels with the other one."""
+
+    def fits(lacking: str, column: Any) -> bool:
+        there = [end for end in ends if end in table.frame.columns]
+        return lacking in ends and len(there) == 1 and hold_one_set(table, there[0], column)
+
+    return fits
+
+
+def _apart(table: Table, ends: tuple[str, str], first: Any, second: Any) -> tuple[str, ...]:
+    """Return a note on two columns of labels that share none; refuse them where ``columns`` names only one of them."""
+    named = sum(end in table.given for end in ends)
+    # Without further columns no other one can be meant, and lists name their items in one.
+    alone = (not named and table.frame.shape[1] == 2) or table.rows is not None
+    if alone or len(first) < 2 or np.isin(first, second).any():
+        return ()
+    called = [table.called(end) for end in ends]
+    note = f"the columns {called[0]!r} and {called[1]!r} share no label"
+    if named == 1:
+        raise DataError(
+            f"{table.name}: {note}, so one of them may hold something else than items; if both hold items, name both: "
+            f"{column_option(dict(zip(ends, called, strict=True)))}"
+        )
+    return (f"{note}: no item is in both, so see whether both hold items",)
 
 
 def _refuse_named_winners(table: Table) -> None:
-    """Say how to read a table whose winner is always named in one of two other columns, such as home and away."""
-    if "winner" not in table.frame.columns or "loser" in table.frame.columns:
+    """Say how to read a table in which two other columns hold those that were compared, such as home and away."""
+    columns = set(table.frame.columns)
+    if "loser" in columns:
+        return
+    others = [name for name in table.frame.columns if name not in _ALL]
+    if "winner" not in columns:
+        pair = next((pair for pair in combinations(others, 2) if hold_one_set(table, *pair)), None)
+        if pair is not None:
+            raise DataError(
+                f"{table.name}: there is no column 'winner', and {pair[0]!r} and {pair[1]!r} hold labels of one set: say that these two "
+                f"were compared, {column_option(dict(zip(_PAIR_FORM, pair, strict=True)))}, and which column says who won: winner, "
+                "result or probability; or name the columns winner and loser, if one of them always won"
+            )
         return
     rows = np.flatnonzero(~table.blank("winner"))
     cells = {name: table.frame[name].iloc[rows].tolist() for name in table.frame.columns}
-    for one, other in combinations([name for name in cells if name not in _ALL], 2):
+    named = [name for name in others if name in set(cells["winner"])]
+    if len(named) == 2:
+        raise DataError(
+            f"{table.name}: the cells of 'winner' are names of columns: rename it, and add a column that says 1 where the item in "
+            f"{named[0]!r} won, 0 where that in {named[1]!r} did and 0.5 for a tie, such as 'won': "
+            f"{column_option(dict(zip((*_PAIR_FORM, 'result'), (*named, 'won'), strict=True)))}"
+        )
+    for one, other in combinations(others, 2):
         if all(map(contains, zip(cells[one], cells[other], strict=True), cells["winner"])):
             raise DataError(
                 f"{table.name}: there is no column 'loser', and every winner is in {shown(one)} or {shown(other)}; say that these two were "
-                f"compared: columns={{'first': {one!r}, 'second': {other!r}}} (--columns first={one},second={other})"
+                f"compared: {column_option({'first': one, 'second': other})}"
             )
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, did_you_mean, listed, nearest, shown
-from relpref.data.labels import Place, is_missing, read_labels
+from relpref.data.labels import Place, is_missing, read_labels, trimmed
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import MAX_CELLS_AT_ONCE, MAX_ROWS_AT_ONCE
@@ -26,6 +26,7 @@ _INT32_MAX = int(np.iinfo(np.int32).max)
 TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
 
+_ROWS_LOOKED_AT = 10_000  # for the words of an error
 _SLIP = 0.8  # similarity from which on a name is most likely a slip of the pen
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # besides commas
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*").fullmatch
@@ -277,13 +278,33 @@ def known_names(table: Table, known: Collection[str]) -> Table:
     return replace(table, frame=frame, given={**table.given, **given}, notes=(*table.notes, note))
 
 
+def column_option(columns: Mapping[str, Any]) -> str:
+    """Return how a call and a command say what a table calls its columns."""
+    return f"columns={dict(columns)!r} (--columns {','.join(f'{ours}={theirs}' for ours, theirs in columns.items())})"
+
+
+def hold_one_set(table: Table, one: Any, other: Any) -> bool:
+    """Tell whether two columns hold labels of one set, two of them in each row, as far as the first rows say."""
+    cells = [table.frame[column].iloc[:_ROWS_LOOKED_AT].map(trimmed).tolist() for column in (one, other)]
+    rows = [row for row in zip(*cells, strict=True) if all(isinstance(cell, str) and cell for cell in row)]
+    first, second = ({row[end] for row in rows} for end in (0, 1))
+    numeric = all(number(cell, True) is not None for cell in first | second)
+    alike = 2 * len(first & second) >= min(len(first), len(second))
+    return bool(rows) and alike and not numeric and all(here != there for here, there in rows)
+
+
 def check_columns(
-    table: Table, required: tuple[str, ...], optional: tuple[str, ...], known: tuple[str, ...] | None = None
+    table: Table,
+    required: tuple[str, ...],
+    optional: tuple[str, ...],
+    known: tuple[str, ...] | None = None,
+    fits: Callable[[str, Any], bool] | None = None,
 ) -> tuple[str, ...]:
     """Refuse a table that lacks a required column, has one twice, or has one that would be ignored.
 
     Where columns that have another meaning are ``known``, those that are neither one of them nor nearly the name of an allowed one are
-    not refused, but named in the notes that are returned.
+    not refused, but named in the notes that are returned. Of columns that might be meant only those are suggested whose cells have
+    what it takes: ``fits`` is asked about a required column and another.
     """
     columns = list(table.frame.columns)
     allowed = required + optional
@@ -291,18 +312,16 @@ def check_columns(
     for wanted in required:
         if wanted in columns:
             continue
-        meant = nearest(wanted, extra, most=1)
+        fitting = extra if fits is None else [column for column in extra if fits(wanted, column)]
+        meant = nearest(wanted, fitting, most=1)
         if wanted in [name for name in table.frame.index.names if name is not None]:
             hint = "it is in the index: call reset_index() first"
         elif meant:
             hint = f"did you mean {wanted!r} where it says {shown(meant[0])}? Rename that column"
         else:
             hint = f"name a column {wanted!r}"
-            hint += (
-                f", or say which one it is: columns={{{wanted!r}: {extra[0]!r}}} (--columns {wanted}={extra[0]})"
-                if known and extra
-                else ""
-            )
+            if fits is not None and fitting:
+                hint += f", or say which one it is: {column_option({wanted: fitting[0]})}"
         raise DataError(f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}")
     unused = []
     for column in extra:

@@ -8,11 +8,11 @@ from relpref.ask.tables import answers_table, export_answers, import_answers
 from relpref.data import Comparisons, PreferenceData
 from relpref.errors import DataError, StorageError
 
-LABELS = ["a,b", 'c"d', "é\n", "004", "NA"]
+LABELS = ["a,b", 'c"d', "é\nè", "004", "NA"]
 GRADED = pd.DataFrame(
     {
         "winner": ["a,b", "a,b", 'c"d', "004"],
-        "loser": ['c"d', 'c"d', "é\n", "NA"],
+        "loser": ['c"d', 'c"d', "é\nè", "NA"],
         "tie": [False, False, True, False],
         "strength": pd.array([2, 2, None, 3], dtype="Int64"),
         "rater": ["ann", "ann", "ben", "ann"],

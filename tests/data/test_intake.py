@@ -258,8 +258,8 @@ def test_unknown_columns_are_noted_and_slips_refused() -> None:
         PreferenceData.from_tables(LABELS, table.assign(raters="x"))
     with pytest.raises(DataError, match="'probability'"):  # known, but not beside a winner
         PreferenceData.from_tables(LABELS, table.assign(probability=0.5))
-    with pytest.raises(DataError, match=r"columns=\{'winner': 'better'\}"):
-        PreferenceData.from_tables(LABELS, pd.DataFrame({"better": ["a"], "worse": ["b"]}))
+    with pytest.raises(DataError, match=r"columns=\{'first': 'better', 'second': 'worse'\}"):
+        PreferenceData.from_tables(LABELS, pd.DataFrame({"better": ["a", "b"], "worse": ["b", "c"]}))
 
 
 def test_winners_that_are_named_once_more() -> None:

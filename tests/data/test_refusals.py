@@ -84,7 +84,7 @@ def test_unusable_items_are_refused(items: Any, message: Any) -> None:
 @pytest.mark.parametrize(
     ("comparisons", "message"),
     [
-        (answers("ab").rename(columns={"winner": "winer"}), "no column 'winner' .*did you mean 'winner' where it says 'winer'"),
+        (answers("ab", "bc").rename(columns={"winner": "winer"}), "no column 'winner' .*did you mean 'winner' where it says 'winer'"),
         (answers("ab").drop(columns="loser"), "no column 'loser' among 'winner'; name a column 'loser'"),
         (answers("ab").set_index("winner"), r"'winner' among 'loser'; it is in the index: call reset_index\(\)"),
         (answers("ab", tie=[2]), "row 0 .*column 'tie': 2 is neither true nor false"),
@@ -138,3 +138,61 @@ def test_unknown_labels_in_comparisons() -> None:
 def test_row_numbers_as_labels_are_explained() -> None:
     with pytest.raises(UnknownLabelError, match="the items are 0, 1; these are row numbers: .*set_index"):
         PreferenceData.from_tables(pd.DataFrame({"x": [1.0, 2.0]}), answers("ab"))
+
+
+VOTES = pd.DataFrame(
+    {
+        "question_id": ["q1", "q2", "q3", "q4"],
+        "model_a": ["gpt", "opus", "gpt", "mini"],
+        "model_b": ["opus", "mini", "mini", "opus"],
+        "winner": ["model_a", "model_b", "tie", "model_a"],
+        "language": ["en", "de", "en", "en"],
+        "turn": ["1", "1", "2", "1"],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        # The cells of winner are names of columns.
+        (
+            VOTES,
+            r"the cells of 'winner' are names of columns: .*columns=\{'first': 'model_a', 'second': 'model_b', 'result': ",
+        ),
+        # A column that fits is named.
+        (
+            VOTES.assign(winner=["gpt", "mini", "x", "mini"]).rename(columns={"winner": "best_one"}),
+            r"'model_a' and 'model_b' hold labels of one set: .*\(--columns first=model_a,second=model_b\)",
+        ),
+        (
+            pd.DataFrame({"day": list("xyz"), "winner": list("aba"), "beaten": list("bcc")}),
+            r"or say which one it is: columns=\{'loser': 'beaten'\} \(--columns loser=beaten\)",
+        ),
+        # None fits: no suggestion.
+        (pd.DataFrame({"id": list("xyz"), "winner": list("aba"), "day": list("uvw")}), r"'loser'$"),
+        (pd.DataFrame({"close": list("xyz"), "winner": list("aba")}), r"'loser'$"),
+        (pd.DataFrame({"id": list("xyz"), "text": list("uuu")}), r"name a column 'winner'$"),
+        (pd.DataFrame({"home": list("3121"), "away": list("1233")}), r"name a column 'winner'$"),
+    ],
+)
+def test_a_suggested_column_fits(table: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        PreferenceData.from_tables(answers=table)
+    assert "question_id'}" not in str(caught.value) and "=question_id" not in str(caught.value)
+
+
+def test_columns_that_share_no_label() -> None:
+    votes = VOTES.drop(columns="winner").assign(winner=["gpt", "mini", "gpt", "mini"])
+    # The column winner was found by its name, and question_id holds no models.
+    with pytest.raises(
+        DataError, match="'winner' and 'question_id' share no label.*'winner': 'winner', 'loser'"
+    ):
+        PreferenceData.from_tables(answers=votes, columns={"loser": "question_id"})
+    read = PreferenceData.from_tables(answers=votes, columns={"winner": "winner", "loser": "question_id"})
+    assert any("'winner' and 'question_id' share no label" in note for note in read.notes)
+    literal = votes.rename(columns={"question_id": "loser"})
+    notes = PreferenceData.from_tables(answers=literal).notes
+    assert any("'winner' and 'loser' share no label" in note for note in notes)
+    assert not PreferenceData.from_tables(answers=[("a", "b"), ("a", "c")]).notes
+    assert not PreferenceData.from_tables(answers=answers("ab")).notes
