@@ -35,6 +35,7 @@ LEVEL = {
 }
 OPEN = (
     "_version",
+    "blas",
     "compiled",
     "description",
     "errors",
