@@ -12,4 +12,5 @@ def versions() -> dict[str, str]:
     """Return the versions that results depend on, by package."""
     packages = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
     python = platform.python_version().rpartition(".")[0]
-    return {"relpref": __version__, "python": python} | {name: metadata.version(name) for name in packages}
+    installed = {name: metadata.version(name) for name in packages}
+    return {"relpref": __version__, "python": python} | installed

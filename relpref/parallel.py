@@ -16,8 +16,8 @@ from relpref.blas import one_thread
 from relpref.errors import ClusterError, DataError
 
 FORMS = (
-    "'threads', 'processes', a number of either such as 'processes:4', or the address of a Dask scheduler such as "
-    "'tcp://host:8786'"
+    "'threads', 'processes', a number of either such as 'processes:4', or the address of a Dask "
+    "scheduler such as 'tcp://host:8786'"
 )
 _BACKENDS = {"threads": "threading", "processes": "loky"}  # names of joblib
 _MAX_DEATHS = 4  # processes that may die before an error; Dask has the same number
@@ -50,19 +50,21 @@ def run_all(
 ) -> Iterator[tuple[int, Result]]:
     """Call a function with each item and yield the results in the order in which they are finished.
 
-    Linear algebra has one thread within an item, so equal versions, processors and numbers of cores give equal bytes
-    with each scheduler.
+    Linear algebra has one thread within an item, so equal versions, processors and numbers of cores
+    give equal bytes with each scheduler.
 
     Parameters
     ----------
     function : callable
-        Takes one item. Processes and clusters need function, items and results that can be pickled. What is large and
-        the same for all items belongs to the function (``functools.partial``): a cluster is sent it once.
+        Takes one item. Processes and clusters need function, items and results that can be pickled.
+        What is large and the same for all items belongs to the function (``functools.partial``): a
+        cluster is sent it once.
     items : sequence
         Computing one should take seconds, because sending it takes milliseconds.
     scheduler : str, optional
-        ``None`` computes one item after the other. ``"threads"`` and ``"processes"`` use all cores, ``"threads:4"`` and
-        ``"processes:4"`` four. An address (``"tcp://host:8786"``) uses a Dask cluster that is running.
+        ``None`` computes one item after the other. ``"threads"`` and ``"processes"`` use all cores,
+        ``"threads:4"`` and ``"processes:4"`` four. An address (``"tcp://host:8786"``) uses a Dask
+        cluster that is running.
     label : str
         Name of the items in the progress bar and in errors.
     kept : path, optional
@@ -82,8 +84,8 @@ def run_all(
     DataError
         If the scheduler has another form or does not answer, or Dask is needed and not installed.
     ClusterError
-        If the cluster goes away, has no workers for a minute, or has a worker with other versions; if four processes
-        died. A process that dies before is replaced.
+        If the cluster goes away, has no workers for a minute, or has a worker with other versions;
+        if four processes died. A process that dies before is replaced.
     Exception
         If the function raises it; the remaining items are canceled.
     """
@@ -110,8 +112,8 @@ def _compute(
     for package, version in versions().items():
         if version != expected[package]:
             raise ClusterError(
-                f"the worker on {platform.node()} has {package} {version}, and the caller has {expected[package]}; "
-                "install the same versions on both"
+                f"the worker on {platform.node()} has {package} {version}, and the caller has "
+                f"{expected[package]}; install the same versions on both"
             )
     with one_thread():
         return position, function(item)
@@ -124,7 +126,7 @@ def _on_this_machine(
 
     left = dict(enumerate(items))
     for deaths in range(1, _MAX_DEATHS + 1):
-        calls = [delayed(_compute)(function, position, item, versions()) for position, item in left.items()]
+        calls = [delayed(_compute)(function, *each, versions()) for each in left.items()]
         parallel = Parallel(workers, backend, return_as="generator_unordered", batch_size=1)
         try:
             for position, result in parallel(calls):
@@ -134,20 +136,21 @@ def _on_this_machine(
         except BrokenProcessPool as error:
             if deaths == _MAX_DEATHS:
                 raise ClusterError(
-                    f"{deaths} processes died, and {len(left)} of {len(items)} {label} are left; they may need more "
-                    f"memory than there is; {again}"
+                    f"{deaths} processes died, and {len(left)} of {len(items)} {label} are left; "
+                    f"they may need more memory than there is; {again}"
                 ) from error
 
 
 def _on_cluster(
     function: Callable[[Any], Any], items: Sequence[Any], address: str, label: str, again: str
 ) -> Iterator[tuple[int, Any]]:
-    # joblib's Dask backend waits forever if an item kills its workers, a worker cannot import the function, or no worker
-    # is left, so this uses Dask itself.
+    # joblib's Dask backend waits forever if an item kills its workers, a worker cannot import the
+    # function, or no worker is left, so this uses Dask itself.
     try:
         from distributed import Client, KilledWorker
     except ImportError:
-        raise DataError(f"scheduler {address!r} needs Dask; run pip install 'relpref[dask]'") from None
+        message = f"scheduler {address!r} needs Dask; run pip install 'relpref[dask]'"
+        raise DataError(message) from None
     try:
         client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -157,7 +160,7 @@ def _on_cluster(
     with client:
         # Dask takes pure calls with equal items for one call.
         executor = client.get_executor(pure=False)
-        shared = client.submit(partial, function, pure=False)  # sent once, and again if its worker dies
+        shared = client.submit(partial, function, pure=False)  # the cluster is sent it once
         futures = {
             executor.submit(_compute, shared, position, item, versions()): position
             for position, item in enumerate(items)
@@ -186,11 +189,11 @@ def _on_cluster(
                 except CancelledError as error:
                     raise lost("went away") from error
                 except KilledWorker as error:
-                    raise ClusterError(
-                        f"{address}: workers died again and again during item {futures[future]} of the {label}; it may "
-                        "need more memory than there is"
-                    ) from error
-                # Dask keeps a result while there is a future, and computes it again if its worker dies.
+                    item = futures[future]
+                    problem = f"lost several workers at item {item}, which may need more memory,"
+                    raise lost(problem) from error
+                # Dask keeps a result while there is a future, and computes it again if its worker
+                # dies.
                 del futures[future], future
                 last_seen = time.monotonic()
                 yield result
