@@ -57,7 +57,7 @@ test-slow: $(VENV)/.installed-test ## run the tests marked slow
 # An import of every room, files, one fit with each engine, the command line.
 LOWEST_TESTS = tests/test_imports.py tests/test_lowest.py tests/data/test_files.py tests/posterior/test_storage.py \
 	tests/infer/test_relation_storage.py tests/posterior/test_class_posterior.py tests/infer/test_laplace.py \
-	tests/cli/test_fit.py tests/ask/test_guard.py
+	tests/cli/test_fit.py tests/ask/test_guard.py tests/test_parallel.py
 
 test-lowest: $(LOWEST_VENV)/.installed-lowest ## run some tests with the lowest versions of all dependencies
 	@echo "Testing the lowest versions with $$($(LOWEST_VENV)/bin/python --version)"

@@ -18,6 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from relpref._version import versions
 from relpref.errors import DataError, StorageError
 from relpref.files import file_digest, previous, replaced_folder
 
@@ -168,8 +169,6 @@ def save_run(
     report: Callable[[Path], object] | None = None,
 ) -> None:
     """Write a run, in place of the one that is there; whole or not at all."""
-    from relpref.parallel import versions
-
     check_target(folder, replace=replace, how="it was written meanwhile")
     with replaced_folder(folder) as part:
         for table in tables:
@@ -189,7 +188,7 @@ def save_run(
                 {"file": table.name, "given": table.given, "sha256": table.sha256} for table in tables
             ],
             "posterior": {"file": POSTERIOR, "sha256": file_digest(part / POSTERIOR)},
-            "versions": dict(versions()) | {"python": platform.python_version()},
+            "versions": versions() | {"python": platform.python_version()},
         }
         (part / RECORD).write_text(record_text(record), encoding="utf-8")
 

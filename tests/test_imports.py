@@ -34,6 +34,7 @@ LEVEL = {
 }
 OPEN = (
     "_version",
+    "blas",
     "compiled",
     "description",
     "errors",

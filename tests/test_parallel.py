@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from relpref.errors import DataError
+from relpref import parallel
+from relpref.errors import ClusterError, DataError
 from relpref.parallel import run_all
 
 
@@ -13,55 +14,59 @@ def square(number: int) -> int:
     return number**2
 
 
-def die_once(mark: Path) -> int:
-    """End the process the first time, answer the second."""
-    if not mark.exists():
-        mark.touch()
-        os._exit(1)
+def die(marks: list[Path]) -> int:
+    """End the process, once for each mark that is not there yet."""
+    for mark in marks:
+        if not mark.exists():
+            mark.touch()
+            os._exit(1)
     return os.getpid()
 
 
-def test_serial() -> None:
+def test_one_by_one() -> None:
     assert list(run_all(square, [3, 1, 2])) == [(0, 9), (1, 1), (2, 4)]
     assert list(run_all(square, [])) == []
 
 
-def test_threads() -> None:
-    assert sorted(run_all(square, [3, 1, 2], "threads")) == [(0, 9), (1, 1), (2, 4)]
-    meeting = threading.Barrier(3, timeout=20)
-    assert sorted(number for _, number in run_all(lambda _: meeting.wait(), range(3), "threads:3")) == [
-        0,
-        1,
-        2,
-    ]
+def test_threads_work_at_the_same_time_and_results_arrive_as_they_finish() -> None:
+    meeting, arrived = threading.Barrier(3, timeout=20), threading.Event()
+
+    def compute(number: int) -> int:
+        meeting.wait()
+        assert number != 0 or arrived.wait(20)
+        return number**2
+
+    results = []
+    for result in run_all(compute, range(3), "threads:3"):
+        results.append(result)
+        if len(results) == 2:
+            arrived.set()
+    assert results[2] == (0, 0)
+    assert sorted(results) == [(0, 0), (1, 1), (2, 4)]
 
 
-def test_an_error_in_a_thread_gives_the_rest_up() -> None:
-    begun = []
+def test_an_error_in_a_thread_cancels_the_rest() -> None:
+    started = []
 
     def fail(number: int) -> None:
-        begun.append(number)
+        started.append(number)
         time.sleep(0.05)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         list(run_all(fail, range(100), "threads:2"))
-    assert len(begun) < 100
+    assert len(started) < 100
 
 
-def test_a_worker_that_dies_costs_a_retry(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    first, second = tmp_path / "first", tmp_path / "second"
-    second.touch()
-    found = list(run_all(die_once, [first, second], "processes:2"))
-    assert sorted(position for position, _ in found) == [0, 1]
-    assert os.getpid() not in [process for _, process in found]
-
-
-def test_a_cluster_that_runs_already() -> None:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
-        assert sorted(run_all(square, [1, 2, 3], cluster.scheduler_address)) == [(0, 1), (1, 4), (2, 9)]
+def test_a_process_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = [tmp_path / "first", tmp_path / "second"]
+    results = list(run_all(die, [[], marks[:1]], "processes:2"))
+    assert sorted(position for position, _ in results) == [0, 1]
+    assert os.getpid() not in [process for _, process in results]
+    monkeypatch.setattr(parallel, "_MAX_DEATHS", 1)
+    message = "1 processes died, and . of 2 fits are left.*does only the rest.*in folder"
+    with pytest.raises(ClusterError, match=message):
+        list(run_all(die, [[], marks], "processes:2", label="fits", kept="folder"))
 
 
 @pytest.mark.parametrize("scheduler", ["threads:0", "processes:0", "processes:many", ""])
@@ -70,6 +75,6 @@ def test_other_schedulers_are_refused(scheduler: str) -> None:
         list(run_all(square, [1], scheduler))
 
 
-def test_errors_of_the_function_come_through() -> None:
+def test_errors_of_the_function_are_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         list(run_all(lambda number: 1 // number, [0]))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from relpref.blas import threads_for
 from relpref.classifiers.base import WARN_VARIANCE_SHARE, GPClassifier
 from relpref.data import PreferenceData, RelationData
 from relpref.data.items import ItemTable
@@ -22,7 +23,6 @@ from relpref.infer.result import warn_user
 from relpref.kernels import AttributeKernel, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
 from relpref.models.relation import landmark_error
-from relpref.parallel import threads_for
 from relpref.rls.node_kernels import RelationEstimator, dense
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from relpref.errors import DataError
-from relpref.parallel import FORMS, Scheduler
+from relpref.parallel import FORMS, read_scheduler
 
 Options = Mapping[str, Any]
 
@@ -64,7 +64,7 @@ def regularizations(text: str) -> list[float]:
 def scheduler(text: str) -> str:
     """Read where many computations are done."""
     try:
-        Scheduler.read(text)
+        read_scheduler(text)
     except DataError:
         raise argparse.ArgumentTypeError(f"{text!r} is not {FORMS}") from None
     return text

@@ -44,7 +44,7 @@ from relpref.journal import Journal, fingerprint
 from relpref.kernels import Precomputed
 from relpref.limits import MAX_NUMBERS_OF_SIMULATIONS, MAX_SIMULATIONS_AT_ONCE
 from relpref.models import conditional_ranking
-from relpref.parallel import Scheduler, run_all
+from relpref.parallel import read_scheduler, run_all
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import GaussianBelief, as_key, key_words
 from relpref.posterior.points import probability_below
@@ -288,7 +288,7 @@ def calibrate(
     """
     if simulations < 1:
         raise DataError(f"simulations is {simulations}; it must be at least 1")
-    Scheduler.read(scheduler)
+    read_scheduler(scheduler)
     _check_engine(engine, hyperparameters)
     if engine is Exact and quantity is not None:
         raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
+from relpref.blas import threads_for
 from relpref.description import Description
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import Component, assemble, positive_definite, prior_notes, thinned
@@ -36,7 +37,6 @@ from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparame
 from relpref.infer.sites import Sites
 from relpref.limits import MAX_DENSE_ITEMS
 from relpref.linalg.arrays import ravel
-from relpref.parallel import threads_for
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin

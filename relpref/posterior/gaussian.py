@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf
 from scipy.special import ndtr, ndtri
 
+from relpref.blas import threads_for
 from relpref.limits import JITTERS
-from relpref.parallel import threads_for
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.integer[Any]]

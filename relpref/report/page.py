@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from relpref.blas import one_thread
 from relpref.data.arrays import counted
 from relpref.errors import DataError
 from relpref.files import replaced
 from relpref.infer import InferenceWarning, Posterior, RelationPosterior
-from relpref.parallel import one_thread
 from relpref.registry import find, names
 from relpref.report import blocks, classes, plots, relation, utilities
 from relpref.report.blocks import Chapter, Contents, Section, clean, from_frame

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from relpref.blas import threads_for
 from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
 from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
@@ -18,7 +19,6 @@ from relpref.infer.exact.solve import EdgeLabels, EdgeScores, RelationProblem, S
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import InferenceWarning, warn_user
 from relpref.limits import MAX_EVIDENCE_EDGES
-from relpref.parallel import threads_for
 from relpref.posterior.gaussian import key_words
 from relpref.rls.hold_out import RegularizationPath
 from relpref.rls.node_kernels import Kernel, RelationEstimator

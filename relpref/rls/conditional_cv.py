@@ -10,10 +10,10 @@ from sklearn.base import clone
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_is_fitted
 
+from relpref.blas import threads_for
 from relpref.errors import DataError
 from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.parallel import threads_for
 from relpref.rls.conditional import ConditionalRanker, RelationRanker
 from relpref.rls.hold_out import (
     RegularizationPath,

@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 from relpref import PreferenceData
+from relpref.blas import one_thread
 from relpref.infer import EP
 from relpref.infer.call import Call
 from relpref.models import xpgp
-from relpref.parallel import one_thread, run_all
+from relpref.parallel import run_all
 
 
 def slow_program(size: int) -> None:

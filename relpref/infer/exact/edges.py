@@ -12,7 +12,7 @@ from relpref.errors import DataError, InferenceError
 from relpref.infer.result import Result
 from relpref.kernels.edge_landmarks import EdgeGram
 from relpref.linalg.cg import CGResult, Minimise, conjugate_gradient
-from relpref.linalg.sharded import ShardedEdges, Shards, Swap
+from relpref.linalg.sharded import ShardedEdges, Swap, row_sharding
 
 Floats = NDArray[np.float64]
 Callback = Callable[[int, Floats, float], bool | None]
@@ -98,12 +98,12 @@ def _on_devices(
         raise DataError(f"mesh: {why}")
     left = gram.left.kernel
     right = left if gram.right is gram.left else gram.right.kernel
-    return ShardedEdges(left, right, gram.rows, gram.columns, mesh, swap=swap, centred=groups is not None)
+    return ShardedEdges(left, right, gram.rows, gram.columns, mesh, swap=swap, centered=groups is not None)
 
 
 def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
     """Refuse a mesh that does not fit so many conditioning nodes, or a callback, before anything is computed."""
-    Shards.of(mesh, nodes, "nodes")
+    row_sharding(mesh, nodes)
     if callback is not None:
         raise DataError(
             "mesh: the iterations on several devices go on to the solution, without a callback or early stopping; leave that or the mesh out"

@@ -54,7 +54,7 @@ def edges(swap: Any, centred: bool, complete: bool, mesh: Mesh) -> float:
         together = rows[:, None] == rows
         centring -= together / together.sum(axis=1)
     labels = centring @ rng.standard_normal(len(rows))
-    operator = ShardedEdges(left, right, rows, columns, mesh, swap=swap, centred=centred)
+    operator = ShardedEdges(left, right, rows, columns, mesh, swap=swap, centered=centred)
     found = operator.solve(labels, 0.5, tol=1e-13)
     assert found.reason == "converged"
     assert operator.solve(labels, 0.5, tol=1e-12, start=found.solution).iterations == 0

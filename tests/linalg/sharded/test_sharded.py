@@ -1,4 +1,4 @@
-"""Dealing rows out, the ways in which iterations end, and meshes that do not fit; in one process with its one device."""
+"""Solves with one device, how their iterations end, and meshes that do not fit."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,22 +7,31 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jax.sharding import Mesh
 from scipy import sparse
 
 from relpref.errors import DataError
-from relpref.linalg.sharded import ShardedEdges, ShardedLaplacian, Shards, Slots
+from relpref.linalg.sharded import ShardedEdges, ShardedLaplacian, row_sharding
 
 
 @dataclass(frozen=True)
 class Device:
-    """What one looks like."""
+    """A device of another kind."""
 
     platform: str
     process_index: int = 0
     id: int = 0
+
+
+class Slices:
+    """A matrix that has a shape and gives slices of rows, and nothing else."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.shape, self._matrix = matrix.shape, matrix
+
+    def __getitem__(self, rows: slice) -> Any:
+        assert isinstance(rows, slice)
+        return self._matrix[rows]
 
 
 @pytest.fixture(scope="module")
@@ -30,24 +39,18 @@ def mesh() -> Mesh:
     return Mesh(np.array(jax.devices()[:1]), ("device",))
 
 
-@given(st.lists(st.integers(0, 4), max_size=30))
-def test_every_item_has_a_place_of_its_own_on_its_device(owners: list[int]) -> None:
-    slots = Slots.of(np.array(owners, dtype=np.intp), 5)
-    assert len(set(slots.places)) == len(owners)
-    assert (slots.places // (slots.size // 5)).tolist() == owners
-    values = np.arange(len(owners)) + 1
-    spread = slots.spread(values)
-    np.testing.assert_array_equal(spread[slots.places], values)
-    assert np.count_nonzero(spread) == len(owners)
-
-
-def test_rows_may_lie_in_a_file(mesh: Mesh, tmp_path: Path) -> None:
-    matrix = np.arange(9.0).reshape(3, 3)
-    stored: Any = np.memmap(tmp_path / "matrix", mode="w+", shape=(3, 3))
-    stored[:] = matrix
-    shards = Shards.of(mesh, 3, "nodes")
-    with jax.enable_x64(True):
-        np.testing.assert_array_equal(shards.gather(shards.place_matrix(stored)), matrix)
+def test_kernels_may_be_in_a_file(mesh: Mesh, tmp_path: Path) -> None:
+    """Edges of random rows, some of them equal, and of rows without any."""
+    rng = np.random.default_rng(1)
+    left, right = (np.cov(rng.standard_normal((size, 9))) for size in (5, 3))
+    stored: Any = np.memmap(tmp_path / "left", float, mode="w+", shape=left.shape)
+    stored[:] = left
+    rows, columns, labels = rng.integers(1, 4, 20), rng.integers(0, 3, 20), rng.standard_normal(20)
+    edges = ShardedEdges(Slices(stored), Slices(right), rows, columns, mesh)
+    result = edges.solve(labels, 0.1, tol=1e-13)
+    kernel = left[np.ix_(rows, rows)] * right[np.ix_(columns, columns)]
+    expected = np.linalg.solve(kernel + 0.1 * np.eye(20), labels)
+    np.testing.assert_allclose(result.solution, expected, atol=1e-10 * np.abs(expected).max())
 
 
 def test_how_iterations_end(mesh: Mesh) -> None:
@@ -80,14 +83,14 @@ def test_how_iterations_end(mesh: Mesh) -> None:
 def test_meshes_that_do_not_fit() -> None:
     device = jax.devices()[0]
     with pytest.raises(DataError, match=r"mesh is 3; give a jax.sharding.Mesh"):
-        Shards.of(3, 5, "nodes")
-    with pytest.raises(DataError, match=r"axes a, b .* over one"):
-        Shards.of(Mesh(np.array([[device]]), ("a", "b")), 5, "nodes")
+        row_sharding(3, 5)
+    with pytest.raises(DataError, match=r"axes a, b; .* over one axis"):
+        row_sharding(Mesh(np.array([[device]]), ("a", "b")), 5)
     mixed: Any = [Device("gpu"), Device("cpu")]
     with pytest.raises(DataError, match="of the kinds cpu, gpu"):
-        Shards.of(Mesh(np.array(mixed), ("device",)), 5, "nodes")
+        row_sharding(Mesh(np.array(mixed), ("device",)), 5)
     with pytest.raises(DataError, match="1 devices for 0 nodes"):
-        Shards.of(Mesh(np.array([device]), ("device",)), 0, "nodes")
+        row_sharding(Mesh(np.array([device]), ("device",)), 0)
 
 
 def test_a_graph_on_a_mesh_that_does_not_fit() -> None:
