@@ -33,7 +33,11 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
     (COMPARISONS, "winner,loser\n", "the table has no rows"),
     (COMPARISONS, "winner,loser\ntea,tea\n", "'tea' is compared with itself"),
     (COMPARISONS, "winner,loser\ntea,cofee\n", "'cofee' is not the label of an item; nearest: 'coffee'"),
-    (COMPARISONS, "Winers,Loser\ntea,coffee\ncoffee,water\n", "did you mean 'winner' where it says 'Winers'?"),
+    (
+        COMPARISONS,
+        "Winers,Loser\ntea,coffee\ncoffee,water\n",
+        "did you mean 'winner' where it says 'Winers'?",
+    ),
     (COMPARISONS, "tea,coffee\nwater,tea\n", "there is no column 'winner'"),
     (COMPARISONS, "winner,loser,rater\ntea,coffee,\n", "the rater is blank"),
     (COMPARISONS, "winner,loser,count\ntea,coffee,-1\n", "not a positive whole number"),
