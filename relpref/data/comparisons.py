@@ -35,13 +35,16 @@ from relpref.data.lists import (
 )
 from relpref.data.outcomes import labeled, probabilities, results, strengths, ties, weights
 from relpref.data.tables import (
+    ROWS_LOOKED_AT,
     SUFFIXES,
+    TRUTH,
     Table,
     as_table,
     check_columns,
     column_option,
     hold_one_set,
     known_names,
+    number,
     renamed,
     suffix_of,
 )
@@ -50,6 +53,7 @@ from relpref.pytree import register
 
 NAME = "answers"
 COMPOSED = "composed from"  # in the note on answers that were choices or lists
+_FEW = 10  # answers
 _HEAVY = 5  # mean of weights from which on they are most likely of something else, such as kilograms
 _INT32_MAX = np.iinfo(np.int32).max
 _TYPES = {
@@ -303,6 +307,7 @@ _WINNER_FORM = ("winner", "loser")
 _PAIR_FORM = ("first", "second")
 _EITHER = ("count", "rater", "shown_first", "list", "group", "weight")
 _OF_LISTS = ("item", "place", "choice", "chosen", "best", "worst")
+_NUMERIC = ("result", "tie", "strength", "probability", "count", "weight")
 _ALL = (*_WINNER_FORM, *_PAIR_FORM, "result", "tie", "strength", "probability", *_EITHER, *_OF_LISTS)
 
 
@@ -484,11 +489,19 @@ def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str
 
 
 def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
-    """Tell whether a column may be the one of two that the table lacks: it shares labels with the other one."""
+    """Return a function that tells whether the cells of a column may be those of one that the table lacks.
+
+    One of two ends shares labels with the other one; further columns hold numbers or labels.
+    """
 
     def fits(lacking: str, column: Any) -> bool:
-        there = [end for end in ends if end in table.frame.columns]
-        return lacking in ends and len(there) == 1 and hold_one_set(table, there[0], column)
+        if lacking in ends:
+            there = [end for end in ends if end in table.frame.columns]
+            return len(there) == 2 or (len(there) == 1 and hold_one_set(table, there[0], column))
+        cells = set(map(str, table.frame[column].iloc[:ROWS_LOOKED_AT]))
+        if lacking in _NUMERIC:
+            return cells <= TRUTH.keys() or all(number(cell, True) is not None for cell in cells)
+        return not cells <= TRUTH.keys()
 
     return fits
 
@@ -496,16 +509,16 @@ def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
 def _apart(table: Table, ends: tuple[str, str], first: Any, second: Any) -> tuple[str, ...]:
     """Return a note on two columns of labels that share none; refuse them where ``columns`` names only one of them."""
     named = sum(end in table.given for end in ends)
-    # Without further columns no other one can be meant, and lists name their items in one.
-    alone = (not named and table.frame.shape[1] == 2) or table.rows is not None
-    if alone or len(first) < 2 or np.isin(first, second).any():
+    # A few answers may share none where no other column can be meant; choices have losers that never win.
+    few = len(first) < (2 if named or table.frame.shape[1] > 2 else _FEW)
+    if few or "list" in table.frame.columns or np.isin(first, second).any():
         return ()
     called = [table.called(end) for end in ends]
     note = f"the columns {called[0]!r} and {called[1]!r} share no label"
     if named == 1:
         raise DataError(
-            f"{table.name}: {note}, so one of them may hold something else than items; if both hold items, name both: "
-            f"{column_option(dict(zip(ends, called, strict=True)))}"
+            f"{table.name}: {note}, so one of them is most likely no column of items; say which columns hold the "
+            "two items of each answer, naming both in columns"
         )
     return (f"{note}: no item is in both, so see whether both hold items",)
 
@@ -513,10 +526,8 @@ def _apart(table: Table, ends: tuple[str, str], first: Any, second: Any) -> tupl
 def _refuse_named_winners(table: Table) -> None:
     """Say how to read a table in which two other columns hold those that were compared, such as home and away."""
     columns = set(table.frame.columns)
-    if "loser" in columns:
-        return
     others = [name for name in table.frame.columns if name not in _ALL]
-    if "winner" not in columns:
+    if not columns & {"winner", "loser"}:
         pair = next((pair for pair in combinations(others, 2) if hold_one_set(table, *pair)), None)
         if pair is not None:
             raise DataError(
@@ -524,16 +535,20 @@ def _refuse_named_winners(table: Table) -> None:
                 f"were compared, {column_option(dict(zip(_PAIR_FORM, pair, strict=True)))}, and which column says who won: winner, "
                 "result or probability; or name the columns winner and loser, if one of them always won"
             )
+    if list(table.frame.columns).count("winner") != 1:
         return
-    rows = np.flatnonzero(~table.blank("winner"))
-    cells = {name: table.frame[name].iloc[rows].tolist() for name in table.frame.columns}
-    named = [name for name in others if name in set(cells["winner"])]
-    if len(named) == 2:
+    head = table.frame.head(ROWS_LOOKED_AT)
+    named = [name for name in others if name in set(head["winner"])]
+    if len(named) == 2 and ("loser" not in columns or set(head["winner"]).isdisjoint(head["loser"])):
         raise DataError(
             f"{table.name}: the cells of 'winner' are names of columns: rename it, and add a column that says 1 where the item in "
             f"{named[0]!r} won, 0 where that in {named[1]!r} did and 0.5 for a tie, such as 'won': "
             f"{column_option(dict(zip((*_PAIR_FORM, 'result'), (*named, 'won'), strict=True)))}"
         )
+    if "loser" in columns:
+        return
+    rows = np.flatnonzero(~table.blank("winner"))
+    cells = {name: table.frame[name].iloc[rows].tolist() for name in table.frame.columns}
     for one, other in combinations(others, 2):
         if all(map(contains, zip(cells[one], cells[other], strict=True), cells["winner"])):
             raise DataError(

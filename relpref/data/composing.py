@@ -209,9 +209,10 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
         return table
     reader, what = _FORMS[form]
     more = ", item_1, item_2, ..." if form[0] == "best" else ""
+    lacking = next((name for name in form if name not in there), form[0])
     remedy = (
         f"{what} have the columns {', '.join(form)}{more}: rename yours, or say which one it is, as in "
-        f"columns={{{form[0]!r}: 'name'}} (--columns {form[0]}=name)"
+        f"columns={{{lacking!r}: 'name'}} (--columns {lacking}=name)"
     )
     rows = reader(_checked(table, table.name, *form, remedy=remedy), *form)
     columns: dict[str, Any] = dict(

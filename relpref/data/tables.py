@@ -26,7 +26,7 @@ _INT32_MAX = int(np.iinfo(np.int32).max)
 TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
 
-_ROWS_LOOKED_AT = 10_000  # for the words of an error
+ROWS_LOOKED_AT = 10_000  # for the words of an error
 _SLIP = 0.8  # similarity from which on a name is most likely a slip of the pen
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # besides commas
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*").fullmatch
@@ -258,6 +258,11 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
                 f"columns: {ours!r} is to be {theirs!r}, but there is a column {ours!r}, too; rename that"
             )
     back = {theirs: ours for ours, theirs in names.items()}
+    for ours, theirs in names.items():
+        if back[theirs] != ours:
+            raise DataError(
+                f"columns: {theirs!r} is to be {ours!r} and {back[theirs]!r}; a column is one of them"
+            )
     return replace(table, frame=table.frame.rename(columns=back), given=dict(names)) if back else table
 
 
@@ -285,7 +290,7 @@ def column_option(columns: Mapping[str, Any]) -> str:
 
 def hold_one_set(table: Table, one: Any, other: Any) -> bool:
     """Tell whether two columns hold labels of one set, two of them in each row, as far as the first rows say."""
-    cells = [table.frame[column].iloc[:_ROWS_LOOKED_AT].map(trimmed).tolist() for column in (one, other)]
+    cells = [table.frame[column].iloc[:ROWS_LOOKED_AT].map(trimmed).tolist() for column in (one, other)]
     rows = [row for row in zip(*cells, strict=True) if all(isinstance(cell, str) and cell for cell in row)]
     first, second = ({row[end] for row in rows} for end in (0, 1))
     numeric = all(number(cell, True) is not None for cell in first | second)
@@ -325,7 +330,9 @@ def check_columns(
         raise DataError(f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}")
     unused = []
     for column in extra:
-        if known is not None and column not in known and not nearest(column, allowed, most=1, cutoff=_SLIP):
+        meant = nearest(column, allowed, most=1, cutoff=_SLIP)
+        slip = meant and (fits is None or fits(meant[0], column))
+        if known is not None and column not in known and not slip:
             unused.append(column)
             continue
         reason = did_you_mean(column, [name for name in optional if name not in columns], "remove it")

@@ -182,12 +182,29 @@ def test_a_suggested_column_fits(table: Any, said: str) -> None:
     assert "question_id'}" not in str(caught.value) and "=question_id" not in str(caught.value)
 
 
+def test_slips_are_columns_whose_cells_fit() -> None:
+    table = answers("ab", "bc", "ca")
+    for name, cells in {"rated": ["true", "false", "true"], "country": ["FR", "DE", "FR"]}.items():
+        assert PreferenceData.from_tables(answers=table.assign(**{name: cells})).notes == (
+            f"answers: the column {name!r} is not used",
+        )
+    for name, cells in {"raters": list("xyx"), "counts": ["1", "2", "1"]}.items():
+        with pytest.raises(DataError, match=f"{name!r} is not used .*did you mean '{name[:-1]}'"):
+            PreferenceData.from_tables(answers=table.assign(**{name: cells}))
+    with pytest.raises(DataError, match=r"no column 'item' .*\(--columns item=name\)"):
+        PreferenceData.from_tables(answers=table.rename(columns={"winner": "chosen", "loser": "choice"}))
+
+
 def test_columns_that_share_no_label() -> None:
+    for columns in ({"loser": "question_id"}, {"winner": "winner", "loser": "question_id"}):
+        with pytest.raises(DataError, match="the cells of 'winner' are names of columns"):
+            PreferenceData.from_tables(answers=VOTES, columns=columns)
+    with pytest.raises(DataError, match="'model_a' is to be 'first' and 'winner'"):
+        named = {"first": "model_a", "second": "model_b", "winner": "model_a"}
+        PreferenceData.from_tables(answers=VOTES.drop(columns="winner"), columns=named)
     votes = VOTES.drop(columns="winner").assign(winner=["gpt", "mini", "gpt", "mini"])
     # The column winner was found by its name, and question_id holds no models.
-    with pytest.raises(
-        DataError, match="'winner' and 'question_id' share no label.*'winner': 'winner', 'loser'"
-    ):
+    with pytest.raises(DataError, match="'winner' and 'question_id' share no label.*naming both in columns"):
         PreferenceData.from_tables(answers=votes, columns={"loser": "question_id"})
     read = PreferenceData.from_tables(answers=votes, columns={"winner": "winner", "loser": "question_id"})
     assert any("'winner' and 'question_id' share no label" in note for note in read.notes)
@@ -195,4 +212,6 @@ def test_columns_that_share_no_label() -> None:
     notes = PreferenceData.from_tables(answers=literal).notes
     assert any("'winner' and 'loser' share no label" in note for note in notes)
     assert not PreferenceData.from_tables(answers=[("a", "b"), ("a", "c")]).notes
+    pairs_apart = [("a", f"b{row}") for row in range(12)]
+    assert "share no label" in PreferenceData.from_tables(answers=pairs_apart).notes[0]
     assert not PreferenceData.from_tables(answers=answers("ab")).notes
