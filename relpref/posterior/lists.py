@@ -35,18 +35,19 @@ def list_chances(posterior: Any, items: NDArray[Any], orders: Any, places: int) 
         scales = own if belief.scales is None else belief.scales + own
         shape = (len(belief.weights), size, size)
         belief = mixture(belief.locations, np.broadcast_to(scales, shape), belief.weights)
-    orders, locations, scales = np.asarray(orders), belief.locations, belief.scales
+    orders = np.asarray(orders)
+    locations, scales, weights = belief.locations, belief.scales, belief.weights
     if posterior.likelihood.noise != "logistic":
         covariances = np.eye(size) * NOISE**2 + (0.0 if scales is None else scales)
-        covariances = np.broadcast_to(covariances, (len(belief.weights), size, size))
+        covariances = np.broadcast_to(covariances, (len(weights), size, size))
         # Those after these places are one block.
         blocks = np.minimum(np.argsort(orders, axis=1), places)
-        logs = [log_ordered(locations, covariances, block) for block in blocks]
+        chances = np.exp([log_ordered(locations, covariances, block) for block in blocks]) @ weights
     elif scales is None:
-        logs = [log_stages(locations[:, order], places) for order in orders]
+        chances = weights @ np.exp(log_stages(locations[:, orders], places))
     else:
-        logs = [log_chosen(locations[:, order], scales[:, order[:, None], order], places) for order in orders]
-    chances = np.exp(logs) @ belief.weights
+        covariances = scales[:, orders[:, :, None], orders[:, None, :]]
+        chances = np.exp(log_chosen(locations[:, orders], covariances, weights, places))
     lapse = posterior.hyperparameters.get("lapse", 0.0)
     outcomes = float(np.prod(np.arange(size, size - places, -1.0)))
     return np.asarray((1 - lapse) * chances + lapse / outcomes)
