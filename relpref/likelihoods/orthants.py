@@ -29,17 +29,18 @@ _SHIFTS = 8  # lattices, by which the error is estimated
 _POINTS = 2**9  # of all lattices, at first
 _GROWTH = 2**8  # at last there are this many times as many
 _AT_ONCE = 2**22  # numbers
+_LOWEST = -600.0  # logarithms of weights above it have an exponential
 _SWEEPS = 8
-_STEPS = 6
+_STEPS = 4
 _FRACTIONS = 0.5 ** np.arange(6.0)  # of a step, of which the best is taken
 _VARIATES = 32  # and as many opposite ones, by which the proposal of Gumbel noise is found
-_TAIL = 30.0  # its degrees of freedom, so that weights are bounded
+_TAIL = 10  # its degrees of freedom for each dimension, so that weights are bounded
 
 
 def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
-    """Log probability that jointly Gaussian numbers of a block are above those of the next, shape (p,).
+    """Log probability that Gaussian numbers of a block are above those of the next, shape (p,).
 
-    The numbers are drawn from the first to the last, each below all of the block before it (Genz
+    The numbers are jointly Gaussian. They are drawn from the first to the last, each below all of the block before it (Genz
     1992, "Numerical computation of multivariate normal probabilities"). Each is drawn given what is
     still to come: the constraints of later numbers are Gaussian factors of the proposal, found by
     expectation propagation. Equal arguments give equal results. That of two numbers is exact.
@@ -163,21 +164,33 @@ def log_stages(utility: Any, places: int) -> Floats:
     ``utility`` has the shape (..., k). This is the model of Plackett and Luce, with Gumbel noise:
     one choice after the other among those that are left.
     """
-    tails = np.logaddexp.accumulate(utility[..., ::-1], axis=-1)[..., ::-1]
-    return np.asarray((utility - tails)[..., :places].sum(axis=-1))
+    shifted = utility - utility.max(axis=-1, keepdims=True)
+    if np.min(shifted, initial=0.0) > _LOWEST:
+        log_left = np.log(_left(np.exp(shifted), places))
+    else:
+        log_left = np.logaddexp.accumulate(shifted[..., ::-1], axis=-1)[..., ::-1][..., :places]
+    return np.asarray((shifted[..., :places] - log_left).sum(axis=-1))
 
 
-def log_chosen(mean: Any, covariance: Any, places: int) -> Floats:
-    """Log expectation of `log_stages`' probability under jointly Gaussian utilities, shape (p,).
+def _left(weight: Floats, places: int) -> Floats:
+    """Sums of weights from each of the first places to the end."""
+    first = weight[..., :places][..., ::-1].cumsum(axis=-1)[..., ::-1]
+    return np.asarray(first + weight[..., places:].sum(axis=-1, keepdims=True))
+
+
+def log_chosen(mean: Any, covariance: Any, weights: Any, places: int) -> Floats:
+    """Log expectation of `log_stages`' probability under mixtures of Gaussians, shape (p,).
 
     The proposal has the tails of Student's t. Location and scale are those of the Gaussian that is
     nearest to the distribution of the utilities given the order (variational inference).
 
     Parameters
     ----------
-    mean : array, shape (p, k)
-        In the order of the items.
-    covariance : array, shape (p, k, k)
+    mean : array, shape (c, p, k)
+        Utilities of p lists in each component, in the order of the items.
+    covariance : array, shape (c, p, k, k)
+    weights : array, shape (c,)
+        Of the components.
     places : int
         How many of the first are in order.
 
@@ -186,11 +199,14 @@ def log_chosen(mean: Any, covariance: Any, places: int) -> Floats:
     array
         With errors as of `log_ordered`.
     """
-    number, size = mean.shape
-    together = max(1, _AT_ONCE // (2 * _VARIATES * size * places))
-    if number > together:
-        parts = (slice(start, start + together) for start in range(0, number, together))
-        return np.concatenate([log_chosen(mean[rows], covariance[rows], places) for rows in parts])
+    components, lists, size = mean.shape
+    together = max(1, _AT_ONCE // (2 * _VARIATES * len(_FRACTIONS) * size * components))
+    if lists > together:
+        cuts = (slice(start, start + together) for start in range(0, lists, together))
+        parts = [log_chosen(mean[:, cut], covariance[:, cut], weights, places) for cut in cuts]
+        return np.concatenate(parts)
+    mean, covariance = mean.reshape(-1, size), covariance.reshape(-1, size, size)
+    number = len(mean)
     values, vectors = np.linalg.eigh(covariance)
     # Utilities are mean + root x, x ~ N(0, I).
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
@@ -213,17 +229,19 @@ def log_chosen(mean: Any, covariance: Any, places: int) -> Floats:
         if step >= _STEPS:
             scatter = normal @ scale.swapaxes(1, 2)
     volume = np.log(np.diagonal(scale, axis1=1, axis2=2)).sum(axis=1)[:, None]
-    volume += gammaln(_TAIL / 2) - gammaln((_TAIL + size) / 2) + size / 2 * np.log(_TAIL / 2)
+    tail = float(_TAIL * size)
+    volume += gammaln(tail / 2) - gammaln((tail + size) / 2) + size / 2 * np.log(tail / 2)
 
     def log_weights(rows: Indices, uniform: Floats) -> Floats:
-        divisor = 2 * gammaincinv(_TAIL / 2, uniform[:, -1:]) / _TAIL
+        divisor = 2 * gammaincinv(tail / 2, uniform[:, -1:]) / tail
         student = ndtri(uniform[:, :-1]) / np.sqrt(divisor)
         points = location[rows, None] + student @ scale[rows].swapaxes(1, 2)
-        log_density = -(_TAIL + size) / 2 * np.log1p(np.sum(student**2, axis=1) / _TAIL)
+        log_density = -(tail + size) / 2 * np.log1p(np.sum(student**2, axis=1) / tail)
         logs = log_stages(mean[rows, None] + points @ back[rows], places)
         return np.asarray(logs - 0.5 * np.sum(points**2, axis=2) - log_density + volume[rows])
 
-    return _log_average(log_weights, number, size + 1, 4 * _POINTS)
+    logs = _log_average(log_weights, number, size + 1, 2 * _POINTS, weights)
+    return np.asarray(logsumexp(logs.reshape(components, lists).T, axis=1, b=weights))
 
 
 def _derivatives(utility: Floats, places: int) -> tuple[Floats, Floats]:
@@ -231,46 +249,59 @@ def _derivatives(utility: Floats, places: int) -> tuple[Floats, Floats]:
 
     They have the shapes (p, k) and (p, k, k).
     """
-    number, draws, size = utility.shape
-    tails = np.logaddexp.accumulate(utility[..., ::-1], axis=-1)[..., ::-1]
-    left = np.arange(size) >= np.arange(places)[:, None]
-    shares = np.exp(np.minimum(utility[:, :, None] - tails[:, :, :places, None], 0.0)) * left
-    shares = shares.reshape(number, -1, size)
-    total = shares.sum(axis=1) / draws
-    curvature = total[:, None] * np.eye(size) - shares.swapaxes(1, 2) @ shares / draws
+    size = utility.shape[-1]
+    weight = np.exp(np.maximum(utility - utility.max(axis=2, keepdims=True), _LOWEST / 5))
+    inverse = np.zeros_like(weight)
+    inverse[..., :places] = 1 / _left(weight, places)
+    # An item's shares at the stages up to its place, and of two those at the stages of both.
+    total = (weight * np.cumsum(inverse, axis=2)).mean(axis=1)
+    squares = weight * np.cumsum(inverse**2, axis=2)
+    upper = np.triu(squares.swapaxes(1, 2) @ weight / utility.shape[1], 1)
+    own = total - (squares * weight).mean(axis=1)
+    curvature = own[:, None] * np.eye(size) - upper - upper.swapaxes(1, 2)
     return (np.arange(size) < places) - total, curvature
 
 
 def _log_average(
-    log_weights: Callable[[Indices, Floats], Floats], number: int, dimensions: int, points: int
+    log_weights: Callable[[Indices, Floats], Floats],
+    number: int,
+    dimensions: int,
+    points: int,
+    shares: Any = (1.0,),
 ) -> Floats:
     """Logarithms of averages of weights over the unit cube, shape (number,).
 
     ``log_weights`` takes positions and points, shape (points, dimensions), and returns logarithms
-    of shape (positions, points). Averages whose error is too large get four times as many points.
+    of shape (positions, points). Each result is the mean of c averages, one for each of ``shares``;
+    those of the first share come first. Averages with too much of a mean's error get four times as
+    many points.
     """
     averages, left, most = np.zeros(number), np.arange(number), _GROWTH * points
-    while True:
+    errors, shares = np.zeros(number), np.asarray(shares)[:, None]
+    while len(left):
         uniform = _lattices(points, dimensions)
         together = max(1, _AT_ONCE // (points * dimensions))
-        parts = (left[start : start + together] for start in range(0, len(left), together))
-        logs = [
-            logsumexp(log_weights(rows, uniform).reshape(len(rows), _SHIFTS, -1), axis=2) for rows in parts
-        ]
-        of_shifts = np.concatenate([*logs, np.zeros((0, _SHIFTS))])
-        averages[left] = total = logsumexp(of_shifts, axis=1)
-        averages[left] -= np.log(points)
-        shares = _SHIFTS * np.exp(of_shifts - total[:, None])
-        errors = shares.std(axis=1, ddof=1) / np.sqrt(_SHIFTS)
-        left, errors = left[errors > RELATIVE_ERROR], errors[errors > RELATIVE_ERROR]
-        if not len(left) or points >= most:
+        for start in range(0, len(left), together):
+            rows = left[start : start + together]
+            logs = log_weights(rows, uniform).reshape(len(rows), _SHIFTS, -1)
+            of_shifts = logsumexp(logs, axis=2) - np.log(logs.shape[2])
+            averages[rows] = logsumexp(of_shifts, axis=1) - np.log(_SHIFTS)
+            spread = np.exp(of_shifts - averages[rows, None]).std(axis=1, ddof=1)
+            errors[rows] = spread / np.sqrt(_SHIFTS)
+        of_lists = averages.reshape(len(shares), -1)
+        means = logsumexp(of_lists, axis=0, b=shares)
+        parts = shares * np.exp(of_lists - means) * errors.reshape(of_lists.shape)
+        relative = np.sqrt(np.sum(parts**2, axis=0))
+        large = relative > RELATIVE_ERROR
+        if points >= most:
             break
+        left = np.flatnonzero(large & (parts > RELATIVE_ERROR / np.sqrt(len(shares))))
         points *= 4
-    if len(left):
+    if number and np.any(large):
         warnings.warn(
-            f"probabilities of {len(left)} of {number} lists have relative standard errors above "
-            f"{RELATIVE_ERROR:.1%}, up to {errors.max():.1%}, after {points:,} points each; shorter "
-            "lists and lists with fewer ties have smaller errors",
+            f"probabilities of {large.sum()} of {large.size} lists have relative standard errors "
+            f"above {RELATIVE_ERROR:.1%}, up to {relative.max():.1%}, after {points:,} points each; "
+            "shorter lists and lists with fewer ties have smaller errors",
             stacklevel=3,
         )
     return averages

@@ -47,20 +47,22 @@ def list_chances(
         shape = (len(belief.weights), size, size)
         belief = mixture(belief.locations, np.broadcast_to(scales, shape), belief.weights)
     belief = _in_units_of_noise(posterior, belief, rater)
-    orders, locations, scales = np.asarray(orders), belief.locations, belief.scales
+    lapse = parameter_of(posterior, "lapse") if "lapse" in posterior.hyperparameters else np.zeros(1)
+    orders, weights = np.asarray(orders), belief.weights * (1 - lapse)
+    locations, scales = belief.locations, belief.scales
     if posterior.likelihood.noise != "logistic":
         covariances = np.eye(size) * NOISE**2 + (0.0 if scales is None else scales)
-        covariances = np.broadcast_to(covariances, (len(belief.weights), size, size))
+        covariances = np.broadcast_to(covariances, (len(weights), size, size))
         # Those after these places are one block.
         blocks = np.minimum(np.argsort(orders, axis=1), places)
-        logs = [log_ordered(locations, covariances, block) for block in blocks]
+        chances = np.exp([log_ordered(locations, covariances, block) for block in blocks]) @ weights
     elif scales is None:
-        logs = [log_stages(locations[:, order], places) for order in orders]
+        chances = weights @ np.exp(log_stages(locations[:, orders], places))
     else:
-        logs = [log_chosen(locations[:, order], scales[:, order[:, None], order], places) for order in orders]
-    lapse = parameter_of(posterior, "lapse") if "lapse" in posterior.hyperparameters else 0.0
+        covariances = scales[:, orders[:, :, None], orders[:, None, :]]
+        chances = np.exp(log_chosen(locations[:, orders], covariances, weights, places))
     outcomes = float(np.prod(np.arange(size, size - places, -1.0)))
-    return np.asarray(((1 - lapse) * np.exp(logs) + lapse / outcomes) @ belief.weights)
+    return np.asarray(chances + (1 - weights.sum()) / outcomes)
 
 
 def _with_effects(posterior: Any, items: NDArray[Any], covariates: Mapping[str, Any]) -> Belief:

@@ -63,7 +63,7 @@ def test_exchangeable_numbers_have_equal_orders(size: int) -> None:
     covariance = 1.5 * np.eye(size) + 0.7
     log_probability = log_ordered(np.zeros((1, size)), covariance[None], np.arange(size))
     assert log_probability[0] == pytest.approx(-gammaln(size + 1), abs=0.01)
-    log_probability = log_chosen(np.zeros((1, size)), covariance[None], size - 1)
+    log_probability = log_chosen(np.zeros((1, 1, size)), covariance[None, None], [1.0], size - 1)
     assert log_probability[0] == pytest.approx(-gammaln(size + 1), abs=0.01)
 
 
@@ -116,8 +116,19 @@ def test_expected_products_of_choices(places: int) -> None:
         left = np.cumsum(weight[:, ::-1], axis=1)[:, ::-1]
         chances = np.prod((weight / left)[:, :places], axis=1)
         expected, error = chances.mean(), chances.std() / np.sqrt(len(chances))
-        chance = np.exp(log_chosen(mean[None], spread * covariance[None], places)[0])
+        chance = np.exp(log_chosen(mean[None, None], spread * covariance[None, None], [1.0], places)[0])
         assert chance == pytest.approx(expected, abs=3.9 * error + 0.01 * expected)
+
+
+def test_a_mixture_is_the_weighted_average_of_its_components() -> None:
+    """Two lists, in components one of which has most of the probability; two standard errors."""
+    mean, covariance = correlated(6)
+    means = np.stack([np.stack([mean, mean[::-1]]), np.stack([np.sort(mean)[::-1], 3 * mean])])
+    covariances = np.broadcast_to(covariance, (2, 2, 6, 6))
+    weights = np.array([0.3, 0.7])
+    alone = [np.exp(log_chosen(means[[at]], covariances[[at]], [1.0], 5)) for at in range(2)]
+    together = np.exp(log_chosen(means, covariances, weights, 5))
+    assert together == pytest.approx(weights @ alone, rel=0.015)
 
 
 def test_lists_are_independent_of_those_beside_them() -> None:
