@@ -301,7 +301,9 @@ def read_comparisons(
     if value is None:
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
     people = () if known is None else (known.raters, known.groups)
-    table = answer_table(value, columns, wanted, ChainMap(items.positions, *map(dict.fromkeys, people)))
+    table = answer_table(
+        value, columns, wanted, ChainMap[Any, Any](items.positions, *map(dict.fromkeys, people))
+    )
     names, unused = _check_form(table, wanted)
     there = table.frame.columns
     remedy = "correct the label, add it to the items, or drop the row"
