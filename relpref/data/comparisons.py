@@ -335,7 +335,7 @@ def read_comparisons(
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
     people = () if known is None else (known.raters, known.groups)
     table = answer_table(
-        value, columns, wanted, lists, ChainMap(items.positions, *map(dict.fromkeys, people))
+        value, columns, wanted, lists, ChainMap[Any, Any](items.positions, *map(dict.fromkeys, people))
     )
     names, unused = _check_form(table, wanted)
     there = table.frame.columns

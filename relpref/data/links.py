@@ -23,7 +23,7 @@ from relpref.data.edges import (
     tidied,
 )
 from relpref.data.graph import Graph, circulation, shared_targets
-from relpref.data.labels import LabelIndex, is_missing, label_column, read_labels
+from relpref.data.labels import LabelIndex, blank_note, is_missing, label_column, read_labels
 from relpref.data.relation import Relation
 from relpref.data.tables import Table, as_table, is_table, numbers, read_pieces
 from relpref.errors import DataError
@@ -46,7 +46,9 @@ def read_links(
     # A networkx graph implies that networkx is imported: no need to load it here.
     networkx = sys.modules.get("networkx")
     if networkx is not None and isinstance(table, networkx.Graph):
-        return _edges_of_networkx(table, called, items, targets, kind), ()
+        blanks: set[str] = set()
+        edges = _edges_of_networkx(table, called, items, targets, kind, blanks)
+        return edges, tuple(f"{called}: {note}" for note in blank_note(blanks))
     if (
         isinstance(table, np.ndarray)
         and table.dtype.kind in "fiub"
@@ -196,7 +198,7 @@ def _edges_of_matrix(
 
 
 def _edges_of_networkx(
-    graph: Any, called: str, items: LabelIndex, targets: LabelIndex, kind: str | None
+    graph: Any, called: str, items: LabelIndex, targets: LabelIndex, kind: str | None, blanks: set[str]
 ) -> Edges:
     if graph.is_multigraph():
         raise DataError(
@@ -212,7 +214,7 @@ def _edges_of_networkx(
     links = list(graph.edges(data="weight", default=1))
     if targets is items:  # nodes without edges must be items, too
         remedy = "rename the node, remove it, or add it to the items"
-        nodes = read_labels(graph.nodes, str)
+        nodes = read_labels(graph.nodes, lambda node: f"{called}, node {node}", items.positions, blanks)
         items.locate(nodes, lambda node: f"{called}, node {node}", remedy)
     else:
         # Either end may be the item.
@@ -227,8 +229,8 @@ def _edges_of_networkx(
     remedy = "set the edge attribute weight to a positive number"
     column = pd.Series(list(weight), dtype=object)
     strength = numbers(column, "weight", where, text=False, remedy=remedy)
-    labels = (read_labels(end, where) for end in (source, target))
-    ends = ends_of(*labels, items, targets, (where, where))
+    first, second = (read_labels(end, where, items.positions, blanks) for end in (source, target))
+    ends = ends_of(first, second, items, targets, (where, where))
     return Edges(*ends, strength, where)
 
 

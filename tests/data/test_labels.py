@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -104,6 +105,10 @@ def test_blanks_do_not_make_two_items() -> None:
     assert "items: 1 label had blanks around it, which were left out: 'Ann '" in data.notes
     assert any(note.startswith("relation 'friends': 1 label had blanks") for note in data.notes)
     assert data.index([" Ann", "Ann"]).tolist() == [0, 0]
+    graph = networkx.Graph([("Ann ", "Bo"), ("Ann", "Cy\ufeff")])
+    linked = PreferenceData.from_tables(items, table, {"graph": graph})
+    assert linked.relations["graph"].num_edges == 2
+    assert any(note.startswith("relation 'graph': 2 labels had blanks") for note in linked.notes)
     more = data.extend(pd.DataFrame({"age": [4.0]}, index=["Di "]), {"friends": [("Di", "Ann ")]})
     assert more.labels[-1] == "Di" and sum("'Di '" in note for note in more.notes) == 1
     with pytest.raises(DataError, match=r"\(label 'Bo '\): 'Bo' is an item already"):
