@@ -252,6 +252,7 @@ NAMES = {
         "RegularizedLaplacian",
         "RelationVectors",
         "SquaredExponential",
+        "SquaredExponentialPlusLinear",
         "cut_features",
         "cut_kernel",
         "item_graph",
