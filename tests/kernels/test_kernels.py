@@ -196,12 +196,12 @@ def test_squared_exponential_plus_linear() -> None:
     assert SquaredExponentialPlusLinear(shared_lengthscale=True).parameters(3)["lengthscale"].shape() == ()
 
 
-def test_both_parts_share_the_prior_variance_of_one() -> None:
+def test_two_parts_have_the_prior_variance_of_two() -> None:
     kernel = SquaredExponentialPlusLinear()
     amplitude = kernel.amplitude_prior.sample(jax.random.key(0), (20000,))
     share = kernel.parameters(2)["linear_share"].sample(jax.random.key(1), (20000,))
     # Six standard errors: a false alarm in a billion.
-    assert abs(float(jnp.mean(jnp.square(amplitude))) - 4) <= 6 * 4 / np.sqrt(20000)
+    assert abs(float(jnp.mean(jnp.square(amplitude))) - 8) <= 6 * 8 / np.sqrt(20000)
     assert abs(float(jnp.mean(share)) - 2 / 3) <= 6 * np.sqrt(1 / 18 / 20000)
 
 
