@@ -25,7 +25,7 @@ GROUP = "relpref"  # of entry points
 
 _PROGRAMS = ("conditional_ranking", "kronecker_classifier", "preference_gp", "ranking_classifier", "xpgp")
 _KERNELS = {  # by the module that they were in when files named modules
-    "attribute": ("SquaredExponential", "Matern32", "Matern52", "Linear"),
+    "attribute": ("SquaredExponential", "SquaredExponentialPlusLinear", "Matern32", "Matern52", "Linear"),
     "edge_landmarks": ("EdgeLandmarks",),
     "graph": ("RegularizedLaplacian", "Diffusion"),
     "hidden_common_cause": ("HiddenCommonCause",),

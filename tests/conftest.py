@@ -92,6 +92,7 @@ LINKS = [(i, i + 1) for i in range(NUM_ITEMS - 1)] + [(0, 5), (2, 9), (4, 11)]
 HYPERPARAMETERS = {
     "attributes_amplitude": 1.3,
     "attributes_lengthscale": [0.8, 1.7],
+    "attributes_linear_share": 0.4,
     "next_amplitude": 0.9,
     "next_range": 1.4,
     "individual_amplitude": 0.6,
@@ -206,10 +207,13 @@ def prior_parts(
     points = (data.attributes - old.mean(axis=0)) / old.std(axis=0)
     lengthscale = np.broadcast_to(hyperparameters["attributes_lengthscale"], points.shape[1])
     n = data.num_items
+    share, weights = hyperparameters["attributes_linear_share"], lengthscale**-2.0
     attributes = np.zeros((n, n))
     for i in range(n):
         for j in range(n):
-            attributes[i, j] = np.exp(-0.5 * np.sum(((points[i] - points[j]) / lengthscale) ** 2))
+            smooth = np.exp(-0.5 * np.sum(((points[i] - points[j]) / lengthscale) ** 2))
+            linear = np.sum(weights * points[i] * points[j]) / np.sum(weights)
+            attributes[i, j] = (1 - share) * smooth + share * linear
     scale = mean_gap_variance(laplacian_kernel(reference, hyperparameters["next_range"]), reference) / 2
     relation = laplacian_kernel(data, hyperparameters["next_range"]) / scale
     return {

@@ -19,7 +19,7 @@ from relpref.models import xpgp
 pytest.importorskip("distributed")
 
 NAMES = [f"e{row}" for row in range(8)]
-FIXED = {"attributes_amplitude": 1.5, "attributes_lengthscale": 0.8}
+FIXED = {"attributes_amplitude": 1.5, "attributes_lengthscale": 0.8, "attributes_linear_share": 0.5}
 
 
 def some_answers(seed: int) -> PreferenceData:

@@ -248,6 +248,7 @@ NAMES = {
         "RegularizedLaplacian",
         "RelationVectors",
         "SquaredExponential",
+        "SquaredExponentialPlusLinear",
         "cut_features",
         "cut_kernel",
         "item_graph",

@@ -150,8 +150,8 @@ COMMANDS = {
                 "entry point of the group relpref",
                 default="xpgp",
             ),
-            "--attribute-kernel KERNEL": "how utility varies with the attributes: squared-exponential (the default), matern32, matern52 or "
-            "linear, or one that is registered or offered by an installed package",
+            "--attribute-kernel KERNEL": "how utility varies with the attributes: squared-exponential-plus-linear (the default), "
+            "squared-exponential, matern32, matern52 or linear, or one that is registered or offered by an installed package",
             "--shared-lengthscale": "one lengthscale for all attributes, not one for each",
             "--no-individual": "attributes and relations say all: items have no parts of their own",
             "--kernel NAME=KERNEL": _many(

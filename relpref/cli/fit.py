@@ -26,6 +26,7 @@ MODELS = {name: name for name in ("xpgp", "preference_gp")}
 ENGINES = {name.lower(): name for name in OWN["engine"]}
 LIKELIHOODS = {"probit": "Probit", "logistic": "Logistic"}
 ATTRIBUTE_KERNELS = {
+    "squared-exponential-plus-linear": "SquaredExponentialPlusLinear",
     "squared-exponential": "SquaredExponential",
     "matern32": "Matern32",
     "matern52": "Matern52",
@@ -171,7 +172,7 @@ def _with_kernels(
             raise DataError(
                 "--attribute-kernel, --shared-lengthscale: the items have no attributes; leave them out"
             )
-        word, shared = chosen.attribute_kernel or "squared-exponential", chosen.shared_lengthscale
+        word, shared = chosen.attribute_kernel or next(iter(ATTRIBUTE_KERNELS)), chosen.shared_lengthscale
         keywords["attribute_kernel"] = _made(
             "--attribute-kernel", "kernel", word, ATTRIBUTE_KERNELS, shared_lengthscale=shared
         )

@@ -1,7 +1,14 @@
 """Covariance functions of attributes, of graphs and of edges, and the Gaussian that carries them."""
 
 from relpref.kernels.attribute import AttributeKernel as AttributeKernel
-from relpref.kernels.attribute import Linear, Matern32, Matern52, Precomputed, SquaredExponential
+from relpref.kernels.attribute import (
+    Linear,
+    Matern32,
+    Matern52,
+    Precomputed,
+    SquaredExponential,
+    SquaredExponentialPlusLinear,
+)
 from relpref.kernels.cut import SubmodularFunction as SubmodularFunction
 from relpref.kernels.cut import cut_features, cut_kernel, item_graph, submodular_features
 from relpref.kernels.cut import cut_scale as cut_scale
@@ -43,6 +50,7 @@ __all__ = [
     "RegularizedLaplacian",
     "RelationVectors",
     "SquaredExponential",
+    "SquaredExponentialPlusLinear",
     "cut_features",
     "cut_kernel",
     "item_graph",

@@ -27,7 +27,7 @@ class AttributeKernel(Protocol):
     def __call__(self, *args: Any, **parameters: Any) -> Covariance:
         """Covariance of n attribute vectors, from an (n, d) array and the hyperparameters by name."""
 
-    # A kernel may also have ``describe() -> relpref.description.Description``, which reports and the command line print.
+    # A kernel may also have ``amplitude_prior``, the default prior of its amplitude, and ``describe() -> relpref.description.Description``, which reports and the command line print.
 
 
 _LENGTHSCALE = (
@@ -169,6 +169,70 @@ class Linear:
                 "weighs four times as much in the variance of a utility; twice as long all together, nothing changes."
             },
             unit="two items",
+        )
+
+
+@allows_padding
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class SquaredExponentialPlusLinear:
+    """(1 − w) k_s + w k_l: utility is a smooth function of the attributes plus a weighted sum of them.
+
+    k_s is `SquaredExponential`, k_l is `Linear`, and both have the same lengthscales.
+
+    Parameters
+    ----------
+    shared_lengthscale : bool
+        As of both kernels.
+
+    Notes
+    -----
+    On standardized attributes the mean gap variance of both kernels is about 2, so w is the share of the variance that is linear. Its
+    prior is Beta(2, 1): few answers say more about a weighted sum of several attributes than about another function.
+
+    Prior of the amplitude: Weibull with scale √8 and shape 2, the root of the sum of the squares of two independent half-normal
+    amplitudes with scale 2, which is the prior of a kernel alone. Two thirds of the mean variance are linear.
+    """
+
+    amplitude_prior: ClassVar[dist.Distribution] = dist.Weibull(8.0**0.5, 2.0)
+
+    shared_lengthscale: bool = False
+
+    def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
+        """``lengthscale`` as of `SquaredExponential`, and ``linear_share``, w."""
+        smooth = SquaredExponential(self.shared_lengthscale).parameters(num_attributes)
+        # Beta(2, 1) by another name, whose density needs no special functions.
+        return {**smooth, "linear_share": dist.Kumaraswamy(2.0, 1.0)}
+
+    def __call__(self, attributes: Array, *, lengthscale: Array, linear_share: Array) -> Dense:
+        """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
+        smooth, linear = (
+            kernel(attributes, lengthscale=lengthscale).dense() for kernel in (SquaredExponential(), Linear())
+        )
+        return Dense((1 - linear_share) * smooth + linear_share * linear)
+
+    def cross(self, rows: Array, columns: Array, *, lengthscale: Array, linear_share: Array) -> Array:
+        """Covariances of some items with others, shape (r, c), from their attributes."""
+        smooth, linear = (
+            kernel.cross(rows, columns, lengthscale=lengthscale)
+            for kernel in (SquaredExponential(), Linear())
+        )
+        return (1 - linear_share) * smooth + linear_share * linear
+
+    def describe(self) -> Description:
+        smooth = SquaredExponential().describe()
+        return Description(
+            "The squared-exponential and the linear kernel together give a smooth function of the attributes plus a weighted sum of them.",
+            parameters={
+                **smooth.parameters,
+                "linear_share": "Linear share: how much of the variance from the attributes is that of a weighted sum of them; the rest is "
+                "that of a smooth function.",
+            },
+            unit=smooth.unit,
+            readings={
+                **smooth.readings,
+                "linear_share": lambda share, _: f"{share:.0%} of the variance is linear",
+            },
         )
 
 

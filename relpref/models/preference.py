@@ -21,6 +21,7 @@ from relpref.kernels import (
     GraphKernel,
     RegularizedLaplacian,
     SquaredExponential,
+    SquaredExponentialPlusLinear,
 )
 from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
 from relpref.likelihoods import AnswerModel, answer_model
@@ -64,21 +65,23 @@ class Hyperparameters:
         attribute_kernel: AttributeKernel | None,
         relation_kernels: Mapping[str, GraphKernel],
         *,
+        default_kernel: AttributeKernel | None = None,
         standardize: bool = True,
         normalize: bool = True,
         prefix: str = "",
         unit: bool = False,
     ) -> dict[str, Covariance]:
-        """Covariances from attributes, `SquaredExponential` by default, and relations; with ``unit`` the first has amplitude 1."""
+        """Covariances from attributes, `SquaredExponential` if nothing else, and relations; with ``unit`` the first has amplitude 1."""
         found: dict[str, Covariance] = {}
         if data.attributes.shape[1] or attribute_kernel is not None:
-            kernel = attribute_kernel or SquaredExponential()
+            kernel = attribute_kernel or default_kernel or SquaredExponential()
             unscaled = getattr(kernel, "unscaled", False)
+            amplitude = getattr(kernel, "amplitude_prior", AMPLITUDE_PRIOR)
             attributes = real(
                 data.standardized_attributes() if standardize and not unscaled else data.attributes
             )
             # a² K_a (XPGP eq. 1)
-            scale = 1.0 if unit else jnp.square(self.sample(f"{prefix}attributes_amplitude", AMPLITUDE_PRIOR))
+            scale = 1.0 if unit else jnp.square(self.sample(f"{prefix}attributes_amplitude", amplitude))
             values = {
                 key: self.sample(f"{prefix}attributes_{key}", prior)
                 for key, prior in kernel.parameters(data.attributes.shape[1]).items()
@@ -222,7 +225,8 @@ def xpgp(
     data : PreferenceData
         Without attribute columns, and without an ``attribute_kernel``, there is no attribute part.
     attribute_kernel : AttributeKernel, optional
-        `SquaredExponential` by default. Sites ``attributes_amplitude`` and, for the default, ``attributes_lengthscale``.
+        `SquaredExponentialPlusLinear` by default, `SquaredExponential` with ``standardize=False``. Sites ``attributes_amplitude``
+        and, for the default, ``attributes_lengthscale`` and ``attributes_linear_share``.
     relation_kernels : mapping from relation to GraphKernel, optional
         The regularized Laplacian for every relation not named. Sites ``<relation>_amplitude``, ``<relation>_range``. A directed
         relation has two parts, ``<relation>_linking`` and ``<relation>_linked``; its own name stands for both.
@@ -247,8 +251,9 @@ def xpgp(
     given = kernels_by_part(data, relation_kernels) if relation_kernels else {}
     kernels = {name: given.get(name, RegularizedLaplacian()) for name in data.relations}
     hyperparameters = Hyperparameters(priors)
+    default = default_kernel(standardize)
     parts = hyperparameters.parts(
-        data, attribute_kernel, kernels, standardize=standardize, normalize=normalize
+        data, attribute_kernel, kernels, default_kernel=default, standardize=standardize, normalize=normalize
     )
     remedy = "xpgp with individual=False needs attributes or a relation; the data has neither: leave individual=False out"
     sample_preferences(data, hyperparameters, parts, likelihood, individual, remedy)
@@ -266,12 +271,18 @@ def preference_gp(
 ) -> None:
     """`xpgp` without relations, which it does not use: the baseline of Kersting & Xu 2009 (Chu & Ghahramani 2005)."""
     hyperparameters = Hyperparameters(priors)
-    parts = hyperparameters.parts(data, attribute_kernel, {}, standardize=standardize)
+    default = default_kernel(standardize)
+    parts = hyperparameters.parts(data, attribute_kernel, {}, default_kernel=default, standardize=standardize)
     remedy = (
         "preference_gp with individual=False ranks by attributes alone and the items have none; add columns, use xpgp, or leave "
         "individual=False out"
     )
     sample_preferences(data, hyperparameters, parts, likelihood, individual, remedy)
+
+
+def default_kernel(standardize: bool) -> AttributeKernel:
+    """The kernel of attributes where none is given; in other units than standard deviations the share of a linear part means nothing."""
+    return SquaredExponentialPlusLinear() if standardize else SquaredExponential()
 
 
 def kernels_by_part(

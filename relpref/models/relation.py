@@ -47,7 +47,7 @@ def node_covariances(
         nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str, unit: bool
     ) -> NamedSum:
         graphs = dict.fromkeys(nodes.relations, graph_kernel or RegularizedLaplacian())
-        options = {"standardize": standardize, "normalize": normalize, "unit": unit}
+        options: dict[str, Any] = {"standardize": standardize, "normalize": normalize, "unit": unit}
         return NamedSum(hyperparameters.parts(nodes, kernel, graphs, prefix=prefix, **options))
 
     left = covariance(data.nodes, node_kernel, "", unit)

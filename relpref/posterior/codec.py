@@ -37,8 +37,9 @@ from relpref.files import replaced
 from relpref.limits import require_memory
 from relpref.registry import EARLIER, Kind, find, known, name_of
 
-# 2: links and their kinds, columns of answers, likelihood; 3: items have parts of their own unless the program is told otherwise
-SCHEMA, OLDEST = 3, 2
+# 2: links and their kinds, columns of answers, likelihood; 3: items have parts of their own unless the program is told otherwise;
+# 4: the kernel of attributes has a linear part unless the program is told otherwise
+SCHEMA, OLDEST = 4, 2
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # arrays by name, and what JSON holds
 Arrays = Mapping[str, Any]

@@ -66,8 +66,7 @@ def unpack(
     watched = _Arrays(arrays)
     try:
         content = json.loads(text)
-        if schema < 3:
-            content = _without_individual(content)
+        content = _with_former_defaults(content, schema)
         posterior = _kind(content).from_arrays(watched, content, program)
         if posterior.kind == "utilities" and posterior.belief is None:
             from relpref.infer.large.stored import implicit_belief
@@ -95,12 +94,22 @@ def _kind(content: Mapping[str, Any]) -> Any:
     return UtilityPosterior if content.get("data") else Posterior
 
 
-def _without_individual(content: dict[str, Any]) -> dict[str, Any]:
-    """What a file of before schema 3 says, with what its programs left unsaid: items had no parts of their own."""
-    if not content.get("origin"):
+_FORMER_KERNEL = {"object": "kernel:SquaredExponential", "fields": {"shared_lengthscale": False}}
+
+
+def _with_former_defaults(content: dict[str, Any], schema: int) -> dict[str, Any]:
+    """Add the defaults of its time to the options of a program that is stored by an older schema.
+
+    Before schema 3 items had no parts of their own; before schema 4 the kernel of attributes was the squared exponential.
+    """
+    if schema == SCHEMA or not content.get("origin"):
         return content
     origin = json.loads(content["origin"])
     kind, _, name = origin["program"].rpartition(":")
     if kind and name in ("xpgp", "preference_gp"):
-        origin["kwargs"]["mapping"].setdefault("individual", False)
+        options = origin["kwargs"]["mapping"]
+        if schema < 3:
+            options.setdefault("individual", False)
+        if "attributes_amplitude" in content["hyperparameters"] and options.get("attribute_kernel") is None:
+            options["attribute_kernel"] = _FORMER_KERNEL
     return {**content, "origin": dump(origin)}

@@ -12,10 +12,10 @@ from scipy.special import ndtr
 from relpref._version import __version__
 from relpref.description import Description, describe
 from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, parts_of, site_part
-from relpref.kernels import Kendall, RegularizedLaplacian, SquaredExponential
+from relpref.kernels import Kendall, RegularizedLaplacian
 from relpref.likelihoods.answers import PLATES
 from relpref.models import preference_gp, ranking_classifier, xpgp
-from relpref.models.preference import kernels_by_part
+from relpref.models.preference import default_kernel, kernels_by_part
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.points import interval as interval_of
 from relpref.registry import find
@@ -50,7 +50,7 @@ def kernels_of(posterior: Any) -> dict[str, Description]:
     if posterior.kind != "utilities" or program not in (xpgp, preference_gp):
         return {}
     used: dict[str, Any] = kernels_by_part(posterior.data, options.get("relation_kernels"))
-    used[ATTRIBUTES] = options.get("attribute_kernel") or SquaredExponential()
+    used[ATTRIBUTES] = options.get("attribute_kernel") or default_kernel(options.get("standardize", True))
     parts = [part for part in parts_of(posterior) if part != INDIVIDUAL]
     return {part: describe(used.get(part, RegularizedLaplacian())) for part in parts}
 

@@ -33,6 +33,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "attributes_amplitude=1",
         "--fixed",
         "attributes_lengthscale=2",
+        "--fixed",
+        "attributes_linear_share=0.5",
         "--no-individual",
         "--quiet",
     ]

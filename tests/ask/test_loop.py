@@ -37,6 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "attributes_amplitude=1",
         "--fixed",
         "attributes_lengthscale=1",
+        "--fixed",
+        "attributes_linear_share=0.5",
     ]  # nothing to be searched for
     assert main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *known]) == 0
     return folder / "run"
@@ -508,6 +510,7 @@ def test_why_nothing_is_left_to_ask(run: Path) -> None:
 def test_ones_own_ranking_is_that_of_ones_own_answers(made: Path, tmp_path: Path) -> None:
     """Held against a fit of the exported answers, without hyperparameters that could differ."""
     fixed = [f"--fixed={name}=1" for name in ("attributes_amplitude", "attributes_lengthscale")]
+    fixed.append("--fixed=attributes_linear_share=0.5")
     same = ["--items", str(made.parent / "entities.csv"), "--quiet", "--no-individual", *fixed]
     run, own_answers = tmp_path / "run", tmp_path / "own.csv"
     answers = str(made.parent / "comparisons.csv")

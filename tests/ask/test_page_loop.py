@@ -32,6 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "entities.csv").write_text(f"name,size,price\n{rows}")
     (folder / "comparisons.csv").write_text("winner,loser\ne0,e1\ne2,e3\n")
     fixed = ["--fixed", "attributes_amplitude=1", "--fixed", "attributes_lengthscale=2"]
+    fixed += ["--fixed", "attributes_linear_share=0.5"]
     assert main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *fixed]) == 0
     return folder / "run"
 

@@ -29,7 +29,12 @@ GROUPS = "winner,loser,group,rater\n" + "".join(
 )
 LISTS = "list,item,place\n" + "".join(f"{j},e{(j + k) % 6},{k}\n" for j in range(4) for k in range(1, 4))
 WEIGHTS = "winner,loser,weight\ne0,e1,2.5\ne1,e2,1\ne3,e2,0.5\ne5,e4,1\n"
-AMPLITUDES = {"attributes_amplitude": 1, "attributes_lengthscale": 1, "individual_amplitude": 1}
+AMPLITUDES = {
+    "attributes_amplitude": 1,
+    "attributes_lengthscale": 1,
+    "attributes_linear_share": 0.5,
+    "individual_amplitude": 1,
+}
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def draw(seed: int) -> Truth:
 
 def fit(data: PreferenceData) -> UtilityPosterior:
     # Nothing to search for, so that little is compiled.
-    fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5}
+    fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5, "attributes_linear_share": 0.5}
     posterior = EP(xpgp, fixed=fixed).run(0, data, progress_bar=False)
     assert isinstance(posterior, UtilityPosterior)
     return posterior

@@ -207,6 +207,7 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
         "position_bias": 0.1,
         "attributes_amplitude": 1,
         "attributes_lengthscale": 1,
+        "attributes_linear_share": 0.5,
     }
     fixed = (
         *(word for name in values for word in ("--fixed", f"{name}={values[name]}")),

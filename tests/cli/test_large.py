@@ -18,7 +18,13 @@ from relpref.infer.large.covariance import ImplicitBelief
 from relpref.runs import copied, load_run
 
 FIXED = ("attributes_amplitude", "attributes_lengthscale", "hot_amplitude", "hot_range")
-FIT = ("--structure", "sparse", *(word for name in FIXED for word in ("--fixed", f"{name}=1")))
+FIT = (
+    "--structure",
+    "sparse",
+    "--fixed",
+    "attributes_linear_share=0.5",
+    *(word for name in FIXED for word in ("--fixed", f"{name}=1")),
+)
 
 
 @pytest.fixture(scope="module")

@@ -433,7 +433,7 @@ def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
     first, second = np.maximum(first, second), np.minimum(first, second)
     answers = pd.DataFrame({"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]})
     data = PreferenceData.from_tables(items, answers)
-    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 2.0}
+    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 2.0, "attributes_linear_share": 0.5}
     for space in ("latent", "observation"):
         posterior = EP(xpgp, fixed=fixed, space=space).run(0, data, progress_bar=False, individual=False)
         found = certify(posterior)

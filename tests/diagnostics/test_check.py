@@ -188,7 +188,7 @@ def test_a_part_of_the_items_under_the_whole_prior(chain: PreferenceData) -> Non
 def test_engines_in_earnest(chain: PreferenceData) -> None:
     """EP agrees at its hyperparameters, Laplace does not."""
     few = chain.select_comparisons(np.arange(6))
-    fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5}
+    fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5, "attributes_linear_share": 0.5}
     ep, laplace = (
         check(engine(xpgp, fixed=fixed).run(0, few, individual=False, progress_bar=False), progress_bar=False)
         for engine in (EP, Laplace)
@@ -207,7 +207,11 @@ def test_what_maximising_leaves_out() -> None:
     highest = engine.run(0, data, individual=False, progress_bar=False)
     free = check(highest, hyperparameters=True, progress_bar=False)
     assert free.hyperparameters is not None
-    assert list(free.hyperparameters.index) == ["attributes_amplitude", "attributes_lengthscale[0]"]
+    assert list(free.hyperparameters.index) == [
+        "attributes_amplitude",
+        "attributes_lengthscale[0]",
+        "attributes_linear_share",
+    ]
     assert free.verdict == "differs", free.sentence
 
 

@@ -1,6 +1,7 @@
 """Answers predicted without them, against fits that did not have them."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from relpref.diagnostics import compare, influence, k_fold, leave_one_out, rater
 from relpref.diagnostics.loo import Given
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
+from relpref.kernels import SquaredExponential
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp
 
 LABELS = list("abcdef")
+smooth_gp = partial(preference_gp, attribute_kernel=SquaredExponential())
 HYPERPARAMETERS: dict[str, Any] = {
     "attributes_amplitude": 1.2,
     "attributes_lengthscale": [1.0],
@@ -52,7 +55,7 @@ def fitted(kind: str, engine: Any = EP) -> UtilityPosterior:
     items = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
     data = PreferenceData.from_tables(items, table(kind))
     likelihood = {"likelihood": Logistic()} if kind == "logistic" else {}
-    fit = engine(preference_gp, fixed=HYPERPARAMETERS, hyperparameters="maximize")
+    fit = engine(smooth_gp, fixed=HYPERPARAMETERS, hyperparameters="maximize")
     posterior = fit.run(0, data, progress_bar=False, **likelihood)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
@@ -119,7 +122,7 @@ def test_draws_are_reweighted_as_arviz_does(posterior: UtilityPosterior) -> None
     draws = {"utility": posterior.sample(400, rng_key=1)}
     for name, value in HYPERPARAMETERS.items():
         draws[name] = np.repeat(np.asarray(value)[None], 400, axis=0)
-    sampled = from_samples(draws, preference_gp, posterior.data)
+    sampled = from_samples(draws, smooth_gp, posterior.data)
     found = leave_one_out(sampled)
     loo: Any = pytest.importorskip("arviz_stats").loo
     theirs = loo(sampled.to_datatree(), pointwise=True, reff=1.0)  # of single answers
@@ -223,7 +226,7 @@ def drawn(reports: Any, number: int) -> UtilityPosterior:
     draws: dict[str, Any] = {"utility": np.random.default_rng(0).normal(size=(number, 6))}
     for name, value in {**HYPERPARAMETERS, "soft_noise": 1.0}.items():
         draws[name] = np.repeat(np.asarray(value)[None], number, axis=0)
-    found = from_samples(draws, preference_gp, PreferenceData.from_tables(items, answers))
+    found = from_samples(draws, smooth_gp, PreferenceData.from_tables(items, answers))
     assert isinstance(found, UtilityPosterior)
     return found
 

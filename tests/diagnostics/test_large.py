@@ -18,6 +18,7 @@ N, M = 40, 24
 FIXED = {
     "attributes_amplitude": 1.2,
     "attributes_lengthscale": 0.9,
+    "attributes_linear_share": 0.5,
     "cites_amplitude": 0.8,
     "cites_range": 0.7,
     "individual_amplitude": 0.6,

@@ -29,7 +29,12 @@ def posterior() -> Any:
     answers = pd.DataFrame(rows, columns=["winner", "loser", "group", "home"])
     items = pd.DataFrame({"x": rng.standard_normal(6)}, index=LABELS)
     data = PreferenceData.from_tables(items, answers, covariates=["home"])
-    amplitudes = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "individual_amplitude": 0.6}
+    amplitudes = {
+        "attributes_amplitude": 1.0,
+        "attributes_lengthscale": 1.0,
+        "attributes_linear_share": 0.5,
+        "individual_amplitude": 0.6,
+    }
     fixed = amplitudes | {"group_sd": 1.2, "effect_scale": 0.5}
     return EP(xpgp, fixed=fixed).run(0, data, progress_bar=False)
 

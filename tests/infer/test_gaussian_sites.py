@@ -17,6 +17,7 @@ from relpref import PreferenceData
 from relpref.diagnostics import influence, leave_one_out
 from relpref.errors import InferenceError
 from relpref.infer import EP, Laplace
+from relpref.kernels import SquaredExponential
 from relpref.models import xpgp
 
 SIZE = 5
@@ -145,7 +146,8 @@ def reports() -> PreferenceData:
 def reported() -> Any:
     """A posterior of reports, and the exact one: mean and covariance of all gaps without each report."""
     data, noise = reports(), 1e-4
-    posterior = EP(xpgp, fixed={**HYPERPARAMETERS, "soft_noise": noise}).run(0, data, individual=False)
+    engine = EP(xpgp, fixed={**HYPERPARAMETERS, "soft_noise": noise})
+    posterior = engine.run(0, data, individual=False, attribute_kernel=SquaredExponential())
     table = data.attributes
     standard = (table - table.mean(axis=0)) / table.std(axis=0)
     squares = np.square(standard[:, None] - standard).sum(-1)

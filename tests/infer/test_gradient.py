@@ -45,6 +45,7 @@ def test_xpgp(engine: Any, gap_space: bool, data: PreferenceData, objective: Cal
         point = {
             "attributes_amplitude": rng.normal(0.3, 0.7),
             "attributes_lengthscale": rng.normal(0.0, 0.7, 2),
+            "attributes_linear_share": rng.normal(0.0, 0.7),
             "next_amplitude": rng.normal(0.0, 0.7),
             "next_range": rng.normal(0.5, 0.7),
         }

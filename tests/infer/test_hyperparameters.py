@@ -14,13 +14,24 @@ from relpref.models import preference_gp, xpgp
 
 
 def log_prior(values: dict[str, Any], data: PreferenceData) -> float:
-    """Density of the default priors on the log scale."""
-    scales = {"attributes_amplitude": 2.0, "next_amplitude": 1.0, "individual_amplitude": 1.0}
+    """Density of the default priors on the log scale, of the share on the scale of its log odds."""
+    scales = {"next_amplitude": 1.0, "individual_amplitude": 1.0}
     amplitudes = np.array([values[name] for name in scales])
     total = np.sum(stats.halfnorm.logpdf(amplitudes, scale=list(scales.values())) + np.log(amplitudes))
     total += np.sum(stats.norm.logpdf(np.log(values["attributes_lengthscale"]), 0.5 * np.log(2), 1.0))
+    amplitude, share = values["attributes_amplitude"], values["attributes_linear_share"]
+    total += stats.rayleigh.logpdf(amplitude, scale=2.0) + np.log(amplitude)
+    total += stats.beta.logpdf(share, 2, 1) + np.log(share * (1 - share))
     median = np.sqrt(10 / data.relations["next"].mean_degree)
     return float(total + stats.norm.logpdf(np.log(values["next_range"]), np.log(median), 1.0))
+
+
+def changed(name: str, value: Any, factor: Any) -> Any:
+    """A hyperparameter times a factor; of a share the odds."""
+    if not name.endswith("_share"):
+        return value * factor
+    odds = value / (1 - value) * factor
+    return odds / (1 + odds)
 
 
 def test_they_maximise_evidence_and_prior(
@@ -39,14 +50,16 @@ def test_they_maximise_evidence_and_prior(
             ends = []
             for factor in (np.exp(1e-4), np.exp(-1e-4)):
                 moved = np.array(value)
-                moved[entry] *= factor
+                moved[entry] = changed(name, moved[entry], factor)
                 ends.append(objective({**found, name: moved}))
             assert abs(ends[0] - ends[1]) / 2e-4 <= 1e-2, (name, entry)
     rng = np.random.default_rng(0)
     best = objective(found)
     for _ in range(10):
         assert (
-            objective({n: v * np.exp(0.3 * rng.standard_normal(np.shape(v))) for n, v in found.items()})
+            objective(
+                {n: changed(n, v, np.exp(0.3 * rng.standard_normal(np.shape(v)))) for n, v in found.items()}
+            )
             < best
         )
 
@@ -69,6 +82,7 @@ def test_some_may_be_fixed(data: PreferenceData) -> None:
     assert set(found.hyperparameters) == {
         "attributes_lengthscale",
         "attributes_amplitude",
+        "attributes_linear_share",
         "individual_amplitude",
     }
     assert found.info["gradient_norm"] <= 1e-2
@@ -81,6 +95,7 @@ def test_they_are_recovered_from_many_answers(
     truth = {
         "attributes_amplitude": 2.0,
         "attributes_lengthscale": [1.0, 1.0],
+        "attributes_linear_share": 0.5,
         "next_amplitude": 0.2,
         "next_range": 2.0,
         "individual_amplitude": 0.1,

@@ -172,7 +172,12 @@ def test_noise_of_raters_is_held(posterior: UtilityPosterior) -> None:
 
 def test_hyperparameters_that_are_all_held_are_at_their_maximum() -> None:
     data = _answers(12, rater=True)
-    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "individual_amplitude": 0.3}
+    fixed = {
+        "attributes_amplitude": 1.0,
+        "attributes_lengthscale": 1.0,
+        "attributes_linear_share": 0.5,
+        "individual_amplitude": 0.3,
+    }
     priors = {"rater_noise": dist.Gamma(4.0, 4.0)}
     found = EP(relpref.models.xpgp, fixed=fixed).run(0, data, progress_bar=False, priors=priors)
     assert len(found.belief.weights) == 1

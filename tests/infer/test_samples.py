@@ -56,7 +56,12 @@ def test_xpgp_agrees_with_nuts(sampled: Any, posterior: Any) -> None:
 
 @pytest.mark.slow
 def test_preference_gp_agrees_with_nuts(data: PreferenceData) -> None:
-    fixed = {"attributes_amplitude": 1.5, "attributes_lengthscale": [1.0, 2.0], "individual_amplitude": 0.8}
+    fixed = {
+        "attributes_amplitude": 1.5,
+        "attributes_lengthscale": [1.0, 2.0],
+        "attributes_linear_share": 0.5,
+        "individual_amplitude": 0.8,
+    }
     expected = EP(preference_gp, fixed=fixed).run(0, data, progress_bar=False)
     check_agreement(from_samples(sample(preference_gp, data, fixed, 4000, 1), preference_gp, data), expected)
 

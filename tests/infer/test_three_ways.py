@@ -16,7 +16,12 @@ from relpref.models import xpgp
 from relpref.posterior.gaussian import MixtureBelief
 
 # Two amplitudes are free, so that a grid can integrate over them.
-FIXED = {"attributes_lengthscale": 1.5, "next_range": 1.5, "individual_amplitude": 0.6}
+FIXED = {
+    "attributes_lengthscale": 1.5,
+    "attributes_linear_share": 0.5,
+    "next_range": 1.5,
+    "individual_amplitude": 0.6,
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +39,14 @@ def drawn(engine: Callable[..., Any], data: PreferenceData) -> Any:
 
 @pytest.fixture(scope="module")
 def on_a_grid(data: PreferenceData, fit: Callable[..., Any]) -> dict[str, Any]:
-    """Log amplitudes on a grid, with evidence times prior (half-normal of scales 2 and 1, on the log scale) as weights."""
+    """Log amplitudes on a grid, with evidence times prior (Rayleigh of scale 2 and half-normal of scale 1, on the log scale) as weights."""
     axis = np.linspace(-4.0, 2.2, 16)
     nodes, heights, posteriors = [], [], []
     for first in axis:
         for second in axis:
             values = {"attributes_amplitude": np.exp(first), "next_amplitude": np.exp(second)}
             one = fit(data, {**FIXED, **values})
-            prior = first + second - np.exp(2 * first) / 8 - np.exp(2 * second) / 2
+            prior = 2 * first + second - np.exp(2 * first) / 8 - np.exp(2 * second) / 2
             nodes.append([first, second])
             heights.append(one.log_evidence + prior)
             posteriors.append(one)

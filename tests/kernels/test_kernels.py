@@ -20,6 +20,7 @@ from relpref.kernels import (
     Precomputed,
     RegularizedLaplacian,
     SquaredExponential,
+    SquaredExponentialPlusLinear,
 )
 from relpref.likelihoods import Logistic, Probit
 
@@ -177,6 +178,31 @@ def test_squared_exponential_priors() -> None:
     assert shared.shape() == ()
     draws = np.asarray(shared.sample(jax.random.key(0), (4000,)))
     assert abs(np.log(np.median(draws)) - np.log(2.0)) <= 0.1
+
+
+def test_squared_exponential_plus_linear() -> None:
+    x, values = points(), {"lengthscale": [0.7, 1.0, 2.0], "linear_share": 0.3}
+    kernel = SquaredExponentialPlusLinear()
+    smooth, linear = (
+        dense(one, x, lengthscale=values["lengthscale"]) for one in (SquaredExponential(), Linear())
+    )
+    found = dense(kernel, x, **values)
+    np.testing.assert_allclose(found, 0.7 * smooth + 0.3 * linear, rtol=0, atol=1e-12)
+    with jax.enable_x64(True):
+        some = kernel.cross(x[:4], x[2:], **{name: jnp.asarray(value) for name, value in values.items()})
+    np.testing.assert_allclose(some, found[:4, 2:], rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(dense(kernel, x, **{**values, "linear_share": 0.0}), smooth)
+    assert kernel.parameters(3)["lengthscale"].shape() == (3,)
+    assert SquaredExponentialPlusLinear(shared_lengthscale=True).parameters(3)["lengthscale"].shape() == ()
+
+
+def test_two_parts_have_the_prior_variance_of_two() -> None:
+    kernel = SquaredExponentialPlusLinear()
+    amplitude = kernel.amplitude_prior.sample(jax.random.key(0), (20000,))
+    share = kernel.parameters(2)["linear_share"].sample(jax.random.key(1), (20000,))
+    # Six standard errors: a false alarm in a billion.
+    assert abs(float(jnp.mean(jnp.square(amplitude))) - 8) <= 6 * 8 / np.sqrt(20000)
+    assert abs(float(jnp.mean(share)) - 2 / 3) <= 6 * np.sqrt(1 / 18 / 20000)
 
 
 def laplacian(n: int = 8) -> Any:

@@ -22,7 +22,7 @@ from relpref.report import write
 
 LABELS = [f"e{row}" for row in range(10)]
 AMPLITUDE = 1.3
-FIXED = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0}
+FIXED = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "attributes_linear_share": 0.5}
 OWN = {"individual_amplitude": AMPLITUDE}
 
 

@@ -20,6 +20,7 @@ from relpref.models import preference_gp, xpgp
 HYPERPARAMETERS: dict[str, Any] = {
     "attributes_amplitude": 1.2,
     "attributes_lengthscale": np.array([0.7, 2.0]),
+    "attributes_linear_share": 0.4,
     "cites_amplitude": 0.8,
     "cites_range": 1.5,
     "individual_amplitude": 0.6,
@@ -74,6 +75,7 @@ def test_preference_gp_ignores_relations(data: PreferenceData) -> None:
     assert names == [
         "attributes_amplitude",
         "attributes_lengthscale",
+        "attributes_linear_share",
         "individual_amplitude",
         "utility",
         "answer",
@@ -94,14 +96,16 @@ def test_the_log_density_is_the_model(data: PreferenceData) -> None:
         found, _ = log_density(xpgp, (data,), {}, {n: jnp.asarray(v, float) for n, v in values.items()})
     x = data.attributes
     x = (x - x.mean(axis=0)) / x.std(axis=0) / HYPERPARAMETERS["attributes_lengthscale"]
-    covariance = 1.44 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2))
+    linear = x @ x.T / np.sum(HYPERPARAMETERS["attributes_lengthscale"] ** -2.0)
+    covariance = 1.44 * (0.6 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2)) + 0.4 * linear)
     chain = np.diag([1.0, 2, 2, 2, 1]) - np.eye(5, k=1) - np.eye(5, k=-1)
     relation = np.linalg.inv(chain + np.eye(5) / 1.5**2)
     gaps = np.diag(relation)[:, None] + np.diag(relation) - 2 * relation
     covariance += 0.64 * relation * 2 / (gaps.sum() / 20) + 0.36 * np.eye(5)
     expected = stats.multivariate_normal(np.zeros(5), covariance).logpdf(utility)
     expected += np.sum(data.count * special.log_ndtr(utility[data.winner] - utility[data.loser]))
-    expected += stats.halfnorm.logpdf([1.2, 0.8, 0.6], scale=[2.0, 1.0, 1.0]).sum()
+    expected += stats.rayleigh.logpdf(1.2, scale=2.0) + stats.beta.logpdf(0.4, 2, 1)
+    expected += stats.halfnorm.logpdf([0.8, 0.6], scale=1.0).sum()
     ell = HYPERPARAMETERS["attributes_lengthscale"]
     expected += stats.lognorm.logpdf(ell, 1.0, scale=np.sqrt(2)).sum()
     expected += stats.lognorm.logpdf(1.5, 1.0, scale=np.sqrt(10 / 1.6))
@@ -132,6 +136,7 @@ def test_conditioned_and_substituted(data: PreferenceData) -> None:
 def test_switches(data: PreferenceData) -> None:
     with jax.enable_x64(True):
         raw = trace(xpgp, data, values=HYPERPARAMETERS, standardize=False, normalize=False)
+        assert "attributes_linear_share" not in raw  # which would mean nothing in units of the user's own
         parts = {name: part.dense() for name, part in raw["utility"]["fn"].covariance.parts.items()}
     x = data.attributes / HYPERPARAMETERS["attributes_lengthscale"]
     attributes = 1.44 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2))

@@ -31,6 +31,7 @@ from relpref.kernels import (
     RegularizedLaplacian,
     RelationVectors,
     SquaredExponential,
+    SquaredExponentialPlusLinear,
 )
 from relpref.likelihoods import Logistic, Probit
 from relpref.models import preference_gp, xpgp
@@ -159,6 +160,7 @@ def assert_same_reading(program: Any, data: PreferenceData, seed: int = 0, **kwa
 ATTRIBUTES = [
     SquaredExponential(),
     SquaredExponential(shared_lengthscale=True),
+    SquaredExponentialPlusLinear(),
     Matern32(),
     Matern52(),
     Linear(),

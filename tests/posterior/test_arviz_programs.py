@@ -54,7 +54,7 @@ PROGRAMS: dict[str, tuple[Any, Callable[[], Any], dict[str, Any], dict[str, Any]
         preference_gp,
         lambda: None,
         {},
-        {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0]},
+        {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0], "attributes_linear_share": 0.5},
     ),
     "ranking_classifier": (ranking_classifier, ballots, {"kernel": GivenFeatures()}, {"amplitude": 1.0}),
     "kronecker_classifier": (

@@ -478,6 +478,8 @@ def test_entry_points_are_for_the_command_line_and_names_it_does_not_know(
         "attributes_amplitude=1",
         "--fixed",
         "attributes_lengthscale=1",
+        "--fixed",
+        "attributes_linear_share=0.5",
     ]
     assert main(["fit", "--folder", ".", "--model", "plugged", "--out", "run", "--quiet", *fixed]) == 0
     monkeypatch.setitem(registry._added, "program", {})

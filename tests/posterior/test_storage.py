@@ -23,7 +23,7 @@ import relpref
 from relpref.data import PreferenceData
 from relpref.errors import StorageError
 from relpref.infer import EP, Posterior, UtilityPosterior, from_samples
-from relpref.kernels import GaussianProcess
+from relpref.kernels import GaussianProcess, SquaredExponential
 from relpref.linalg import Dense
 from relpref.models import xpgp
 from relpref.posterior import codec
@@ -382,10 +382,23 @@ def test_a_file_of_schema_2_is_read_updated_and_refitted_without_individual_part
     assert list(more.explain().columns[:2]) == ["attributes", "beside"]
 
 
+def test_a_file_of_schema_3_is_updated_and_refitted_without_a_linear_part(tmp_path: Path) -> None:
+    old: Any = relpref.load(OLD.with_name("posterior_schema_3.nc"))
+    assert old.origin.kwargs["attribute_kernel"] == SquaredExponential()
+    assert old.origin.kwargs.get("individual", True)
+    again = old.update()  # with the stored hyperparameters
+    np.testing.assert_allclose(again.mean(), old.mean(), atol=1e-6)
+    more = old.update([("e0", "e1")], hyperparameters="refit")
+    assert set(more.hyperparameters) == set(old.hyperparameters)
+    old.save(tmp_path / "new.nc")
+    new: Any = relpref.load(tmp_path / "new.nc")
+    assert new.origin.kwargs["attribute_kernel"] == SquaredExponential()
+
+
 def test_an_old_file_saved_again_says_itself_that_it_has_no_individual_parts(tmp_path: Path) -> None:
     relpref.load(OLD).save(tmp_path / "new.nc")
     with h5netcdf.File(tmp_path / "new.nc", "r") as file:
-        assert int(file.attrs["relpref_schema"]) == codec.SCHEMA == 3
+        assert int(file.attrs["relpref_schema"]) == codec.SCHEMA == 4
     new: Any = relpref.load(tmp_path / "new.nc")
     assert new.origin.kwargs["individual"] is False
 

@@ -379,7 +379,8 @@ def test_lengthscales_of_a_linear_kernel(make: Make, prose: Callable[..., str]) 
 def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
     assert (
-        "For the attributes: The squared-exponential kernel gives a smooth function of the attributes. For “near”: The regularized "
+        "For the attributes: The squared-exponential and the linear kernel together give a smooth function of the attributes plus a "
+        "weighted sum of them. For “near”: The regularized "
         "Laplacian makes linked items alike. They are scaled so that, at an amplitude of 1, two items typically differ by 1.4"
     ) in text
     plain = make().data

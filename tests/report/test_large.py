@@ -28,7 +28,9 @@ def posterior() -> UtilityPosterior:
     answers = pd.DataFrame({"winner": [labels[i] for i in first], "loser": [labels[i] for i in second]})
     data = PreferenceData.from_tables(items, answers, {"cites": links})
     names = ("attributes_amplitude", "attributes_lengthscale", "cites_amplitude", "cites_range")
-    found = EP(xpgp, fixed=dict.fromkeys(names, 1.0), structure="sparse").run(0, data)
+    found = EP(
+        xpgp, fixed={**dict.fromkeys(names, 1.0), "attributes_linear_share": 0.5}, structure="sparse"
+    ).run(0, data)
     assert isinstance(found, UtilityPosterior)
     return found
 

@@ -82,6 +82,7 @@ def test_fifty_thousand_from_draws_of_a_sampler(tmp_path: Path) -> None:
     samples = {
         "attributes_amplitude": np.ones(40),
         "attributes_lengthscale": np.ones((40, 1)),
+        "attributes_linear_share": np.full(40, 0.5),
         "utility": rng.normal(size=(40, size)),
     }
     posterior = from_samples(samples, preference_gp, data)

@@ -16,7 +16,12 @@ from relpref.models import xpgp
 
 N, M = 80, 40
 LABELS = [f"e{row}" for row in range(N)]
-ATTRIBUTES = {"attributes_amplitude": 1.2, "attributes_lengthscale": 1.5, "individual_amplitude": 0.6}
+ATTRIBUTES = {
+    "attributes_amplitude": 1.2,
+    "attributes_lengthscale": 1.5,
+    "attributes_linear_share": 0.5,
+    "individual_amplitude": 0.6,
+}
 
 
 def links(seed: int, number: int = 160) -> pd.DataFrame:

@@ -27,6 +27,7 @@ N, M = 60, 30
 FIXED = {
     "attributes_amplitude": 1.2,
     "attributes_lengthscale": [0.9, 1.6],
+    "attributes_linear_share": 0.5,
     "cites_amplitude": 0.8,
     "cites_range": 0.7,
     "individual_amplitude": 0.6,
@@ -334,7 +335,12 @@ def test_a_program_that_looks_at_others_is_refused(data: PreferenceData) -> None
 
 @pytest.mark.slow
 def test_relations_that_a_program_does_not_look_at(data: PreferenceData) -> None:
-    fixed = {"attributes_amplitude": 1.2, "attributes_lengthscale": 1.1, "individual_amplitude": 0.5}
+    fixed = {
+        "attributes_amplitude": 1.2,
+        "attributes_lengthscale": 1.1,
+        "attributes_linear_share": 0.5,
+        "individual_amplitude": 0.5,
+    }
     one, other = (
         EP(preference_gp, fixed=fixed, structure=structure).run(0, data) for structure in ("dense", "sparse")
     )

@@ -27,7 +27,7 @@ from relpref.infer import EP
 from relpref.models import xpgp
 
 before = peak()
-fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 2.0, "links_amplitude": 1.0, "links_range": 1.0}
+fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 2.0, "attributes_linear_share": 0.5, "links_amplitude": 1.0, "links_range": 1.0}
 fixed["individual_amplitude"] = 0.5
 data = power_law(20_000, 100_000, 40, attributes=2).data
 posterior = EP(xpgp, fixed=fixed).run(0, data)
