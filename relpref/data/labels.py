@@ -122,11 +122,11 @@ def read_labels(
         for text in distinct
         if isinstance(text, str) and ((plain := text.strip(BLANKS)) is not text or not plain[:1].isalnum())
     }
-    for text in odd:
-        if is_invisible(text):
-            row = labels.index(text)
-            raise DataError(f"{where(row)}: the label is empty ({text!a}); give every row a label")
-    changed = {text: text.strip(BLANKS) for text in odd if text not in known and text.strip(BLANKS) != text}
+    odd = {text for text in odd if text not in known}
+    if empty := set(filter(is_invisible, odd)):
+        row = next(row for row, label in enumerate(labels) if label in empty)
+        raise DataError(f"{where(row)}: the label is empty ({labels[row]!a}); give every row a label")
+    changed = {text: text.strip(BLANKS) for text in odd if text.strip(BLANKS) != text}
     if blanks is not None:
         blanks.update(changed)
     return [changed.get(label, label) for label in labels] if changed else labels

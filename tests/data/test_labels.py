@@ -77,6 +77,8 @@ def test_labels_without_a_visible_character_are_refused(tmp_path: Path, empty: s
     for answers in ([("b", "a"), (empty, "a")], [("b", "a"), ("a", empty)]):
         with pytest.raises(DataError, match=r"row 1 \(index label 1\), column '.*': the label is empty"):
             PreferenceData.from_tables(answers=answers)
+    with pytest.raises(DataError, match="row 1 .* the label is empty"):
+        PreferenceData.from_tables(answers=[("b", "a"), (empty, "a"), ("\u00a0", "a"), (" ", "a")])
     with pytest.raises(DataError, match="items, row 1: the label is empty"):
         PreferenceData.from_tables(["a", empty])
     with pytest.raises(DataError, match="row 1 .*, column 'target': the label is empty"):
@@ -164,6 +166,8 @@ def test_labels_with_blanks_that_were_stored_are_found_by_either_form() -> None:
     assert both.index(["Ann ", "Ann"]).tolist() == [0, 1]
     read = both.with_comparisons([("Cy", "Ann "), ("Ann", "Cy")])
     assert list(zip(read.winner, read.loser, strict=True)) == [(1, 2), (2, 0)]
+    empty = replace(clean, labels=("", "Bo", "Cy"))
+    assert empty.index([""]).tolist() == [0] and empty.with_comparisons([("", "Bo")]).winner.tolist() == [0]
     neither = replace(clean, labels=("Ann ", " Ann", "Cy"))
     with pytest.raises(UnknownLabelError, match="'Ann' is not the label of an item; nearest"):
         neither.index(["Ann"])

@@ -254,7 +254,7 @@ def test_shares_of_the_spread(posterior: Any) -> None:
 
 
 def test_labels_keep_their_types(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
-    names = [("a", 1), ("a", 2), 3, -4, date(2024, 2, 29), "e", "", "ä", 1.5, False, ("b", (1, "c")), "f"]
+    names = [("a", 1), ("a", 2), 3, -4, date(2024, 2, 29), "e", ".", "ä", 1.5, False, ("b", (1, "c")), "f"]
     posterior = fit(make_data(names=names))
     assert set(map(repr, posterior.ranking().index)) == set(map(repr, names))
     for table in (posterior.utilities(), posterior.explain()):

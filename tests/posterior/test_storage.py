@@ -91,7 +91,7 @@ def test_labels_and_notes_come_back(
     make_data: Callable[..., PreferenceData], fit: Callable[..., Any], tmp_path: Path
 ) -> None:
     moment = datetime(2024, 2, 29, 12, 30)
-    names = [("a", 1), "1", 1, -4, date(2024, 2, 29), moment, "", "ä\n", 1.5, False, ("b", (1, "c"))]
+    names = [("a", 1), "1", 1, -4, date(2024, 2, 29), moment, ".", "ä\nö", 1.5, False, ("b", (1, "c"))]
     names.append(pd.Timestamp("2024-02-29 12:30:00.000000001"))
     posterior = fit(make_data(names=names))
     posterior.save(tmp_path / "labels.nc")
