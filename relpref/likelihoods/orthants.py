@@ -40,10 +40,11 @@ _TAIL = 10  # its degrees of freedom for each dimension, so that weights are bou
 def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
     """Log probability that Gaussian numbers of a block are above those of the next, shape (p,).
 
-    The numbers are jointly Gaussian. They are drawn from the first to the last, each below all of the block before it (Genz
-    1992, "Numerical computation of multivariate normal probabilities"). Each is drawn given what is
-    still to come: the constraints of later numbers are Gaussian factors of the proposal, found by
-    expectation propagation. Equal arguments give equal results. That of two numbers is exact.
+    The numbers are jointly Gaussian. They are drawn from the first to the last, each below all of
+    the block before it (Genz 1992, "Numerical computation of multivariate normal probabilities").
+    Each is drawn given what is still to come: the constraints of later numbers are Gaussian factors
+    of the proposal, found by expectation propagation. Equal arguments give equal results. That of
+    two numbers is exact.
 
     Parameters
     ----------
@@ -300,8 +301,8 @@ def _log_average(
     if number and np.any(large):
         warnings.warn(
             f"probabilities of {large.sum()} of {large.size} lists have relative standard errors "
-            f"above {RELATIVE_ERROR:.1%}, up to {relative.max():.1%}, after {points:,} points each; "
-            "shorter lists and lists with fewer ties have smaller errors",
+            f"above {RELATIVE_ERROR:.1%}, up to {relative.max():.1%}, after {points:,} points "
+            "each; shorter lists and lists with fewer ties have smaller errors",
             stacklevel=3,
         )
     return averages
