@@ -11,7 +11,8 @@ from relpref.infer import EP, Laplace
 from relpref.infer.engine import GaussianEngine
 
 ENGINES: dict[str, type[GaussianEngine]] = {"ep": EP, "laplace": Laplace}
-# Of the prior variance, left out by landmarks: with a quarter probabilities are nearly those of the exact process.
+# Of the prior variance, left out by landmarks: with a quarter probabilities are nearly those of the
+# exact process.
 WARN_VARIANCE_SHARE = 0.3
 
 
@@ -32,7 +33,8 @@ class GPClassifier(BaseEstimator):
         fixed = dict(self.fixed or {})
         if "weight" in fixed:
             raise DataError(
-                "fixed names weight, which is the latent function itself; fix hyperparameters such as amplitude, or intercept"
+                "fixed names weight, which is the latent function itself; fix hyperparameters such "
+                "as amplitude, or intercept"
             )
         return fixed
 
@@ -45,4 +47,6 @@ class GPClassifier(BaseEstimator):
         **options: Any,
     ) -> Any:
         engine = ENGINES[self.engine](program, fixed=fixed)
-        return engine.run(self.random_state, data, link=self.link, progress_bar=progress_bar, **options)
+        return engine.run(
+            self.random_state, data, link=self.link, progress_bar=progress_bar, **options
+        )

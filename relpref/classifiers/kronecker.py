@@ -35,7 +35,8 @@ _SLACK = 1e-6  # of a new node's kernel with itself: what rounding of a given ma
 class EdgeSide:
     """Nodes of one kind, and the training nodes as the program takes them.
 
-    Its kernel is `Precomputed` where the kernel is known beforehand; the data then carry it as attributes.
+    Its kernel is `Precomputed` where the kernel is known beforehand; the data then carry it as
+    attributes.
     """
 
     domain: Domain
@@ -49,13 +50,20 @@ class EdgeSide:
         function = kernel.kernel
         if isinstance(function, Precomputed):
             raise DataError(
-                f"the kernel of {domain.name}s is Precomputed; give kernel='precomputed' and the matrix as {domain.name}s"
+                f"the kernel of {domain.name}s is Precomputed; give kernel='precomputed' and the "
+                f"matrix as {domain.name}s"
             )
-        on_attributes = hasattr(function, "parameters") and "graph" not in signature(function).parameters
+        on_attributes = (
+            hasattr(function, "parameters") and "graph" not in signature(function).parameters
+        )
         if on_attributes and not kernel.kernel_params:
             features = dense(domain.features).reshape(len(domain.labels), -1)
-            names = domain.feature_names or tuple(f"feature {column}" for column in range(features.shape[1]))
-            return cls(replace(domain, kernel=_unknown), function, _as_data(domain.labels, features, names))
+            names = domain.feature_names or tuple(
+                f"feature {column}" for column in range(features.shape[1])
+            )
+            return cls(
+                replace(domain, kernel=_unknown), function, _as_data(domain.labels, features, names)
+            )
         domain.require_semidefinite()
         return cls(domain, Precomputed(), _as_given(domain.labels, domain.gram))
 
@@ -73,16 +81,22 @@ class EdgeSide:
         features = new[0].features
         if len(new) > 1:
             both = [one.features for one in new]
-            features = sparse.vstack(both, "csr") if sparse.issparse(features) else np.concatenate(both)
+            features = (
+                sparse.vstack(both, "csr") if sparse.issparse(features) else np.concatenate(both)
+            )
         if self.domain.kernel is _unknown:
             # Labels of their own; those that they were given may be some of the known nodes'.
-            labels = pd.Index([("new", row) for row in range(features.shape[0])], tupleize_cols=False)
+            labels = pd.Index(
+                [("new", row) for row in range(features.shape[0])], tupleize_cols=False
+            )
             return self.data.extend(
                 pd.DataFrame(dense(features), index=labels, columns=list(self.data.attribute_names))
             )
         cross = np.concatenate([one.side.kernel for one in new])
         matrix = np.block([[self.domain.gram, cross.T], [cross, self._among(features, cross)]])
-        return _as_given((*self.domain.labels, *(("new", row) for row in range(len(cross)))), matrix)
+        return _as_given(
+            (*self.domain.labels, *(("new", row) for row in range(len(cross)))), matrix
+        )
 
     def _among(self, features: Any, cross: Floats) -> Floats:
         """Kernel of new nodes with each other; for a precomputed kernel NaN, except on the diagonal where the known nodes have one value."""
@@ -92,8 +106,10 @@ class EdgeSide:
         own = self.domain.own
         if np.ptp(own) > _SLACK * own.max():
             raise DataError(
-                f"a precomputed kernel does not say how much a new {self.domain.name} varies, and those of the training differ "
-                f"({own.min():.6g} to {own.max():.6g}); include new {self.domain.name}s in the matrix with labels unknown"
+                f"a precomputed kernel does not say how much a new {self.domain.name} varies, and "
+                "those of the training differ "
+                f"({own.min():.6g} to {own.max():.6g}); include new {self.domain.name}s in the "
+                "matrix with labels unknown"
             )
         eigen = self.domain.eigen
         kept = eigen.values > _SLACK * eigen.values.max()
@@ -101,8 +117,10 @@ class EdgeSide:
         if np.any(wrong := explained > own.max() * (1 + _SLACK)):
             row = int(np.argmax(wrong))
             raise DataError(
-                f"new {self.domain.name} {row}: the known ones explain {explained[row]:.6g} of its variance, which is {own.max():.6g}: "
-                "its row and the training's matrix are not of one kernel; correct them together, see relpref.linalg.nearest_semidefinite"
+                f"new {self.domain.name} {row}: the known ones explain {explained[row]:.6g} of its "
+                f"variance, which is {own.max():.6g}: "
+                "its row and the training's matrix are not of one kernel; correct them together, "
+                "see relpref.linalg.nearest_semidefinite"
             )
         return np.where(np.eye(len(cross), dtype=bool), own.mean(), np.nan)
 
@@ -115,7 +133,9 @@ def _unknown(left: Any, right: Any = None) -> Floats:
 def _as_given(labels: tuple[Any, ...], matrix: Floats) -> PreferenceData:
     """A kernel matrix as attributes, which nothing standardizes."""
     data = _as_data(labels, matrix, tuple(map(str, range(len(labels)))))
-    return replace(data, attribute_center=np.zeros(len(labels)), attribute_scale=np.ones(len(labels)))
+    return replace(
+        data, attribute_center=np.zeros(len(labels)), attribute_scale=np.ones(len(labels))
+    )
 
 
 def _as_data(labels: tuple[Any, ...], attributes: Floats, names: tuple[str, ...]) -> PreferenceData:
@@ -126,22 +146,26 @@ def _as_data(labels: tuple[Any, ...], attributes: Floats, names: tuple[str, ...]
 class KroneckerGPClassifier(RelationEstimator, GPClassifier):
     """Classify whether a relation holds between two nodes by a Gaussian process, with probabilities.
 
-    The latent function of an edge (v, w) has the covariance a² K(v, v') G(w, w'), or the symmetric or reciprocal version of it, and
-    only the observed edges are used; see `relpref.models.kronecker_classifier`. The amplitude a and the intercept are learned.
+    The latent function of an edge (v, w) has the covariance a² K(v, v') G(w, w'), or the symmetric
+    or reciprocal version of it, and only the observed edges are used; see
+    `relpref.models.kronecker_classifier`. The amplitude a and the intercept are learned.
 
     Parameters
     ----------
     kernel : str, callable or kernel of `relpref.kernels`
-        Of nodes, see `relpref.rls.node_kernels.gram`. The hyperparameters of a kernel of the package on attributes, such as
-        ``SquaredExponential()``, are learned from the data (with attributes standardized), unless ``kernel_params`` gives them.
+        Of nodes, see `relpref.rls.node_kernels.gram`. The hyperparameters of a kernel of the
+        package on attributes, such as ``SquaredExponential()``, are learned from the data (with
+        attributes standardized), unless ``kernel_params`` gives them.
     object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, symmetry
         As of `relpref.rls.ConditionalRanker`.
     link : {"probit", "logit"}
     landmarks : int or None
-        Maximum number of edges that represent all others; time grows with its square. None takes as many as exactness needs.
+        Maximum number of edges that represent all others; time grows with its square. None takes as
+        many as exactness needs.
     engine : {"ep", "laplace"}
     fixed : dict, optional
-        Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``; ``{"intercept": [0.0]}`` leaves it out.
+        Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``;
+        ``{"intercept": [0.0]}`` leaves it out.
     priors : dict, optional
         Of hyperparameters, see `relpref.models.kronecker_classifier`.
     random_state : int
@@ -153,7 +177,8 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
         Also of edges with a table of their own: ``predict_proba(data)``, ``latent(data)``.
     data_ : RelationData
     landmarks_ : EdgeLandmarks
-        With the share of the prior variance that they leave out where they were chosen, ``landmarks_.error``.
+        With the share of the prior variance that they leave out where they were chosen,
+        ``landmarks_.error``.
     landmark_error_ : float
         The same share at the learned hyperparameters; a warning says so where it is above 0.3.
     classes_ : array, shape (2,)
@@ -162,7 +187,9 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
 
     landmarks: int | None = 500
 
-    def fit(self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False) -> Self:
+    def fit(
+        self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False
+    ) -> Self:
         """Learn from a known or partly known relation; arguments and errors as of `relpref.rls.ConditionalRanker.fit`.
 
         Labels are 0 and 1 (or false and true); a reciprocal relation may have −1 and 1.
@@ -170,7 +197,8 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
         fixed = self._checked_fixed()
         if self.landmarks is not None and self.landmarks < 1:
             raise DataError(
-                f"landmarks is {self.landmarks}; give 1 or more edges, or None for the exact process"
+                f"landmarks is {self.landmarks}; give 1 or more edges, or None for the exact "
+                "process"
             )
         first, second = self._domains(nodes, objects)
         self._nodes = EdgeSide.of(first)
@@ -189,15 +217,22 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
                 self.data_, self.landmarks, values=known, seed=self.random_state, **options
             )
         self.posterior_ = self._run(
-            kronecker_classifier, self.data_, fixed, progress_bar, landmarks=self.landmarks_, **options
+            kronecker_classifier,
+            self.data_,
+            fixed,
+            progress_bar,
+            landmarks=self.landmarks_,
+            **options,
         )
         self.landmark_error_ = landmark_error(
             self.data_, self.landmarks_, values=self.posterior_.hyperparameters, **options
         )
         if self.landmark_error_ > WARN_VARIANCE_SHARE:
             warn_user(
-                f"{len(self.landmarks_)} landmarks leave out {self.landmark_error_:.0%} of the known edges' prior variance, which "
-                "then counts as noise: an edge learns less from edges like it than it could; give more landmarks, or None for the "
+                f"{len(self.landmarks_)} landmarks leave out {self.landmark_error_:.0%} of the "
+                "known edges' prior variance, which "
+                "then counts as noise: an edge learns less from edges like it than it could; give "
+                "more landmarks, or None for the "
                 "exact process"
             )
         return self
@@ -211,7 +246,8 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
         if one_kind:
             if self.kernel == "precomputed" and left.new and right.new:
                 raise DataError(
-                    "a precomputed kernel says nothing of new nodes among themselves, which edges between them need; include them in "
+                    "a precomputed kernel says nothing of new nodes among themselves, which edges "
+                    "between them need; include them in "
                     "the matrix with labels unknown, or give the kernel by name or as a function"
                 )
             ends = (left,) if right is left else (left, right)

@@ -37,15 +37,18 @@ from relpref.skeleton import evaluated
 Floats = NDArray[np.float64]
 
 NAMES = ("kendall", "cut", "mallows")
-# Samples. With fewer the error in relation to the norm stays below the tolerance, but rankings differ by little of that norm:
-# of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples classify 63, 68, 71 and 74 % of new ones correctly.
+# Samples. With fewer the error in relation to the norm stays below the tolerance, but rankings
+# differ by little of that norm: of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples classify
+# 63, 68, 71 and 74 % of new ones correctly.
 _MIN_SAMPLES = 32
 
 
 def rankings_only(X: Any) -> Rankings:
     """Refuse anything but rankings."""
     if not isinstance(X, Rankings):
-        raise DataError(f"X is a {type(X).__name__}; give Rankings, such as Rankings.from_orders(X)")
+        raise DataError(
+            f"X is a {type(X).__name__}; give Rankings, such as Rankings.from_orders(X)"
+        )
     return X
 
 
@@ -68,7 +71,8 @@ def _features(kernel: RankingKernel, rankings: Rankings, values: Mapping[str, An
 def _require_exhaustive(data: Rankings, what: str) -> None:
     if not data.exhaustive:
         raise DataError(
-            f"{what} takes rankings that place every item, and some of these do not; take kernel='kendall', kernel='cut' with a given "
+            f"{what} takes rankings that place every item, and some of these do not; take "
+            "kernel='kendall', kernel='cut' with a given "
             "graph or lengthscale, or rankings.completed() if what is missing comes last"
         )
 
@@ -100,23 +104,25 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
     Parameters
     ----------
     kernel : "kendall", "cut", "mallows" or RankingKernel
-        ``"cut"`` looks at a graph of the items: at ``graph``, or at the similarity of their attributes. ``"mallows"`` and
-        ``"kendall"`` look at pairs of items alone.
+        ``"cut"`` looks at a graph of the items: at ``graph``, or at the similarity of their
+        attributes. ``"mallows"`` and ``"kendall"`` look at pairs of items alone.
     graph : array, shape (n, n), or str, optional
-        For ``"cut"``: weights between items in their order, or the name of a relation of theirs; made of the items' attributes
-        by default.
+        For ``"cut"``: weights between items in their order, or the name of a relation of theirs;
+        made of the items' attributes by default.
     lengthscale : "median", "learn" or float
         For ``"cut"`` on attributes: see `relpref.kernels.Cut`.
     link, engine : {"probit", "logit"}, {"ep", "laplace"}
     landmarks : int
-        Maximum number of rankings that represent all others, used if a kernel has no features, or more of them: ``"mallows"``, and
-        ``"kendall"`` with many items. The cost grows with the square; with one for each training ranking nothing is approximated.
+        Maximum number of rankings that represent all others, used if a kernel has no features, or
+        more of them: ``"mallows"``, and ``"kendall"`` with many items. The cost grows with the
+        square; with one for each training ranking nothing is approximated.
     tol : float
-        Of features that have to be sampled, those of non-exhaustive rankings: their standard error in relation to their norm. The kernel
-        "mallows" draws 32 to 256 linear extensions of each ranking, at a given concentration, by default the median of its prior.
+        Of features that have to be sampled, those of non-exhaustive rankings: their standard error
+        in relation to their norm. The kernel "mallows" draws 32 to 256 linear extensions of each
+        ranking, at a given concentration, by default the median of its prior.
     fixed, priors : dict, optional
-        Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``, and priors of the others, see
-        `relpref.models.ranking_classifier`.
+        Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``, and
+        priors of the others, see `relpref.models.ranking_classifier`.
     random_state : int
         For features that are sampled, and for the posterior's draws.
 
@@ -125,11 +131,12 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
     posterior_ : ClassPosterior
     classes_ : array
     landmark_error_ : float
-        Share of the prior variance of the training rankings that the landmarks leave out, at the hyperparameters found; 0 without
-        landmarks. There is a warning where it is more than 0.3.
+        Share of the prior variance of the training rankings that the landmarks leave out, at the
+        hyperparameters found; 0 without landmarks. There is a warning where it is more than 0.3.
     sampling_error_ : float
-        Largest standard error of a training ranking's features in relation to their norm (with "mallows" of its kernel with the
-        landmarks, for the first hundred rankings); 0 where nothing was sampled.
+        Largest standard error of a training ranking's features in relation to their norm (with
+        "mallows" of its kernel with the landmarks, for the first hundred rankings); 0 where nothing
+        was sampled.
     n_features_in_ : int
         Number of items.
     """
@@ -153,10 +160,13 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         if y is not None:
             data = data.with_labels(y)
         if data.label is None:
-            raise DataError("y is missing, and the rankings carry no labels; give one label for each ranking")
+            raise DataError(
+                "y is missing, and the rankings carry no labels; give one label for each ranking"
+            )
         if len(np.unique(data.label)) < 2:
             raise DataError(
-                f"all rankings are of the class {shown(data.classes[data.label[0]])}; give two classes"
+                f"all rankings are of the class {shown(data.classes[data.label[0]])}; give two "
+                "classes"
             )
         self.n_features_in_ = data.shape[1]
         self._treatment = self.treatment(data, fixed.get("concentration"))
@@ -166,7 +176,8 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
             fixed.pop("concentration", None)
             if "concentration" in (self.priors or {}):
                 raise DataError(
-                    "priors names the concentration, which cannot be learned from rankings that do not place every item; give its value "
+                    "priors names the concentration, which cannot be learned from rankings that do "
+                    "not place every item; give its value "
                     "with fixed={'concentration': ...}"
                 )
         prepared, self.sampling_error_ = self._treatment.prepare(data)
@@ -177,7 +188,8 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         self.landmark_error_ = _left_out(evaluated(_features, kernel, prepared, values))
         if self.landmark_error_ > WARN_VARIANCE_SHARE:
             warn_user(
-                f"RankingGPClassifier: the landmarks leave out {100 * self.landmark_error_:.0f} % of the prior variance of the {len(data)} training "
+                f"RankingGPClassifier: the landmarks leave out {100 * self.landmark_error_:.0f} % "
+                f"of the prior variance of the {len(data)} training "
                 "rankings, which counts as noise; give more of them with landmarks="
             )
         self.classes_: NDArray[Any] = _array(data.classes)
@@ -194,14 +206,17 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
             return Treatment(data.items, kernel)
         if kernel not in NAMES:
             raise DataError(
-                f"kernel is {kernel!r}; it is one of {', '.join(map(repr, NAMES))} or a kernel of relpref.kernels"
+                f"kernel is {kernel!r}; it is one of {', '.join(map(repr, NAMES))} or a kernel of "
+                "relpref.kernels"
             )
         if kernel == "cut" and self.lengthscale == "learn":
             _require_exhaustive(data, "a graph with a lengthscale to be learned")
             return Treatment(data.items, Cut(self.graph, self.lengthscale), exhaustive=True)
         if kernel == "cut":
             options = {"lengthscale": self.lengthscale, "tol": self.tol, "random_state": key}
-            return Treatment(data.items, GivenFeatures(), CutFeatures(self.graph, **options).fit(data))
+            return Treatment(
+                data.items, GivenFeatures(), CutFeatures(self.graph, **options).fit(data)
+            )
         n = data.shape[1]
         if kernel == "kendall":
             if n * (n - 1) // 2 <= most:
@@ -210,7 +225,9 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
             return Treatment(data.items, GivenFeatures(), LandmarkFeatures(Kendall(), few))
         if data.exhaustive:
             at = {} if concentration is None else {"concentration": concentration}
-            return Treatment(data.items, Landmarks.choose(Mallows(), data, most, **at), exhaustive=True)
+            return Treatment(
+                data.items, Landmarks.choose(Mallows(), data, most, **at), exhaustive=True
+            )
         if concentration is None:
             concentration = float(medians(Mallows(), data)["concentration"])
         few = mallows_landmarks(data, most, concentration=concentration)
@@ -235,7 +252,9 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
 
 def _array(labels: tuple[Any, ...]) -> NDArray[Any]:
     """An array of the labels' own type, as scikit-learn's measures want it; of objects where they are of several."""
-    if len({type(label) for label in labels}) == 1 and isinstance(labels[0], str | int | bool | float):
+    if len({type(label) for label in labels}) == 1 and isinstance(
+        labels[0], str | int | bool | float
+    ):
         return np.asarray(labels)
     return np.asarray(objects(labels))
 
@@ -307,7 +326,9 @@ class CutFeatures(RankingTransformer):
     def _learn(self, X: Any) -> Rankings:
         data = super()._learn(X)
         with float64():
-            self.graph_: Floats = np.asarray(Cut(self.graph, self.lengthscale, keep=self.keep).weights(data))
+            self.graph_: Floats = np.asarray(
+                Cut(self.graph, self.lengthscale, keep=self.keep).weights(data)
+            )
         return data
 
     def features(self, data: Rankings) -> tuple[Features, float]:
@@ -369,7 +390,9 @@ class MallowsFeatures(RankingTransformer):
                 f"MallowsFeatures: {self.number} landmarks of {len(data)} rankings; give 1 at least"
             )
         n = max(self.n_features_in_, 2)
-        self.concentration_ = 4.0 / (n * (n - 1)) if self.concentration is None else self.concentration
+        self.concentration_ = (
+            4.0 / (n * (n - 1)) if self.concentration is None else self.concentration
+        )
         self.landmarks_ = mallows_landmarks(data, self.number, concentration=self.concentration_)
         kernel = SampledMallows(self.concentration_, self.samples, self.random_state)
         self._features = LandmarkFeatures(kernel, self.landmarks_)

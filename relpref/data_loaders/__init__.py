@@ -1,6 +1,7 @@
 """Data sets: some that come with the package, and public ones read in their original formats.
 
-`letor`, `planetoid`, `edges`, `newsgroups`, `drug_target`, `football`, `sushi` and `preflib` read files.
+`letor`, `planetoid`, `edges`, `newsgroups`, `drug_target`, `football`, `sushi` and `preflib` read
+files.
 """
 
 from relpref.data_loaders.bundled import ModeChoice, SameDigit, load_modechoice, load_same_digit

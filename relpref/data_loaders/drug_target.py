@@ -24,8 +24,8 @@ class DrugTarget:
     interactions : DataFrame, shape (drugs, targets)
         1 where an interaction is known, 0 elsewhere: that none is known, not that there is none.
     drug_similarity, target_similarity : DataFrame
-        Of chemical structures (SIMCOMP) and of sequences (normalized Smith-Waterman), changed into kernels: symmetric, and
-        positive semidefinite.
+        Of chemical structures (SIMCOMP) and of sequences (normalized Smith-Waterman), changed into
+        kernels: symmetric, and positive semidefinite.
     notes : tuple of str
         What was changed for that.
     """
@@ -42,9 +42,11 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
     Parameters
     ----------
     family : {"nr", "gpcr"}
-        Nuclear receptors (54 drugs, 26 targets) or G protein-coupled receptors (223 drugs, 95 targets).
+        Nuclear receptors (54 drugs, 26 targets) or G protein-coupled receptors (223 drugs, 95
+        targets).
     folder : path, optional
-        With ``<family>_admat_dgc.txt``, ``<family>_simmat_dc.txt`` and ``<family>_simmat_dg.txt``; ``$RELPREF_DATA/yamanishi`` by default.
+        With ``<family>_admat_dgc.txt``, ``<family>_simmat_dc.txt`` and ``<family>_simmat_dg.txt``;
+        ``$RELPREF_DATA/yamanishi`` by default.
 
     Raises
     ------
@@ -53,13 +55,18 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
 
     Notes
     -----
-    The drugs' similarities are not symmetric, and a similarity need not be positive semidefinite. Both become kernels by
-    `relpref.linalg.nearest_semidefinite`, and ``notes`` says by how much that changed the largest entry.
+    The drugs' similarities are not symmetric, and a similarity need not be positive semidefinite.
+    Both become kernels by `relpref.linalg.nearest_semidefinite`, and ``notes`` says by how much
+    that changed the largest entry.
     """
     if family not in FAMILIES:
-        raise DataError(f"family is {shown(family)}; this loader knows {' and '.join(map(repr, FAMILIES))}")
+        raise DataError(
+            f"family is {shown(family)}; this loader knows {' and '.join(map(repr, FAMILIES))}"
+        )
     place = find("drug-target", folder)
-    files = {part: place / f"{family}_{part}.txt" for part in ("admat_dgc", "simmat_dc", "simmat_dg")}
+    files = {
+        part: place / f"{family}_{part}.txt" for part in ("admat_dgc", "simmat_dc", "simmat_dg")
+    }
     links = _matrix(files["admat_dgc"])
     if not np.isin(links.to_numpy(), (0, 1)).all():
         raise DataError(f"{files['admat_dgc']}: an interaction is 0 or 1; get the file again")
@@ -71,7 +78,9 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
 def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, list[str]]:
     table = _matrix(file)
     if set(table.index) != set(labels) or set(table.columns) != set(labels):
-        raise DataError(f"{file}: its labels are not those of {other.name}; get both from the same place")
+        raise DataError(
+            f"{file}: its labels are not those of {other.name}; get both from the same place"
+        )
     values = table.loc[labels, labels].to_numpy()
     kernel = nearest_semidefinite(values)
     changed = np.abs(kernel - values).max()
@@ -80,7 +89,8 @@ def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, li
         asymmetry = np.abs(values - values.T).max()
         smallest = np.linalg.eigvalsh(0.5 * (values + values.T))[0]
         notes.append(
-            f"{file.name}: replaced by the nearest symmetric positive semidefinite matrix (largest asymmetry {asymmetry:.2g}, "
+            f"{file.name}: replaced by the nearest symmetric positive semidefinite matrix (largest "
+            f"asymmetry {asymmetry:.2g}, "
             f"smallest eigenvalue {smallest:.2g}); the largest change is {changed:.2g}"
         )
     return pd.DataFrame(kernel, index=labels, columns=labels), notes

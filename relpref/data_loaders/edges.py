@@ -19,8 +19,9 @@ _COLUMNS = ("source", "target", "weight")
 def read_edges(path: str | os.PathLike[str]) -> Table:
     """Read a relation file whose cells are separated by blanks or tabs.
 
-    Empty lines and lines that begin with ``#`` are skipped. Labels stay text. What the file cannot mean (an unknown label, a
-    weight that is no number, two weights of one edge) is reported with the line of the file when the table becomes a relation.
+    Empty lines and lines that begin with ``#`` are skipped. Labels stay text. What the file cannot
+    mean (an unknown label, a weight that is no number, two weights of one edge) is reported with
+    the line of the file when the table becomes a relation.
 
     Parameters
     ----------
@@ -29,19 +30,25 @@ def read_edges(path: str | os.PathLike[str]) -> Table:
     Returns
     -------
     Table
-        ``source``, ``target`` and, if the file has it, ``weight``; one of the forms that ``relations=`` takes.
+        ``source``, ``target`` and, if the file has it, ``weight``; one of the forms that
+        ``relations=`` takes.
 
     Raises
     ------
     DataError
-        If the file cannot be read, is empty, or a line does not have the two or three cells of the first.
+        If the file cannot be read, is empty, or a line does not have the two or three cells of the
+        first.
     """
     rows = read_rows(Path(path))
     numbered = [
-        (line, cells) for line, cells in zip(rows.lines, rows.cells, strict=True) if cells[0][0] != "#"
+        (line, cells)
+        for line, cells in zip(rows.lines, rows.cells, strict=True)
+        if cells[0][0] != "#"
     ]
     if not numbered:
-        raise DataError(f"{rows.file}: the file holds no edges; write lines of the form source target weight")
+        raise DataError(
+            f"{rows.file}: the file holds no edges; write lines of the form source target weight"
+        )
     width = len(numbered[0][1])
     for line, cells in numbered:
         if len(cells) != width or width not in (2, 3):
@@ -65,7 +72,8 @@ def among(table: Table, labels: Iterable[str]) -> Table:
 # The name appears in hyperparameters, shares and reports.
 DERIVED = "similarity_derived"
 NOTE = (
-    f"relation {DERIVED!r}: derived from the attributes (nearest neighbours by cosine), not observed; "
+    f"relation {DERIVED!r}: derived from the attributes (nearest neighbours by cosine), not "
+    "observed; "
     "it tells the model nothing that the attributes do not hold"
 )
 
@@ -83,8 +91,9 @@ def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.Dat
     Returns
     -------
     DataFrame
-        ``source``, ``target`` and ``weight``: the cosine of the standardized attributes, in (0, 1]. Pairs whose cosine is not
-        positive are not joined. Equal cosines are told apart by the order of the items.
+        ``source``, ``target`` and ``weight``: the cosine of the standardized attributes, in (0, 1].
+        Pairs whose cosine is not positive are not joined. Equal cosines are told apart by the order
+        of the items.
 
     Raises
     ------
@@ -96,7 +105,8 @@ def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.Dat
     values = attributes.to_numpy(np.float64)
     scale = values.std(axis=0)
     unit = (values - values.mean(axis=0)) / np.where(scale > 0, scale, 1)
-    # Without the centering every document of a query would resemble every other: the features are positive.
+    # Without the centering every document of a query would resemble every other: the features are
+    # positive.
     norms = np.linalg.norm(unit, axis=1, keepdims=True)
     unit = unit / np.where(norms > 0, norms, 1)
     cosine = unit @ unit.T
@@ -106,7 +116,9 @@ def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.Dat
     np.put_along_axis(joined, nearest, True, axis=1)
     source, target = np.nonzero(np.triu((joined | joined.T) & (cosine > 0), 1))
     if not source.size:
-        raise DataError(f"attributes: no two of {counted(len(values), 'item')} are alike: no graph to derive")
+        raise DataError(
+            f"attributes: no two of {counted(len(values), 'item')} are alike: no graph to derive"
+        )
     labels = attributes.index.to_numpy()
     ends = {"source": labels[source], "target": labels[target]}
     return pd.DataFrame({**ends, "weight": np.minimum(cosine[source, target], 1.0)})

@@ -15,7 +15,8 @@ from relpref.errors import DataError
 FILE = "results.csv"
 BUNDLED = Path(__file__).parent / "tables" / "football"
 """The folder of the matches that come with the package: 3,483 from 2023 to July 2026 between 209 teams, see ``football.txt`` beside it."""
-# Tournaments of one confederation; their qualifications are named like them. Guests from elsewhere play in some.
+# Tournaments of one confederation; their qualifications are named like them. Guests from elsewhere
+# play in some.
 _TOURNAMENTS = {
     "AFC": ("AFC Asian Cup",),
     "CAF": ("African Cup of Nations", "African Nations Championship"),
@@ -29,22 +30,27 @@ _SCORES = ("home_score", "away_score")
 
 
 def read_matches(
-    folder: str | os.PathLike[str] | None = None, *, since: str | None = None, until: str | None = None
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    since: str | None = None,
+    until: str | None = None,
 ) -> pd.DataFrame:
     """Read the matches of some time.
 
     Parameters
     ----------
     folder : path, optional
-        With the file ``results.csv``; ``$RELPREF_DATA/international_results`` by default. `BUNDLED` comes with the package.
+        With the file ``results.csv``; ``$RELPREF_DATA/international_results`` by default. `BUNDLED`
+        comes with the package.
     since, until : str, optional
         First and last day, like ``"2022-01-01"``; all by default.
 
     Returns
     -------
     DataFrame
-        One row for each match that has been played, in the file's order: ``date``, ``home_team``, ``away_team``, ``home_score``,
-        ``away_score`` (after extra time, without penalties), ``tournament``, and ``neutral``, whether the ground was neutral.
+        One row for each match that has been played, in the file's order: ``date``, ``home_team``,
+        ``away_team``, ``home_score``, ``away_score`` (after extra time, without penalties),
+        ``tournament``, and ``neutral``, whether the ground was neutral.
 
     Raises
     ------
@@ -58,7 +64,9 @@ def read_matches(
     table: Any = read.frame
     missing = [name for name in _COLUMNS if name not in table.columns]
     if missing:
-        raise DataError(f"{file}: there is no column {missing[0]!r}; it has {listed(table.columns)}")
+        raise DataError(
+            f"{file}: there is no column {missing[0]!r}; it has {listed(table.columns)}"
+        )
     table = table[list(_COLUMNS)].set_axis(read.lines, axis=0)
     # Matches to come are listed without a result.
     table = table[~table[list(_SCORES)].isin(["", "NA"]).all(axis=1)]
@@ -74,16 +82,23 @@ def read_matches(
         if not right.all():
             row = int(np.argmin(right.to_numpy(dtype=bool)))
             raise DataError(
-                f"{file}, line {table.index[row]}: {name} is {shown(table[name].iloc[row])}; expected {expected}"
+                f"{file}, line {table.index[row]}: {name} is {shown(table[name].iloc[row])}; "
+                f"expected {expected}"
             )
     table = table.assign(
-        date=date, neutral=table["neutral"] == "TRUE", **{name: table[name].astype(int) for name in _SCORES}
+        date=date,
+        neutral=table["neutral"] == "TRUE",
+        **{name: table[name].astype(int) for name in _SCORES},
     )
     first, last = _day("since", since, pd.Timestamp.min), _day("until", until, pd.Timestamp.max)
     kept = table["date"].between(first, last)
     if not kept.any():
-        window = f"{date.min():%Y-%m-%d} to {date.max():%Y-%m-%d}" if len(table) else "no day at all"
-        raise DataError(f"{file}: there is no match from {since} to {until}; those in it are of {window}")
+        window = (
+            f"{date.min():%Y-%m-%d} to {date.max():%Y-%m-%d}" if len(table) else "no day at all"
+        )
+        raise DataError(
+            f"{file}: there is no match from {since} to {until}; those in it are of {window}"
+        )
     return table[kept].reset_index(drop=True)
 
 
@@ -95,14 +110,15 @@ def answers(matches: pd.DataFrame, *, margins: int = 1) -> pd.DataFrame:
     matches : DataFrame
         As `read_matches` returns them.
     margins : int
-        How many margins of victory are told apart: 1, only who won; 2, by one goal or by more; and so on. Above 1, answers
-        have a ``strength``.
+        How many margins of victory are told apart: 1, only who won; 2, by one goal or by more; and
+        so on. Above 1, answers have a ``strength``.
 
     Returns
     -------
     DataFrame
-        One row for each match: ``winner``, ``loser``, ``tie`` (a draw, with the home team as the winner) and ``shown_first``, the home
-        team, None on neutral ground: the hyperparameter ``position_bias`` is the advantage of playing at home.
+        One row for each match: ``winner``, ``loser``, ``tie`` (a draw, with the home team as the
+        winner) and ``shown_first``, the home team, None on neutral ground: the hyperparameter
+        ``position_bias`` is the advantage of playing at home.
 
     Raises
     ------
@@ -113,7 +129,11 @@ def answers(matches: pd.DataFrame, *, margins: int = 1) -> pd.DataFrame:
         raise DataError(f"margins is {margins}; it must be at least 1")
     goals = matches["home_score"] - matches["away_score"]
     home, away, tie = matches["home_team"], matches["away_team"], goals == 0
-    columns = {"winner": home.where(goals >= 0, away), "loser": away.where(goals >= 0, home), "tie": tie}
+    columns = {
+        "winner": home.where(goals >= 0, away),
+        "loser": away.where(goals >= 0, home),
+        "tie": tie,
+    }
     table = pd.DataFrame({**columns, "shown_first": home.where(~matches["neutral"])})
     if margins > 1:
         table["strength"] = goals.abs().clip(upper=margins).where(~tie)
@@ -131,8 +151,9 @@ def confederations(matches: pd.DataFrame) -> pd.Series:
     Returns
     -------
     Series
-        By team, in alphabetical order: AFC (Asia), CAF (Africa), CONCACAF (North and Central America), CONMEBOL (South America), OFC
-        (Oceania) or UEFA (Europe). Teams without such a match are missing. Who won is not looked at.
+        By team, in alphabetical order: AFC (Asia), CAF (Africa), CONCACAF (North and Central
+        America), CONMEBOL (South America), OFC (Oceania) or UEFA (Europe). Teams without such a
+        match are missing. Who won is not looked at.
     """
     named = {name: group for group, names in _TOURNAMENTS.items() for name in names}
     group = matches["tournament"].str.removesuffix(" qualification").map(named)
@@ -156,15 +177,17 @@ def load(
     folder, since, until
         As in `read_matches`.
     least_matches : int
-        Teams with fewer matches against the teams that stay are left out, with their matches, until there is none.
+        Teams with fewer matches against the teams that stay are left out, with their matches, until
+        there is none.
     margins : int
         As in `answers`.
 
     Returns
     -------
     PreferenceData
-        Items are teams, answers those of `answers`. The relation ``opponents`` joins teams that met, the closer the oftener (those of
-        one continent): it is derived from who met whom, not from who won.
+        Items are teams, answers those of `answers`. The relation ``opponents`` joins teams that
+        met, the closer the oftener (those of one continent): it is derived from who met whom, not
+        from who won.
 
     Raises
     ------
@@ -184,7 +207,8 @@ def load(
         matches = matches[~(home.isin(few) | away.isin(few))]
     if matches.empty:
         raise DataError(
-            f"least_matches is {least_matches}; of {total} matches none is between teams with so many. Lower it, or take a longer time"
+            f"least_matches is {least_matches}; of {total} matches none is between teams with so "
+            "many. Lower it, or take a longer time"
         )
     ends = np.sort(matches[["home_team", "away_team"]].to_numpy(dtype=object), axis=1)
     met = pd.DataFrame(ends, columns=["source", "target"]).value_counts(sort=False)

@@ -44,19 +44,22 @@ def rank_dishes(number: int, noise: float, seed: int | tuple[int, ...] = 0) -> R
     number : int
         Half of them by eaters who like it sweet, half by those who like it juicy; at least 2.
     noise : float
-        Standard deviation of the Gaussian noise that each eater adds to the score of each dish; 0 or more.
+        Standard deviation of the Gaussian noise that each eater adds to the score of each dish; 0
+        or more.
     seed : int or tuple of int
         Equal seeds give equal draws.
 
     Returns
     -------
     Rankings
-        Labeled ``"sweet"`` or ``"juicy"`` (the paper's types one and two), with the attributes of the dishes.
+        Labeled ``"sweet"`` or ``"juicy"`` (the paper's types one and two), with the attributes of
+        the dishes.
 
     Notes
     -----
-    A score weights the attribute that the eater likes best by 1, the next by 0.17, the last by 0.09 (the paper's Table 4). Type two
-    prefers gelato to pizza by 0.001; the paper's Table 5, from rounded scores, has pizza first.
+    A score weights the attribute that the eater likes best by 1, the next by 0.17, the last by 0.09
+    (the paper's Table 4). Type two prefers gelato to pizza by 0.001; the paper's Table 5, from
+    rounded scores, has pizza first.
     """
     _check(
         ("number", number, number >= 2, "both types need at least one eater, so at least 2"),
@@ -83,7 +86,8 @@ class RockPaperScissors:
     players, test_players : DataFrame, shape (n, 3)
         How likely each player shows ``rock``, ``paper`` and ``scissors``; rows add up to 1.
     games : DataFrame
-        ``source``, ``target``, ``value``: 1 if the source won, -1 if the target did; one row for each game.
+        ``source``, ``target``, ``value``: 1 if the source won, -1 if the target did; one row for
+        each game.
     test_relation : DataFrame, shape (n, n)
         Probability that the player of the row beats the player of the column; NaN on the diagonal.
     """
@@ -102,7 +106,8 @@ def play_rock_paper_scissors(
     Parameters
     ----------
     weight : float
-        How one-sided the players are, 0 or more: about 1 they show every move almost equally often, about 100 nearly always the same.
+        How one-sided the players are, 0 or more: about 1 they show every move almost equally often,
+        about 100 nearly always the same.
     players : int
         In each of the two groups; at least 2.
     games : int
@@ -112,11 +117,12 @@ def play_rock_paper_scissors(
 
     Notes
     -----
-    The generator of the paper is not public; this one is ours. A player shows a move with a probability proportional to
-    exp(weight·z/3), with z uniform between 0 and 1 for each player and move. A draw is decided by a coin, so that the probability to
-    win is 1/2 + (P(winning moves) - P(losing moves))/2: bilinear in the two players' probabilities, which a linear kernel on players
-    can represent. With the divisor 3 the errors of regularized least squares at the weights 1, 10 and 100 are of the size that the
-    paper reports (.49, .042, .0014).
+    The generator of the paper is not public; this one is ours. A player shows a move with a
+    probability proportional to exp(weight·z/3), with z uniform between 0 and 1 for each player and
+    move. A draw is decided by a coin, so that the probability to win is 1/2 + (P(winning moves) -
+    P(losing moves))/2: bilinear in the two players' probabilities, which a linear kernel on players
+    can represent. With the divisor 3 the errors of regularized least squares at the weights 1, 10
+    and 100 are of the size that the paper reports (.49, .042, .0014).
     """
     _check(
         ("weight", weight, 0 <= weight < np.inf, "it must be a finite number, 0 or more"),
@@ -124,7 +130,10 @@ def play_rock_paper_scissors(
         ("games", games, games >= 1, "it must be at least 1"),
     )
     rng = np.random.default_rng(seed)
-    known, new = _players(rng, weight, players, "player"), _players(rng, weight, players, "new_player")
+    known, new = (
+        _players(rng, weight, players, "player"),
+        _players(rng, weight, players, "new_player"),
+    )
     first = rng.integers(players, size=games)
     second = (first + rng.integers(1, players, size=games)) % players
     shown = [_moves(rng, known.to_numpy()[one]) for one in (first, second)]
@@ -153,7 +162,9 @@ def _moves(rng: np.random.Generator, probabilities: NDArray[np.float64]) -> NDAr
 
 
 _INSIDE = 0.8  # share of the links that stay within a community
-_STEPS = 20  # of diffusion: what differs within a community is gone long before what differs between two
+_STEPS = (
+    20  # of diffusion: what differs within a community is gone long before what differs between two
+)
 _ROUGH = 0.3  # standard deviation of what the graph does not tell about a utility
 _BYTES_PER_LINK, _BYTES_PER_ITEM = 150, 400  # at the peak
 
@@ -190,11 +201,13 @@ def power_law(
     num_items : int
         Items n, from 3 on, in the order of the labels ``e0``, ``e1``, ...
     num_links : int
-        Distinct links, each of weight 1; at most n(n − 1)/(4g) for the g communities, about the cube root of n.
+        Distinct links, each of weight 1; at most n(n − 1)/(4g) for the g communities, about the
+        cube root of n.
     answers : int
         Each to a pair of two items, which are asked about in proportion to their numbers of links.
     attributes : int
-        Columns of independent normal numbers; with them, half of the variance of the utilities is linear in them.
+        Columns of independent normal numbers; with them, half of the variance of the utilities is
+        linear in them.
     exponent : float
         The share of items with d links falls like d to minus this power; above 2.
     seed : int or tuple of int
@@ -207,9 +220,10 @@ def power_law(
 
     Notes
     -----
-    The ends of links are drawn in proportion to given weights (Chung & Lu 2002, PNAS 99), cut off at the degree √(2e), above which
-    a pair would be linked more than once; four of five links stay within a community. Utilities are noise after 20 steps of
-    diffusion along the links (and a little noise that is not smoothed); the better of two wins with the probability Φ(difference).
+    The ends of links are drawn in proportion to given weights (Chung & Lu 2002, PNAS 99), cut off
+    at the degree √(2e), above which a pair would be linked more than once; four of five links stay
+    within a community. Utilities are noise after 20 steps of diffusion along the links (and a
+    little noise that is not smoothed); the better of two wins with the probability Φ(difference).
     """
     communities = max(1, round(num_items ** (1 / 3)))
     most = num_items * (num_items - 1) // (4 * communities)
@@ -270,11 +284,15 @@ def _shift(n: int, links: int, power: float) -> float:
     """What is added to ranks so that the first one expects √(2e) of the 2e ends, or almost nothing where it expects fewer."""
 
     def excess(log_shift: float) -> float:
-        first, all_of_them = (np.expm1(power * np.log1p(size * np.exp(-log_shift))) for size in (1, n))
+        first, all_of_them = (
+            np.expm1(power * np.log1p(size * np.exp(-log_shift))) for size in (1, n)
+        )
         return float(np.sqrt(2 * links) * first - all_of_them)
 
     lowest, highest = -20.0, np.log(n) + 10
-    return float(np.exp(lowest if excess(lowest) <= 0 else scipy.optimize.brentq(excess, lowest, highest)))
+    return float(
+        np.exp(lowest if excess(lowest) <= 0 else scipy.optimize.brentq(excess, lowest, highest))
+    )
 
 
 def _smooth(rng: np.random.Generator, adjacency: Any) -> NDArray[np.float64]:
@@ -294,7 +312,11 @@ def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _answers(
-    rng: np.random.Generator, adjacency: Any, utilities: NDArray[np.float64], number: int, labels: list[str]
+    rng: np.random.Generator,
+    adjacency: Any,
+    utilities: NDArray[np.float64],
+    number: int,
+    labels: list[str],
 ) -> pd.DataFrame | None:
     if not number:
         return None
@@ -303,5 +325,8 @@ def _answers(
     second = np.where(first == second, (second + 1) % utilities.size, second)
     wins = rng.random(number) < scipy.special.ndtr(utilities[first] - utilities[second])
     named = np.asarray(labels, dtype=object)
-    ends = {"winner": named[np.where(wins, first, second)], "loser": named[np.where(wins, second, first)]}
+    ends = {
+        "winner": named[np.where(wins, first, second)],
+        "loser": named[np.where(wins, second, first)],
+    }
     return pd.DataFrame(ends)

@@ -41,7 +41,8 @@ class Newsgroups:
     Attributes
     ----------
     texts, groups, parts : Series
-        What was written, in which group, and in which part of the archive (``train`` or ``test``, by date).
+        What was written, in which group, and in which part of the archive (``train`` or ``test``,
+        by date).
     """
 
     texts: pd.Series
@@ -60,7 +61,9 @@ class Newsgroups:
 
     def take(self, positions: NDArray[np.int64]) -> Self:
         """The messages at some positions."""
-        return type(self)(*(column.iloc[positions] for column in (self.texts, self.groups, self.parts)))
+        return type(self)(
+            *(column.iloc[positions] for column in (self.texts, self.groups, self.parts))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +73,15 @@ class NewsgroupsRelation:
     Attributes
     ----------
     words : sparse array of float64, shape (n, d)
-        How often a message has each word, scaled to unit Euclidean length; a message without any known word is a row of zeros.
+        How often a message has each word, scaled to unit Euclidean length; a message without any
+        known word is a row of zeros.
     labels : Index
         Of the messages.
     names : array of str, shape (d,)
         The words.
     values : array of float64, shape (n, n)
-        1 for two messages of the same group, 0.5 for similar groups, 0 for others (see `similarity`).
+        1 for two messages of the same group, 0.5 for similar groups, 0 for others (see
+        `similarity`).
     """
 
     words: Any
@@ -96,8 +101,8 @@ def load(
 ) -> Newsgroups:
     """Read messages from the archive ``20news-bydate.tar.gz``.
 
-    Nothing is unpacked to the disk. A member of the archive that is not a file ``20news-bydate-train/GROUP/NUMBER`` (or ``-test``)
-    is refused, folders apart.
+    Nothing is unpacked to the disk. A member of the archive that is not a file
+    ``20news-bydate-train/GROUP/NUMBER`` (or ``-test``) is refused, folders apart.
 
     Parameters
     ----------
@@ -109,7 +114,8 @@ def load(
     Returns
     -------
     Newsgroups
-        Sorted by label, as in the archive (the collection keeps ``From`` and ``Subject``, not the headers that name the group).
+        Sorted by label, as in the archive (the collection keeps ``From`` and ``Subject``, not the
+        headers that name the group).
 
     Raises
     ------
@@ -124,7 +130,9 @@ def load(
         there.add(group)
         label = f"{group}/{number}"
         if label in messages:
-            raise DataError(f"{file}: the message {label} is in it twice; give the archive as distributed")
+            raise DataError(
+                f"{file}: the message {label} is in it twice; give the archive as distributed"
+            )
         if content is not None:
             messages[label] = (content.decode("latin-1"), group, part)
     for group in groups or ():
@@ -132,7 +140,9 @@ def load(
             meant = f"; did you mean {listed(nearest(group, there))}?" if there else ""
             raise DataError(f"{file}: there is no newsgroup {shown(group)} in it{meant}")
     if not messages:
-        raise DataError(f"{file}: there are no messages in it; give the archive as it is distributed")
+        raise DataError(
+            f"{file}: there are no messages in it; give the archive as it is distributed"
+        )
     index = pd.Index(sorted(messages), name="message")
     columns = zip(*(messages[label] for label in index), strict=True)
     text, group_of, part_of = (pd.Series(column, index=index) for column in columns)
@@ -149,11 +159,14 @@ def similarity(groups: Sequence[str], others: Sequence[str] | None = None) -> ND
 
     Notes
     -----
-    Similar are two groups of ``comp.*``, two of ``rec.sport.*``, and ``rec.autos`` and ``rec.motorcycles``; no others.
+    Similar are two groups of ``comp.*``, two of ``rec.sport.*``, and ``rec.autos`` and
+    ``rec.motorcycles``; no others.
     """
     left, right = pd.Index(groups), pd.Index(groups if others is None else others)
     names = left.append(right).unique()
-    topics = [next((topic for topic in SIMILAR if re.fullmatch(topic, name)), name) for name in names]
+    topics = [
+        next((topic for topic in SIMILAR if re.fullmatch(topic, name)), name) for name in names
+    ]
     same = np.equal.outer(names.to_numpy(), names.to_numpy())
     alike = np.equal.outer(np.array(topics), np.array(topics))
     levels = np.where(same, SAME_GROUP, np.where(alike, SIMILAR_GROUP, OTHER_GROUP))
@@ -169,11 +182,13 @@ def newsgroups_relation(
     ----------
     messages : Newsgroups
     words : NewsgroupsRelation, optional
-        Count the words of this relation: that of the known messages, where ``messages`` are new ones.
+        Count the words of this relation: that of the known messages, where ``messages`` are new
+        ones.
     rarest : int
-        Otherwise count every word that is in at least so many of these messages. A word is a run of two or more letters, digits and
-        underscores, in lower case; nothing is left out as too common (scikit-learn's ``TfidfVectorizer`` with ``min_df=rarest``,
-        ``use_idf=False``, ``norm="l2"``).
+        Otherwise count every word that is in at least so many of these messages. A word is a run of
+        two or more letters, digits and underscores, in lower case; nothing is left out as too
+        common (scikit-learn's ``TfidfVectorizer`` with ``min_df=rarest``, ``use_idf=False``,
+        ``norm="l2"``).
 
     Raises
     ------
@@ -187,7 +202,9 @@ def newsgroups_relation(
     try:
         counts = vectorizer.fit_transform(messages.texts)
     except ValueError:
-        raise DataError(f"no word is in {rarest} of {len(messages.texts)} messages; give more") from None
+        raise DataError(
+            f"no word is in {rarest} of {len(messages.texts)} messages; give more"
+        ) from None
     return NewsgroupsRelation(
         words=counts,
         labels=messages.texts.index,
@@ -206,16 +223,27 @@ def _messages(file: Path, wanted: set[str] | None) -> Iterator[tuple[str, str, s
                 pieces = member.name.split("/")
                 if not member.isreg() or len(pieces) != 3 or pieces[0] not in _PARTS:
                     raise DataError(
-                        f"{file}: {shown(member.name)} is not a message {'/'.join([*_PARTS][:1])}/GROUP/NUMBER; "
+                        f"{file}: {shown(member.name)} is not a message "
+                        f"{'/'.join([*_PARTS][:1])}/GROUP/NUMBER; "
                         "give the archive as it is distributed"
                     )
                 if member.size > MAX_MESSAGE_BYTES:
                     raise DataError(
-                        f"{file}: {shown(member.name)} has {member.size} bytes, more than any message; "
+                        f"{file}: {shown(member.name)} has {member.size} bytes, more than any "
+                        "message; "
                         "give the archive as it is distributed"
                     )
-                stream = archive.extractfile(member) if wanted is None or pieces[1] in wanted else None
-                yield _PARTS[pieces[0]], pieces[1], pieces[2], None if stream is None else stream.read()
+                stream = (
+                    archive.extractfile(member) if wanted is None or pieces[1] in wanted else None
+                )
+                yield (
+                    _PARTS[pieces[0]],
+                    pieces[1],
+                    pieces[2],
+                    None if stream is None else stream.read(),
+                )
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{file}: the archive cannot be read ({reason}); put {ARCHIVE} there") from None
+        raise DataError(
+            f"{file}: the archive cannot be read ({reason}); put {ARCHIVE} there"
+        ) from None

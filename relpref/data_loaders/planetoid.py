@@ -31,7 +31,8 @@ class CitationNetwork:
     classes : array of int64, shape (n,)
         The class of each paper.
     links : DataFrame
-        ``source`` < ``target``: one row for every two papers of which one cites the other. The files do not say which.
+        ``source`` < ``target``: one row for every two papers of which one cites the other. The
+        files do not say which.
     """
 
     words: Any
@@ -42,8 +43,9 @@ class CitationNetwork:
 def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> CitationNetwork:
     """Read a citation network.
 
-    The files are Python 2 pickles. They are read by an unpickler that knows arrays, sparse matrices, lists and dictionaries,
-    and refuses everything else, so that opening a file from somewhere else runs none of its code.
+    The files are Python 2 pickles. They are read by an unpickler that knows arrays, sparse
+    matrices, lists and dictionaries, and refuses everything else, so that opening a file from
+    somewhere else runs none of its code.
 
     Parameters
     ----------
@@ -61,14 +63,18 @@ def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> Ci
     place = find(name, folder)
     files = {part: place / f"ind.{name}.{part}" for part in _PARTS}
     parts = {part: _unpickle(file) for part, file in files.items()}
-    words = scipy.sparse.vstack([_matrix(parts[part], files[part]) for part in ("allx", "tx")], format="csr")
+    words = scipy.sparse.vstack(
+        [_matrix(parts[part], files[part]) for part in ("allx", "tx")], format="csr"
+    )
     one_hot = np.concatenate([_array(parts[part], files[part]) for part in ("ally", "ty")])
     # The rows of tx and ty belong to the papers that test.index names, in its order.
     order = np.arange(len(one_hot))
     index = read_rows(place / f"ind.{name}.test.index").of_width(1).numbers()[:, 0].astype(np.int64)
     first = len(one_hot) - len(index)
     if words.shape[0] != len(one_hot) or not np.array_equal(np.sort(index), order[first:]):
-        sizes = f"{words.shape[0]} rows of words, {len(one_hot)} of classes, {len(index)} test papers"
+        sizes = (
+            f"{words.shape[0]} rows of words, {len(one_hot)} of classes, {len(index)} test papers"
+        )
         raise _damaged(place, f"the files do not fit together ({sizes})")
     order[index] = np.arange(first, len(one_hot))
     links = _links(parts["graph"], files["graph"], len(one_hot))
@@ -79,7 +85,9 @@ def two_hop(links: pd.DataFrame) -> pd.DataFrame:
     """Join every two papers, ``source`` < ``target``, that share a neighbor (XPGP section 6: two documents linked by the same page)."""
     labels = pd.Index(np.unique(links[["source", "target"]].to_numpy()))
     ends = [labels.get_indexer(links[end]) for end in ("source", "target")]
-    adjacency = scipy.sparse.csr_array((np.ones(len(links)), ends), shape=(len(labels), len(labels)))
+    adjacency = scipy.sparse.csr_array(
+        (np.ones(len(links)), ends), shape=(len(labels), len(labels))
+    )
     adjacency = adjacency + adjacency.T
     shared = scipy.sparse.triu(adjacency @ adjacency, 1, format="csr")
     shared.sort_indices()
@@ -105,7 +113,9 @@ class _Unpickler(pickle.Unpickler):
             ("scipy.sparse.csr", "csr_matrix"): _SparseMatrix,
         }
         if (module, name) not in known:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which citation networks do not need")
+            raise pickle.UnpicklingError(
+                f"it names {module}.{name}, which citation networks do not need"
+            )
         return known[module, name]
 
 
@@ -145,7 +155,9 @@ def _array(value: Any, file: Path) -> NDArray[Any]:
 def _links(graph: Any, file: Path, size: int) -> pd.DataFrame:
     if not isinstance(graph, dict):
         raise _damaged(file, f"expected a dictionary of neighbors, got {type(graph).__name__}")
-    ends = np.array([(paper, other) for paper, others in graph.items() for other in others], dtype=np.int64)
+    ends = np.array(
+        [(paper, other) for paper, others in graph.items() for other in others], dtype=np.int64
+    )
     if ends.size == 0 or ends.min() < 0 or ends.max() >= size:
         raise _damaged(file, f"the papers are 0 to {size - 1}, and a link leads elsewhere")
     ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)

@@ -59,9 +59,14 @@ class DataSet:
 
 
 def _registered() -> dict[str, DataSet]:
-    content = (files("relpref.data_loaders") / "tables" / "data_sets.json").read_text(encoding="utf-8")
+    content = (files("relpref.data_loaders") / "tables" / "data_sets.json").read_text(
+        encoding="utf-8"
+    )
     sets: dict[str, Any] = json.loads(content)
-    remote = {name: tuple(RemoteFile(**file) for file in one.pop("files", ())) for name, one in sets.items()}
+    remote = {
+        name: tuple(RemoteFile(**file) for file in one.pop("files", ()))
+        for name, one in sets.items()
+    }
     return {name: DataSet(name, **one, files=remote[name]) for name, one in sets.items()}
 
 
@@ -97,7 +102,10 @@ def how_to_get(wanted: DataSet) -> str:
     if wanted.files:
         how = f"`relpref data get {wanted.name}` fetches it from {wanted.address}"
     else:
-        how = f"Get it from {wanted.address} and put it into {wanted.folder}/ in the folder that {SETTING} names"
+        how = (
+            f"Get it from {wanted.address} and put it into {wanted.folder}/ in the folder that "
+            f"{SETTING} names"
+        )
     return f"{how}. Terms: {wanted.terms}"
 
 
@@ -108,20 +116,27 @@ def download(file: RemoteFile, folder: Path, *, progress_bar: bool = True) -> bo
 
     target = folder / file.name
     pooch.get_logger().setLevel("WARNING")  # what is fetched is said by the caller
-    fetch = pooch.HTTPDownloader(progressbar=progress_bar and sys.stderr.isatty(), timeout=_TIMEOUT_S)
+    fetch = pooch.HTTPDownloader(
+        progressbar=progress_bar and sys.stderr.isatty(), timeout=_TIMEOUT_S
+    )
     try:
         if target.exists():
             if file_digest(target) == file.sha256:
                 return False
-            raise StorageError(f"{target}: this is not the published file; move it away and try again")
+            raise StorageError(
+                f"{target}: this is not the published file; move it away and try again"
+            )
         pooch.retrieve(file.address, f"sha256:{file.sha256}", file.name, folder, downloader=fetch)
     except StorageError:
         raise
     except RequestException as error:
-        raise StorageError(f"{file.address}: cannot be fetched ({error}); try again later") from error
+        raise StorageError(
+            f"{file.address}: cannot be fetched ({error}); try again later"
+        ) from error
     except ValueError:  # another checksum
         raise StorageError(
-            f"{file.address}: what arrived is not the published file ({file.size} bytes, sha256 {file.sha256[:12]}...) "
+            f"{file.address}: what arrived is not the published file ({file.size} bytes, sha256 "
+            f"{file.sha256[:12]}...) "
             "and was deleted; try again, or look at the address yourself"
         ) from None
     except OSError as error:
@@ -158,7 +173,9 @@ class Rows(NamedTuple):
         cells = pd.DataFrame(self.cells, dtype=object)
         how: Any = {"text": True, "remedy": "get the file again"}
         columns = [
-            numbers(cells[at], str(at + 1), lambda row: f"{self.file}, line {self.lines[row]}", **how)
+            numbers(
+                cells[at], str(at + 1), lambda row: f"{self.file}, line {self.lines[row]}", **how
+            )
             for at in cells.columns[start:]
         ]
         return np.column_stack(columns)
@@ -168,7 +185,11 @@ def read_rows(file: Path, separator: str | None = None) -> Rows:
     """Read a file whose cells are separated by a character, or by any white space."""
     with reading(file):
         text = file.read_text(encoding="utf-8-sig")
-    numbered = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    numbered = [
+        (number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()
+    ]
     if not numbered:
         raise DataError(f"{file}: the file is empty; get it again")
-    return Rows(file, [number for number, _ in numbered], [line.split(separator) for _, line in numbered])
+    return Rows(
+        file, [number for number, _ in numbered], [line.split(separator) for _, line in numbered]
+    )

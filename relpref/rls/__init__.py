@@ -13,7 +13,14 @@ from relpref.rls.node_kernels import gram as gram
 from relpref.rls.ridge import RLS, RLSCV, RankRLS, RankRLSCV
 from relpref.rls.spectrum import HeldOutPairs as HeldOutPairs
 from relpref.rls.spectrum import LeavePairOut as LeavePairOut
-from relpref.rls.splits import BothKFold, EdgeKFold, SourceKFold, TargetKFold, per_node, ranking_error
+from relpref.rls.splits import (
+    BothKFold,
+    EdgeKFold,
+    SourceKFold,
+    TargetKFold,
+    per_node,
+    ranking_error,
+)
 from relpref.rls.splits import PerNode as PerNode
 from relpref.rls.splits import auc as auc
 from relpref.rls.splits import concordance as concordance

@@ -27,7 +27,8 @@ from relpref.rls.splits import concordance, per_node
 
 Floats = NDArray[np.float64]
 
-# λ, in units of the mean prior variance of a pair: noise from 1 % of a score's sd to a hundred times
+# λ, in units of the mean prior variance of a pair: noise from 1 % of a score's sd to a hundred
+# times
 _LEAST, _MOST = 1e-4, 1e4
 _STEPS = 17  # of a first look between them: the evidence may have several maxima
 
@@ -35,8 +36,9 @@ _STEPS = 17  # of a first look between them: the evidence may have several maxim
 def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
     """The λ that maximizes the evidence, at the scale that maximizes it given λ.
 
-    ``rng`` draws the conditioning nodes that are looked at where there is no closed form and there are many edges. The ranking loss
-    under a constraint has no evidence, and that of the regression is taken.
+    ``rng`` draws the conditioning nodes that are looked at where there is no closed form and there
+    are many edges. The ranking loss under a constraint has no evidence, and that of the regression
+    is taken.
     """
     if problem.symmetry != "none":
         problem = replace(problem, loss="regression")
@@ -47,7 +49,10 @@ def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
     best = int(np.argmax(values))
     ends = grid[max(best - 1, 0)], grid[min(best + 1, _STEPS - 1)]
     found = minimize_scalar(
-        lambda at: -evidence(float(np.exp(at))), bounds=ends, method="bounded", options={"xatol": 1e-3}
+        lambda at: -evidence(float(np.exp(at))),
+        bounds=ends,
+        method="bounded",
+        options={"xatol": 1e-3},
     )
     return float(np.exp(found.x if -found.fun >= values[best] else grid[best]))
 
@@ -79,7 +84,9 @@ def _evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[f
     def evidence(regularization: float) -> float:
         total = eigenvalues + regularization
         quadratic = float(np.sum(squares / total))
-        return -0.5 * float(len(total) * np.log(quadratic or np.finfo(float).tiny) + np.sum(np.log(total)))
+        return -0.5 * float(
+            len(total) * np.log(quadratic or np.finfo(float).tiny) + np.sum(np.log(total))
+        )
 
     return evidence
 
@@ -100,7 +107,8 @@ def hold_nodes_out(
     count = max(1, round(share * len(ranked)))
     if count >= len(ranked):
         raise DataError(
-            f"early_stopping holds out {count} of {len(ranked)} conditioning nodes with two different labels; too few are left: "
+            f"early_stopping holds out {count} of {len(ranked)} conditioning nodes with two "
+            "different labels; too few are left: "
             "choose the regularization by ConditionalRankerCV with cv='edge' instead"
         )
     held = np.random.default_rng(seed).choice(ranked, count, replace=False)
@@ -132,8 +140,8 @@ class RelationRanker(BaseEstimator):
         Parameters
         ----------
         nodes, objects : optional
-            Known ones by a list of labels; new ones by two-dimensional features (for a precomputed kernel the rows hold the kernel
-            with every training node); all known ones by default.
+            Known ones by a list of labels; new ones by two-dimensional features (for a precomputed
+            kernel the rows hold the kernel with every training node); all known ones by default.
         return_std : bool
             Also the posterior standard deviations.
 
@@ -143,7 +151,9 @@ class RelationRanker(BaseEstimator):
         """
         posterior = self._posterior()
         mean = posterior.nodes.as_given(posterior.mean(nodes, objects))
-        return (mean, posterior.nodes.as_given(posterior.sd(nodes, objects))) if return_std else mean
+        return (
+            (mean, posterior.nodes.as_given(posterior.sd(nodes, objects))) if return_std else mean
+        )
 
     def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
         """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks; see `predict`."""
@@ -155,8 +165,8 @@ class RelationRanker(BaseEstimator):
     def score(self, nodes: Any, relation: Any, objects: Any = None) -> float:
         """Mean concordance over conditioning nodes: how often the object with the higher label has the higher score.
 
-        ``relation``, shape (a, b), has the true labels, NaN = unknown, of ``nodes`` and ``objects`` as for `predict`; without objects
-        those are the nodes themselves where there is one kind.
+        ``relation``, shape (a, b), has the true labels, NaN = unknown, of ``nodes`` and ``objects``
+        as for `predict`; without objects those are the nodes themselves where there is one kind.
         """
         posterior = self._posterior()
         if objects is None and posterior.nodes is posterior.objects:
@@ -170,50 +180,62 @@ class RelationRanker(BaseEstimator):
 class ConditionalRanker(RelationEstimator, RelationRanker):
     """Ranks all objects for a given node by regularized least squares on edges, exactly (Pahikkala et al. 2010, 2013).
 
-    Minimizes Σ (y_e − h(e))² + λ‖h‖² over the observed edges (``loss="regression"``), or the same with labels and scores centered
-    within each conditioning node's edges (``loss="ranking"``, CR10 eq. 12: the squared loss of all differences, each node of equal
-    weight). As a Gaussian model λ is the variance of a label's noise, and with the ranking loss every conditioning node has an
+    Minimizes Σ (y_e − h(e))² + λ‖h‖² over the observed edges (``loss="regression"``), or the same
+    with labels and scores centered within each conditioning node's edges (``loss="ranking"``, CR10
+    eq. 12: the squared loss of all differences, each node of equal weight). As a Gaussian model λ
+    is the variance of a label's noise, and with the ranking loss every conditioning node has an
     unknown offset; that gives each score its posterior variance.
 
     Parameters
     ----------
     kernel : str, callable or kernel of `relpref.kernels`
-        Of nodes: ``"gaussian"``, ``"polynomial"``, ``"linear"``, ``"precomputed"`` and more, see `relpref.rls.node_kernels.gram`.
+        Of nodes: ``"gaussian"``, ``"polynomial"``, ``"linear"``, ``"precomputed"`` and more, see
+        `relpref.rls.node_kernels.gram`.
     object_kernel : as ``kernel``, optional
         Where objects are of another kind; the same as ``kernel`` by default.
     gamma, degree, coef0, kernel_params
-        Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a function or a kernel object.
+        Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a
+        function or a kernel object.
     standardize : bool
-        Whether features are brought to mean 0 and standard deviation 1 over the nodes of the training before a kernel by name sees them;
-        new nodes by the same. Sparse features are scaled and not centered.
+        Whether features are brought to mean 0 and standard deviation 1 over the nodes of the
+        training before a kernel by name sees them; new nodes by the same. Sparse features are
+        scaled and not centered.
     object_kernel_params : dict, optional
-        Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as ``kernel_params`` by default.
+        Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as
+        ``kernel_params`` by default.
     pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
         Of edges, see `relpref.kernels.pairwise`.
     loss : {"ranking", "regression"}
     symmetry : {"none", "symmetric", "reciprocal"}
-        Of the relation between nodes of one kind; predictions obey it. Reciprocal labels in [0, 1] add up to 1 in both directions.
+        Of the relation between nodes of one kind; predictions obey it. Reciprocal labels in [0, 1]
+        add up to 1 in both directions.
     regularization : float, optional
-        λ, in units of K⊗G. By default the one that maximizes the evidence, between 1e-4 and 1e4 times the mean prior variance of a
-        pair: in closed form where there is one, else from at most 1500 edges; of the ranking loss under a constraint, which has no
-        evidence, from that of the regression. 0 is possible with ``solver="cg"`` or early stopping.
+        λ, in units of K⊗G. By default the one that maximizes the evidence, between 1e-4 and 1e4
+        times the mean prior variance of a pair: in closed form where there is one, else from at
+        most 1500 edges; of the ranking loss under a constraint, which has no evidence, from that of
+        the regression. 0 is possible with ``solver="cg"`` or early stopping.
     condition : {"first", "second"}
-        Which argument of the relation the rankings are conditioned on: the rows or the columns of the relation.
+        Which argument of the relation the rankings are conditioned on: the rows or the columns of
+        the relation.
     solver : {"auto", "closed", "cg"}
-        Closed form where there is one (complete relation, Kronecker kernel, and not the ranking loss of a symmetric or
-        reciprocal relation), else conjugate gradients; those also where ``early_stopping`` or a callback asks for iterations.
+        Closed form where there is one (complete relation, Kronecker kernel, and not the ranking
+        loss of a symmetric or reciprocal relation), else conjugate gradients; those also where
+        ``early_stopping`` or a callback asks for iterations.
     tol, max_iter
-        Of the conjugate gradients: relative residual, and iterations; without effect on the closed form.
+        Of the conjugate gradients: relative residual, and iterations; without effect on the closed
+        form.
     early_stopping : float or bool
-        Fraction of the conditioning nodes with two different labels whose edges are held out (True: a tenth); the iterations stop
-        ``patience`` after the concordance of those was best, and the best solution is kept. Iterations that end before the
-        solution (so, by a callback or by ``max_iter``) give scores without uncertainty: scale and noise are NaN.
+        Fraction of the conditioning nodes with two different labels whose edges are held out (True:
+        a tenth); the iterations stop ``patience`` after the concordance of those was best, and the
+        best solution is kept. Iterations that end before the solution (so, by a callback or by
+        ``max_iter``) give scores without uncertainty: scale and noise are NaN.
     patience : int
     warm_start : bool
         Start the iterations from the last solution where the edges are the same.
     mesh : jax.sharding.Mesh, optional
-        Of one axis: devices that share the products of the conjugate gradients, which then take the closed form's place. For
-        ``pair_kernel="kronecker"``, a positive ``regularization`` and no early stopping. A mesh cannot be pickled.
+        Of one axis: devices that share the products of the conjugate gradients, which then take the
+        closed form's place. For ``pair_kernel="kronecker"``, a positive ``regularization`` and no
+        early stopping. A mesh cannot be pickled.
     random_state : int
         For the nodes held out, and for Monte Carlo answers.
 
@@ -261,11 +283,14 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         Parameters
         ----------
         nodes : DataFrame, array or sparse matrix, shape (p, d)
-            Features of the nodes; the index of a DataFrame are their labels. The kernel matrix for ``kernel="precomputed"``.
+            Features of the nodes; the index of a DataFrame are their labels. The kernel matrix for
+            ``kernel="precomputed"``.
         relation : array, DataFrame or sparse matrix
-            (p, m) labels, NaN = unknown, or an edge table; see `relpref.data.read_relation`. Rows or sources are the first argument.
+            (p, m) labels, NaN = unknown, or an edge table; see `relpref.data.read_relation`. Rows
+            or sources are the first argument.
         objects : as ``nodes``, optional
-            Where the second argument is of another kind (drugs and targets); the nodes themselves by default.
+            Where the second argument is of another kind (drugs and targets); the nodes themselves
+            by default.
         callback : callable, optional
             ``callback(iteration, dual, residual)`` after each iteration; True ends them.
         progress_bar : bool
@@ -274,7 +299,8 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         Raises
         ------
         DataError
-            If features, labels or options do not fit, there is nothing to rank by, or memory would not suffice.
+            If features, labels or options do not fit, there is nothing to rank by, or memory would
+            not suffice.
         InferenceError
             If the iterations broke down: the tolerance is out of reach.
         """
@@ -301,10 +327,14 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
     ) -> Self:
         """The second half of `fit`, for problems from `problem`."""
         info: dict[str, Any] = {"engine": "exact", "result": "converged", **problem.describe()}
-        for option, given in (("early_stopping", self.early_stopping), ("callback", callback is not None)):
+        for option, given in (
+            ("early_stopping", self.early_stopping),
+            ("callback", callback is not None),
+        ):
             if given and problem.solver == "closed":
                 raise DataError(
-                    f"solver='closed' has no iterations, which {option} is about; use 'auto' or 'cg'"
+                    f"solver='closed' has no iterations, which {option} is about; use 'auto' or "
+                    "'cg'"
                 )
             if given:
                 problem = replace(problem, solver="cg")
@@ -316,7 +346,9 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         stopping: EarlyStopping | None = None
         if self.early_stopping:
             edges = len(problem.values.values)
-            problem, stopping = hold_nodes_out(problem, self.early_stopping, self.patience, self.random_state)
+            problem, stopping = hold_nodes_out(
+                problem, self.early_stopping, self.patience, self.random_state
+            )
             kept = len(problem.values.values)
             info |= {"edges": kept, "complete": False, "held_out_edges": edges - kept}
         scores = self._scores(problem, stopping, info, callback, progress_bar)
@@ -326,7 +358,11 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         self.posterior_ = RelationPosterior(
             problem=problem,
             solution=scores,
-            hyperparameters={"regularization": regularization, "scale": scores.scale, "noise": noise},
+            hyperparameters={
+                "regularization": regularization,
+                "scale": scores.scale,
+                "noise": noise,
+            },
             log_evidence=scores.log_evidence() if problem.closed else None,
             info=info,
             key=key_words(self.random_state),
@@ -344,7 +380,11 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         """The solution; what happened goes into ``info``."""
         regularization, start = self.regularization_, None
         if self.warm_start and hasattr(self, "dual_coef_"):
-            start = self.dual_coef_.reshape(-1) if self.problem_.values.same_edges(problem.values) else None
+            start = (
+                self.dual_coef_.reshape(-1)
+                if self.problem_.values.same_edges(problem.values)
+                else None
+            )
 
         def each(iteration: int, dual: Floats, residual: float) -> bool:
             wanted = callback is not None and bool(callback(iteration, dual, residual))
@@ -364,7 +404,8 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         info |= solver
         if found is None:
             return scores
-        # Without regularization the number of iterations takes its place, and the smallest residual is a solution.
+        # Without regularization the number of iterations takes its place, and the smallest residual
+        # is a solution.
         if found.reason == "breakdown" and not early:
             require_converged(found, regularization)
         ended = found.reason in ("converged", "stopped") or (
@@ -372,14 +413,21 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         )
         if not ended:
             warn_user(
-                f"conjugate gradients ended with {found.reason} after {found.iterations} iterations, residual "
+                f"conjugate gradients ended with {found.reason} after {found.iterations} "
+                "iterations, residual "
                 f"{found.residual:.1e}; raise max_iter, tol or regularization",
                 InferenceWarning,
             )
-        info |= {"result": "converged" if ended else "iterations_not_converged", "stopped": found.reason}
+        info |= {
+            "result": "converged" if ended else "iterations_not_converged",
+            "stopped": found.reason,
+        }
         if stopping is not None and stopping.solution is not None:
             scores = EdgeScores(problem, regularization, np.nan, stopping.solution, stopped=True)
-            info |= {"held_out_concordance": max(stopping.scores), "best_iteration": stopping.iteration}
+            info |= {
+                "held_out_concordance": max(stopping.scores),
+                "best_iteration": stopping.iteration,
+            }
         return scores
 
     def predict_path(self, regularizations: Any, nodes: Any = None, objects: Any = None) -> Floats:

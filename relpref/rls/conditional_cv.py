@@ -40,21 +40,26 @@ class ConditionalRankerCV(RelationRanker):
     Parameters
     ----------
     estimator : ConditionalRanker, optional
-        Its ``regularization`` is replaced by the best one; its ``tol`` and ``max_iter`` are those of all trainings.
+        Its ``regularization`` is replaced by the best one; its ``tol`` and ``max_iter`` are those
+        of all trainings.
     regularizations : sequence of float
         Values of λ to choose from; where there is a closed form, one decomposition serves them all.
     cv : {"row", "pair", "edge", "column", "both"} or splitter
-        What is held out and so what the ranker is meant for: ``"pair"`` or ``"edge"`` known nodes (setting 1), ``"row"`` new
-        conditioning nodes (2), ``"column"`` new objects (3), ``"both"`` both (4). ``"pair"`` (two objects of one node, exactly),
-        ``"edge"`` and ``"row"`` one at a time and in closed form where that exists; else in ``folds``. Or one of the splitters of
+        What is held out and so what the ranker is meant for: ``"pair"`` or ``"edge"`` known nodes
+        (setting 1), ``"row"`` new conditioning nodes (2), ``"column"`` new objects (3), ``"both"``
+        both (4). ``"pair"`` (two objects of one node, exactly), ``"edge"`` and ``"row"`` one at a
+        time and in closed form where that exists; else in ``folds``. Or one of the splitters of
         `relpref.rls`, with a training for each split.
     folds : int or array of int, shape (p,)
-        Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each object), such as a group that leaves as a whole.
+        Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each
+        object), such as a group that leaves as a whole.
     scoring : callable, optional
-        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by default. It is given what one model
-        predicted of one node, because scores of different models cannot be ordered; all values that are defined have the same weight.
-        Hence for single edges (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the closed form are given
-        a node at a time, for measures of errors, not of order. ``"pair"`` is always scored by concordance.
+        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by
+        default. It is given what one model predicted of one node, because scores of different
+        models cannot be ordered; all values that are defined have the same weight. Hence for single
+        edges (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the
+        closed form are given a node at a time, for measures of errors, not of order. ``"pair"`` is
+        always scored by concordance.
     random_state : int
         For the folds.
 
@@ -64,9 +69,10 @@ class ConditionalRankerCV(RelationRanker):
     scores_ : array, shape (r,)
         Of each regularization; NaN, and a warning, where conjugate gradients did not converge.
     held_out_ : array, shape (r, p, m), or None
-        Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs. With the ranking loss those of
-        single edges and splitters include the offset of the conditioning node, as its training labels tell it; that of a
-        node without any is unknown, and then these are NaN with `EdgeKFold` and without offset otherwise.
+        Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs.
+        With the ranking loss those of single edges and splitters include the offset of the
+        conditioning node, as its training labels tell it; that of a node without any is unknown,
+        and then these are NaN with `EdgeKFold` and without offset otherwise.
     ranker_ : ConditionalRanker
         Trained on everything with the best λ.
     posterior_ : RelationPosterior
@@ -81,7 +87,9 @@ class ConditionalRankerCV(RelationRanker):
     scoring: Measure | None = None
     random_state: int = 0
 
-    def fit(self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False) -> Self:
+    def fit(
+        self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False
+    ) -> Self:
         """Choose λ and learn with it; arguments and errors as for `ConditionalRanker.fit`."""
         ranker = ConditionalRanker() if self.estimator is None else clone(self.estimator)
         values = positive(self.regularizations)
@@ -91,7 +99,11 @@ class ConditionalRankerCV(RelationRanker):
             return self._chosen(ranker, problem, values, progress_bar)
 
     def _chosen(
-        self, ranker: ConditionalRanker, problem: RelationProblem, values: Floats, progress_bar: bool
+        self,
+        ranker: ConditionalRanker,
+        problem: RelationProblem,
+        values: Floats,
+        progress_bar: bool,
     ) -> Self:
         if isinstance(self.cv, str) and self.cv == "pair":
             self.held_out_: Any = None
@@ -104,7 +116,9 @@ class ConditionalRankerCV(RelationRanker):
             path.drop_skipped(self.held_out_)
             truth = problem.values.mean_matrix + problem.shift
             self.held_out_ += problem.shift
-            self.scores_ = np.array([self._score(truth, scores, parts) for scores in self.held_out_])
+            self.scores_ = np.array(
+                [self._score(truth, scores, parts) for scores in self.held_out_]
+            )
         if not np.isfinite(self.scores_).any():
             what = "two different ones that leave together"
             if self._squared:
@@ -126,7 +140,8 @@ class ConditionalRankerCV(RelationRanker):
             )
         if np.ndim(folds) == 1 and isinstance(self.cv, str) and self.cv in ("edge", "pair"):
             raise DataError(
-                f"folds are those of nodes; for cv={self.cv!r} give their number, or a splitter as cv"
+                f"folds are those of nodes; for cv={self.cv!r} give their number, or a splitter as "
+                "cv"
             )
 
     def _held_out(
@@ -136,7 +151,9 @@ class ConditionalRankerCV(RelationRanker):
         if isinstance(self.cv, BaseCrossValidator):
             return splits_out(problem, path, self.cv)
         if self.cv not in HOLD_OUTS:
-            raise DataError(f"cv is {self.cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter")
+            raise DataError(
+                f"cv is {self.cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter"
+            )
         if self.cv == "edge":
             if problem.closed:
                 return leave_edge_out(problem, path.regularizations), None
@@ -147,7 +164,12 @@ class ConditionalRankerCV(RelationRanker):
                 symmetric=problem.kernel.one_domain,
             )
             return splits_out(problem, path, splitter)
-        if self.cv == "row" and problem.closed and problem.symmetry == "none" and np.ndim(self.folds) == 0:
+        if (
+            self.cv == "row"
+            and problem.closed
+            and problem.symmetry == "none"
+            and np.ndim(self.folds) == 0
+        ):
             return leave_row_out(problem, path.regularizations), None
         shape = problem.values.shape
         rows = None if self.cv == "column" else self._fold_numbers(shape[0])

@@ -19,7 +19,13 @@ from relpref.kernels import Side
 from relpref.linalg import require_memory, symmetric_eigen
 from relpref.rls.splits import EdgeKFold, PerNode
 
-__all__ = ["leave_column_out", "leave_edge_out", "leave_nodes_out", "leave_object_pairs_out", "leave_row_out"]
+__all__ = [
+    "leave_column_out",
+    "leave_edge_out",
+    "leave_nodes_out",
+    "leave_object_pairs_out",
+    "leave_row_out",
+]
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -30,11 +36,12 @@ def leave_edge_out(
 ) -> Floats:
     """Predict each label from all the others: both nodes are known (setting 1).
 
-    Of a symmetric or reciprocal relation (v, w) and (w, v) leave together; that costs O(p²) a pair. With the ranking loss the
-    prediction includes the node's offset, as its other labels tell it, so that it compares with those.
+    Of a symmetric or reciprocal relation (v, w) and (w, v) leave together; that costs O(p²) a pair.
+    With the ranking loss the prediction includes the node's offset, as its other labels tell it, so
+    that it compares with those.
 
-    For errors of single predictions. Not for their order or correlation, which one label left out at a time makes too small
-    (below chance on noise): for that see `leave_object_pairs_out`.
+    For errors of single predictions. Not for their order or correlation, which one label left out
+    at a time makes too small (below chance on noise): for that see `leave_object_pairs_out`.
 
     Parameters
     ----------
@@ -52,15 +59,20 @@ def leave_edge_out(
     Raises
     ------
     DataError
-        If the problem has no closed form, λ is not positive, or labels left behind would tell those left out.
+        If the problem has no closed form, λ is not positive, or labels left behind would tell those
+        left out.
     """
     problem.require_no_leak()
     p, m = problem.values.shape
     given = np.argwhere(np.ones((p, m), bool)) if pairs is None else np.asarray(pairs)
     if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
-        raise DataError(f"pairs are {given.dtype} of shape {given.shape}; give a row and a column for each")
+        raise DataError(
+            f"pairs are {given.dtype} of shape {given.shape}; give a row and a column for each"
+        )
     if given.size and (np.any(given < 0) or np.any(given >= (p, m))):
-        raise DataError(f"pairs reach from {given.min(axis=0)} to {given.max(axis=0)}; there are {p} x {m}")
+        raise DataError(
+            f"pairs reach from {given.min(axis=0)} to {given.max(axis=0)}; there are {p} x {m}"
+        )
     rows, columns = given.astype(np.intp).T
 
     def residual(fit: KroneckerFit) -> Floats:
@@ -73,29 +85,35 @@ def leave_edge_out(
 def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) -> Floats:
     """Predict all labels of each conditioning node from those of the others: the node is new (setting 2).
 
-    Arguments and errors are those of `leave_edge_out`; a symmetric or reciprocal relation is refused.
+    Arguments and errors are those of `leave_edge_out`; a symmetric or reciprocal relation is
+    refused.
 
     Returns
     -------
     array, shape (r, p, m)
-        With the ranking loss the mean of each row is zero: nothing is known of the offset of a new node.
+        With the ranking loss the mean of each row is zero: nothing is known of the offset of a new
+        node.
     """
     _check_two_sided(problem, "a conditioning node")
     labels, basis = _labels(problem), problem.objects.eigen
     if problem.loss == "ranking":
-        # Of a row without offset only the contrasts are predicted: the blocks are diagonal in the eigenbasis of C G C.
+        # Of a row without offset only the contrasts are predicted: the blocks are diagonal in the
+        # eigenbasis of C G C.
         labels = labels - labels.mean(axis=1, keepdims=True)
         gram = problem.objects.gram
         centred = gram - gram.mean(axis=0)
         centred -= centred.mean(axis=1, keepdims=True)
-        # Centering removes what the objects have in common but not its rounding, which has the scale of G.
+        # Centering removes what the objects have in common but not its rounding, which has the
+        # scale of G.
         scale = float(np.linalg.norm(gram))
         basis = symmetric_eigen(0.5 * (centred + centred.T), "centred kernel matrix", scale=scale)
 
     def residual(fit: KroneckerFit) -> Floats:
         left = fit.system.left
         shrinkage = 1.0 / (np.multiply.outer(left.values, basis.values) + fit.regularization)
-        return ((fit.dual @ basis.vectors) / (np.square(left.vectors) @ shrinkage)) @ basis.vectors.T
+        return (
+            (fit.dual @ basis.vectors) / (np.square(left.vectors) @ shrinkage)
+        ) @ basis.vectors.T
 
     return _less(labels, problem, regularizations, residual)
 
@@ -103,14 +121,16 @@ def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) ->
 def leave_column_out(problem: RelationProblem, regularizations: Sequence[float]) -> Floats:
     """Predict all labels of each object from those of the others: the object is new (setting 3).
 
-    Predictions for one object compare with each other. Those for different objects are of different models: their order
-    within a row is below chance on noise, as with `leave_edge_out`; compare objects that leave together (`leave_nodes_out`).
-    Arguments and errors are those of `leave_row_out`.
+    Predictions for one object compare with each other. Those for different objects are of different
+    models: their order within a row is below chance on noise, as with `leave_edge_out`; compare
+    objects that leave together (`leave_nodes_out`). Arguments and errors are those of
+    `leave_row_out`.
 
     Returns
     -------
     array, shape (r, p, m)
-        With the ranking loss the predictions include the offsets of the conditioning nodes, as their other labels tell them.
+        With the ranking loss the predictions include the offsets of the conditioning nodes, as
+        their other labels tell them.
     """
     _check_two_sided(problem, "an object")
 
@@ -121,23 +141,27 @@ def leave_column_out(problem: RelationProblem, regularizations: Sequence[float])
     return _less(_labels(problem), problem, regularizations, residual)
 
 
-def leave_object_pairs_out(problem: RelationProblem, regularizations: Sequence[float]) -> list[PerNode]:
+def leave_object_pairs_out(
+    problem: RelationProblem, regularizations: Sequence[float]
+) -> list[PerNode]:
     """Concordance of each conditioning node over all pairs of its objects, both labels left out.
 
-    O(m³) for a node and a value of λ. The objects of a symmetric or reciprocal relation do not include the node itself. Arguments and
-    errors are those of `leave_edge_out`; there must be three objects or more.
+    O(m³) for a node and a value of λ. The objects of a symmetric or reciprocal relation do not
+    include the node itself. Arguments and errors are those of `leave_edge_out`; there must be three
+    objects or more.
 
     Returns
     -------
     list of PerNode, length r
-        Share of the pairs with different labels that are ordered rightly, equal predictions counting one half; NaN for a
-        node without such pairs.
+        Share of the pairs with different labels that are ordered rightly, equal predictions
+        counting one half; NaN for a node without such pairs.
     """
     problem.require_no_leak()
     p, m = problem.values.shape
     if m < 3:
         raise DataError(
-            f"there are {m} objects; without two of them nothing is left to learn a node's order from"
+            f"there are {m} objects; without two of them nothing is left to learn a node's order "
+            "from"
         )
     require_memory(8.0 * (4 * p * m + 10 * m * m), f"leaving out the pairs of {m} objects")
     labels = _labels(problem)
@@ -199,7 +223,8 @@ def _labels(problem: RelationProblem) -> Floats:
 def _check_two_sided(problem: RelationProblem, what: str) -> None:
     if problem.symmetry != "none":
         raise DataError(
-            f"in a {problem.symmetry} relation the labels of {what} that is new are in a row and in a column, and no "
+            f"in a {problem.symmetry} relation the labels of {what} that is new are in a row and "
+            "in a column, and no "
             "closed form leaves out both; use leave_nodes_out"
         )
     problem.require_no_leak()
@@ -209,8 +234,9 @@ def _check_two_sided(problem: RelationProblem, what: str) -> None:
 class RegularizationPath:
     """Values of λ, and how each is solved for on every part of a relation.
 
-    ``tol`` and ``max_iterations`` are of the conjugate gradients, where there is no closed form. With ``skip`` a λ at which they do not
-    converge is ``skipped`` from there on, by its place; otherwise that is an error.
+    ``tol`` and ``max_iterations`` are of the conjugate gradients, where there is no closed form.
+    With ``skip`` a λ at which they do not converge is ``skipped`` from there on, by its place;
+    otherwise that is an error.
     """
 
     regularizations: Sequence[float]
@@ -232,7 +258,11 @@ class RegularizationPath:
                 continue
             regularization = float(self.regularizations[place])
             scores, result = part.iterate(
-                regularization, start=start, tol=self.tol, max_iterations=self.max_iterations, scale=1.0
+                regularization,
+                start=start,
+                tol=self.tol,
+                max_iterations=self.max_iterations,
+                scale=1.0,
             )
             start = scores.dual
             if self.skip and result.reason != "converged":
@@ -250,12 +280,14 @@ class RegularizationPath:
         remedy = "raise max_iter or tol of the ranker, or take larger regularizations"
         if len(places) == len(self.regularizations):
             raise InferenceError(
-                f"conjugate gradients did not converge at any of the regularizations {values}; {remedy}",
+                f"conjugate gradients did not converge at any of the regularizations {values}; "
+                f"{remedy}",
                 Result.iterations_not_converged,
             )
         found[places] = np.nan
         warn_user(
-            f"conjugate gradients did not converge at the regularizations {values}, which have no score; {remedy}",
+            f"conjugate gradients did not converge at the regularizations {values}, which have no "
+            f"score; {remedy}",
             InferenceWarning,
         )
 
@@ -271,9 +303,10 @@ def leave_nodes_out(
 ) -> Floats:
     """Predict all pairs of nodes by models that were trained without those nodes, in folds.
 
-    With ``rows`` alone the conditioning nodes are new (setting 2), with ``columns`` alone the objects (setting 3), with both
-    of them both (setting 4): then a fold of rows and one of columns leave together, and only the pairs of both are predicted.
-    Where nodes are ranked for one another a new node leaves as a row and as a column, whatever the setting.
+    With ``rows`` alone the conditioning nodes are new (setting 2), with ``columns`` alone the
+    objects (setting 3), with both of them both (setting 4): then a fold of rows and one of columns
+    leave together, and only the pairs of both are predicted. Where nodes are ranked for one another
+    a new node leaves as a row and as a column, whatever the setting.
 
     Parameters
     ----------
@@ -289,13 +322,19 @@ def leave_nodes_out(
     Returns
     -------
     array, shape (r, p, m)
-        With the ranking loss without the offsets of the conditioning nodes: they order the objects of a fold.
+        With the ranking loss without the offsets of the conditioning nodes: they order the objects
+        of a fold.
     """
-    return nodes_out(problem, RegularizationPath(regularizations, tol, max_iterations), rows, columns)
+    return nodes_out(
+        problem, RegularizationPath(regularizations, tol, max_iterations), rows, columns
+    )
 
 
 def nodes_out(
-    problem: RelationProblem, path: RegularizationPath, rows: ArrayLike | None, columns: ArrayLike | None
+    problem: RelationProblem,
+    path: RegularizationPath,
+    rows: ArrayLike | None,
+    columns: ArrayLike | None,
 ) -> Floats:
     """`leave_nodes_out` along a path, which knows what it has skipped."""
     p, m = problem.values.shape
@@ -305,7 +344,8 @@ def nodes_out(
         raise DataError("no folds; give rows=, columns= or both")
     if one_domain and both and not np.array_equal(row_folds, column_folds):
         raise DataError(
-            "rows and columns are the same nodes, which leave as both; give them the same fold numbers"
+            "rows and columns are the same nodes, which leave as both; give them the same fold "
+            "numbers"
         )
     require_memory(8.0 * len(path.regularizations) * p * m, "predictions of all labels left out")
     found = np.empty((len(path.regularizations), p, m))
@@ -317,7 +357,9 @@ def nodes_out(
         if one_domain:
             kept_rows = kept_columns = kept_rows & kept_columns
             if both:
-                if row_fold > column_fold:  # done with the two exchanged, which leave the same nodes
+                if (
+                    row_fold > column_fold
+                ):  # done with the two exchanged, which leave the same nodes
                     continue
                 blocks = [new, new[::-1]]
         kept = np.flatnonzero(kept_rows), np.flatnonzero(kept_columns)
@@ -337,7 +379,8 @@ def _folds(folds: ArrayLike | None, count: int, name: str) -> Positions:
     numbers = np.asarray(folds)
     if numbers.shape != (count,) or numbers.dtype.kind not in "iu" or len(np.unique(numbers)) < 2:
         raise DataError(
-            f"{name}s have folds of {numbers.dtype} and shape {numbers.shape}, {len(np.unique(numbers))} of them distinct; "
+            f"{name}s have folds of {numbers.dtype} and shape {numbers.shape}, "
+            f"{len(np.unique(numbers))} of them distinct; "
             f"give a fold number for each of the {count} {name}s, and at least two folds"
         )
     return numbers.astype(np.intp)
@@ -352,7 +395,8 @@ def _part(problem: RelationProblem, rows: Positions, columns: Positions) -> Rela
         return replace(problem, nodes=nodes, objects=objects, values=values)
     except DataError as error:
         raise DataError(
-            f"without one of the folds {len(rows)} x {len(columns)} nodes are left, and from them nothing can be learned ({error}); "
+            f"without one of the folds {len(rows)} x {len(columns)} nodes are left, and from them "
+            f"nothing can be learned ({error}); "
             "take fewer or other folds, or a regularization that need not be chosen"
         ) from None
 
@@ -381,11 +425,14 @@ def splits_out(
     # A kernel of one domain is symmetric or reciprocal by itself, whatever was said of the labels.
     if problem.kernel.one_domain and not getattr(splitter, "symmetric", False):
         raise DataError(
-            f"{type(splitter).__name__} would leave (w, v) behind when (v, w) is held out, and to the "
+            f"{type(splitter).__name__} would leave (w, v) behind when (v, w) is held out, and to "
+            "the "
             f"{type(problem.kernel).__name__} kernel they are the same; give it symmetric=True"
         )
     p, m = values.shape
-    require_memory(8.0 * (len(path.regularizations) + 5) * p * m, "predictions of all labels left out")
+    require_memory(
+        8.0 * (len(path.regularizations) + 5) * p * m, "predictions of all labels left out"
+    )
     found = np.full((len(path.regularizations), p, m), np.nan)
     splits = np.full((p, m), -1, dtype=np.intp)
     # EdgeKFold is about known nodes: what it holds out of a node that became new is not predicted.

@@ -24,7 +24,11 @@ Kernel = str | Callable[..., Any]
 
 
 KERNELS = ("linear", "polynomial", "gaussian", "precomputed")
-_METRICS = {"linear": "linear", "polynomial": "poly", "gaussian": "rbf"}  # as scikit-learn calls them
+_METRICS = {
+    "linear": "linear",
+    "polynomial": "poly",
+    "gaussian": "rbf",
+}  # as scikit-learn calls them
 
 
 def gram(
@@ -42,13 +46,15 @@ def gram(
     Parameters
     ----------
     left : array or sparse matrix, shape (n, d)
-        Attributes; for ``"precomputed"`` the kernel itself, shape (n, k); for a kernel on a graph the numbers of the nodes, shape (n,).
+        Attributes; for ``"precomputed"`` the kernel itself, shape (n, k); for a kernel on a graph
+        the numbers of the nodes, shape (n,).
     right : array or sparse matrix, shape (k, d), optional
         The nodes of the training; by default the same as ``left``.
     kernel : str or callable
-        ``"linear"`` x·y, ``"polynomial"`` (γ x·y + coef0)^degree, ``"gaussian"`` exp(−γ ‖x − y‖²), ``"precomputed"``;
-        a function of two arrays that returns the (n, k) matrix; or a kernel of `relpref.kernels`, whose hyperparameters are
-        given in ``kernel_params``, and for a kernel on a graph also the `relpref.data.Graph` as ``graph``.
+        ``"linear"`` x·y, ``"polynomial"`` (γ x·y + coef0)^degree, ``"gaussian"`` exp(−γ ‖x − y‖²),
+        ``"precomputed"``; a function of two arrays that returns the (n, k) matrix; or a kernel of
+        `relpref.kernels`, whose hyperparameters are given in ``kernel_params``, and for a kernel on
+        a graph also the `relpref.data.Graph` as ``graph``.
     gamma : float, optional
         γ; by default 1/d.
     degree, coef0 : float
@@ -63,8 +69,8 @@ def gram(
     Raises
     ------
     DataError
-        If there is no such kernel, the result has another shape, is not finite or not symmetric without ``right``, or a node is not in
-        the graph.
+        If there is no such kernel, the result has another shape, is not finite or not symmetric
+        without ``right``, or a node is not in the graph.
     """
     return NodeKernel(kernel, gamma, degree, coef0, kernel_params)(left, right)
 
@@ -86,7 +92,8 @@ class NodeKernel:
             matrix = self._named(left, right)
         elif not callable(kernel):
             raise DataError(
-                f"kernel is {kernel!r}; give a name ({', '.join(KERNELS)}), a function or a kernel object"
+                f"kernel is {kernel!r}; give a name ({', '.join(KERNELS)}), a function or a kernel "
+                "object"
             )
         elif not hasattr(kernel, "parameters"):
             matrix = kernel(left, left if right is None else right, **params)
@@ -94,13 +101,16 @@ class NodeKernel:
             matrix = _of_graph(left, right, kernel, **params)
         else:
             matrix = _of_attributes(left, right, kernel, params)
-        return _checked(matrix, left, right, f"{kernel} kernel" if isinstance(kernel, str) else "kernel")
+        return _checked(
+            matrix, left, right, f"{kernel} kernel" if isinstance(kernel, str) else "kernel"
+        )
 
     def require_no_keywords(self, option: str) -> None:
         """Refuse keywords for a kernel by name; ``option`` is what the caller calls them."""
         if isinstance(self.kernel, str) and self.kernel_params:
             raise DataError(
-                f"{option} are for functions and kernels of relpref.kernels, not for kernel={self.kernel!r}; it has gamma, degree "
+                f"{option} are for functions and kernels of relpref.kernels, not for "
+                f"kernel={self.kernel!r}; it has gamma, degree "
                 "and coef0"
             )
 
@@ -111,26 +121,34 @@ class NodeKernel:
             return left
         if self.kernel not in _METRICS:
             raise DataError(
-                f"there is no kernel {self.kernel!r}; there are {', '.join(KERNELS)}, or give a function"
+                f"there is no kernel {self.kernel!r}; there are {', '.join(KERNELS)}, or give a "
+                "function"
             )
         options = {"degree": self.degree, "gamma": self.gamma, "coef0": self.coef0}
         return pairwise_kernels(left, right, _METRICS[self.kernel], filter_params=True, **options)
 
     def factor(self, nodes: Any) -> Floats | None:
         """F with F Fᵀ the kernel of some nodes, shape (n, d), where it says it with half the numbers or less."""
-        if self.kernel != "linear" or nodes.ndim != 2 or not 0 < 2 * nodes.shape[1] <= nodes.shape[0]:
+        if (
+            self.kernel != "linear"
+            or nodes.ndim != 2
+            or not 0 < 2 * nodes.shape[1] <= nodes.shape[0]
+        ):
             return None
         require_memory(8.0 * nodes.shape[0] * nodes.shape[1], f"features of {nodes.shape[0]} nodes")
         factor = dense(nodes)
         largest = float(np.abs(factor).max(initial=0.0))
         if not largest < MAX_FACTOR_ENTRY:
             raise DataError(
-                f"features reach {largest:g}; they must be finite and below {MAX_FACTOR_ENTRY:g}: rescale them"
+                f"features reach {largest:g}; they must be finite and below {MAX_FACTOR_ENTRY:g}: "
+                "rescale them"
             )
         return factor
 
 
-def _of_attributes(left: Any, right: Any, kernel: Callable[..., Any], params: Mapping[str, Any]) -> Floats:
+def _of_attributes(
+    left: Any, right: Any, kernel: Callable[..., Any], params: Mapping[str, Any]
+) -> Floats:
     """A kernel of the package on attributes; it knows one set of items, so blocks of both are put together."""
 
     def covariance(attributes: Floats) -> Floats:
@@ -159,7 +177,8 @@ def _of_graph(
     """A kernel of the package on a graph; nodes are the graph's own, by number."""
     if not isinstance(graph, Graph):
         raise DataError(
-            f"{kernel} is a kernel on a graph; give the relpref.data.Graph as kernel_params={{'graph': ...}}"
+            f"{kernel} is a kernel on a graph; give the relpref.data.Graph as "
+            f"kernel_params={{'graph': ...}}"
         )
     rows = _node_numbers(left, graph)
     columns = rows if right is None else _node_numbers(right, graph)
@@ -168,7 +187,9 @@ def _of_graph(
     return covariance[np.ix_(rows, columns)]
 
 
-def _covariance(kernel: Any, domain: Any, options: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+def _covariance(
+    kernel: Any, domain: Any, options: Mapping[str, Any], known: Mapping[str, Any]
+) -> Any:
     return kernel(domain, **options, **known).dense()
 
 
@@ -189,8 +210,10 @@ def _node_numbers(nodes: Any, graph: Graph) -> NDArray[np.intp]:
     numbers = given.astype(np.intp)
     if np.any(wrong := (numbers != given) | (numbers < 0) | (numbers >= graph.num_nodes)):
         raise DataError(
-            f"node {given[wrong][0]:g} is not one of the graph's, which are numbered 0 to {graph.num_nodes - 1}; "
-            "a kernel on a graph knows its own nodes only: include new nodes in the graph and leave their labels unknown"
+            f"node {given[wrong][0]:g} is not one of the graph's, which are numbered 0 to "
+            f"{graph.num_nodes - 1}; "
+            "a kernel on a graph knows its own nodes only: include new nodes in the graph and "
+            "leave their labels unknown"
         )
     return numbers
 
@@ -229,13 +252,16 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
         twice = pd.Index(columns).duplicated()
         if twice.any():
             raise DataError(
-                f"the features of the {name}s: column {columns[twice.argmax()]!r} occurs more than once; rename or remove one"
+                f"the features of the {name}s: column {columns[twice.argmax()]!r} occurs more than "
+                "once; rename or remove one"
             )
     features = numeric(nodes, f"the {name}s")
     by_name = isinstance(kernel.kernel, str)
     # Kernels on graphs and functions may take nodes that are numbers.
     if features.ndim not in ((2,) if by_name else (1, 2)) or 0 in features.shape:
-        raise DataError(f"{name}s have the shape {features.shape}; give one row of features for each {name}")
+        raise DataError(
+            f"{name}s have the shape {features.shape}; give one row of features for each {name}"
+        )
     if columns is None:
         labels = tuple(range(features.shape[0]))
     scaled = standardize and by_name and kernel.kernel != "precomputed"
@@ -247,7 +273,8 @@ def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.Data
     columns = list(plain_labels(kernel.columns, lambda column: f"{name} column {column}"))
     if sorted(map(repr, columns)) != sorted(map(repr, labels)):
         raise DataError(
-            f"the kernel matrix of the {name}s has {len(labels)} rows and {len(columns)} columns with other labels; "
+            f"the kernel matrix of the {name}s has {len(labels)} rows and {len(columns)} columns "
+            "with other labels; "
             "index and columns must hold the same"
         )
     place = {label: position for position, label in enumerate(columns)}
@@ -277,18 +304,23 @@ class RelationEstimator(KernelEstimator):
     object_kernel_params: Mapping[str, Any] | None = None
     symmetry: str = "none"
 
-    def _domains(self, nodes: Any, objects: Any, *, standardize: bool = False) -> tuple[Domain, Domain]:
+    def _domains(
+        self, nodes: Any, objects: Any, *, standardize: bool = False
+    ) -> tuple[Domain, Domain]:
         """Both sides of the relation; one domain where there are no objects."""
         kernel = self._node_kernel(self.kernel, self.kernel_params)
         first = read_nodes(nodes, kernel, "node", standardize=standardize)
         if objects is None:
             if self.object_kernel is not None or self.object_kernel_params is not None:
                 raise DataError(
-                    "object_kernel or object_kernel_params is given, but objects are not; the relation is among the nodes, with one kernel"
+                    "object_kernel or object_kernel_params is given, but objects are not; the "
+                    "relation is among the nodes, with one kernel"
                 )
             return first, first
         params = self.object_kernel_params
         if self.object_kernel is None and params is None:
             params = self.kernel_params
-        kernel = self._node_kernel(self.kernel if self.object_kernel is None else self.object_kernel, params)
+        kernel = self._node_kernel(
+            self.kernel if self.object_kernel is None else self.object_kernel, params
+        )
         return first, read_nodes(objects, kernel, "object", standardize=standardize)

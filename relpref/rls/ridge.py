@@ -26,7 +26,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
     _least_examples: ClassVar = 1
 
     @abstractmethod
-    def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum: ...
+    def _decompose(
+        self, kernel: Floats, labels: Floats, queries: Indices | None
+    ) -> RidgeSpectrum: ...
 
     def _fit(self, X: Any, y: Any, groups: ArrayLike | None) -> Indices | None:
         """Check and decompose; returns the groups by number."""
@@ -60,7 +62,8 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
     def predict(self, X: Any) -> Floats:
         """Scores, shape (n,) or (n, outputs), of an array or sparse matrix, shape (n, d).
 
-        For a precomputed kernel ``X`` is the kernel with the examples of the training, shape (n, m).
+        For a precomputed kernel ``X`` is the kernel with the examples of the training, shape (n,
+        m).
         """
         return self._kernel_to(X) @ self.dual_coef_
 
@@ -78,8 +81,8 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
     def leave_one_out(self, regularizations: ArrayLike | None = None) -> Floats:
         """What `predict` gives for each example after a training on all others; exact, without any training.
 
-        For errors of single predictions. Each is by a training of its own, so that on noise their order is below chance; see
-        `leave_pair_out` for that.
+        For errors of single predictions. Each is by a training of its own, so that on noise their
+        order is below chance; see `leave_pair_out` for that.
 
         Parameters
         ----------
@@ -93,7 +96,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         values = self._hold_out(regularizations, 1, "leave_one_out")
         return spectrum.leave_one_out(self._spectrum, values)[self._index(regularizations)]
 
-    def leave_group_out(self, groups: ArrayLike, regularizations: ArrayLike | None = None) -> Floats:
+    def leave_group_out(
+        self, groups: ArrayLike, regularizations: ArrayLike | None = None
+    ) -> Floats:
         """What `predict` gives for the examples of each group after a training on all other groups; exact.
 
         Parameters
@@ -105,7 +110,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         """
         values = self._hold_out(regularizations, 1, "leave_group_out")
         numbers = _several(_numbered(groups, len(self._spectrum.labels)))
-        return spectrum.leave_group_out(self._spectrum, numbers, values)[self._index(regularizations)]
+        return spectrum.leave_group_out(self._spectrum, numbers, values)[
+            self._index(regularizations)
+        ]
 
     def leave_pair_out(self, regularizations: ArrayLike | None = None) -> LeavePairOut:
         """Leave out every pair (of a query, where there are queries): LPO Theorem 2, exact, without any training.
@@ -170,11 +177,12 @@ class RLS(KernelRegressor):
 class RankRLS(KernelRegressor):
     """Regularized least squares on the differences of labels (RankRLS): learns an order and the size of its gaps.
 
-    Minimizes Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the Laplacian m I − 11ᵀ). With
-    ``groups``, the queries of the examples, it minimizes Σ_q ‖C_q (y_q − f_q)‖² + λ‖f‖² with the centering C_q = I − 11ᵀ/l of a
-    query of l examples (CR10 eq. 12): pairs of different queries are not compared, and those of a query are weighted by 1/l. So
-    one query of m examples at λ is the same as none at mλ. Only differences of predictions (within a query) mean anything; hence
-    `score` is the concordance, not R².
+    Minimizes Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the
+    Laplacian m I − 11ᵀ). With ``groups``, the queries of the examples, it minimizes Σ_q ‖C_q (y_q −
+    f_q)‖² + λ‖f‖² with the centering C_q = I − 11ᵀ/l of a query of l examples (CR10 eq. 12): pairs
+    of different queries are not compared, and those of a query are weighted by 1/l. So one query of
+    m examples at λ is the same as none at mλ. Only differences of predictions (within a query) mean
+    anything; hence `score` is the concordance, not R².
 
     Parameters and attributes are those of `RLS`; the sum of ``dual_coef_`` over each query is 0.
     """
@@ -193,14 +201,17 @@ class RankRLS(KernelRegressor):
         if np.all(labels == labels[first][numbers]):
             where = "" if queries is None else " within each group"
             raise DataError(
-                f"y is constant{where}: no example ranks above another, so there is nothing to learn"
+                f"y is constant{where}: no example ranks above another, so there is nothing to "
+                "learn"
             )
         return RidgeSpectrum.ranking(kernel, labels, queries)
 
     def score(self, X: Any, y: Any) -> float:
         """Mean over the outputs of the `concordance` of labels and predictions, all examples taken as one query."""
         predicted, labels = self.predict(X), np.asarray(y, dtype=np.float64)
-        columns = zip(labels.reshape(len(labels), -1).T, predicted.reshape(len(predicted), -1).T, strict=True)
+        columns = zip(
+            labels.reshape(len(labels), -1).T, predicted.reshape(len(predicted), -1).T, strict=True
+        )
         return float(np.mean([concordance(*column) for column in columns]))
 
 
@@ -216,7 +227,8 @@ class ChosenRegularization(KernelRegressor):
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
         """Choose the regularization and fit, as `RLS`.
 
-        ``groups``, shape (m,), are for ``cv="leave_group_out"``; for the ranking loss the query of each example, whatever ``cv`` is.
+        ``groups``, shape (m,), are for ``cv="leave_group_out"``; for the ranking loss the query of
+        each example, whatever ``cv`` is.
         """
         cv = self._criteria[0] if self.cv is None else self.cv
         if cv not in self._criteria:
@@ -256,10 +268,11 @@ class RLSCV(ChosenRegularization, RLS):
     Parameters
     ----------
     regularizations : array, shape (r,)
-        Positive values to choose from; each costs one product of m x m matrices at most, no training.
+        Positive values to choose from; each costs one product of m x m matrices at most, no
+        training.
     cv : {"leave_one_out", "leave_pair_out", "leave_group_out"}
-        What is left out; ``"leave_one_out"`` by default. The score of pairs is their concordance, that of examples and groups minus
-        the mean squared error.
+        What is left out; ``"leave_one_out"`` by default. The score of pairs is their concordance,
+        that of examples and groups minus the mean squared error.
 
     Attributes
     ----------
@@ -281,8 +294,8 @@ class RankRLSCV(ChosenRegularization, RankRLS):
     Parameters
     ----------
     cv : {"leave_pair_out", "leave_group_out"}
-        What is left out: every pair (by default), or every query of `fit`'s ``groups``. The score is the concordance, of all pairs
-        or the mean of the queries'.
+        What is left out: every pair (by default), or every query of `fit`'s ``groups``. The score
+        is the concordance, of all pairs or the mean of the queries'.
     """
 
     _criteria = ("leave_pair_out", "leave_group_out")
@@ -293,7 +306,9 @@ class RankRLSCV(ChosenRegularization, RankRLS):
         own = np.where(groups == np.arange(groups.max() + 1)[:, None], 0.0, np.nan)
         labels = self._spectrum.labels.T
         outputs = [zip(labels, held_out.T, strict=True) for held_out in predicted]
-        means = [[per_node(concordance, own + y, own + f).mean for y, f in output] for output in outputs]
+        means = [
+            [per_node(concordance, own + y, own + f).mean for y, f in output] for output in outputs
+        ]
         return np.asarray(np.nanmean(means, axis=1))
 
 
@@ -301,7 +316,9 @@ def positive(regularization: ArrayLike) -> Floats:
     """Checked values of the regularization, shape (r,)."""
     values = np.atleast_1d(np.asarray(regularization, dtype=np.float64))
     if values.ndim != 1 or values.size == 0:
-        raise DataError(f"regularizations have shape {values.shape}; give a vector of positive numbers")
+        raise DataError(
+            f"regularizations have shape {values.shape}; give a vector of positive numbers"
+        )
     if np.any(wrong := ~(np.isfinite(values) & (values > 0))):
         raise DataError(f"a regularization is {values[wrong][0]:g}; it must be positive and finite")
     return values

@@ -25,13 +25,16 @@ _TIE = 1e-10
 class RidgeSpectrum:
     """P = W diag(1/(σ_i + μ)) Wᵀ for every μ, and the labels y; the dual solution is P y.
 
-    Regression: W diag(σ) Wᵀ = K, so that P = (K + μI)⁻¹. Ranking: U diag(σ) Uᵀ = CKC and W = CU with the centering C within each
-    query, so that P = M − ME(EᵀME)⁻¹EᵀM with M = (K + μI)⁻¹ and the indicators E of the queries, whose offsets are projected
-    out. In both, (P_UU)⁻¹ (P y)_U are the labels of a set U minus their predictions, offset included, by a training without U.
+    Regression: W diag(σ) Wᵀ = K, so that P = (K + μI)⁻¹. Ranking: U diag(σ) Uᵀ = CKC and W = CU
+    with the centering C within each query, so that P = M − ME(EᵀME)⁻¹EᵀM with M = (K + μI)⁻¹ and
+    the indicators E of the queries, whose offsets are projected out. In both, (P_UU)⁻¹ (P y)_U are
+    the labels of a set U minus their predictions, offset included, by a training without U.
 
-    ``values`` (m,) and ``vectors`` (m, m) are σ and W. ``labels`` (m, d) are centered within each query for ranking, ``queries`` are the
-    numbers of the examples' queries, and ``query_means`` the mean rows of K W in each; None for regression, which has no offsets. Where
-    the loss ``counts_pairs`` once, its Laplacian is l I − 11ᵀ = l C for l examples, and μ = λ/l (LPO eq. 5); otherwise μ = λ.
+    ``values`` (m,) and ``vectors`` (m, m) are σ and W. ``labels`` (m, d) are centered within each
+    query for ranking, ``queries`` are the numbers of the examples' queries, and ``query_means`` the
+    mean rows of K W in each; None for regression, which has no offsets. Where the loss
+    ``counts_pairs`` once, its Laplacian is l I − 11ᵀ = l C for l examples, and μ = λ/l (LPO eq. 5);
+    otherwise μ = λ.
     """
 
     values: Floats
@@ -58,9 +61,12 @@ class RidgeSpectrum:
             return matrix - (average @ matrix)[numbers]
 
         inner = centred(centred(kernel).T)
-        # Centering removes what the examples have in common but not its rounding, which has the scale of K.
+        # Centering removes what the examples have in common but not its rounding, which has the
+        # scale of K.
         scale = float(np.linalg.norm(kernel))
-        values, vectors = symmetric_eigen(0.5 * (inner + inner.T), "centred kernel matrix", scale=scale)
+        values, vectors = symmetric_eigen(
+            0.5 * (inner + inner.T), "centred kernel matrix", scale=scale
+        )
         vectors = centred(vectors)
         means = (average @ kernel) @ vectors
         return cls(values, vectors, centred(labels), numbers, means, counts_pairs=queries is None)
@@ -68,7 +74,9 @@ class RidgeSpectrum:
     def weights(self, regularization: float, left_out: int = 0) -> Floats:
         """1/(σ_i + μ), with the μ of a training without so many examples."""
         kept = len(self.labels) - left_out
-        return 1.0 / (self.values + (regularization / kept if self.counts_pairs else regularization))
+        return 1.0 / (
+            self.values + (regularization / kept if self.counts_pairs else regularization)
+        )
 
     @cached_property
     def rotated(self) -> Floats:
@@ -87,9 +95,10 @@ class RidgeSpectrum:
     def offsets(self, weights: Floats, members: Indices) -> tuple[Indices, Floats, Floats]:
         """J and b: a training without some members has the offsets J r − b, with the residuals r of those that are out, 0 for others.
 
-        It is a training in which they have their own predictions as labels, ỹ = y − r; and its offsets are the means of
-        ỹ − K P ỹ within each query, because those of its dual solution P ỹ are 0. Returned are the row of J and b for each of the u
-        members, J (k, u), one row for each query among them, and b (k, d).
+        It is a training in which they have their own predictions as labels, ỹ = y − r; and its
+        offsets are the means of ỹ − K P ỹ within each query, because those of its dual solution P ỹ
+        are 0. Returned are the row of J and b for each of the u members, J (k, u), one row for each
+        query among them, and b (k, d).
         """
         if self.query_means is None:
             none = np.zeros((1, len(members)))
@@ -135,7 +144,8 @@ def leave_group_out(spectrum: RidgeSpectrum, groups: Indices, regularizations: F
     order = np.argsort(groups, kind="stable")
     for members in np.split(order, np.cumsum(np.bincount(groups))[:-1]):
         rows, own = spectrum.vectors[members], spectrum.queries[members]
-        # A query that leaves as a whole takes its offset along; any value of it will do, so fix its mean residual.
+        # A query that leaves as a whole takes its offset along; any value of it will do, so fix its
+        # mean residual.
         whole = (np.bincount(own, minlength=len(spectrum.sizes)) == spectrum.sizes)[own]
         same_query = (own[:, None] == own) & whole
         for held_out, regularization in zip(predictions, regularizations, strict=True):
@@ -145,15 +155,18 @@ def leave_group_out(spectrum: RidgeSpectrum, groups: Indices, regularizations: F
             block += same_query * max(block.diagonal().max(), weights.min())
             residuals = solve(block, weighted @ spectrum.rotated, assume_a="pos")
             query, response, base = spectrum.offsets(weights, members)
-            held_out[members] = spectrum.labels[members] - residuals - (response @ residuals - base)[query]
+            held_out[members] = (
+                spectrum.labels[members] - residuals - (response @ residuals - base)[query]
+            )
     return predictions
 
 
 class HeldOutPairs(NamedTuple):
     """Some pairs with their held-out predictions.
 
-    ``first`` < ``second`` are the examples of each, shape (q,); the rest is what ``predict`` gives for them after a training without
-    both, shape (q,), (q, d), (r, q) or (r, q, d). Of a ranking loss only the differences are identified.
+    ``first`` < ``second`` are the examples of each, shape (q,); the rest is what ``predict`` gives
+    for them after a training without both, shape (q,), (q, d), (r, q) or (r, q, d). Of a ranking
+    loss only the differences are identified.
     """
 
     first: Indices
@@ -166,8 +179,9 @@ class HeldOutPairs(NamedTuple):
 class LeavePairOut:
     """Every pair left out in turn, or every pair of a query where there are queries.
 
-    ``concordance``, a float or shape (d,), (r,) or (r, d), is the share of the pairs with different labels whose held-out predictions
-    have the same order; predictions that are equal up to 1e-10 of the largest label count one half. NaN without such a pair.
+    ``concordance``, a float or shape (d,), (r,) or (r, d), is the share of the pairs with different
+    labels whose held-out predictions have the same order; predictions that are equal up to 1e-10 of
+    the largest label count one half. NaN without such a pair.
     """
 
     concordance: Any
@@ -188,17 +202,21 @@ class LeavePairOut:
             for output, labels in enumerate(self._spectrum.labels[members].T):
                 if (values := len(np.unique(labels))) > 2:
                     raise DataError(
-                        f"AUC is for two labels and output {output} has at least {values}; use concordance"
+                        f"AUC is for two labels and output {output} has at least {values}; use "
+                        "concordance"
                     )
         return self.concordance
 
     def pairs(self) -> Iterator[HeldOutPairs]:
         """All pairs with their predictions, in blocks of at most some 250,000 predictions (or one row of pairs)."""
-        size = MAX_PREDICTIONS_AT_ONCE // (len(self._regularizations) * self._spectrum.labels.shape[1])
+        size = MAX_PREDICTIONS_AT_ONCE // (
+            len(self._regularizations) * self._spectrum.labels.shape[1]
+        )
         for members in self._spectrum.query_members():
             vectors = self._spectrum.vectors[members]
             systems = [
-                PairSystems(self._spectrum, members, vectors, value) for value in self._regularizations
+                PairSystems(self._spectrum, members, vectors, value)
+                for value in self._regularizations
             ]
             for start, stop in _row_blocks(len(members), size):
                 row, column = np.triu_indices(stop - start, 1, len(members) - start)
@@ -210,10 +228,13 @@ class LeavePairOut:
                 yield HeldOutPairs(members[start + row], members[start + column], left, right)
 
 
-def leave_pair_out(spectrum: RidgeSpectrum, regularizations: Floats, index: Any = ...) -> LeavePairOut:
+def leave_pair_out(
+    spectrum: RidgeSpectrum, regularizations: Floats, index: Any = ...
+) -> LeavePairOut:
     """Leave out every pair: one m x m product for each regularization, then O(m² d).
 
-    ``index`` is what to take of arrays that have an axis for the regularizations first and one for the outputs last.
+    ``index`` is what to take of arrays that have an axis for the regularizations first and one for
+    the outputs last.
     """
     score = np.zeros((len(regularizations), spectrum.labels.shape[1]))
     different = np.zeros(spectrum.labels.shape[1])
@@ -270,7 +291,9 @@ class PairSystems:
         products = (self.vectors[start:stop] * self.weights) @ self.vectors[start:].T
         left, right = self._residuals(products, start)
         offset = (
-            self.response[start:stop, None] * left + self.response[start:] * right - self.base[:, None, None]
+            self.response[start:stop, None] * left
+            + self.response[start:] * right
+            - self.base[:, None, None]
         )
         labels = self.labels.T
         return np.array(
@@ -280,17 +303,23 @@ class PairSystems:
     def _residuals(self, products: Floats, start: int) -> tuple[Floats, Floats]:
         """Labels of the left and of the right example minus their predictions with an offset, each of shape (d, rows, columns).
 
-        ``products`` is the part of P from the row and the column ``start``; what comes out left of and on its diagonal
-        has no meaning.
+        ``products`` is the part of P from the row and the column ``start``; what comes out left of
+        and on its diagonal has no meaning.
         """
         np.fill_diagonal(products, 0.0)
         left, right = self.diagonal[start : start + len(products), None], self.diagonal[start:]
         if self.whole:
-            # P_UU = a (1 −1; −1 1) leaves the offset open; the residuals with mean 0 are those of 2a I.
+            # P_UU = a (1 −1; −1 1) leaves the offset open; the residuals with mean 0 are those of
+            # 2a I.
             products, left, right = 0.0 * products, 2 * left, 2 * right
         determinant = left * right - np.square(products)
-        own, other = self.dual.T[:, start : start + len(products), None], self.dual.T[:, None, start:]
-        return (right * own - products * other) / determinant, (left * other - products * own) / determinant
+        own, other = (
+            self.dual.T[:, start : start + len(products), None],
+            self.dual.T[:, None, start:],
+        )
+        return (right * own - products * other) / determinant, (
+            left * other - products * own
+        ) / determinant
 
 
 def _row_blocks(count: int, size: int) -> Iterator[tuple[int, int]]:

@@ -1,17 +1,18 @@
 """Cross-validation over edges, for scikit-learn: what is new in the test decides what a score is about.
 
-=============  ==========================================  ====================================================
-setting        a test edge joins                           splitter
-=============  ==========================================  ====================================================
-1              two known nodes                             `EdgeKFold`
-2              a new conditioning node, a known object     `SourceKFold`
-3              a known conditioning node, a new object     `TargetKFold`
-4              a new conditioning node, a new object       `BothKFold`
-=============  ==========================================  ====================================================
+=============  ==========================================
+==================================================== setting        a test edge joins
+splitter =============  ==========================================
+==================================================== 1              two known nodes
+`EdgeKFold` 2              a new conditioning node, a known object     `SourceKFold` 3
+a known conditioning node, a new object     `TargetKFold` 4              a new conditioning node, a
+new object       `BothKFold` =============  ==========================================
+====================================================
 
-The settings are those of Park & Marcotte 2012 and Pahikkala et al. 2015; scores differ much between them. Edges between
-the same nodes always leave together. A symmetric or reciprocal relation needs ``symmetric=True``: there (v, w) and (w, v)
-say the same, and a node that is new is new at both ends.
+The settings are those of Park & Marcotte 2012 and Pahikkala et al. 2015; scores differ much between
+them. Edges between the same nodes always leave together. A symmetric or reciprocal relation needs
+``symmetric=True``: there (v, w) and (w, v) say the same, and a node that is new is new at both
+ends.
 """
 
 from abc import abstractmethod
@@ -55,13 +56,16 @@ class _EdgeSplitter(BaseCrossValidator):
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         return self.n_splits
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Positions, Positions]]:
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[Positions, Positions]]:
         """Training and test edges, by position.
 
         Parameters
         ----------
         X : DataFrame or array
-            With columns ``source`` and ``target``, or an array of shape (q, 2) with any labels of nodes.
+            With columns ``source`` and ``target``, or an array of shape (q, 2) with any labels of
+            nodes.
         y : ignored
         groups : DataFrame or array, optional
             The edges, where ``X`` holds something else, such as features of edges.
@@ -76,7 +80,8 @@ class _EdgeSplitter(BaseCrossValidator):
             for name, mask in (("training", train), ("test", test)):
                 if not mask.any():
                     raise DataError(
-                        f"{type(self).__name__}: split {number} has no {name} edges among {len(sources)}; use fewer splits"
+                        f"{type(self).__name__}: split {number} has no {name} edges among "
+                        f"{len(sources)}; use fewer splits"
                     )
             yield np.flatnonzero(train), np.flatnonzero(test)
 
@@ -91,7 +96,8 @@ class _EdgeSplitter(BaseCrossValidator):
             ends = [pd.Series(end) for end in np.asarray(edges).T]
         else:
             raise DataError(
-                f"{type(self).__name__}: edges have the shape {np.shape(edges)}; give two columns, source and target, as X or "
+                f"{type(self).__name__}: edges have the shape {np.shape(edges)}; give two columns, "
+                "source and target, as X or "
                 "as groups"
             )
         if not self.symmetric:
@@ -103,7 +109,9 @@ class _EdgeSplitter(BaseCrossValidator):
         """A fold for each of the things that were numbered, as equal in size as can be."""
         count = int(numbers.max(initial=-1)) + 1
         if count < self.n_splits:
-            raise DataError(f"{type(self).__name__}: {count} {name} cannot make {self.n_splits} folds")
+            raise DataError(
+                f"{type(self).__name__}: {count} {name} cannot make {self.n_splits} folds"
+            )
         order = random.permutation(count) if self.shuffle else np.arange(count)
         folds = np.empty(count, dtype=np.intp)
         folds[order] = np.arange(count) * self.n_splits // count
@@ -118,7 +126,9 @@ class _EdgeSplitter(BaseCrossValidator):
             folds = self._folds(np.append(sources, targets), "nodes", random)
             return folds[sources], folds[targets]
         of_sources, of_targets = (
-            self._folds(numbers, name, random)[numbers] if name in new else np.full_like(numbers, -1)
+            self._folds(numbers, name, random)[numbers]
+            if name in new
+            else np.full_like(numbers, -1)
             for name, numbers in (("sources", sources), ("targets", targets))
         )
         return of_sources, of_targets
@@ -151,8 +161,9 @@ class EdgeKFold(_EdgeSplitter):
 class SourceKFold(_EdgeSplitter):
     """K folds of sources, the conditioning nodes: those of test edges are new, the targets known (setting 2).
 
-    Parameters are those of `EdgeKFold`. Where sources and targets are nodes of one domain with a ``symmetric`` or reciprocal relation,
-    training edges have no new node at either end, and edges between two new nodes are left out.
+    Parameters are those of `EdgeKFold`. Where sources and targets are nodes of one domain with a
+    ``symmetric`` or reciprocal relation, training edges have no new node at either end, and edges
+    between two new nodes are left out.
     """
 
     _new: ClassVar = ("sources",)
@@ -174,7 +185,8 @@ class TargetKFold(SourceKFold):
 class BothKFold(_EdgeSplitter):
     """K folds of sources and K of targets: both nodes of a test edge are new (setting 4).
 
-    Edges with one new node are in neither part. There are K² pairs of folds; of a ``symmetric`` relation K (K + 1)/2, and K is at least
+    Edges with one new node are in neither part. There are K² pairs of folds; of a ``symmetric``
+    relation K (K + 1)/2, and K is at least
     3. Parameters are those of `EdgeKFold`.
     """
 
@@ -211,7 +223,8 @@ def ranking_error(labels: ArrayLike, scores: ArrayLike) -> float:
         return np.nan
     if decided == 0:
         return 0.5
-    # Kendall's τ_b = (concordant − discordant) / √(different · decided); the difference is a whole number.
+    # Kendall's τ_b = (concordant − discordant) / √(different · decided); the difference is a whole
+    # number.
     tau = kendalltau(labels, scores).statistic
     surplus = round(tau * np.sqrt(float(different)) * np.sqrt(float(decided)))
     return 0.5 - 0.5 * surplus / different
@@ -232,13 +245,15 @@ def auc(labels: ArrayLike, scores: ArrayLike) -> float:
 def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float:
     """Normalized discounted cumulative gain, 0 to 1, with the labels as gains (Järvelin & Kekäläinen 2002).
 
-    Labels must not be negative; for exponential gains give 2**labels − 1. Only the first ``k`` ranks count, all by default. Equal scores
-    share the average of their gains (McSherry & Najork 2008). NaN where all labels are the same.
+    Labels must not be negative; for exponential gains give 2**labels − 1. Only the first ``k``
+    ranks count, all by default. Equal scores share the average of their gains (McSherry & Najork
+    2008). NaN where all labels are the same.
     """
     labels, scores = _checked(labels, scores)
     if labels.min(initial=0.0) < 0:
         raise DataError(
-            f"NDCG needs gains, and a label is {labels.min():g}; shift or map the labels to 0 and above"
+            f"NDCG needs gains, and a label is {labels.min():g}; shift or map the labels to 0 and "
+            "above"
         )
     if k is not None and k < 1:
         raise DataError(f"k is {k}; it must be at least 1")
@@ -276,7 +291,8 @@ def per_node(measure: Measure, relation: ArrayLike, scores: ArrayLike) -> PerNod
     Parameters
     ----------
     measure : callable
-        Of labels and scores: `ranking_error`, `concordance`, `auc`, `ndcg`, `spearman` or one of your own.
+        Of labels and scores: `ranking_error`, `concordance`, `auc`, `ndcg`, `spearman` or one of
+        your own.
     relation : array, shape (p, m)
         One row for each conditioning node, NaN where the label was not observed.
     scores : array, shape (p, m)
@@ -290,7 +306,9 @@ def per_node(measure: Measure, relation: ArrayLike, scores: ArrayLike) -> PerNod
             "both must be the same: one row for each conditioning node, one column for each object"
         )
     rows = zip(relation, scores, ~np.isnan(relation), strict=True)
-    return PerNode(np.array([measure(row[observed], score[observed]) for row, score, observed in rows]))
+    return PerNode(
+        np.array([measure(row[observed], score[observed]) for row, score, observed in rows])
+    )
 
 
 def _checked(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
@@ -299,11 +317,13 @@ def _checked(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
     for name, array in zip(("labels", "scores"), arrays, strict=True):
         if array.ndim != 1:
             raise DataError(
-                f"the {name} have shape {array.shape}; one conditioning node has a vector (see per_node)"
+                f"the {name} have shape {array.shape}; one conditioning node has a vector (see "
+                "per_node)"
             )
         if np.isnan(array).any():
             raise DataError(
-                f"the {name} hold NaN at {int(np.argmax(np.isnan(array)))}; leave out what is unknown"
+                f"the {name} hold NaN at {int(np.argmax(np.isnan(array)))}; leave out what is "
+                "unknown"
             )
     if len(arrays[0]) != len(arrays[1]):
         raise DataError(f"there are {len(arrays[0])} labels and {len(arrays[1])} scores")
