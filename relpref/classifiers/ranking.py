@@ -1,4 +1,4 @@
-"""Classifying those who give rankings by a Gaussian process, as a scikit-learn estimator."""
+"""Classification of rankings by a Gaussian process, as a scikit-learn estimator."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -37,9 +37,9 @@ from relpref.skeleton import evaluated
 Floats = NDArray[np.float64]
 
 NAMES = ("kendall", "cut", "mallows")
-# Samples. With fewer the error in relation to the norm stays below the tolerance, but rankings
-# differ by little of that norm: of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples classify
-# 63, 68, 71 and 74 % of new ones correctly.
+# Number of samples. With fewer the error in relation to the norm stays below the tolerance, but
+# rankings differ by little of that norm: of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples
+# classify 63, 68, 71 and 74 % of new ones correctly.
 _MIN_SAMPLES = 32
 
 
@@ -72,13 +72,13 @@ def _require_exhaustive(data: Rankings, what: str) -> None:
     if not data.exhaustive:
         raise DataError(
             f"{what} takes rankings that place every item, and some of these do not; take "
-            "kernel='kendall', kernel='cut' with a given "
-            "graph or lengthscale, or rankings.completed() if what is missing comes last"
+            "kernel='kendall', kernel='cut' with a given graph or lengthscale, or "
+            "rankings.completed() if what is missing comes last"
         )
 
 
 class Treatment(NamedTuple):
-    """What was decided when the training rankings were seen, so that new ones are treated alike."""
+    """Decisions at the training rankings, by which new ones are treated alike."""
 
     items: PreferenceData  # in the training rankings' order
     kernel: RankingKernel  # of the program: `GivenFeatures` where the features are computed before
@@ -87,7 +87,10 @@ class Treatment(NamedTuple):
     exhaustive: bool = False  # whether it takes only rankings that place every item
 
     def prepare(self, rankings: Rankings) -> tuple[Rankings, float]:
-        """Rankings as the program wants them, and the largest standard error of their features (of Mallows, in training) over their norm."""
+        """Rankings in the form of the program, and the largest standard error of their features.
+
+        The error is relative to the norm; for Mallows it is that of the training.
+        """
         data = rankings.aligned(self.items)
         if self.computed is None:
             if self.exhaustive:
@@ -104,11 +107,11 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
     Parameters
     ----------
     kernel : "kendall", "cut", "mallows" or RankingKernel
-        ``"cut"`` looks at a graph of the items: at ``graph``, or at the similarity of their
-        attributes. ``"mallows"`` and ``"kendall"`` look at pairs of items alone.
+        ``"cut"`` uses a graph of the items: ``graph``, or the similarity of their attributes.
+        ``"mallows"`` and ``"kendall"`` use pairs of items alone.
     graph : array, shape (n, n), or str, optional
-        For ``"cut"``: weights between items in their order, or the name of a relation of theirs;
-        made of the items' attributes by default.
+        For ``"cut"``: weights between items in their order, or the name of a relation; by default
+        made of the items' attributes.
     lengthscale : "median", "learn" or float
         For ``"cut"`` on attributes: see `relpref.kernels.Cut`.
     link, engine : {"probit", "logit"}, {"ep", "laplace"}
@@ -117,14 +120,14 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         more of them: ``"mallows"``, and ``"kendall"`` with many items. The cost grows with the
         square; with one for each training ranking nothing is approximated.
     tol : float
-        Of features that have to be sampled, those of non-exhaustive rankings: their standard error
-        in relation to their norm. The kernel "mallows" draws 32 to 256 linear extensions of each
+        Standard error, relative to the norm, of features that are sampled, those of non-exhaustive
+        rankings. The kernel "mallows" draws 32 to 256 linear extensions of each
         ranking, at a given concentration, by default the median of its prior.
     fixed, priors : dict, optional
-        Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``, and
+        Values of hyperparameters that are not learned, such as ``{"amplitude": 2.0}``, and
         priors of the others, see `relpref.models.ranking_classifier`.
     random_state : int
-        For features that are sampled, and for the posterior's draws.
+        Seed of features that are sampled, and of the posterior's draws.
 
     Attributes
     ----------
@@ -132,7 +135,7 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
     classes_ : array
     landmark_error_ : float
         Share of the prior variance of the training rankings that the landmarks leave out, at the
-        hyperparameters found; 0 without landmarks. There is a warning where it is more than 0.3.
+        learned hyperparameters; 0 without landmarks. There is a warning where it is more than 0.3.
     sampling_error_ : float
         Largest standard error of a training ranking's features in relation to their norm (with
         "mallows" of its kernel with the landmarks, for the first hundred rankings); 0 where nothing
@@ -171,7 +174,7 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         self.n_features_in_ = data.shape[1]
         self._treatment = self.treatment(data, fixed.get("concentration"))
         kernel = self._treatment.kernel
-        # Of features that are computed before, this is no site.
+        # With features that are computed before, the program has no such site.
         if self.kernel == "mallows" and self._treatment.computed:
             fixed.pop("concentration", None)
             if "concentration" in (self.priors or {}):
@@ -196,7 +199,7 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         return self
 
     def treatment(self, data: Rankings, concentration: float | None = None) -> Treatment:
-        """Decide how rankings like these are treated; options that contradict one another or the rankings are refused."""
+        """Decide how to treat rankings; refuse options that contradict one another or the data."""
         kernel, most, key = self.kernel, self.landmarks, self.random_state
         if most < 1:
             raise DataError(f"landmarks is {most}; it must be at least 1")
@@ -251,7 +254,7 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
 
 
 def _array(labels: tuple[Any, ...]) -> NDArray[Any]:
-    """An array of the labels' own type, as scikit-learn's measures want it; of objects where they are of several."""
+    """Array of labels of one type, for scikit-learn's measures; of objects if types differ."""
     if len({type(label) for label in labels}) == 1 and isinstance(
         labels[0], str | int | bool | float
     ):
@@ -260,7 +263,7 @@ def _array(labels: tuple[Any, ...]) -> NDArray[Any]:
 
 
 class RankingTransformer(TransformerMixin, BaseEstimator):
-    """Base of transformers of rankings: they keep the items, in whose order later rankings are brought.
+    """Base of transformers of rankings: they bring later rankings into the order of their items.
 
     Attributes
     ----------
@@ -270,7 +273,7 @@ class RankingTransformer(TransformerMixin, BaseEstimator):
     """
 
     def fit(self, X: Rankings, y: Any = None) -> Self:
-        """Learn which items there are, and what the features depend on."""
+        """Learn the items, and the quantities that the features depend on."""
         self._learn(X)
         return self
 
@@ -280,7 +283,7 @@ class RankingTransformer(TransformerMixin, BaseEstimator):
         return data
 
     def features(self, data: Rankings) -> tuple[Features, float]:
-        """Features of rankings of the same items in their order, and their largest standard error in relation to their norm."""
+        """Features of rankings of the items in order, and their largest relative standard error."""
         raise NotImplementedError
 
     def transform(self, X: Rankings) -> Floats:
@@ -345,27 +348,30 @@ class CutFeatures(RankingTransformer):
 
 
 class KendallFeatures(RankingTransformer):
-    """A feature for each pair of items, whose inner products are the Kendall kernel, see `relpref.kernels.kendall_features`."""
+    """Features of pairs of items, whose inner products are the Kendall kernel.
+
+    See `relpref.kernels.kendall_features`.
+    """
 
     def features(self, data: Rankings) -> tuple[Features, float]:
         return Features(kendall_features(data)), 0.0
 
     def _names(self, items: list[str]) -> list[str]:
-        return [f"{one} > {other}" for one, other in combinations(items, 2)]
+        return [f"{first} > {second}" for first, second in combinations(items, 2)]
 
 
 @dataclass(eq=False, repr=False)
 class MallowsFeatures(RankingTransformer):
-    """A feature for each landmark ranking, by the Mallows kernel (Nyström's approximation), for rankings of any kind.
+    """Features for rankings of any kind by the Mallows kernel with landmarks (Nyström).
 
     Parameters
     ----------
     number : int
-        Landmarks, chosen among the rankings of `fit`, at most.
+        Maximum number of landmarks, chosen among the rankings of `fit`.
     concentration : float, optional
         λ; 4/(n(n − 1)) by default, with which two random full rankings have the kernel e⁻¹ or so.
     samples : int
-        Linear extensions drawn for a non-exhaustive ranking.
+        Number of linear extensions drawn for a non-exhaustive ranking.
     random_state : int
 
     Attributes

@@ -144,9 +144,9 @@ def confederations(matches: pd.DataFrame) -> pd.Series:
     Returns
     -------
     Series
-        Confederations by team, in alphabetical order: AFC (Asia), CAF (Africa), CONCACAF (North and Central
-        America), CONMEBOL (South America), OFC (Oceania) or UEFA (Europe). Teams without such a
-        match are missing. Results have no influence.
+        Confederations by team, in alphabetical order: AFC (Asia), CAF (Africa), CONCACAF (North and
+        Central America), CONMEBOL (South America), OFC (Oceania) or UEFA (Europe). Teams without
+        such a match are missing. Results have no influence.
     """
     named = {name: group for group, names in _TOURNAMENTS.items() for name in names}
     group = matches["tournament"].str.removesuffix(" qualification").map(named)

@@ -15,7 +15,7 @@ from relpref.data.rankings import Rankings
 from relpref.errors import DataError
 from relpref.limits import require_memory
 
-# Table 3 of the paper.
+# Table 3 of Conserva, Deisenroth & Kumar 2022.
 DISHES = pd.DataFrame(
     {
         "sweet": [0.9, 0.7, 1.0, 0.0, 0.2, 0.1, 0.4, 0.4],
@@ -37,7 +37,9 @@ def _check(*numbers: tuple[str, float, bool, str]) -> None:
 
 
 def rank_dishes(number: int, noise: float, seed: int | tuple[int, ...] = 0) -> Rankings:
-    """Draw full rankings of eight dishes (section 4.1 of the paper); `Rankings` censors them to the other kinds.
+    """Draw full rankings of eight dishes; `Rankings` censors them to the other kinds.
+
+    They are those of section 4.1 of Conserva, Deisenroth & Kumar 2022.
 
     Parameters
     ----------

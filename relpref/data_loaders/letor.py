@@ -136,7 +136,8 @@ def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[st
         width, expected = len(rows[-1]) - 3, len(rows[0]) - 3
         if width != expected:
             raise DataError(
-                f"{where}: there are {counted(width, 'feature')}, but {expected} before; correct the line"
+                f"{where}: there are {counted(width, 'feature')}, but {expected} before; correct "
+                "the line"
             )
     if not rows:
         raise DataError(

@@ -87,7 +87,7 @@ def data_folder() -> Path | None:
 
 
 def find(name: str, folder: str | os.PathLike[str] | None = None, file: str = "") -> Path:
-    """Return the folder that holds the files of a data set, or one of the files; both must exist."""
+    """Return the folder of a data set, or a file in it; refuse what does not exist."""
     chosen, base = data_set(name), data_folder()
     if folder is None:
         if base is None:
@@ -112,7 +112,7 @@ def how_to_get(chosen: DataSet) -> str:
 
 
 def download(file: RemoteFile, folder: Path, *, progress_bar: bool = True) -> bool:
-    """Fetch a file into a folder unless it is there, and check it; return whether it was fetched."""
+    """Fetch a file into a folder unless it is there, and check it; tell whether it was fetched."""
     import pooch
     from requests import RequestException
 
@@ -193,7 +193,8 @@ def read_numbers(
     for number, cells in rows.items():
         if len(cells) != len(columns):
             raise DataError(
-                f"{file}, line {number}: there are {len(cells)} values instead of {len(columns)}; {REMEDY}"
+                f"{file}, line {number}: there are {len(cells)} values instead of {len(columns)}; "
+                f"{REMEDY}"
             )
     cells, lines = np.array(list(rows.values()), dtype=object), list(rows)
     index = pd.Index(lines if labels is None else cells[:, labels])

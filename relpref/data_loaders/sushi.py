@@ -1,4 +1,4 @@
-"""What 5000 people in Japan think of sushi: rankings, scores, and who they are (Kamishima 2003)."""
+"""Sushi: rankings and scores by 5000 people in Japan, and facts about them (Kamishima 2003)."""
 
 import os
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ _ITEM_COLUMNS = (
 )  # fmt: skip
 _ATTRIBUTES = ("style", "major_group", "oiliness", "eaten", "price", "sold")
 _USER_COLUMNS = (
-    "user", "gender", "age", "seconds", "prefecture_before_15", "region_before_15", "west_before_15",
-    "prefecture", "region", "west", "moved",
+    "user", "gender", "age", "seconds", "prefecture_before_15", "region_before_15",
+    "west_before_15", "prefecture", "region", "west", "moved",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Sushi:
-    """Rankings and what is known of sushis and users.
+    """Rankings, and facts about sushis and users.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Sushi:
         now; ``moved`` (1 if the two prefectures differ). The numbers are explained in the README
         that comes with the files.
     scores : array of float64, shape (5000, 100), or None
-        Of set B: 0 (disliked most) to 4 (preferred most), NaN where not asked.
+        Scores of set B: 0 (disliked most) to 4 (preferred most), NaN where not asked.
     """
 
     rankings: Rankings
@@ -81,7 +81,7 @@ def load(which: Literal["a", "b"] = "a", folder: str | os.PathLike[str] | None =
         Set A: full rankings of 10 sushis. Set B: each person ranked 10 of 100 sushis
         (non-exhaustive).
     folder : path, optional
-        With the files ``sushi3*``; ``$RELPREF_DATA/sushi3-2016`` by default.
+        Folder of the files ``sushi3*``; ``$RELPREF_DATA/sushi3-2016`` by default.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Regularized least squares (RLS) and its ranking variant, with cross-validation from the same decomposition."""
+"""Regularized least squares (RLS), also for rankings, with exact cross-validation."""
 
 from relpref.rls.conditional import ConditionalRanker
 from relpref.rls.conditional_cv import ConditionalRankerCV

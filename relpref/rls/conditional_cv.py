@@ -40,43 +40,44 @@ class ConditionalRankerCV(RelationRanker):
     Parameters
     ----------
     estimator : ConditionalRanker, optional
-        Its ``regularization`` is replaced by the best one; its ``tol`` and ``max_iter`` are those
-        of all trainings.
+        The best ``regularization`` replaces that of the estimator; ``tol`` and ``max_iter`` are
+        those of all trainings.
     regularizations : sequence of float
         Values of λ to choose from; where there is a closed form, one decomposition serves them all.
     cv : {"row", "pair", "edge", "column", "both"} or splitter
-        What is held out and so what the ranker is meant for: ``"pair"`` or ``"edge"`` known nodes
-        (setting 1), ``"row"`` new conditioning nodes (2), ``"column"`` new objects (3), ``"both"``
-        both (4). ``"pair"`` (two objects of one node, exactly), ``"edge"`` and ``"row"`` one at a
-        time and in closed form where that exists; else in ``folds``. Or one of the splitters of
-        `relpref.rls`, with a training for each split.
+        Part that is held out, and so the purpose of the ranker: ``"pair"`` or ``"edge"`` for known
+        nodes (setting 1), ``"row"`` for new conditioning nodes (2), ``"column"`` for new objects
+        (3), ``"both"`` for both (4). ``"pair"`` (two objects of one node, exactly), ``"edge"`` and
+        ``"row"`` leave one at a time, in closed form where that exists; else in ``folds``. Or one
+        of the splitters of `relpref.rls`, with a training for each split.
     folds : int or array of int, shape (p,)
         Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each
-        object), such as a group that leaves as a whole.
+        object), such as a group whose nodes leave together.
     scoring : callable, optional
         ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by
-        default. It is given what one model predicted of one node, because scores of different
+        default. It gets the predictions of one model for one node, because scores of different
         models cannot be ordered; all values that are defined have the same weight. Hence for single
         edges (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the
-        closed form are given a node at a time, for measures of errors, not of order. ``"pair"`` is
+        closed form are scored a node at a time, for measures of errors, not of order. ``"pair"`` is
         always scored by concordance.
     random_state : int
-        For the folds.
+        Seed of the folds.
 
     Attributes
     ----------
     regularization_ : float
     scores_ : array, shape (r,)
-        Of each regularization; NaN, and a warning, where conjugate gradients did not converge.
+        Score of each regularization; NaN, and a warning, where conjugate gradients did not
+        converge.
     held_out_ : array, shape (r, p, m), or None
         Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs.
         With the ranking loss those of single edges and splitters include the offset of the
-        conditioning node, as its training labels tell it; that of a node without any is unknown,
-        and then these are NaN with `EdgeKFold` and without offset otherwise.
+        conditioning node, estimated from its training labels; a node without any has an unknown
+        offset, and its scores are NaN with `EdgeKFold` and without offset otherwise.
     ranker_ : ConditionalRanker
-        Trained on everything with the best λ.
+        Ranker trained on everything with the best λ.
     posterior_ : RelationPosterior
-        Its posterior.
+        Posterior of this ranker.
     """
 
     estimator: ConditionalRanker | None = None
@@ -107,9 +108,8 @@ class ConditionalRankerCV(RelationRanker):
     ) -> Self:
         if isinstance(self.cv, str) and self.cv == "pair":
             self.held_out_: Any = None
-            self.scores_ = np.array(
-                [found.mean for found in leave_object_pairs_out(problem, values.tolist())]
-            )
+            concordances = leave_object_pairs_out(problem, values.tolist())
+            self.scores_ = np.array([nodes.mean for nodes in concordances])
         else:
             path = RegularizationPath(values.tolist(), ranker.tol, ranker.max_iter, skip=True)
             self.held_out_, parts = self._held_out(problem, path)
@@ -120,10 +120,12 @@ class ConditionalRankerCV(RelationRanker):
                 [self._score(truth, scores, parts) for scores in self.held_out_]
             )
         if not np.isfinite(self.scores_).any():
-            what = "two different ones that leave together"
+            missing = "two different ones that leave together"
             if self._squared:
-                what = "some held out and some left to learn its offset from; shuffle the edges"
-            raise DataError(f"no held-out labels could be scored: no conditioning node has {what}")
+                missing = "some held out and some left to learn its offset from; shuffle the edges"
+            raise DataError(
+                f"no held-out labels could be scored: no conditioning node has {missing}"
+            )
         self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
         # λ has been chosen; nothing is left for early stopping to do.
         ranker.set_params(regularization=self.regularization_, early_stopping=False)
@@ -147,7 +149,7 @@ class ConditionalRankerCV(RelationRanker):
     def _held_out(
         self, problem: RelationProblem, path: RegularizationPath
     ) -> tuple[Floats, Positions | None]:
-        """Held-out scores, and numbers (p, m) of the models they come from where a node's come from several."""
+        """Held-out scores, and the number of the model of each (p, m) where a node has several."""
         if isinstance(self.cv, BaseCrossValidator):
             return splits_out(problem, path, self.cv)
         if self.cv not in HOLD_OUTS:
@@ -174,12 +176,12 @@ class ConditionalRankerCV(RelationRanker):
         shape = problem.values.shape
         rows = None if self.cv == "column" else self._fold_numbers(shape[0])
         columns = None if self.cv == "row" else self._fold_numbers(shape[1])
-        found = nodes_out(problem, path, rows, columns)
-        return found, None if columns is None else np.broadcast_to(columns, shape)
+        scores = nodes_out(problem, path, rows, columns)
+        return scores, None if columns is None else np.broadcast_to(columns, shape)
 
     @property
     def _squared(self) -> bool:
-        """Whether single labels are scored, by their squared errors."""
+        """Whether scores are squared errors of single labels."""
         return self.scoring is None and (isinstance(self.cv, EdgeKFold) or self.cv == "edge")
 
     def _fold_numbers(self, count: int) -> Positions:
@@ -191,22 +193,23 @@ class ConditionalRankerCV(RelationRanker):
         return np.random.default_rng(self.random_state).permutation(np.arange(count) % number)
 
     def _score(self, truth: Floats, scores: Floats, parts: Positions | None) -> float:
-        seen = np.where(np.isnan(scores), np.nan, truth)
+        """Score of one regularization; ``parts`` are the numbers of models, see `_held_out`."""
+        labels = np.where(np.isnan(scores), np.nan, truth)
         if self._squared:
-            errors = (seen - scores)[~np.isnan(seen)]
+            errors = (labels - scores)[~np.isnan(labels)]
             return -float(np.mean(np.square(errors))) if errors.size else np.nan
         measure = self.scoring or concordance
         if parts is None:
-            return per_node(measure, seen, scores).mean
+            return per_node(measure, labels, scores).mean
         values = [np.empty(0)]
-        for part in np.unique(parts[~np.isnan(seen)]):
-            inside = np.where(parts == part, seen, np.nan)
+        for part in np.unique(parts[~np.isnan(labels)]):
+            inside = np.where(parts == part, labels, np.nan)
             nodes = ~np.isnan(inside).all(axis=1)
             values.append(per_node(measure, inside[nodes], scores[nodes]).values)
         return PerNode(np.concatenate(values)).mean
 
     @property
     def posterior_(self) -> RelationPosterior:
-        """Of the ranker trained on everything."""
+        """Posterior of the ranker trained on everything."""
         check_is_fitted(self, "ranker_")
         return self.ranker_.posterior_

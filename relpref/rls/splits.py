@@ -1,17 +1,19 @@
-"""Cross-validation over edges, for scikit-learn: what is new in the test decides what a score is about.
+"""Cross-validation over edges, for scikit-learn, and measures of rankings.
 
-=============  ==========================================
-==================================================== setting        a test edge joins
-splitter =============  ==========================================
-==================================================== 1              two known nodes
-`EdgeKFold` 2              a new conditioning node, a known object     `SourceKFold` 3
-a known conditioning node, a new object     `TargetKFold` 4              a new conditioning node, a
-new object       `BothKFold` =============  ==========================================
-====================================================
+The new nodes of test edges determine the meaning of a score:
+
+=======  ======================================  ==============
+setting  nodes of a test edge                    splitter
+=======  ======================================  ==============
+1        both known                              `EdgeKFold`
+2        new conditioning node, known object     `SourceKFold`
+3        known conditioning node, new object     `TargetKFold`
+4        both new                                `BothKFold`
+=======  ======================================  ==============
 
 The settings are those of Park & Marcotte 2012 and Pahikkala et al. 2015; scores differ much between
 them. Edges between the same nodes always leave together. A symmetric or reciprocal relation needs
-``symmetric=True``: there (v, w) and (w, v) say the same, and a node that is new is new at both
+``symmetric=True``: its edges (v, w) and (w, v) say the same, and a node that is new is new at both
 ends.
 """
 
@@ -59,7 +61,7 @@ class _EdgeSplitter(BaseCrossValidator):
     def split(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[Positions, Positions]]:
-        """Training and test edges, by position.
+        """Iterate over positions of training and test edges.
 
         Parameters
         ----------
@@ -68,12 +70,12 @@ class _EdgeSplitter(BaseCrossValidator):
             nodes.
         y : ignored
         groups : DataFrame or array, optional
-            The edges, where ``X`` holds something else, such as features of edges.
+            Edges, where ``X`` holds something else, such as features of edges.
 
         Raises
         ------
         DataError
-            If there are no edges to be found, or a fold has none to train or test with.
+            If there are no edges, or a fold has none to train or test with.
         """
         sources, targets = self._ends(X if groups is None else groups)
         for number, (train, test) in enumerate(self._masks(sources, targets)):
@@ -89,7 +91,7 @@ class _EdgeSplitter(BaseCrossValidator):
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]: ...
 
     def _ends(self, edges: Any) -> tuple[Positions, Positions]:
-        """Numbers of the nodes that each edge joins, from 0; of one numbering if the relation is symmetric."""
+        """Number the nodes of each edge from 0; both ends alike if the relation is symmetric."""
         if isinstance(edges, pd.DataFrame) and {"source", "target"} <= set(edges.columns):
             ends = [edges["source"], edges["target"]]
         elif np.ndim(edges) == 2 and np.shape(edges)[1] == 2:
@@ -106,7 +108,7 @@ class _EdgeSplitter(BaseCrossValidator):
         return both[: len(ends[0])], both[len(ends[0]) :]
 
     def _folds(self, numbers: Positions, name: str, random: Any) -> Positions:
-        """A fold for each of the things that were numbered, as equal in size as can be."""
+        """Assign folds of nearly equal sizes to everything that has a number."""
         count = int(numbers.max(initial=-1)) + 1
         if count < self.n_splits:
             raise DataError(
@@ -120,7 +122,11 @@ class _EdgeSplitter(BaseCrossValidator):
     def _node_folds(
         self, sources: Positions, targets: Positions, new: tuple[str, ...]
     ) -> tuple[Positions, Positions]:
-        """Folds of each edge's two nodes: of one set if the relation is symmetric, else of the ends named in ``new``; -1 of the other."""
+        """Folds of the two nodes of each edge.
+
+        There is one set of nodes if the relation is symmetric; otherwise the ends named in ``new``
+        have folds, and the others -1.
+        """
         random = check_random_state(self.random_state)
         if self.symmetric:
             folds = self._folds(np.append(sources, targets), "nodes", random)
@@ -144,7 +150,7 @@ class EdgeKFold(_EdgeSplitter):
     shuffle : bool
         Whether to shuffle before folds are made; otherwise they are contiguous.
     random_state : int, RandomState or None
-        Of the shuffling.
+        Seed of the shuffling.
     symmetric : bool
         Whether (v, w) and (w, v) are one edge, as in a symmetric or reciprocal relation.
     """
@@ -159,7 +165,7 @@ class EdgeKFold(_EdgeSplitter):
 
 
 class SourceKFold(_EdgeSplitter):
-    """K folds of sources, the conditioning nodes: those of test edges are new, the targets known (setting 2).
+    """K folds of sources, the conditioning nodes: new sources, known targets (setting 2).
 
     Parameters are those of `EdgeKFold`. Where sources and targets are nodes of one domain with a
     ``symmetric`` or reciprocal relation, training edges have no new node at either end, and edges
@@ -169,15 +175,15 @@ class SourceKFold(_EdgeSplitter):
     _new: ClassVar = ("sources",)
 
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        new, known = self._node_folds(sources, targets, self._new)
+        new, others = self._node_folds(sources, targets, self._new)
         if self._new == ("targets",):
-            new, known = known, new
+            new, others = others, new
         for fold in range(self.n_splits):
-            yield (new != fold) & (known != fold), (new == fold) & (known != fold)
+            yield (new != fold) & (others != fold), (new == fold) & (others != fold)
 
 
 class TargetKFold(SourceKFold):
-    """K folds of targets, the objects: those of test edges are new, the sources known (setting 3); as `SourceKFold`."""
+    """K folds of targets, the objects: as `SourceKFold`, with new targets (setting 3)."""
 
     _new: ClassVar = ("targets",)
 
@@ -212,9 +218,9 @@ Measure = Callable[[ArrayLike, ArrayLike], float]
 
 
 def ranking_error(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Share of the pairs with different labels that the scores order wrongly, 0 to 1; equal scores count one half (CR10 eq. 5).
+    """Share of the pairs with different labels that the scores order wrongly (CR10 eq. 5).
 
-    NaN where all labels are the same. O(n log n).
+    Equal scores count one half. NaN where all labels are the same. Takes O(n log n).
     """
     labels, scores = _checked(labels, scores)
     total = _pairs(len(labels))
@@ -231,23 +237,23 @@ def ranking_error(labels: ArrayLike, scores: ArrayLike) -> float:
 
 
 def concordance(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Share of the pairs with different labels that the scores order rightly; one minus `ranking_error`."""
+    """Share of the pairs with different labels in the right order: one minus `ranking_error`."""
     return 1.0 - ranking_error(labels, scores)
 
 
 def auc(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Area under the ROC curve: the `concordance` of labels that have two values, the larger of which is positive."""
+    """Area under the ROC curve: `concordance` of two labels, the larger of which is positive."""
     if len(values := np.unique(np.asarray(labels))) > 2:
         raise DataError(f"AUC is for two labels and there are {len(values)}; use concordance")
     return concordance(labels, scores)
 
 
 def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float:
-    """Normalized discounted cumulative gain, 0 to 1, with the labels as gains (Järvelin & Kekäläinen 2002).
+    """Normalized discounted cumulative gain, 0 to 1 (Järvelin & Kekäläinen 2002).
 
-    Labels must not be negative; for exponential gains give 2**labels − 1. Only the first ``k``
-    ranks count, all by default. Equal scores share the average of their gains (McSherry & Najork
-    2008). NaN where all labels are the same.
+    Labels are the gains, and not negative; for exponential gains give 2**labels − 1. Only the first
+    ``k`` ranks count, all by default. Equal scores share the average of their gains (McSherry &
+    Najork 2008). NaN where all labels are the same.
     """
     labels, scores = _checked(labels, scores)
     if labels.min(initial=0.0) < 0:
@@ -257,15 +263,15 @@ def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float
         )
     if k is not None and k < 1:
         raise DataError(f"k is {k}; it must be at least 1")
-    if _pairs(len(labels)) == _tied(labels):
+    if len(np.unique(labels)) < 2:
         return np.nan
     return float(ndcg_score(labels[None], scores[None], k=k))
 
 
 def spearman(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Correlation of the ranks, ties at their mean rank; 0 for constant scores, NaN for constant labels."""
+    """Rank correlation, ties at their mean rank; 0 for constant scores, NaN for constant labels."""
     labels, scores = _checked(labels, scores)
-    if _pairs(len(labels)) == _tied(labels):
+    if len(np.unique(labels)) < 2:
         return np.nan
     first, second = (ranks - ranks.mean() for ranks in (rankdata(labels), rankdata(scores)))
     norm = np.sqrt((first @ first) * (second @ second))
@@ -274,29 +280,29 @@ def spearman(labels: ArrayLike, scores: ArrayLike) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PerNode:
-    """A measure of each conditioning node, shape (p,); NaN for a node none of whose observed pairs have different labels."""
+    """Values of a measure for conditioning nodes, shape (p,); NaN without pairs to order."""
 
     values: Floats
 
     @property
     def mean(self) -> float:
-        """Mean of the others; each node has the same weight. NaN where there is none."""
+        """Mean over the nodes with a value, each of the same weight; NaN where there is none."""
         defined = self.values[~np.isnan(self.values)]
         return float(defined.mean()) if defined.size else np.nan
 
 
 def per_node(measure: Measure, relation: ArrayLike, scores: ArrayLike) -> PerNode:
-    """A measure of every conditioning node.
+    """Evaluate a measure for every conditioning node.
 
     Parameters
     ----------
     measure : callable
-        Of labels and scores: `ranking_error`, `concordance`, `auc`, `ndcg`, `spearman` or one of
-        your own.
+        Function of labels and scores: `ranking_error`, `concordance`, `auc`, `ndcg`, `spearman` or
+        another.
     relation : array, shape (p, m)
         One row for each conditioning node, NaN where the label was not observed.
     scores : array, shape (p, m)
-        Only those at observed labels are looked at.
+        Scores; only those at observed labels count.
     """
     relation = np.asarray(relation, dtype=np.float64)
     scores = np.asarray(scores, dtype=np.float64)
@@ -312,7 +318,7 @@ def per_node(measure: Measure, relation: ArrayLike, scores: ArrayLike) -> PerNod
 
 
 def _checked(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
-    """Both as vectors of the same length without NaN."""
+    """Check that both are vectors of the same length without NaN."""
     arrays = np.asarray(labels, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     for name, array in zip(("labels", "scores"), arrays, strict=True):
         if array.ndim != 1:
@@ -337,5 +343,5 @@ def _tied(values: Any) -> int:
 
 
 def _pairs(n: int) -> int:
-    """Number of pairs of n."""
+    """Number of pairs of n things."""
     return n * (n - 1) // 2
