@@ -175,7 +175,7 @@ def read_numbers(
     Returns
     -------
     DataFrame
-        With the numbers of the lines as its index, unless there are ``labels``.
+        Numbers by line of the file, or by label where there are ``labels``.
 
     Raises
     ------
@@ -196,8 +196,8 @@ def read_numbers(
                 f"{file}, line {number}: there are {len(cells)} values instead of {len(columns)}; "
                 f"{REMEDY}"
             )
-    cells, lines = np.array(list(rows.values()), dtype=object), list(rows)
-    index = pd.Index(lines if labels is None else cells[:, labels])
+    table, lines = np.array(list(rows.values()), dtype=object), list(rows)
+    index = pd.Index(lines) if labels is None else pd.Index(table[:, labels])
     for names in (index, pd.Index(columns)):
         if names.has_duplicates:
             twice = names[names.duplicated()][0]
@@ -206,9 +206,9 @@ def read_numbers(
     def place(row: int) -> str:
         return f"{file}, line {lines[row]}"
 
-    table = {
-        name: numbers(pd.Series(cells[:, at]), str(name), place, text=True, remedy=REMEDY)
+    values = {
+        name: numbers(pd.Series(table[:, at]), str(name), place, text=True, remedy=REMEDY)
         for at, name in enumerate(columns)
         if at != labels
     }
-    return pd.DataFrame(table, index=index)
+    return pd.DataFrame(values, index=index)

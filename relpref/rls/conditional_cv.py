@@ -97,39 +97,32 @@ class ConditionalRankerCV(RelationRanker):
         self._check_folds()
         problem = ranker.problem(nodes, relation, objects)
         with threads_for(max(problem.values.shape)):
-            return self._chosen(ranker, problem, values, progress_bar)
-
-    def _chosen(
-        self,
-        ranker: ConditionalRanker,
-        problem: RelationProblem,
-        values: Floats,
-        progress_bar: bool,
-    ) -> Self:
-        if isinstance(self.cv, str) and self.cv == "pair":
-            self.held_out_: Any = None
-            concordances = leave_object_pairs_out(problem, values.tolist())
-            self.scores_ = np.array([nodes.mean for nodes in concordances])
-        else:
-            path = RegularizationPath(values.tolist(), ranker.tol, ranker.max_iter, skip=True)
-            self.held_out_, parts = self._held_out(problem, path)
-            path.drop_skipped(self.held_out_)
-            truth = problem.values.mean_matrix + problem.shift
-            self.held_out_ += problem.shift
-            self.scores_ = np.array(
-                [self._score(truth, scores, parts) for scores in self.held_out_]
-            )
-        if not np.isfinite(self.scores_).any():
-            missing = "two different ones that leave together"
-            if self._squared:
-                missing = "some held out and some left to learn its offset from; shuffle the edges"
-            raise DataError(
-                f"no held-out labels could be scored: no conditioning node has {missing}"
-            )
-        self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
-        # λ has been chosen; nothing is left for early stopping to do.
-        ranker.set_params(regularization=self.regularization_, early_stopping=False)
-        self.ranker_ = ranker.solve(problem, progress_bar=progress_bar)
+            if isinstance(self.cv, str) and self.cv == "pair":
+                self.held_out_: Any = None
+                concordances = leave_object_pairs_out(problem, values.tolist())
+                self.scores_ = np.array([measure.mean for measure in concordances])
+            else:
+                path = RegularizationPath(values.tolist(), ranker.tol, ranker.max_iter, skip=True)
+                self.held_out_, parts = self._held_out(problem, path)
+                path.drop_skipped(self.held_out_)
+                truth = problem.values.mean_matrix + problem.shift
+                self.held_out_ += problem.shift
+                self.scores_ = np.array(
+                    [self._score(truth, scores, parts) for scores in self.held_out_]
+                )
+            if not np.isfinite(self.scores_).any():
+                missing = "two different ones that leave together"
+                if self._squared:
+                    missing = (
+                        "some held out and some left to learn its offset from; shuffle the edges"
+                    )
+                raise DataError(
+                    f"no held-out labels could be scored: no conditioning node has {missing}"
+                )
+            self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
+            # λ has been chosen; nothing is left for early stopping to do.
+            ranker.set_params(regularization=self.regularization_, early_stopping=False)
+            self.ranker_ = ranker.solve(problem, progress_bar=progress_bar)
         return self
 
     def _check_folds(self) -> None:

@@ -20,14 +20,6 @@ from relpref.linalg import require_memory
 from relpref.rls.spectrum import centered_eigen
 from relpref.rls.splits import EdgeKFold, PerNode
 
-__all__ = [
-    "leave_column_out",
-    "leave_edge_out",
-    "leave_nodes_out",
-    "leave_object_pairs_out",
-    "leave_row_out",
-]
-
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 

@@ -33,8 +33,6 @@ from sklearn.utils import check_random_state
 
 from relpref.errors import DataError
 
-__all__ = ["BothKFold", "EdgeKFold", "SourceKFold", "TargetKFold", "per_node", "ranking_error"]
-
 Positions = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
