@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.measure import table
+from benchmarks.reproduce.neighbours import nearest_neighbours
 from relpref import PreferenceData
-from relpref.data_loaders.edges import nearest_neighbours
 
 TITLE = "A hundred queries of 150 documents and 200 pairs, hyperparameters included"
 NOTES = (

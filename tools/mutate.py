@@ -103,7 +103,11 @@ MUTANTS = (
         "np.ones_like(mean) if at_mode else 1 - variance * precision",
         "np.ones_like(mean) if at_mode else 1 + variance * precision",
     ),
-    Mutant("rls", "own[first] * own[second] - between**2", "own[first] * own[second] + between**2"),
+    Mutant(
+        "rls",
+        "variance[first] * variance[second] - between**2",
+        "variance[first] * variance[second] + between**2",
+    ),
     Mutant(
         "rls",
         "determinant = left * right - np.square(products)",

@@ -11,16 +11,21 @@ file          the relation is a file of the user's own, over the documents' labe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from benchmarks.reproduce.neighbours import DERIVED, nearest_neighbours
 from benchmarks.reproduce.problem import Problem, distances
 from benchmarks.reproduce.protocol import Protocol, Source
 from relpref import PreferenceData
-from relpref.data_loaders import edges, letor
-from relpref.data_loaders.edges import DERIVED, nearest_neighbours
+from relpref.data import Table
+from relpref.data_loaders import letor
+from relpref.data_loaders.edges import read_edges
 
 TITLE_FEATURES = 10
 _FEWEST_PAIRS = 400  # so that at least as many pairs remain as are known
@@ -42,15 +47,24 @@ def load(source: Source, query: int) -> dict[str, Problem]:
     one = _queries(source)[chosen(source)[query]]
     title, other = one.features.iloc[:, :TITLE_FEATURES], one.features.iloc[:, TITLE_FEATURES:]
     if source.relation is not None:
-        table = edges.among(edges.read_edges(source.relation), one.features.index)
-        return {"file": _problem(one, one.features, one.problem(relations={"similarity": table}))}
+        table = among(read_edges(source.relation), one.features.index)
+        return {"file": _problem(one, one.features, {"similarity": table})}
     return {
-        "same": _problem(one, one.features, one.problem()),
-        "held-back": _problem(one, title, one.problem(relations={DERIVED: nearest_neighbours(other)})),
+        "same": _problem(one, one.features, {DERIVED: nearest_neighbours(one.features)}),
+        "held-back": _problem(one, title, {DERIVED: nearest_neighbours(other)}),
     }
 
 
-def _problem(one: letor.LetorQuery, attributes: pd.DataFrame, data: PreferenceData) -> Problem:
+def among(table: Table, labels: Iterable[str]) -> Table:
+    """Keep the edges between the documents of one query, from the file of a whole collection."""
+    inside = table.frame[["source", "target"]].isin(set(labels)).all(axis=1).to_numpy()
+    lines = None if table.lines is None else np.asarray(table.lines)[inside]
+    return replace(table, frame=table.frame[inside], lines=lines)
+
+
+def _problem(one: letor.LetorQuery, attributes: pd.DataFrame, relations: dict[str, Any]) -> Problem:
+    """All features are attributes of the data; distances are those of some of them."""
+    data = PreferenceData.from_tables(one.features, one.preferences(), relations)
     values = attributes.to_numpy()
     scale = values.std(axis=0)
     return Problem(data, distances(values / np.where(scale > 0, scale, 1)))

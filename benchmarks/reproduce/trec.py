@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 
 from benchmarks.reproduce.problem import Problem, distances
 from benchmarks.reproduce.protocol import Protocol, Source
@@ -24,13 +25,25 @@ DOCUMENTS, RELEVANT = 1000, 16
 @cache
 def _cora(source: Source) -> tuple[planetoid.CitationNetwork, pd.DataFrame]:
     network = planetoid.load("cora", source.data)
-    return network, planetoid.two_hop(network.links)
+    return network, two_hop(network.links)
+
+
+def two_hop(links: pd.DataFrame) -> pd.DataFrame:
+    """Join every two papers that share a neighbor, ``source`` < ``target`` (XPGP section 6)."""
+    labels = pd.Index(np.unique(links[["source", "target"]].to_numpy()))
+    ends = [labels.get_indexer(links[end]) for end in ("source", "target")]
+    adjacency = scipy.sparse.csr_array((np.ones(len(links)), ends), shape=(len(labels),) * 2)
+    adjacency = adjacency + adjacency.T
+    shared = scipy.sparse.triu(adjacency @ adjacency, 1, format="csr")
+    shared.sort_indices()
+    source, target = shared.nonzero()
+    return pd.DataFrame({"source": labels[source], "target": labels[target]})
 
 
 @lru_cache(maxsize=2)  # a hundred megabytes each
 def load(source: Source, query: int) -> dict[str, Problem]:
     """One subset; the classes take turns in being the relevant one."""
-    network, two_hop = _cora(source)
+    network, hops = _cora(source)
     wanted = query % (int(network.classes.max()) + 1)
     rng = np.random.default_rng((2009, query))
     relevant = rng.choice(np.flatnonzero(network.classes == wanted), RELEVANT, replace=False)
@@ -41,7 +54,7 @@ def load(source: Source, query: int) -> dict[str, Problem]:
     data = PreferenceData.from_tables(
         pd.DataFrame(words, index=papers, columns=[f"word_{number}" for number in range(words.shape[1])]),
         pairs_of(relevance),
-        {"links": _within(network.links, papers), "two_hop": _within(two_hop, papers)},
+        {"links": _within(network.links, papers), "two_hop": _within(hops, papers)},
     )
     return {"links and two-hop": Problem(data, distances(words))}
 

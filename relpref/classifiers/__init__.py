@@ -1,4 +1,4 @@
-"""The two Gaussian process classifiers, and features of rankings, as scikit-learn estimators and transformers."""
+"""Two Gaussian process classifiers and features of rankings, for scikit-learn."""
 
 from relpref.classifiers.kronecker import KroneckerGPClassifier
 from relpref.classifiers.ranking import CutFeatures, RankingGPClassifier

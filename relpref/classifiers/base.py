@@ -1,4 +1,4 @@
-"""What the Gaussian process classifiers share."""
+"""Base of the Gaussian process classifiers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,13 +11,14 @@ from relpref.infer import EP, Laplace
 from relpref.infer.engine import GaussianEngine
 
 ENGINES: dict[str, type[GaussianEngine]] = {"ep": EP, "laplace": Laplace}
-# Of the prior variance, left out by landmarks: with a quarter probabilities are nearly those of the exact process.
+# Share of the prior variance that landmarks leave out: with a quarter, probabilities are nearly
+# those of the exact process.
 WARN_VARIANCE_SHARE = 0.3
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GPClassifier(BaseEstimator):
-    """A classifier by a program of a latent function, which the estimator's options describe."""
+    """Base of classifiers that run a program of a latent function with an engine."""
 
     link: str = "probit"
     engine: str = "ep"
@@ -26,13 +27,14 @@ class GPClassifier(BaseEstimator):
     random_state: int = 0
 
     def _checked_fixed(self) -> dict[str, Any]:
-        """Values of hyperparameters that are known; an unknown engine and the latent function itself are refused."""
+        """Check the engine and the fixed values of hyperparameters, and return these."""
         if self.engine not in ENGINES:
             raise DataError(f"engine is {self.engine!r}; it is {' or '.join(map(repr, ENGINES))}")
         fixed = dict(self.fixed or {})
         if "weight" in fixed:
             raise DataError(
-                "fixed names weight, which is the latent function itself; fix hyperparameters such as amplitude, or intercept"
+                "fixed names weight, which is the latent function itself; fix hyperparameters such "
+                "as amplitude, or intercept"
             )
         return fixed
 
@@ -45,4 +47,6 @@ class GPClassifier(BaseEstimator):
         **options: Any,
     ) -> Any:
         engine = ENGINES[self.engine](program, fixed=fixed)
-        return engine.run(self.random_state, data, link=self.link, progress_bar=progress_bar, **options)
+        return engine.run(
+            self.random_state, data, link=self.link, progress_bar=progress_bar, **options
+        )

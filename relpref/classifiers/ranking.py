@@ -1,4 +1,4 @@
-"""Classifying those who give rankings by a Gaussian process, as a scikit-learn estimator."""
+"""Classification of rankings by a Gaussian process, as a scikit-learn estimator."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -37,15 +37,18 @@ from relpref.skeleton import evaluated
 Floats = NDArray[np.float64]
 
 NAMES = ("kendall", "cut", "mallows")
-# Samples. With fewer the error in relation to the norm stays below the tolerance, but rankings differ by little of that norm:
-# of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples classify 63, 68, 71 and 74 % of new ones correctly.
+# Number of samples. With fewer the error in relation to the norm stays below the tolerance, but
+# rankings differ by little of that norm: of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples
+# classify 63, 68, 71 and 74 % of new ones correctly.
 _MIN_SAMPLES = 32
 
 
 def rankings_only(X: Any) -> Rankings:
     """Refuse anything but rankings."""
     if not isinstance(X, Rankings):
-        raise DataError(f"X is a {type(X).__name__}; give Rankings, such as Rankings.from_orders(X)")
+        raise DataError(
+            f"X is a {type(X).__name__}; give Rankings, such as Rankings.from_orders(X)"
+        )
     return X
 
 
@@ -68,13 +71,14 @@ def _features(kernel: RankingKernel, rankings: Rankings, values: Mapping[str, An
 def _require_exhaustive(data: Rankings, what: str) -> None:
     if not data.exhaustive:
         raise DataError(
-            f"{what} takes rankings that place every item, and some of these do not; take kernel='kendall', kernel='cut' with a given "
-            "graph or lengthscale, or rankings.completed() if what is missing comes last"
+            f"{what} takes rankings that place every item, and some of these do not; take "
+            "kernel='kendall', kernel='cut' with a given graph or lengthscale, or "
+            "rankings.completed() if what is missing comes last"
         )
 
 
 class Treatment(NamedTuple):
-    """What was decided when the training rankings were seen, so that new ones are treated alike."""
+    """Decisions at the training rankings, by which new ones are treated alike."""
 
     items: PreferenceData  # in the training rankings' order
     kernel: RankingKernel  # of the program: `GivenFeatures` where the features are computed before
@@ -83,7 +87,10 @@ class Treatment(NamedTuple):
     exhaustive: bool = False  # whether it takes only rankings that place every item
 
     def prepare(self, rankings: Rankings) -> tuple[Rankings, float]:
-        """Rankings as the program wants them, and the largest standard error of their features (of Mallows, in training) over their norm."""
+        """Rankings in the form of the program, and the largest standard error of their features.
+
+        The error is relative to the norm; for Mallows it is that of the training.
+        """
         data = rankings.aligned(self.items)
         if self.computed is None:
             if self.exhaustive:
@@ -100,36 +107,39 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
     Parameters
     ----------
     kernel : "kendall", "cut", "mallows" or RankingKernel
-        ``"cut"`` looks at a graph of the items: at ``graph``, or at the similarity of their attributes. ``"mallows"`` and
-        ``"kendall"`` look at pairs of items alone.
+        ``"cut"`` uses a graph of the items: ``graph``, or the similarity of their attributes.
+        ``"mallows"`` and ``"kendall"`` use pairs of items alone.
     graph : array, shape (n, n), or str, optional
-        For ``"cut"``: weights between items in their order, or the name of a relation of theirs; made of the items' attributes
-        by default.
+        For ``"cut"``: weights between items in their order, or the name of a relation; by default
+        made of the items' attributes.
     lengthscale : "median", "learn" or float
         For ``"cut"`` on attributes: see `relpref.kernels.Cut`.
     link, engine : {"probit", "logit"}, {"ep", "laplace"}
     landmarks : int
-        Maximum number of rankings that represent all others, used if a kernel has no features, or more of them: ``"mallows"``, and
-        ``"kendall"`` with many items. The cost grows with the square; with one for each training ranking nothing is approximated.
+        Maximum number of rankings that represent all others, used if a kernel has no features, or
+        more of them: ``"mallows"``, and ``"kendall"`` with many items. The cost grows with the
+        square; with one for each training ranking nothing is approximated.
     tol : float
-        Of features that have to be sampled, those of non-exhaustive rankings: their standard error in relation to their norm. The kernel
-        "mallows" draws 32 to 256 linear extensions of each ranking, at a given concentration, by default the median of its prior.
+        Standard error, relative to the norm, of features that are sampled, those of non-exhaustive
+        rankings. The kernel "mallows" draws 32 to 256 linear extensions of each
+        ranking, at a given concentration, by default the median of its prior.
     fixed, priors : dict, optional
-        Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``, and priors of the others, see
-        `relpref.models.ranking_classifier`.
+        Values of hyperparameters that are not learned, such as ``{"amplitude": 2.0}``, and
+        priors of the others, see `relpref.models.ranking_classifier`.
     random_state : int
-        For features that are sampled, and for the posterior's draws.
+        Seed of features that are sampled, and of the posterior's draws.
 
     Attributes
     ----------
     posterior_ : ClassPosterior
     classes_ : array
     landmark_error_ : float
-        Share of the prior variance of the training rankings that the landmarks leave out, at the hyperparameters found; 0 without
-        landmarks. There is a warning where it is more than 0.3.
+        Share of the prior variance of the training rankings that the landmarks leave out, at the
+        learned hyperparameters; 0 without landmarks. There is a warning where it is more than 0.3.
     sampling_error_ : float
-        Largest standard error of a training ranking's features in relation to their norm (with "mallows" of its kernel with the
-        landmarks, for the first hundred rankings); 0 where nothing was sampled.
+        Largest standard error of a training ranking's features in relation to their norm (with
+        "mallows" of its kernel with the landmarks, for the first hundred rankings); 0 where nothing
+        was sampled.
     n_features_in_ : int
         Number of items.
     """
@@ -153,20 +163,24 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         if y is not None:
             data = data.with_labels(y)
         if data.label is None:
-            raise DataError("y is missing, and the rankings carry no labels; give one label for each ranking")
+            raise DataError(
+                "y is missing, and the rankings carry no labels; give one label for each ranking"
+            )
         if len(np.unique(data.label)) < 2:
             raise DataError(
-                f"all rankings are of the class {shown(data.classes[data.label[0]])}; give two classes"
+                f"all rankings are of the class {shown(data.classes[data.label[0]])}; give two "
+                "classes"
             )
         self.n_features_in_ = data.shape[1]
         self._treatment = self.treatment(data, fixed.get("concentration"))
         kernel = self._treatment.kernel
-        # Of features that are computed before, this is no site.
+        # With features that are computed before, the program has no such site.
         if self.kernel == "mallows" and self._treatment.computed:
             fixed.pop("concentration", None)
             if "concentration" in (self.priors or {}):
                 raise DataError(
-                    "priors names the concentration, which cannot be learned from rankings that do not place every item; give its value "
+                    "priors names the concentration, which cannot be learned from rankings that do "
+                    "not place every item; give its value "
                     "with fixed={'concentration': ...}"
                 )
         prepared, self.sampling_error_ = self._treatment.prepare(data)
@@ -177,14 +191,15 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         self.landmark_error_ = _left_out(evaluated(_features, kernel, prepared, values))
         if self.landmark_error_ > WARN_VARIANCE_SHARE:
             warn_user(
-                f"RankingGPClassifier: the landmarks leave out {100 * self.landmark_error_:.0f} % of the prior variance of the {len(data)} training "
+                f"RankingGPClassifier: the landmarks leave out {100 * self.landmark_error_:.0f} % "
+                f"of the prior variance of the {len(data)} training "
                 "rankings, which counts as noise; give more of them with landmarks="
             )
         self.classes_: NDArray[Any] = _array(data.classes)
         return self
 
     def treatment(self, data: Rankings, concentration: float | None = None) -> Treatment:
-        """Decide how rankings like these are treated; options that contradict one another or the rankings are refused."""
+        """Decide how to treat rankings; refuse options that contradict one another or the data."""
         kernel, most, key = self.kernel, self.landmarks, self.random_state
         if most < 1:
             raise DataError(f"landmarks is {most}; it must be at least 1")
@@ -194,14 +209,17 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
             return Treatment(data.items, kernel)
         if kernel not in NAMES:
             raise DataError(
-                f"kernel is {kernel!r}; it is one of {', '.join(map(repr, NAMES))} or a kernel of relpref.kernels"
+                f"kernel is {kernel!r}; it is one of {', '.join(map(repr, NAMES))} or a kernel of "
+                "relpref.kernels"
             )
         if kernel == "cut" and self.lengthscale == "learn":
             _require_exhaustive(data, "a graph with a lengthscale to be learned")
             return Treatment(data.items, Cut(self.graph, self.lengthscale), exhaustive=True)
         if kernel == "cut":
             options = {"lengthscale": self.lengthscale, "tol": self.tol, "random_state": key}
-            return Treatment(data.items, GivenFeatures(), CutFeatures(self.graph, **options).fit(data))
+            return Treatment(
+                data.items, GivenFeatures(), CutFeatures(self.graph, **options).fit(data)
+            )
         n = data.shape[1]
         if kernel == "kendall":
             if n * (n - 1) // 2 <= most:
@@ -210,7 +228,9 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
             return Treatment(data.items, GivenFeatures(), LandmarkFeatures(Kendall(), few))
         if data.exhaustive:
             at = {} if concentration is None else {"concentration": concentration}
-            return Treatment(data.items, Landmarks.choose(Mallows(), data, most, **at), exhaustive=True)
+            return Treatment(
+                data.items, Landmarks.choose(Mallows(), data, most, **at), exhaustive=True
+            )
         if concentration is None:
             concentration = float(medians(Mallows(), data)["concentration"])
         few = mallows_landmarks(data, most, concentration=concentration)
@@ -234,14 +254,16 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
 
 
 def _array(labels: tuple[Any, ...]) -> NDArray[Any]:
-    """An array of the labels' own type, as scikit-learn's measures want it; of objects where they are of several."""
-    if len({type(label) for label in labels}) == 1 and isinstance(labels[0], str | int | bool | float):
+    """Array of labels of one type, for scikit-learn's measures; of objects if types differ."""
+    if len({type(label) for label in labels}) == 1 and isinstance(
+        labels[0], str | int | bool | float
+    ):
         return np.asarray(labels)
     return np.asarray(objects(labels))
 
 
 class RankingTransformer(TransformerMixin, BaseEstimator):
-    """Base of transformers of rankings: they keep the items, in whose order later rankings are brought.
+    """Base of transformers of rankings: they bring later rankings into the order of their items.
 
     Attributes
     ----------
@@ -251,7 +273,7 @@ class RankingTransformer(TransformerMixin, BaseEstimator):
     """
 
     def fit(self, X: Rankings, y: Any = None) -> Self:
-        """Learn which items there are, and what the features depend on."""
+        """Learn the items, and the quantities that the features depend on."""
         self._learn(X)
         return self
 
@@ -261,7 +283,7 @@ class RankingTransformer(TransformerMixin, BaseEstimator):
         return data
 
     def features(self, data: Rankings) -> tuple[Features, float]:
-        """Features of rankings of the same items in their order, and their largest standard error in relation to their norm."""
+        """Features of rankings of the items in order, and their largest relative standard error."""
         raise NotImplementedError
 
     def transform(self, X: Rankings) -> Floats:
@@ -307,7 +329,9 @@ class CutFeatures(RankingTransformer):
     def _learn(self, X: Any) -> Rankings:
         data = super()._learn(X)
         with float64():
-            self.graph_: Floats = np.asarray(Cut(self.graph, self.lengthscale, keep=self.keep).weights(data))
+            self.graph_: Floats = np.asarray(
+                Cut(self.graph, self.lengthscale, keep=self.keep).weights(data)
+            )
         return data
 
     def features(self, data: Rankings) -> tuple[Features, float]:
@@ -324,27 +348,30 @@ class CutFeatures(RankingTransformer):
 
 
 class KendallFeatures(RankingTransformer):
-    """A feature for each pair of items, whose inner products are the Kendall kernel, see `relpref.kernels.kendall_features`."""
+    """Features of pairs of items, whose inner products are the Kendall kernel.
+
+    See `relpref.kernels.kendall_features`.
+    """
 
     def features(self, data: Rankings) -> tuple[Features, float]:
         return Features(kendall_features(data)), 0.0
 
     def _names(self, items: list[str]) -> list[str]:
-        return [f"{one} > {other}" for one, other in combinations(items, 2)]
+        return [f"{first} > {second}" for first, second in combinations(items, 2)]
 
 
 @dataclass(eq=False, repr=False)
 class MallowsFeatures(RankingTransformer):
-    """A feature for each landmark ranking, by the Mallows kernel (Nyström's approximation), for rankings of any kind.
+    """Features for rankings of any kind by the Mallows kernel with landmarks (Nyström).
 
     Parameters
     ----------
     number : int
-        Landmarks, chosen among the rankings of `fit`, at most.
+        Maximum number of landmarks, chosen among the rankings of `fit`.
     concentration : float, optional
         λ; 4/(n(n − 1)) by default, with which two random full rankings have the kernel e⁻¹ or so.
     samples : int
-        Linear extensions drawn for a non-exhaustive ranking.
+        Number of linear extensions drawn for a non-exhaustive ranking.
     random_state : int
 
     Attributes
@@ -369,7 +396,9 @@ class MallowsFeatures(RankingTransformer):
                 f"MallowsFeatures: {self.number} landmarks of {len(data)} rankings; give 1 at least"
             )
         n = max(self.n_features_in_, 2)
-        self.concentration_ = 4.0 / (n * (n - 1)) if self.concentration is None else self.concentration
+        self.concentration_ = (
+            4.0 / (n * (n - 1)) if self.concentration is None else self.concentration
+        )
         self.landmarks_ = mallows_landmarks(data, self.number, concentration=self.concentration_)
         kernel = SampledMallows(self.concentration_, self.samples, self.random_state)
         self._features = LandmarkFeatures(kernel, self.landmarks_)

@@ -8,26 +8,28 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import shown
-from relpref.data_loaders.registry import find, read_rows
+from relpref.data_loaders.registry import REMEDY, find, read_numbers
 from relpref.errors import DataError
 from relpref.linalg import nearest_semidefinite
 
+_PARTS = ("admat_dgc", "simmat_dc", "simmat_dg")
 FAMILIES = {"nr": "nuclear receptors", "gpcr": "G protein-coupled receptors"}
 
 
 @dataclass(frozen=True, eq=False)
 class DrugTarget:
-    """Which drug acts on which protein.
+    """Interactions of drugs and proteins, and kernels on both sides.
 
     Attributes
     ----------
     interactions : DataFrame, shape (drugs, targets)
-        1 where an interaction is known, 0 elsewhere: that none is known, not that there is none.
+        1 where an interaction is known, 0 elsewhere: none is known, which does not mean that there
+        is none.
     drug_similarity, target_similarity : DataFrame
-        Of chemical structures (SIMCOMP) and of sequences (normalized Smith-Waterman), changed into kernels: symmetric, and
-        positive semidefinite.
+        Similarities of chemical structures (SIMCOMP) and of sequences (normalized Smith-Waterman),
+        changed into kernels: symmetric and positive semidefinite.
     notes : tuple of str
-        What was changed for that.
+        Changes to the similarities.
     """
 
     interactions: pd.DataFrame
@@ -42,9 +44,11 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
     Parameters
     ----------
     family : {"nr", "gpcr"}
-        Nuclear receptors (54 drugs, 26 targets) or G protein-coupled receptors (223 drugs, 95 targets).
+        Nuclear receptors (54 drugs, 26 targets) or G protein-coupled receptors (223 drugs, 95
+        targets).
     folder : path, optional
-        With ``<family>_admat_dgc.txt``, ``<family>_simmat_dc.txt`` and ``<family>_simmat_dg.txt``; ``$RELPREF_DATA/yamanishi`` by default.
+        With ``<family>_admat_dgc.txt``, ``<family>_simmat_dc.txt`` and ``<family>_simmat_dg.txt``;
+        ``$RELPREF_DATA/yamanishi`` by default.
 
     Raises
     ------
@@ -53,49 +57,41 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
 
     Notes
     -----
-    The drugs' similarities are not symmetric, and a similarity need not be positive semidefinite. Both become kernels by
-    `relpref.linalg.nearest_semidefinite`, and ``notes`` says by how much that changed the largest entry.
+    The drugs' similarities are not symmetric, and a similarity need not be positive semidefinite.
+    Both become kernels by `relpref.linalg.nearest_semidefinite`, and ``notes`` says by how much
+    that changed the largest entry.
     """
     if family not in FAMILIES:
-        raise DataError(f"family is {shown(family)}; this loader knows {' and '.join(map(repr, FAMILIES))}")
-    place = find("drug-target", folder)
-    files = {part: place / f"{family}_{part}.txt" for part in ("admat_dgc", "simmat_dc", "simmat_dg")}
-    links = _matrix(files["admat_dgc"])
-    if not np.isin(links.to_numpy(), (0, 1)).all():
-        raise DataError(f"{files['admat_dgc']}: an interaction is 0 or 1; get the file again")
-    drugs, notes = _kernel(files["simmat_dc"], links.columns, files["admat_dgc"])
-    targets, more = _kernel(files["simmat_dg"], links.index, files["admat_dgc"])
-    return DrugTarget(links.T.astype(np.float64), drugs, targets, (*notes, *more))
+        raise DataError(
+            f"family is {shown(family)}; this loader knows {' and '.join(map(repr, FAMILIES))}"
+        )
+    files = [find("drug-target", folder, f"{family}_{part}.txt") for part in _PARTS]
+    interactions = read_numbers(files[0], separator="\t", labels=0)
+    if not interactions.isin((0, 1)).all(axis=None):
+        raise DataError(f"{files[0]}: an interaction is 0 or 1; {REMEDY}")
+    drugs, targets = interactions.columns, interactions.index
+    drug_similarity, drug_notes = _kernel(files[1], drugs, files[0])
+    target_similarity, target_notes = _kernel(files[2], targets, files[0])
+    notes = (*drug_notes, *target_notes)
+    return DrugTarget(interactions.T, drug_similarity, target_similarity, notes)
 
 
 def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, list[str]]:
-    table = _matrix(file)
+    """Similarities as a kernel in the order of the labels, and notes on changes."""
+    table = read_numbers(file, separator="\t", labels=0)
     if set(table.index) != set(labels) or set(table.columns) != set(labels):
-        raise DataError(f"{file}: its labels are not those of {other.name}; get both from the same place")
+        raise DataError(
+            f"{file}: its labels are not those of {other.name}; get both from the same place"
+        )
     values = table.loc[labels, labels].to_numpy()
     kernel = nearest_semidefinite(values)
-    changed = np.abs(kernel - values).max()
     notes = []
-    if changed > 1e-9:
+    if (change := np.abs(kernel - values).max()) > 1e-9:
         asymmetry = np.abs(values - values.T).max()
         smallest = np.linalg.eigvalsh(0.5 * (values + values.T))[0]
         notes.append(
-            f"{file.name}: replaced by the nearest symmetric positive semidefinite matrix (largest asymmetry {asymmetry:.2g}, "
-            f"smallest eigenvalue {smallest:.2g}); the largest change is {changed:.2g}"
+            f"{file.name}: replaced by the nearest symmetric positive semidefinite matrix (largest "
+            f"asymmetry {asymmetry:.2g}, smallest eigenvalue {smallest:.2g}); the largest change "
+            f"is {change:.2g}"
         )
     return pd.DataFrame(kernel, index=labels, columns=labels), notes
-
-
-def _matrix(file: Path) -> pd.DataFrame:
-    """A table of numbers, cells separated by tabs, labels in the first row and column."""
-    rows = read_rows(file, "\t")
-    columns = rows.cells[0][1:]
-    if not columns or len(rows.cells) < 2:
-        raise DataError(f"{file}: the file holds no table of labels and values; get the file again")
-    rows = rows.after(1).of_width(len(columns) + 1)
-    table = pd.DataFrame(rows.numbers(1), index=[cells[0] for cells in rows.cells], columns=columns)
-    for labels in (table.index, table.columns):
-        if labels.has_duplicates:
-            twice = labels[labels.duplicated()][0]
-            raise DataError(f"{file}: the label {shown(twice)} is there twice; get the file again")
-    return table

@@ -1,4 +1,4 @@
-"""Problems that are drawn at random: dishes, rock, paper, scissors, and a graph with hubs of any size."""
+"""Problems drawn at random: dishes, rock, paper, scissors, and a graph with hubs of any size."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from relpref.data.rankings import Rankings
 from relpref.errors import DataError
 from relpref.limits import require_memory
 
-# Table 3 of the paper.
+# Table 3 of Conserva, Deisenroth & Kumar 2022.
 DISHES = pd.DataFrame(
     {
         "sweet": [0.9, 0.7, 1.0, 0.0, 0.2, 0.1, 0.4, 0.4],
@@ -30,33 +30,39 @@ _IMPORTANCE = {"sweet": (1, 0.17, 0.09), "juicy": (0.09, 0.17, 1)}
 
 
 def _check(*numbers: tuple[str, float, bool, str]) -> None:
-    """Refuse the first number, by name, that does not fit; the last word is what would."""
-    for name, value, fits, remedy in numbers:
-        if not fits:
+    """Refuse the first number that is out of range: name, value, whether it is in range, remedy."""
+    for name, value, valid, remedy in numbers:
+        if not valid:
             raise DataError(f"{name} is {value}; {remedy}")
 
 
 def rank_dishes(number: int, noise: float, seed: int | tuple[int, ...] = 0) -> Rankings:
-    """Draw full rankings of eight dishes (section 4.1 of the paper); `Rankings` censors them to the other kinds.
+    """Draw full rankings of eight dishes; `Rankings` censors them to the other kinds.
+
+    They are those of section 4.1 of Conserva, Deisenroth & Kumar 2022.
 
     Parameters
     ----------
     number : int
-        Half of them by eaters who like it sweet, half by those who like it juicy; at least 2.
+        At least 2. Half of the rankings are by eaters who like it sweet, half by those who like it
+        juicy.
     noise : float
-        Standard deviation of the Gaussian noise that each eater adds to the score of each dish; 0 or more.
+        Standard deviation of the Gaussian noise that each eater adds to the score of each dish; 0
+        or more.
     seed : int or tuple of int
         Equal seeds give equal draws.
 
     Returns
     -------
     Rankings
-        Labeled ``"sweet"`` or ``"juicy"`` (the paper's types one and two), with the attributes of the dishes.
+        Labeled ``"sweet"`` or ``"juicy"`` (the paper's types one and two), with the attributes of
+        the dishes.
 
     Notes
     -----
-    A score weights the attribute that the eater likes best by 1, the next by 0.17, the last by 0.09 (the paper's Table 4). Type two
-    prefers gelato to pizza by 0.001; the paper's Table 5, from rounded scores, has pizza first.
+    A score weights the attribute that the eater likes best by 1, the next by 0.17, the last by 0.09
+    (the paper's Table 4). Type two prefers gelato to pizza by 0.001; the paper's Table 5, from
+    rounded scores, has pizza first.
     """
     _check(
         ("number", number, number >= 2, "both types need at least one eater, so at least 2"),
@@ -64,7 +70,7 @@ def rank_dishes(number: int, noise: float, seed: int | tuple[int, ...] = 0) -> R
     )
     rng = np.random.default_rng(seed)
     types = np.resize(list(_IMPORTANCE), number)
-    scores = np.array([DISHES.to_numpy() @ _IMPORTANCE[one] for one in types])
+    scores = np.array([DISHES.to_numpy() @ _IMPORTANCE[name] for name in types])
     scores += noise * rng.standard_normal(scores.shape)
     return Rankings.from_scores(scores, items=DISHES).with_labels(types)
 
@@ -76,14 +82,15 @@ _BEATS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 
 @dataclass(frozen=True, eq=False)
 class RockPaperScissors:
-    """Games among some players, and what would happen among others.
+    """Games among some players, and probabilities of games among others.
 
     Attributes
     ----------
     players, test_players : DataFrame, shape (n, 3)
-        How likely each player shows ``rock``, ``paper`` and ``scissors``; rows add up to 1.
+        Probabilities that a player shows ``rock``, ``paper`` and ``scissors``; rows add up to 1.
     games : DataFrame
-        ``source``, ``target``, ``value``: 1 if the source won, -1 if the target did; one row for each game.
+        ``source``, ``target``, ``value``: 1 if the source won, -1 if the target did; one row for
+        each game.
     test_relation : DataFrame, shape (n, n)
         Probability that the player of the row beats the player of the column; NaN on the diagonal.
     """
@@ -102,7 +109,8 @@ def play_rock_paper_scissors(
     Parameters
     ----------
     weight : float
-        How one-sided the players are, 0 or more: about 1 they show every move almost equally often, about 100 nearly always the same.
+        One-sidedness of the players, 0 or more: about 1 they show every move almost equally often,
+        about 100 nearly always the same.
     players : int
         In each of the two groups; at least 2.
     games : int
@@ -112,11 +120,12 @@ def play_rock_paper_scissors(
 
     Notes
     -----
-    The generator of the paper is not public; this one is ours. A player shows a move with a probability proportional to
-    exp(weight·z/3), with z uniform between 0 and 1 for each player and move. A draw is decided by a coin, so that the probability to
-    win is 1/2 + (P(winning moves) - P(losing moves))/2: bilinear in the two players' probabilities, which a linear kernel on players
-    can represent. With the divisor 3 the errors of regularized least squares at the weights 1, 10 and 100 are of the size that the
-    paper reports (.49, .042, .0014).
+    The generator of the paper is not public; this one is ours. A player shows a move with a
+    probability proportional to exp(weight·z/3), with z uniform between 0 and 1 for each player and
+    move. A draw is decided by a coin, so that the probability to win is 1/2 + (P(winning moves) -
+    P(losing moves))/2: bilinear in the two players' probabilities, which a linear kernel on players
+    can represent. With the divisor 3 the errors of regularized least squares at the weights 1, 10
+    and 100 are of the size that the paper reports (.49, .042, .0014).
     """
     _check(
         ("weight", weight, 0 <= weight < np.inf, "it must be a finite number, 0 or more"),
@@ -124,37 +133,43 @@ def play_rock_paper_scissors(
         ("games", games, games >= 1, "it must be at least 1"),
     )
     rng = np.random.default_rng(seed)
-    known, new = _players(rng, weight, players, "player"), _players(rng, weight, players, "new_player")
+    trained = _players(rng, weight, players, "player")
+    new = _players(rng, weight, players, "new_player")
     first = rng.integers(players, size=games)
     second = (first + rng.integers(1, players, size=games)) % players
-    shown = [_moves(rng, known.to_numpy()[one]) for one in (first, second)]
-    won = _BEATS[shown[0], shown[1]]
+    moves = [_moves(rng, trained.to_numpy()[player]) for player in (first, second)]
+    won = _BEATS[moves[0], moves[1]]
     outcome = np.where(won == 0, rng.choice([-1, 1], games), won)
-    labels = known.index.to_numpy()
-    table = {"source": labels[first], "target": labels[second], "value": outcome.astype(np.float64)}
+    table = {
+        "source": trained.index[first],
+        "target": trained.index[second],
+        "value": outcome.astype(np.float64),
+    }
     chances = new.to_numpy()
     winning = 0.5 + 0.5 * chances @ _BEATS @ chances.T
     np.fill_diagonal(winning, np.nan)
     relation = pd.DataFrame(winning, index=new.index, columns=new.index)
-    return RockPaperScissors(known, pd.DataFrame(table), new, relation)
+    return RockPaperScissors(trained, pd.DataFrame(table), new, relation)
 
 
 def _players(rng: np.random.Generator, weight: float, number: int, name: str) -> pd.DataFrame:
-    scale = weight * rng.random((number, len(MOVES))) / 3
-    odds = np.exp(scale - scale.max(axis=1, keepdims=True))
+    """Draw the probabilities of each player's moves."""
+    odds = scipy.special.softmax(weight * rng.random((number, len(MOVES))) / 3, axis=1)
     width = len(str(number - 1))
     index = pd.Index([f"{name}_{at:0{width}d}" for at in range(number)], name="player")
-    return pd.DataFrame(odds / odds.sum(axis=1, keepdims=True), index=index, columns=list(MOVES))
+    return pd.DataFrame(odds, index=index, columns=list(MOVES))
 
 
 def _moves(rng: np.random.Generator, probabilities: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Draw a move for each row of probabilities."""
     below = np.cumsum(probabilities, axis=1)[:, :-1]
     return np.sum(rng.random((len(probabilities), 1)) > below, axis=1)
 
 
 _INSIDE = 0.8  # share of the links that stay within a community
-_STEPS = 20  # of diffusion: what differs within a community is gone long before what differs between two
-_ROUGH = 0.3  # standard deviation of what the graph does not tell about a utility
+# Diffusion: differences within a community vanish long before those between two.
+_STEPS = 20
+_ROUGH = 0.3  # standard deviation of the part of a utility that does not follow the graph
 _BYTES_PER_LINK, _BYTES_PER_ITEM = 150, 400  # at the peak
 
 
@@ -165,9 +180,9 @@ class PowerLaw:
     Attributes
     ----------
     data : PreferenceData
-        With the relation ``links``.
+        Items and answers with the relation ``links``.
     utilities : array of float64, shape (n,)
-        From which the answers were drawn; mean 0 and variance 1 over the items.
+        Utilities that the answers were drawn from; mean 0 and variance 1 over the items.
     """
 
     data: PreferenceData
@@ -183,18 +198,20 @@ def power_law(
     exponent: float = 2.5,
     seed: int | tuple[int, ...] = 0,
 ) -> PowerLaw:
-    """Draw a graph whose degrees follow a power law, utilities that are smooth over it, and answers to pairs.
+    """Draw a graph with power-law degrees, utilities that are smooth over it, and answers to pairs.
 
     Parameters
     ----------
     num_items : int
         Items n, from 3 on, in the order of the labels ``e0``, ``e1``, ...
     num_links : int
-        Distinct links, each of weight 1; at most n(n − 1)/(4g) for the g communities, about the cube root of n.
+        Distinct links, each of weight 1; at most n(n − 1)/(4g) for the g communities, about the
+        cube root of n.
     answers : int
-        Each to a pair of two items, which are asked about in proportion to their numbers of links.
+        Number of answers, to pairs of items drawn in proportion to their numbers of links.
     attributes : int
-        Columns of independent normal numbers; with them, half of the variance of the utilities is linear in them.
+        Number of columns of independent normal numbers; with them, half of the variance of the
+        utilities is linear in them.
     exponent : float
         The share of items with d links falls like d to minus this power; above 2.
     seed : int or tuple of int
@@ -207,9 +224,10 @@ def power_law(
 
     Notes
     -----
-    The ends of links are drawn in proportion to given weights (Chung & Lu 2002, PNAS 99), cut off at the degree √(2e), above which
-    a pair would be linked more than once; four of five links stay within a community. Utilities are noise after 20 steps of
-    diffusion along the links (and a little noise that is not smoothed); the better of two wins with the probability Φ(difference).
+    The ends of links are drawn in proportion to given weights (Chung & Lu 2002, PNAS 99), cut off
+    at the degree √(2e), above which a pair would be linked more than once; four of five links stay
+    within a community. Utilities are noise after 20 steps of diffusion along the links (and a
+    little noise that is not smoothed); the better of two wins with the probability Φ(difference).
     """
     communities = max(1, round(num_items ** (1 / 3)))
     most = num_items * (num_items - 1) // (4 * communities)
@@ -232,33 +250,34 @@ def power_law(
     columns = rng.standard_normal((num_items, attributes))
     if attributes:
         utilities = _standard(utilities + _standard(columns @ rng.standard_normal(attributes)))
-    labels = [f"e{position}" for position in range(num_items)]
+    labels = np.array([f"e{position}" for position in range(num_items)], dtype=object)
     names = [f"x{column}" for column in range(attributes)]
     items = pd.DataFrame(columns, index=labels, columns=names) if attributes else labels
-    table = _answers(rng, adjacency, utilities, answers, labels)
+    ends = labels[_answers(rng, adjacency, utilities, answers)]
+    table = pd.DataFrame(ends.T, columns=["winner", "loser"]) if answers else None
     return PowerLaw(PreferenceData.from_tables(items, table, {"links": adjacency}), utilities)
 
 
 def _graph(rng: np.random.Generator, n: int, links: int, exponent: float, communities: int) -> Any:
-    """Symmetric adjacency matrix; the number of a node says nothing about its degree."""
+    """Draw a symmetric adjacency matrix, with the nodes in random order."""
     power = 1 - 1 / (exponent - 1)
     shift = _shift(n, links, power)
 
     def ranks(size: int) -> NDArray[np.int64]:
-        """Drawn in proportion to (r + shift)^(power − 1), by inverting its integral."""
+        """Draw ranks in proportion to (r + shift)^(power − 1), by inverting its integral."""
         low, high = shift**power, (n + shift) ** power
         drawn = (low + rng.random(size) * (high - low)) ** (1 / power) - shift
         return np.clip(drawn.astype(np.int64), 0, n - 1)
 
     keys = np.zeros(0, dtype=np.int64)
     while missing := links - keys.size:
-        one, other = ranks(missing), ranks(missing)
-        # Ranks belong to the communities in turn, so that each has its hubs.
-        own = other - other % communities + one % communities
-        other = np.where((rng.random(missing) < _INSIDE) & (own < n), own, other)
-        key = np.minimum(one, other) * n + np.maximum(one, other)
-        # Those that are there already are in order, which a stable sort uses.
-        keys = np.sort(np.concatenate([keys, key[one != other]]), kind="stable")
+        first, second = ranks(missing), ranks(missing)
+        # Ranks belong to the communities in turn, so that each has hubs.
+        inside = second - second % communities + first % communities
+        second = np.where((rng.random(missing) < _INSIDE) & (inside < n), inside, second)
+        key = np.minimum(first, second) * n + np.maximum(first, second)
+        # Earlier keys are in order, which makes a stable sort fast.
+        keys = np.sort(np.concatenate([keys, key[first != second]]), kind="stable")
         keys = keys[np.diff(keys, prepend=-1) > 0]
     place = rng.permutation(n).astype(np.int32)
     ends = place[keys // n], place[keys % n]
@@ -267,18 +286,23 @@ def _graph(rng: np.random.Generator, n: int, links: int, exponent: float, commun
 
 
 def _shift(n: int, links: int, power: float) -> float:
-    """What is added to ranks so that the first one expects √(2e) of the 2e ends, or almost nothing where it expects fewer."""
+    """Number added to ranks, with which the first rank expects √(2e) of the 2e ends.
+
+    Almost nothing where the first rank expects fewer.
+    """
 
     def excess(log_shift: float) -> float:
-        first, all_of_them = (np.expm1(power * np.log1p(size * np.exp(-log_shift))) for size in (1, n))
-        return float(np.sqrt(2 * links) * first - all_of_them)
+        first, total = np.expm1(power * np.log1p(np.array([1, n]) * np.exp(-log_shift)))
+        return float(np.sqrt(2 * links) * first - total)
 
     lowest, highest = -20.0, np.log(n) + 10
-    return float(np.exp(lowest if excess(lowest) <= 0 else scipy.optimize.brentq(excess, lowest, highest)))
+    if excess(lowest) <= 0:
+        return float(np.exp(lowest))
+    return float(np.exp(scipy.optimize.brentq(excess, lowest, highest)))
 
 
 def _smooth(rng: np.random.Generator, adjacency: Any) -> NDArray[np.float64]:
-    """Noise that random walks have averaged, without the constant to which they would all come."""
+    """Draw noise and average it along random walks, without the constant that is their limit."""
     degree = adjacency.sum(axis=1)
     values = rng.standard_normal(degree.size)
     for _ in range(_STEPS):
@@ -289,19 +313,17 @@ def _smooth(rng: np.random.Generator, adjacency: Any) -> NDArray[np.float64]:
 
 
 def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Center, and scale to variance 1."""
     centered = values - values.mean()
     return np.asarray(centered / (centered.std() or 1.0))
 
 
 def _answers(
-    rng: np.random.Generator, adjacency: Any, utilities: NDArray[np.float64], number: int, labels: list[str]
-) -> pd.DataFrame | None:
-    if not number:
-        return None
+    rng: np.random.Generator, adjacency: Any, utilities: NDArray[np.float64], number: int
+) -> NDArray[np.int64]:
+    """Draw answers as positions of winners and losers, shape (2, number)."""
     # An end of a link drawn at random is a node in proportion to its degree.
     first, second = (adjacency.indices[rng.integers(adjacency.nnz, size=number)] for _ in range(2))
     second = np.where(first == second, (second + 1) % utilities.size, second)
     wins = rng.random(number) < scipy.special.ndtr(utilities[first] - utilities[second])
-    named = np.asarray(labels, dtype=object)
-    ends = {"winner": named[np.where(wins, first, second)], "loser": named[np.where(wins, second, first)]}
-    return pd.DataFrame(ends)
+    return np.where(wins, (first, second), (second, first))

@@ -19,15 +19,18 @@ def load(
     Parameters
     ----------
     name : str
-        Of the file: ``"00009-00000001.soc"``.
+        Name of the file, such as ``"00009-00000001.soc"``.
     folder : path, optional
-        That holds the data sets, each in a folder of its own; ``$RELPREF_DATA/preflib`` by default.
+        Folder of the data sets, which may lie in folders inside; ``$RELPREF_DATA/preflib`` by
+        default.
     incomplete : {"top-k", "subset"}
-        Needed for ``.soi`` and ``.toi`` files, see `Rankings.from_preflib`.
+        Meaning of ``.soi`` and ``.toi`` files, which need it, see `Rankings.from_preflib`.
     """
     place = find("preflib", folder)
     files = {file.name: file for file in sorted(place.rglob("*.[st]o[ci]"))}
     if name not in files:
-        hint = f"nearest: {listed(nearest(name, files))}" if files else "it holds no files of orders"
+        hint = (
+            f"nearest: {listed(nearest(name, files))}" if files else "it holds no files of orders"
+        )
         raise DataError(f"{place}: there is no file {name!r} in it; {hint}")
     return Rankings.from_preflib(files[name], incomplete)

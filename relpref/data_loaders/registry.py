@@ -1,29 +1,30 @@
-"""The public data sets that have a loader: where they come from, their terms, where they are on this machine, and rows of their files."""
+"""Public data sets that have a loader: sources, terms, folders, and lines of their files."""
 
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import listed
+from relpref.data.arrays import listed, shown
 from relpref.data.tables import numbers
 from relpref.errors import DataError, StorageError
 from relpref.files import file_digest, reading
 
 SETTING = "RELPREF_DATA"
+REMEDY = "get the file again"
 _TIMEOUT_S = 30  # without a byte
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a data set that may be fetched, at an address whose content cannot change; its size in bytes."""
+    """A file that may be fetched, at an address whose content cannot change; its size in bytes."""
 
     name: str
     address: str
@@ -33,14 +34,15 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a user has to know before using a data set: the call that reads it, where it is offered, what its authors ask.
+    """Facts about a data set: the call that reads it, where it is offered, what its authors ask.
 
     Attributes
     ----------
     folder : str
         Below the folder that ``RELPREF_DATA`` names; empty for a set that comes with the package.
     files : tuple of RemoteFile
-        What ``relpref data get`` fetches; empty where the terms want to be accepted in person.
+        Files that ``relpref data get`` fetches; empty where the terms have to be accepted in
+        person.
     """
 
     name: str
@@ -59,10 +61,13 @@ class DataSet:
 
 
 def _registered() -> dict[str, DataSet]:
-    content = (files("relpref.data_loaders") / "tables" / "data_sets.json").read_text(encoding="utf-8")
-    sets: dict[str, Any] = json.loads(content)
-    remote = {name: tuple(RemoteFile(**file) for file in one.pop("files", ())) for name, one in sets.items()}
-    return {name: DataSet(name, **one, files=remote[name]) for name, one in sets.items()}
+    table = files("relpref.data_loaders") / "tables" / "data_sets.json"
+    content: dict[str, Any] = json.loads(table.read_text(encoding="utf-8"))
+    sets = {}
+    for name, fields in content.items():
+        remote = tuple(RemoteFile(**file) for file in fields.pop("files", ()))
+        sets[name] = DataSet(name, **fields, files=remote)
+    return sets
 
 
 DATA_SETS = _registered()
@@ -76,99 +81,134 @@ def data_set(name: str) -> DataSet:
 
 
 def data_folder() -> Path | None:
-    """The folder of all data sets, from the environment variable ``RELPREF_DATA``; None if it is not set."""
+    """Return the folder that ``RELPREF_DATA`` names, or None."""
     setting = os.environ.get(SETTING, "").strip()
     return Path(setting).absolute() if setting else None
 
 
-def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder that holds the files of a data set."""
-    wanted, below = data_set(name), data_folder()
-    if folder is None and below is None:
-        raise DataError(f"{wanted.name}: give its folder, or set {SETTING}. {how_to_get(wanted)}")
-    place = Path(folder) if folder is not None else (below or Path()) / wanted.folder
-    if not place.is_dir():
-        raise DataError(f"{place}: there is no such folder. {how_to_get(wanted)}")
-    return place
+def find(name: str, folder: str | os.PathLike[str] | None = None, file: str = "") -> Path:
+    """Return the folder of a data set, or a file in it; refuse what does not exist."""
+    chosen, base = data_set(name), data_folder()
+    if folder is None:
+        if base is None:
+            raise DataError(f"{name}: give its folder, or set {SETTING}. {how_to_get(chosen)}")
+        folder = base / chosen.folder
+    for path, kind in ((Path(folder), "folder"), (Path(folder, file), "file")):
+        if not path.exists():
+            raise DataError(f"{path}: there is no such {kind}. {how_to_get(chosen)}")
+    return path
 
 
-def how_to_get(wanted: DataSet) -> str:
-    """Where a data set can be had and under which terms, in two sentences."""
-    if wanted.files:
-        how = f"`relpref data get {wanted.name}` fetches it from {wanted.address}"
+def how_to_get(chosen: DataSet) -> str:
+    """Describe in two sentences where to get a data set and its terms."""
+    if chosen.files:
+        how = f"`relpref data get {chosen.name}` fetches it from {chosen.address}"
     else:
-        how = f"Get it from {wanted.address} and put it into {wanted.folder}/ in the folder that {SETTING} names"
-    return f"{how}. Terms: {wanted.terms}"
+        how = (
+            f"Get it from {chosen.address} and put it into {chosen.folder}/ in the folder that "
+            f"{SETTING} names"
+        )
+    return f"{how}. Terms: {chosen.terms}"
 
 
 def download(file: RemoteFile, folder: Path, *, progress_bar: bool = True) -> bool:
-    """Fetch a file into a folder, unless it is there."""
+    """Fetch a file into a folder unless it is there, and check it; tell whether it was fetched."""
     import pooch
     from requests import RequestException
 
     target = folder / file.name
-    pooch.get_logger().setLevel("WARNING")  # what is fetched is said by the caller
-    fetch = pooch.HTTPDownloader(progressbar=progress_bar and sys.stderr.isatty(), timeout=_TIMEOUT_S)
+    pooch.get_logger().setLevel("WARNING")  # the caller reports what is fetched
+    shows = progress_bar and sys.stderr.isatty()
+    fetch = pooch.HTTPDownloader(progressbar=shows, timeout=_TIMEOUT_S)
     try:
-        if target.exists():
-            if file_digest(target) == file.sha256:
-                return False
-            raise StorageError(f"{target}: this is not the published file; move it away and try again")
-        pooch.retrieve(file.address, f"sha256:{file.sha256}", file.name, folder, downloader=fetch)
-    except StorageError:
-        raise
+        if not target.exists():
+            checksum = f"sha256:{file.sha256}"
+            pooch.retrieve(file.address, checksum, file.name, folder, downloader=fetch)
+            return True
+        if file_digest(target) == file.sha256:
+            return False
     except RequestException as error:
-        raise StorageError(f"{file.address}: cannot be fetched ({error}); try again later") from error
+        raise StorageError(
+            f"{file.address}: cannot be fetched ({error}); try again later"
+        ) from error
     except ValueError:  # another checksum
         raise StorageError(
-            f"{file.address}: what arrived is not the published file ({file.size} bytes, sha256 {file.sha256[:12]}...) "
-            "and was deleted; try again, or look at the address yourself"
+            f"{file.address}: what arrived is not the published file ({file.size} bytes, sha256 "
+            f"{file.sha256[:12]}...) and was deleted; try again, or look at the address yourself"
         ) from None
     except OSError as error:
         raise StorageError(
             f"{error.filename or target}: cannot be written ({error.strerror or error}); "
             "choose a folder that is yours, on a disk with room"
         ) from error
-    return True
+    raise StorageError(f"{target}: this is not the published file; move it away and try again")
 
 
-class Rows(NamedTuple):
-    """Cells of the lines of a text file that are not empty, and the numbers of these lines."""
-
-    file: Path
-    lines: list[int]
-    cells: list[list[str]]
-
-    def refuse(self, row: int, reason: str) -> NoReturn:
-        raise DataError(f"{self.file}, line {self.lines[row]}: {reason}; get the file again")
-
-    def after(self, row: int) -> "Rows":
-        """Return the rows from one on."""
-        return Rows(self.file, self.lines[row:], self.cells[row:])
-
-    def of_width(self, width: int) -> "Rows":
-        """Return the rows if each has so many cells."""
-        for row, cells in enumerate(self.cells):
-            if len(cells) != width:
-                self.refuse(row, f"there are {len(cells)} values instead of {width}")
-        return self
-
-    def numbers(self, start: int = 0) -> NDArray[np.float64]:
-        """Return the cells from a column on as finite numbers."""
-        cells = pd.DataFrame(self.cells, dtype=object)
-        how: Any = {"text": True, "remedy": "get the file again"}
-        columns = [
-            numbers(cells[at], str(at + 1), lambda row: f"{self.file}, line {self.lines[row]}", **how)
-            for at in cells.columns[start:]
-        ]
-        return np.column_stack(columns)
-
-
-def read_rows(file: Path, separator: str | None = None) -> Rows:
-    """Read a file whose cells are separated by a character, or by any white space."""
+def read_lines(file: Path) -> dict[int, str]:
+    """Read the lines of a text file that are not blank, by number."""
     with reading(file):
-        text = file.read_text(encoding="utf-8-sig")
-    numbered = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    if not numbered:
-        raise DataError(f"{file}: the file is empty; get it again")
-    return Rows(file, [number for number, _ in numbered], [line.split(separator) for _, line in numbered])
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    return {number: line for number, line in enumerate(lines, start=1) if line.strip()}
+
+
+def read_numbers(
+    file: Path,
+    columns: Sequence[Any] | None = None,
+    *,
+    separator: str | None = None,
+    header: str | None = None,
+    labels: int | None = None,
+) -> pd.DataFrame:
+    """Read a text file of finite numbers, a row for each line that is not blank.
+
+    Parameters
+    ----------
+    columns : sequence, optional
+        Names of the columns; by default the cells of the first line.
+    separator : str, optional
+        Character between cells; any white space by default.
+    header : str, optional
+        First line of the file, before the rows.
+    labels : int, optional
+        Position of the column that holds labels of the rows, which become the index.
+
+    Returns
+    -------
+    DataFrame
+        Numbers by line of the file, or by label where there are ``labels``.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, holds no rows, or has a row, cell or label that is wrong.
+    """
+    rows = {number: line.split(separator) for number, line in read_lines(file).items()}
+    if columns is None or header is not None:
+        first = rows.pop(min(rows, default=0), [])
+        if header is not None and (given := " ".join(first)) != header:
+            raise DataError(f"{file}: the header is {shown(given)}, not {header!r}; {REMEDY}")
+        columns = first if columns is None else columns
+    if not rows:
+        raise DataError(f"{file}: the file is empty or ends with its header; {REMEDY}")
+    for number, cells in rows.items():
+        if len(cells) != len(columns):
+            raise DataError(
+                f"{file}, line {number}: there are {len(cells)} values instead of {len(columns)}; "
+                f"{REMEDY}"
+            )
+    table, lines = np.array(list(rows.values()), dtype=object), list(rows)
+    index = pd.Index(lines) if labels is None else pd.Index(table[:, labels])
+    for names in (index, pd.Index(columns)):
+        if names.has_duplicates:
+            twice = names[names.duplicated()][0]
+            raise DataError(f"{file}: the label {shown(twice)} is there twice; {REMEDY}")
+
+    def place(row: int) -> str:
+        return f"{file}, line {lines[row]}"
+
+    values = {
+        name: numbers(pd.Series(table[:, at]), str(name), place, text=True, remedy=REMEDY)
+        for at, name in enumerate(columns)
+        if at != labels
+    }
+    return pd.DataFrame(values, index=index)

@@ -1,4 +1,4 @@
-"""Regularized least squares (RLS) and its ranking variant, with cross-validation from the same decomposition."""
+"""Regularized least squares (RLS), also for rankings, with exact cross-validation."""
 
 from relpref.rls.conditional import ConditionalRanker
 from relpref.rls.conditional_cv import ConditionalRankerCV
@@ -13,7 +13,14 @@ from relpref.rls.node_kernels import gram as gram
 from relpref.rls.ridge import RLS, RLSCV, RankRLS, RankRLSCV
 from relpref.rls.spectrum import HeldOutPairs as HeldOutPairs
 from relpref.rls.spectrum import LeavePairOut as LeavePairOut
-from relpref.rls.splits import BothKFold, EdgeKFold, SourceKFold, TargetKFold, per_node, ranking_error
+from relpref.rls.splits import (
+    BothKFold,
+    EdgeKFold,
+    SourceKFold,
+    TargetKFold,
+    per_node,
+    ranking_error,
+)
 from relpref.rls.splits import PerNode as PerNode
 from relpref.rls.splits import auc as auc
 from relpref.rls.splits import concordance as concordance

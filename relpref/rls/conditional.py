@@ -1,4 +1,4 @@
-"""Ranking objects conditional on a node, as a scikit-learn estimator over the exact Gaussian engine."""
+"""Conditional ranking of objects, as a scikit-learn estimator over the exact Gaussian engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,33 +27,40 @@ from relpref.rls.splits import concordance, per_node
 
 Floats = NDArray[np.float64]
 
-# λ, in units of the mean prior variance of a pair: noise from 1 % of a score's sd to a hundred times
-_LEAST, _MOST = 1e-4, 1e4
-_STEPS = 17  # of a first look between them: the evidence may have several maxima
+# Range of λ in units of the mean prior variance of a pair: noise from 1 % of a score's sd to a
+# hundred times. The evidence may have several maxima, hence a grid.
+_GRID = np.linspace(np.log(1e-4), np.log(1e4), 17)
 
 
 def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
-    """The λ that maximizes the evidence, at the scale that maximizes it given λ.
+    """Find the λ that maximizes the evidence, at the scale that maximizes it given λ.
 
-    ``rng`` draws the conditioning nodes that are looked at where there is no closed form and there are many edges. The ranking loss
-    under a constraint has no evidence, and that of the regression is taken.
+    ``rng`` draws the conditioning nodes whose edges are used where there is no closed form and
+    there are many edges. The ranking loss under a constraint has no evidence, and that of the
+    regression takes its place.
     """
     if problem.symmetry != "none":
         problem = replace(problem, loss="regression")
     evidence = _evidence(problem, rng)
     unit = float(np.mean(problem.nodes.own) * np.mean(problem.objects.own))
-    grid = np.log(unit) + np.linspace(np.log(_LEAST), np.log(_MOST), _STEPS)
-    values = [evidence(float(np.exp(at))) for at in grid]
-    best = int(np.argmax(values))
-    ends = grid[max(best - 1, 0)], grid[min(best + 1, _STEPS - 1)]
-    found = minimize_scalar(
-        lambda at: -evidence(float(np.exp(at))), bounds=ends, method="bounded", options={"xatol": 1e-3}
-    )
-    return float(np.exp(found.x if -found.fun >= values[best] else grid[best]))
+    grid = np.log(unit) + _GRID
+
+    def loss(log_regularization: float) -> float:
+        return -evidence(float(np.exp(log_regularization)))
+
+    losses = [loss(at) for at in grid]
+    best = int(np.argmin(losses))
+    ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    result = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(result.x if result.fun <= losses[best] else grid[best]))
 
 
 def _evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[float], float]:
-    """Up to a constant; of edges from the eigenvalues of their kernel (of contrasts within nodes with the ranking loss)."""
+    """Make the function of λ that returns the log evidence, up to a constant.
+
+    Without a closed form it uses the eigenvalues of the kernel of some edges, or of contrasts
+    within nodes with the ranking loss.
+    """
     if problem.closed:
         system = problem.system()
 
@@ -79,7 +86,9 @@ def _evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[f
     def evidence(regularization: float) -> float:
         total = eigenvalues + regularization
         quadratic = float(np.sum(squares / total))
-        return -0.5 * float(len(total) * np.log(quadratic or np.finfo(float).tiny) + np.sum(np.log(total)))
+        return -0.5 * float(
+            len(total) * np.log(quadratic or np.finfo(float).tiny) + np.sum(np.log(total))
+        )
 
     return evidence
 
@@ -87,9 +96,9 @@ def _evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[f
 def hold_nodes_out(
     problem: RelationProblem, fraction: float | bool, patience: int, seed: int
 ) -> tuple[RelationProblem, EarlyStopping]:
-    """Take the edges of a fraction of the conditioning nodes out of a problem, and watch how well those nodes are ranked for.
+    """Hold out a fraction of the conditioning nodes, whose concordance stops the iterations.
 
-    Only nodes with two different labels have a concordance, and are chosen.
+    Only nodes with two different labels have a concordance and are chosen.
     """
     share = 0.1 if fraction is True else float(fraction)
     if not 0 < share < 1:
@@ -100,8 +109,9 @@ def hold_nodes_out(
     count = max(1, round(share * len(ranked)))
     if count >= len(ranked):
         raise DataError(
-            f"early_stopping holds out {count} of {len(ranked)} conditioning nodes with two different labels; too few are left: "
-            "choose the regularization by ConditionalRankerCV with cv='edge' instead"
+            f"early_stopping holds out {count} of {len(ranked)} conditioning nodes with two "
+            "different labels; too few are left: choose the regularization by ConditionalRankerCV "
+            "with cv='edge' instead"
         )
     held = np.random.default_rng(seed).choice(ranked, count, replace=False)
     out = np.isin(values.rows, held)
@@ -132,10 +142,11 @@ class RelationRanker(BaseEstimator):
         Parameters
         ----------
         nodes, objects : optional
-            Known ones by a list of labels; new ones by two-dimensional features (for a precomputed kernel the rows hold the kernel
-            with every training node); all known ones by default.
+            A list of labels of known nodes, or two-dimensional features of new ones (for a
+            precomputed kernel, rows of the kernel with every training node); all known nodes by
+            default.
         return_std : bool
-            Also the posterior standard deviations.
+            Whether to return the posterior standard deviations, too.
 
         Returns
         -------
@@ -143,20 +154,25 @@ class RelationRanker(BaseEstimator):
         """
         posterior = self._posterior()
         mean = posterior.nodes.as_given(posterior.mean(nodes, objects))
-        return (mean, posterior.nodes.as_given(posterior.sd(nodes, objects))) if return_std else mean
+        return (
+            (mean, posterior.nodes.as_given(posterior.sd(nodes, objects))) if return_std else mean
+        )
 
     def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
-        """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks; see `predict`."""
+        """Rank the objects: their labels, one row for each conditioning node, columns 1, 2, ...
+
+        Arguments are those of `predict`; column 1 holds the best.
+        """
         scores = self._posterior().mean(nodes, objects)
         order = np.argsort(-scores.to_numpy(), axis=1, kind="stable")
         labels = scores.columns.to_numpy()[order]
         return pd.DataFrame(labels, index=scores.index, columns=np.arange(1, scores.shape[1] + 1))
 
     def score(self, nodes: Any, relation: Any, objects: Any = None) -> float:
-        """Mean concordance over conditioning nodes: how often the object with the higher label has the higher score.
+        """Mean concordance over conditioning nodes: the share of pairs with the right order.
 
-        ``relation``, shape (a, b), has the true labels, NaN = unknown, of ``nodes`` and ``objects`` as for `predict`; without objects
-        those are the nodes themselves where there is one kind.
+        ``relation``, shape (a, b), has the true labels, NaN = unknown, of ``nodes`` and ``objects``
+        as for `predict`; without objects those are the nodes themselves where there is one kind.
         """
         posterior = self._posterior()
         if objects is None and posterior.nodes is posterior.objects:
@@ -168,66 +184,78 @@ class RelationRanker(BaseEstimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConditionalRanker(RelationEstimator, RelationRanker):
-    """Ranks all objects for a given node by regularized least squares on edges, exactly (Pahikkala et al. 2010, 2013).
+    """Conditional ranking of objects for a node by regularized least squares on edges.
 
-    Minimizes Σ (y_e − h(e))² + λ‖h‖² over the observed edges (``loss="regression"``), or the same with labels and scores centered
-    within each conditioning node's edges (``loss="ranking"``, CR10 eq. 12: the squared loss of all differences, each node of equal
-    weight). As a Gaussian model λ is the variance of a label's noise, and with the ranking loss every conditioning node has an
-    unknown offset; that gives each score its posterior variance.
+    Exact (Pahikkala et al. 2010, 2013). Minimizes Σ (y_e − h(e))² + λ‖h‖² over the observed edges
+    (``loss="regression"``), or the same with labels and scores centered within each conditioning
+    node's edges (``loss="ranking"``, CR10 eq. 12: the squared loss of all differences, each node of
+    equal weight). As a Gaussian model λ is the variance of a label's noise, and with the ranking
+    loss every conditioning node has an unknown offset; that gives each score its posterior
+    variance.
 
     Parameters
     ----------
     kernel : str, callable or kernel of `relpref.kernels`
-        Of nodes: ``"gaussian"``, ``"polynomial"``, ``"linear"``, ``"precomputed"`` and more, see `relpref.rls.node_kernels.gram`.
+        Kernel of nodes: ``"gaussian"``, ``"polynomial"``, ``"linear"``, ``"precomputed"`` and more,
+        see `relpref.rls.node_kernels.gram`.
     object_kernel : as ``kernel``, optional
-        Where objects are of another kind; the same as ``kernel`` by default.
+        Kernel of objects of another kind; the same as ``kernel`` by default.
     gamma, degree, coef0, kernel_params
-        Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a function or a kernel object.
+        Parameters of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are
+        keywords for a function or a kernel object.
     standardize : bool
-        Whether features are brought to mean 0 and standard deviation 1 over the nodes of the training before a kernel by name sees them;
-        new nodes by the same. Sparse features are scaled and not centered.
+        Whether a kernel by name gets features with mean 0 and standard deviation 1 over the
+        training nodes; new nodes are shifted and scaled alike. Sparse features are scaled and not
+        centered.
     object_kernel_params : dict, optional
-        Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as ``kernel_params`` by default.
+        Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as
+        ``kernel_params`` by default.
     pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
-        Of edges, see `relpref.kernels.pairwise`.
+        Kernel of edges, see `relpref.kernels.pairwise`.
     loss : {"ranking", "regression"}
     symmetry : {"none", "symmetric", "reciprocal"}
-        Of the relation between nodes of one kind; predictions obey it. Reciprocal labels in [0, 1] add up to 1 in both directions.
+        Symmetry of a relation between nodes of one kind; predictions obey it. Reciprocal labels in
+        [0, 1] add up to 1 in both directions.
     regularization : float, optional
-        λ, in units of K⊗G. By default the one that maximizes the evidence, between 1e-4 and 1e4 times the mean prior variance of a
-        pair: in closed form where there is one, else from at most 1500 edges; of the ranking loss under a constraint, which has no
-        evidence, from that of the regression. 0 is possible with ``solver="cg"`` or early stopping.
+        λ, in units of K⊗G. By default the one that maximizes the evidence, between 1e-4 and 1e4
+        times the mean prior variance of a pair: in closed form where there is one, else from at
+        most 1500 edges; of the ranking loss under a constraint, which has no evidence, from that of
+        the regression. 0 is possible with ``solver="cg"`` or early stopping.
     condition : {"first", "second"}
-        Which argument of the relation the rankings are conditioned on: the rows or the columns of the relation.
+        Argument of the relation that the rankings are conditioned on: rows or columns.
     solver : {"auto", "closed", "cg"}
-        Closed form where there is one (complete relation, Kronecker kernel, and not the ranking loss of a symmetric or
-        reciprocal relation), else conjugate gradients; those also where ``early_stopping`` or a callback asks for iterations.
+        Closed form where there is one (complete relation, Kronecker kernel, and not the ranking
+        loss of a symmetric or reciprocal relation), else conjugate gradients; those also where
+        ``early_stopping`` or a callback asks for iterations.
     tol, max_iter
-        Of the conjugate gradients: relative residual, and iterations; without effect on the closed form.
+        Relative residual and number of iterations at which conjugate gradients end; without effect
+        on the closed form.
     early_stopping : float or bool
-        Fraction of the conditioning nodes with two different labels whose edges are held out (True: a tenth); the iterations stop
-        ``patience`` after the concordance of those was best, and the best solution is kept. Iterations that end before the
-        solution (so, by a callback or by ``max_iter``) give scores without uncertainty: scale and noise are NaN.
+        Fraction of the conditioning nodes with two different labels whose edges are held out (True:
+        a tenth); the iterations stop ``patience`` after the concordance of those was best, and the
+        best solution is kept. Iterations that end before the solution (so, by a callback or by
+        ``max_iter``) give scores without uncertainty: scale and noise are NaN.
     patience : int
     warm_start : bool
         Start the iterations from the last solution where the edges are the same.
     mesh : jax.sharding.Mesh, optional
-        Of one axis: devices that share the products of the conjugate gradients, which then take the closed form's place. For
-        ``pair_kernel="kronecker"``, a positive ``regularization`` and no early stopping. A mesh cannot be pickled.
+        Mesh of one axis: devices that share the products of the conjugate gradients, which then
+        replace the closed form. For ``pair_kernel="kronecker"``, a positive ``regularization`` and
+        no early stopping. A mesh cannot be pickled.
     random_state : int
-        For the nodes held out, and for Monte Carlo answers.
+        Seed of the choice of nodes held out, and of Monte Carlo answers.
 
     Attributes
     ----------
     posterior_ : RelationPosterior
     problem_ : RelationProblem
-        What was solved: without the edges that early stopping held out.
+        Problem that was solved, without the edges that early stopping held out.
     regularization_ : float
-        λ as it was used.
+        Value of λ.
     dual_coef_ : array, shape (q,) or (p, m)
         Coefficients of the edges of ``problem_``; of all pairs where they are complete.
     n_iter_ : int
-        0 for the closed form.
+        Number of iterations, 0 for the closed form.
     shift_ : float
         Subtracted from the labels and added to the scores: ½ for reciprocal labels in [0, 1].
     """
@@ -261,20 +289,24 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         Parameters
         ----------
         nodes : DataFrame, array or sparse matrix, shape (p, d)
-            Features of the nodes; the index of a DataFrame are their labels. The kernel matrix for ``kernel="precomputed"``.
+            Features of the nodes; the index of a DataFrame are their labels. The kernel matrix for
+            ``kernel="precomputed"``.
         relation : array, DataFrame or sparse matrix
-            (p, m) labels, NaN = unknown, or an edge table; see `relpref.data.read_relation`. Rows or sources are the first argument.
+            (p, m) labels, NaN = unknown, or an edge table; see `relpref.data.read_relation`. Rows
+            or sources are the first argument.
         objects : as ``nodes``, optional
-            Where the second argument is of another kind (drugs and targets); the nodes themselves by default.
+            Features of the second argument where it is of another kind (drugs and targets); the
+            nodes themselves by default.
         callback : callable, optional
             ``callback(iteration, dual, residual)`` after each iteration; True ends them.
         progress_bar : bool
-            Show the iterations where a person watches.
+            Whether to show the iterations in a terminal.
 
         Raises
         ------
         DataError
-            If features, labels or options do not fit, there is nothing to rank by, or memory would not suffice.
+            If features, labels or options do not fit, there is nothing to rank by, or memory would
+            not suffice.
         InferenceError
             If the iterations broke down: the tolerance is out of reach.
         """
@@ -283,7 +315,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
             return self.solve(problem, callback, progress_bar)
 
     def problem(self, nodes: Any, relation: Any, objects: Any = None) -> RelationProblem:
-        """What `fit` solves: checked labels and the kernels of both sides; arguments as for `fit`."""
+        """Make the problem that `fit` solves, of checked labels and kernels; arguments as `fit`."""
         if self.condition not in ("first", "second"):
             raise DataError(f"condition is {self.condition!r}; it is 'first' or 'second'")
         first, second = self._domains(nodes, objects, standardize=self.standardize)
@@ -299,15 +331,16 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
     def solve(
         self, problem: RelationProblem, callback: Callback | None = None, progress_bar: bool = False
     ) -> Self:
-        """The second half of `fit`, for problems from `problem`."""
+        """Solve a problem that `problem` returned; the second half of `fit`."""
         info: dict[str, Any] = {"engine": "exact", "result": "converged", **problem.describe()}
-        for option, given in (("early_stopping", self.early_stopping), ("callback", callback is not None)):
-            if given and problem.solver == "closed":
+        if self.early_stopping or callback is not None:
+            if problem.solver == "closed":
+                option = "early_stopping" if self.early_stopping else "callback"
                 raise DataError(
-                    f"solver='closed' has no iterations, which {option} is about; use 'auto' or 'cg'"
+                    f"solver='closed' has no iterations, which {option} is about; use 'auto' or "
+                    "'cg'"
                 )
-            if given:
-                problem = replace(problem, solver="cg")
+            problem = replace(problem, solver="cg")
         regularization = self.regularization
         if regularization is None:
             regularization = most_likely(problem, np.random.default_rng(self.random_state))
@@ -316,17 +349,22 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         stopping: EarlyStopping | None = None
         if self.early_stopping:
             edges = len(problem.values.values)
-            problem, stopping = hold_nodes_out(problem, self.early_stopping, self.patience, self.random_state)
+            problem, stopping = hold_nodes_out(
+                problem, self.early_stopping, self.patience, self.random_state
+            )
             kept = len(problem.values.values)
             info |= {"edges": kept, "complete": False, "held_out_edges": edges - kept}
         scores = self._scores(problem, stopping, info, callback, progress_bar)
         self.dual_coef_, self.n_iter_ = scores.coefficients, info["iterations"]
         self.problem_, self.shift_ = problem, problem.shift
-        noise = scores.scale * regularization
         self.posterior_ = RelationPosterior(
             problem=problem,
             solution=scores,
-            hyperparameters={"regularization": regularization, "scale": scores.scale, "noise": noise},
+            hyperparameters={
+                "regularization": regularization,
+                "scale": scores.scale,
+                "noise": scores.scale * regularization,
+            },
             log_evidence=scores.log_evidence() if problem.closed else None,
             info=info,
             key=key_words(self.random_state),
@@ -341,49 +379,62 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         callback: Callback | None,
         progress_bar: bool,
     ) -> Scores:
-        """The solution; what happened goes into ``info``."""
+        """Solve the problem, and add to ``info`` how that went."""
         regularization, start = self.regularization_, None
-        if self.warm_start and hasattr(self, "dual_coef_"):
-            start = self.dual_coef_.reshape(-1) if self.problem_.values.same_edges(problem.values) else None
+        if (
+            self.warm_start
+            and hasattr(self, "dual_coef_")
+            and self.problem_.values.same_edges(problem.values)
+        ):
+            start = self.dual_coef_.reshape(-1)
+        watchers = [watch for watch in (callback, stopping) if watch is not None]
 
         def each(iteration: int, dual: Floats, residual: float) -> bool:
-            wanted = callback is not None and bool(callback(iteration, dual, residual))
-            return (stopping is not None and stopping(iteration, dual, residual)) or wanted
+            decisions = [watch(iteration, dual, residual) for watch in watchers]
+            return any(decisions)
 
         early = regularization == 0 or stopping is not None
-        scores, found, solver = problem.solve(
+        scores, iterations, solver = problem.solve(
             regularization,
             progress_bar=progress_bar,
             start=start,
             tol=self.tol,
             max_iterations=self.max_iter,
-            callback=None if callback is None and stopping is None else each,
-            # Few iterations regularize, and then those of the smallest residual do it better.
+            callback=each if watchers else None,
+            # Few iterations regularize, and those of the smallest residual do it better.
             minimise="residual" if early else "error",
         )
         info |= solver
-        if found is None:
+        if iterations is None:
             return scores
-        # Without regularization the number of iterations takes its place, and the smallest residual is a solution.
-        if found.reason == "breakdown" and not early:
-            require_converged(found, regularization)
-        ended = found.reason in ("converged", "stopped") or (
-            regularization == 0 and self.max_iter is not None
-        )
+        reason = iterations.reason
+        # Without regularization the number of iterations takes its place, and the smallest residual
+        # is a solution.
+        if reason == "breakdown" and not early:
+            require_converged(iterations, regularization)
+        limited = regularization == 0 and self.max_iter is not None
+        ended = reason in ("converged", "stopped") or limited
         if not ended:
             warn_user(
-                f"conjugate gradients ended with {found.reason} after {found.iterations} iterations, residual "
-                f"{found.residual:.1e}; raise max_iter, tol or regularization",
+                f"conjugate gradients ended with {reason} after {iterations.iterations} "
+                f"iterations, residual {iterations.residual:.1e}; raise max_iter, tol or "
+                "regularization",
                 InferenceWarning,
             )
-        info |= {"result": "converged" if ended else "iterations_not_converged", "stopped": found.reason}
+        result = "converged" if ended else "iterations_not_converged"
+        info |= {"result": result, "stopped": reason}
         if stopping is not None and stopping.solution is not None:
             scores = EdgeScores(problem, regularization, np.nan, stopping.solution, stopped=True)
-            info |= {"held_out_concordance": max(stopping.scores), "best_iteration": stopping.iteration}
+            info |= {
+                "held_out_concordance": max(stopping.scores),
+                "best_iteration": stopping.iteration,
+            }
         return scores
 
     def predict_path(self, regularizations: Any, nodes: Any = None, objects: Any = None) -> Floats:
-        """Scores for r values of λ, shape (r, a, b), from one decomposition, or each from the solution before it; see `predict`.
+        """Scores for r values of λ, shape (r, a, b); see `predict`.
+
+        One decomposition serves them all; conjugate gradients start from the solution before.
 
         Raises
         ------
@@ -394,9 +445,9 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         problem = self.problem_
         left, right = problem.nodes.ask(nodes), problem.objects.ask(objects)
         values = np.asarray(regularizations, dtype=np.float64).tolist()
-        found = np.empty((len(values), len(left.labels), len(right.labels)))
+        scores = np.empty((len(values), len(left.labels), len(right.labels)))
         path = RegularizationPath(values, self.tol, self.max_iter)
         with threads_for(max(problem.values.shape)):
-            for place, scores in path.solutions(problem):
-                found[place] = self.shift_ + scores.mean(left, right)
-        return found
+            for place, solution in path.solutions(problem):
+                scores[place] = self.shift_ + solution.mean(left, right)
+        return scores

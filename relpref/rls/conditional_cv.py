@@ -40,37 +40,44 @@ class ConditionalRankerCV(RelationRanker):
     Parameters
     ----------
     estimator : ConditionalRanker, optional
-        Its ``regularization`` is replaced by the best one; its ``tol`` and ``max_iter`` are those of all trainings.
+        The best ``regularization`` replaces that of the estimator; ``tol`` and ``max_iter`` are
+        those of all trainings.
     regularizations : sequence of float
         Values of λ to choose from; where there is a closed form, one decomposition serves them all.
     cv : {"row", "pair", "edge", "column", "both"} or splitter
-        What is held out and so what the ranker is meant for: ``"pair"`` or ``"edge"`` known nodes (setting 1), ``"row"`` new
-        conditioning nodes (2), ``"column"`` new objects (3), ``"both"`` both (4). ``"pair"`` (two objects of one node, exactly),
-        ``"edge"`` and ``"row"`` one at a time and in closed form where that exists; else in ``folds``. Or one of the splitters of
-        `relpref.rls`, with a training for each split.
+        Part that is held out, and so the purpose of the ranker: ``"pair"`` or ``"edge"`` for known
+        nodes (setting 1), ``"row"`` for new conditioning nodes (2), ``"column"`` for new objects
+        (3), ``"both"`` for both (4). ``"pair"`` (two objects of one node, exactly), ``"edge"`` and
+        ``"row"`` leave one at a time, in closed form where that exists; else in ``folds``. Or one
+        of the splitters of `relpref.rls`, with a training for each split.
     folds : int or array of int, shape (p,)
-        Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each object), such as a group that leaves as a whole.
+        Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each
+        object), such as a group whose nodes leave together.
     scoring : callable, optional
-        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by default. It is given what one model
-        predicted of one node, because scores of different models cannot be ordered; all values that are defined have the same weight.
-        Hence for single edges (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the closed form are given
-        a node at a time, for measures of errors, not of order. ``"pair"`` is always scored by concordance.
+        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by
+        default. It gets the predictions of one model for one node, because scores of different
+        models cannot be ordered; all values that are defined have the same weight. Hence for single
+        edges (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the
+        closed form are scored a node at a time, for measures of errors, not of order. ``"pair"`` is
+        always scored by concordance.
     random_state : int
-        For the folds.
+        Seed of the folds.
 
     Attributes
     ----------
     regularization_ : float
     scores_ : array, shape (r,)
-        Of each regularization; NaN, and a warning, where conjugate gradients did not converge.
+        Score of each regularization; NaN, and a warning, where conjugate gradients did not
+        converge.
     held_out_ : array, shape (r, p, m), or None
-        Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs. With the ranking loss those of
-        single edges and splitters include the offset of the conditioning node, as its training labels tell it; that of a
-        node without any is unknown, and then these are NaN with `EdgeKFold` and without offset otherwise.
+        Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs.
+        With the ranking loss those of single edges and splitters include the offset of the
+        conditioning node, estimated from its training labels; a node without any has an unknown
+        offset, and its scores are NaN with `EdgeKFold` and without offset otherwise.
     ranker_ : ConditionalRanker
-        Trained on everything with the best λ.
+        Ranker trained on everything with the best λ.
     posterior_ : RelationPosterior
-        Its posterior.
+        Posterior of this ranker.
     """
 
     estimator: ConditionalRanker | None = None
@@ -81,39 +88,41 @@ class ConditionalRankerCV(RelationRanker):
     scoring: Measure | None = None
     random_state: int = 0
 
-    def fit(self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False) -> Self:
+    def fit(
+        self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False
+    ) -> Self:
         """Choose λ and learn with it; arguments and errors as for `ConditionalRanker.fit`."""
         ranker = ConditionalRanker() if self.estimator is None else clone(self.estimator)
         values = positive(self.regularizations)
         self._check_folds()
         problem = ranker.problem(nodes, relation, objects)
         with threads_for(max(problem.values.shape)):
-            return self._chosen(ranker, problem, values, progress_bar)
-
-    def _chosen(
-        self, ranker: ConditionalRanker, problem: RelationProblem, values: Floats, progress_bar: bool
-    ) -> Self:
-        if isinstance(self.cv, str) and self.cv == "pair":
-            self.held_out_: Any = None
-            self.scores_ = np.array(
-                [found.mean for found in leave_object_pairs_out(problem, values.tolist())]
-            )
-        else:
-            path = RegularizationPath(values.tolist(), ranker.tol, ranker.max_iter, skip=True)
-            self.held_out_, parts = self._held_out(problem, path)
-            path.drop_skipped(self.held_out_)
-            truth = problem.values.mean_matrix + problem.shift
-            self.held_out_ += problem.shift
-            self.scores_ = np.array([self._score(truth, scores, parts) for scores in self.held_out_])
-        if not np.isfinite(self.scores_).any():
-            what = "two different ones that leave together"
-            if self._squared:
-                what = "some held out and some left to learn its offset from; shuffle the edges"
-            raise DataError(f"no held-out labels could be scored: no conditioning node has {what}")
-        self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
-        # λ has been chosen; nothing is left for early stopping to do.
-        ranker.set_params(regularization=self.regularization_, early_stopping=False)
-        self.ranker_ = ranker.solve(problem, progress_bar=progress_bar)
+            if isinstance(self.cv, str) and self.cv == "pair":
+                self.held_out_: Any = None
+                concordances = leave_object_pairs_out(problem, values.tolist())
+                self.scores_ = np.array([measure.mean for measure in concordances])
+            else:
+                path = RegularizationPath(values.tolist(), ranker.tol, ranker.max_iter, skip=True)
+                self.held_out_, parts = self._held_out(problem, path)
+                path.drop_skipped(self.held_out_)
+                truth = problem.values.mean_matrix + problem.shift
+                self.held_out_ += problem.shift
+                self.scores_ = np.array(
+                    [self._score(truth, scores, parts) for scores in self.held_out_]
+                )
+            if not np.isfinite(self.scores_).any():
+                missing = "two different ones that leave together"
+                if self._squared:
+                    missing = (
+                        "some held out and some left to learn its offset from; shuffle the edges"
+                    )
+                raise DataError(
+                    f"no held-out labels could be scored: no conditioning node has {missing}"
+                )
+            self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
+            # λ has been chosen; nothing is left for early stopping to do.
+            ranker.set_params(regularization=self.regularization_, early_stopping=False)
+            self.ranker_ = ranker.solve(problem, progress_bar=progress_bar)
         return self
 
     def _check_folds(self) -> None:
@@ -126,17 +135,20 @@ class ConditionalRankerCV(RelationRanker):
             )
         if np.ndim(folds) == 1 and isinstance(self.cv, str) and self.cv in ("edge", "pair"):
             raise DataError(
-                f"folds are those of nodes; for cv={self.cv!r} give their number, or a splitter as cv"
+                f"folds are those of nodes; for cv={self.cv!r} give their number, or a splitter as "
+                "cv"
             )
 
     def _held_out(
         self, problem: RelationProblem, path: RegularizationPath
     ) -> tuple[Floats, Positions | None]:
-        """Held-out scores, and numbers (p, m) of the models they come from where a node's come from several."""
+        """Held-out scores, and the number of the model of each (p, m) where a node has several."""
         if isinstance(self.cv, BaseCrossValidator):
             return splits_out(problem, path, self.cv)
         if self.cv not in HOLD_OUTS:
-            raise DataError(f"cv is {self.cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter")
+            raise DataError(
+                f"cv is {self.cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter"
+            )
         if self.cv == "edge":
             if problem.closed:
                 return leave_edge_out(problem, path.regularizations), None
@@ -147,17 +159,22 @@ class ConditionalRankerCV(RelationRanker):
                 symmetric=problem.kernel.one_domain,
             )
             return splits_out(problem, path, splitter)
-        if self.cv == "row" and problem.closed and problem.symmetry == "none" and np.ndim(self.folds) == 0:
+        if (
+            self.cv == "row"
+            and problem.closed
+            and problem.symmetry == "none"
+            and np.ndim(self.folds) == 0
+        ):
             return leave_row_out(problem, path.regularizations), None
         shape = problem.values.shape
         rows = None if self.cv == "column" else self._fold_numbers(shape[0])
         columns = None if self.cv == "row" else self._fold_numbers(shape[1])
-        found = nodes_out(problem, path, rows, columns)
-        return found, None if columns is None else np.broadcast_to(columns, shape)
+        scores = nodes_out(problem, path, rows, columns)
+        return scores, None if columns is None else np.broadcast_to(columns, shape)
 
     @property
     def _squared(self) -> bool:
-        """Whether single labels are scored, by their squared errors."""
+        """Whether scores are squared errors of single labels."""
         return self.scoring is None and (isinstance(self.cv, EdgeKFold) or self.cv == "edge")
 
     def _fold_numbers(self, count: int) -> Positions:
@@ -169,22 +186,23 @@ class ConditionalRankerCV(RelationRanker):
         return np.random.default_rng(self.random_state).permutation(np.arange(count) % number)
 
     def _score(self, truth: Floats, scores: Floats, parts: Positions | None) -> float:
-        seen = np.where(np.isnan(scores), np.nan, truth)
+        """Score of one regularization; ``parts`` are the numbers of models, see `_held_out`."""
+        labels = np.where(np.isnan(scores), np.nan, truth)
         if self._squared:
-            errors = (seen - scores)[~np.isnan(seen)]
+            errors = (labels - scores)[~np.isnan(labels)]
             return -float(np.mean(np.square(errors))) if errors.size else np.nan
         measure = self.scoring or concordance
         if parts is None:
-            return per_node(measure, seen, scores).mean
+            return per_node(measure, labels, scores).mean
         values = [np.empty(0)]
-        for part in np.unique(parts[~np.isnan(seen)]):
-            inside = np.where(parts == part, seen, np.nan)
+        for part in np.unique(parts[~np.isnan(labels)]):
+            inside = np.where(parts == part, labels, np.nan)
             nodes = ~np.isnan(inside).all(axis=1)
             values.append(per_node(measure, inside[nodes], scores[nodes]).values)
         return PerNode(np.concatenate(values)).mean
 
     @property
     def posterior_(self) -> RelationPosterior:
-        """Of the ranker trained on everything."""
+        """Posterior of the ranker trained on everything."""
         check_is_fitted(self, "ranker_")
         return self.ranker_.posterior_

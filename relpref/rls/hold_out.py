@@ -1,4 +1,4 @@
-"""Predictions of labels of a relation by models that were trained without them, in closed form where there is one."""
+"""Predictions of labels by models that were trained without them, in closed form if possible."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,10 +16,9 @@ from relpref.infer.exact.edges import require_converged
 from relpref.infer.exact.solve import RelationProblem, Scores
 from relpref.infer.result import InferenceWarning, Result, warn_user
 from relpref.kernels import Side
-from relpref.linalg import require_memory, symmetric_eigen
+from relpref.linalg import require_memory
+from relpref.rls.spectrum import centered_eigen
 from relpref.rls.splits import EdgeKFold, PerNode
-
-__all__ = ["leave_column_out", "leave_edge_out", "leave_nodes_out", "leave_object_pairs_out", "leave_row_out"]
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -30,20 +29,21 @@ def leave_edge_out(
 ) -> Floats:
     """Predict each label from all the others: both nodes are known (setting 1).
 
-    Of a symmetric or reciprocal relation (v, w) and (w, v) leave together; that costs O(p²) a pair. With the ranking loss the
-    prediction includes the node's offset, as its other labels tell it, so that it compares with those.
+    In a symmetric or reciprocal relation (v, w) and (w, v) leave together; that costs O(p²) a pair.
+    With the ranking loss the prediction includes the node's offset, estimated from its other
+    labels, so that it compares with those.
 
-    For errors of single predictions. Not for their order or correlation, which one label left out at a time makes too small
-    (below chance on noise): for that see `leave_object_pairs_out`.
+    Use it for errors of single predictions, not for their order or correlation: leaving out one
+    label at a time makes these too small (below chance on noise), see `leave_object_pairs_out`.
 
     Parameters
     ----------
     problem : RelationProblem
-        With a closed form.
+        Problem with a closed form.
     regularizations : sequence of float
         r positive values of λ.
     pairs : array of int, shape (q, 2), optional
-        Rows and columns of the labels wanted; all of them by default.
+        Row and column of each label to predict; all of them by default.
 
     Returns
     -------
@@ -52,65 +52,73 @@ def leave_edge_out(
     Raises
     ------
     DataError
-        If the problem has no closed form, λ is not positive, or labels left behind would tell those left out.
+        If the problem has no closed form, λ is not positive, or the remaining labels determine
+        those left out.
     """
     problem.require_no_leak()
     p, m = problem.values.shape
     given = np.argwhere(np.ones((p, m), bool)) if pairs is None else np.asarray(pairs)
     if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
-        raise DataError(f"pairs are {given.dtype} of shape {given.shape}; give a row and a column for each")
+        raise DataError(
+            f"pairs are {given.dtype} of shape {given.shape}; give a row and a column for each"
+        )
     if given.size and (np.any(given < 0) or np.any(given >= (p, m))):
-        raise DataError(f"pairs reach from {given.min(axis=0)} to {given.max(axis=0)}; there are {p} x {m}")
+        raise DataError(
+            f"pairs reach from {given.min(axis=0)} to {given.max(axis=0)}; there are {p} x {m}"
+        )
     rows, columns = given.astype(np.intp).T
 
     def residual(fit: KroneckerFit) -> Floats:
         return fit.dual[rows, columns] / fit.label_precision(rows, columns)
 
-    found = _less(_labels(problem)[rows, columns], problem, regularizations, residual)
-    return found.reshape(-1, p, m) if pairs is None else found
+    predictions = _predictions(_labels(problem)[rows, columns], problem, regularizations, residual)
+    return predictions.reshape(-1, p, m) if pairs is None else predictions
 
 
 def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) -> Floats:
-    """Predict all labels of each conditioning node from those of the others: the node is new (setting 2).
+    """Predict the labels of each conditioning node from those of the others (setting 2).
 
-    Arguments and errors are those of `leave_edge_out`; a symmetric or reciprocal relation is refused.
+    The node is new. Arguments and errors are those of `leave_edge_out`; a symmetric or reciprocal
+    relation is refused.
 
     Returns
     -------
     array, shape (r, p, m)
-        With the ranking loss the mean of each row is zero: nothing is known of the offset of a new node.
+        With the ranking loss the mean of each row is zero: the offset of a new node is unknown.
     """
     _check_two_sided(problem, "a conditioning node")
     labels, basis = _labels(problem), problem.objects.eigen
     if problem.loss == "ranking":
-        # Of a row without offset only the contrasts are predicted: the blocks are diagonal in the eigenbasis of C G C.
+        # Only contrasts of a row without offset are predicted: the blocks are diagonal in the
+        # eigenbasis of C G C.
         labels = labels - labels.mean(axis=1, keepdims=True)
         gram = problem.objects.gram
         centred = gram - gram.mean(axis=0)
         centred -= centred.mean(axis=1, keepdims=True)
-        # Centering removes what the objects have in common but not its rounding, which has the scale of G.
-        scale = float(np.linalg.norm(gram))
-        basis = symmetric_eigen(0.5 * (centred + centred.T), "centred kernel matrix", scale=scale)
+        basis = centered_eigen(centred, gram)
 
     def residual(fit: KroneckerFit) -> Floats:
         left = fit.system.left
         shrinkage = 1.0 / (np.multiply.outer(left.values, basis.values) + fit.regularization)
-        return ((fit.dual @ basis.vectors) / (np.square(left.vectors) @ shrinkage)) @ basis.vectors.T
+        rotated = (fit.dual @ basis.vectors) / (np.square(left.vectors) @ shrinkage)
+        return rotated @ basis.vectors.T
 
-    return _less(labels, problem, regularizations, residual)
+    return _predictions(labels, problem, regularizations, residual)
 
 
 def leave_column_out(problem: RelationProblem, regularizations: Sequence[float]) -> Floats:
-    """Predict all labels of each object from those of the others: the object is new (setting 3).
+    """Predict the labels of each object from those of the others: the object is new (setting 3).
 
-    Predictions for one object compare with each other. Those for different objects are of different models: their order
-    within a row is below chance on noise, as with `leave_edge_out`; compare objects that leave together (`leave_nodes_out`).
-    Arguments and errors are those of `leave_row_out`.
+    Predictions for one object compare with each other. Those for different objects are by different
+    models: their order within a row is below chance on noise, as with `leave_edge_out`; compare
+    objects that leave together (`leave_nodes_out`). Arguments and errors are those of
+    `leave_row_out`.
 
     Returns
     -------
     array, shape (r, p, m)
-        With the ranking loss the predictions include the offsets of the conditioning nodes, as their other labels tell them.
+        With the ranking loss the predictions include the offsets of the conditioning nodes,
+        estimated from their other labels.
     """
     _check_two_sided(problem, "an object")
 
@@ -118,26 +126,30 @@ def leave_column_out(problem: RelationProblem, regularizations: Sequence[float])
         left, right = fit.system.left.vectors, fit.system.right.vectors
         return left @ ((fit.rotated_dual @ right.T) / fit.block_diagonals)
 
-    return _less(_labels(problem), problem, regularizations, residual)
+    return _predictions(_labels(problem), problem, regularizations, residual)
 
 
-def leave_object_pairs_out(problem: RelationProblem, regularizations: Sequence[float]) -> list[PerNode]:
+def leave_object_pairs_out(
+    problem: RelationProblem, regularizations: Sequence[float]
+) -> list[PerNode]:
     """Concordance of each conditioning node over all pairs of its objects, both labels left out.
 
-    O(m³) for a node and a value of λ. The objects of a symmetric or reciprocal relation do not include the node itself. Arguments and
-    errors are those of `leave_edge_out`; there must be three objects or more.
+    Takes O(m³) for a node and a value of λ. The objects of a symmetric or reciprocal relation do
+    not include the node itself. Arguments and errors are those of `leave_edge_out`; there must be
+    three objects or more.
 
     Returns
     -------
     list of PerNode, length r
-        Share of the pairs with different labels that are ordered rightly, equal predictions counting one half; NaN for a
-        node without such pairs.
+        Share of the pairs with different labels that are ordered rightly, equal predictions
+        counting one half; NaN for a node without such pairs.
     """
     problem.require_no_leak()
     p, m = problem.values.shape
     if m < 3:
         raise DataError(
-            f"there are {m} objects; without two of them nothing is left to learn a node's order from"
+            f"there are {m} objects; without two of them nothing is left to learn a node's order "
+            "from"
         )
     require_memory(8.0 * (4 * p * m + 10 * m * m), f"leaving out the pairs of {m} objects")
     labels = _labels(problem)
@@ -148,6 +160,7 @@ def leave_object_pairs_out(problem: RelationProblem, regularizations: Sequence[f
 
 
 def _concordance(labels: Floats, fit: KroneckerFit, node: int) -> float:
+    """Concordance of a node's labels with the predictions for all pairs left out."""
     dual, block = fit.dual[node], fit.node_precision(node)
     if fit.system.symmetry != "none":
         others = np.arange(len(labels)) != node
@@ -156,42 +169,43 @@ def _concordance(labels: Floats, fit: KroneckerFit, node: int) -> float:
     first, second = np.nonzero(np.triu(gaps != 0.0))
     if not len(first):
         return np.nan
-    own, between = np.diagonal(block), block[first, second]
-    # The two residuals' difference, by Cramer's rule.
-    residual = dual[first] * (own[second] + between) - dual[second] * (own[first] + between)
-    residual /= own[first] * own[second] - between**2
+    variance, between = np.diagonal(block), block[first, second]
+    # The difference of the two residuals, by Cramer's rule.
+    residual = dual[first] * (variance[second] + between)
+    residual -= dual[second] * (variance[first] + between)
+    residual /= variance[first] * variance[second] - between**2
     gap = gaps[first, second]
     predicted = gap - residual
-    # A residual of rounding's size is no preference.
+    # A prediction of the size of rounding is no preference.
     slack = 1e-12 * (np.abs(gap) + np.abs(residual))
     agreement = np.where(np.abs(predicted) <= slack, 0.0, np.sign(predicted) * np.sign(gap))
     return float(0.5 + 0.5 * agreement.mean())
 
 
-def _less(
+def _predictions(
     labels: Floats,
     problem: RelationProblem,
     regularizations: Sequence[float],
     residual: Callable[[KroneckerFit], Floats],
 ) -> Floats:
-    """Labels less their residuals at each λ, shape (r, ...)."""
+    """Labels minus their residuals at each λ, shape (r, ...)."""
     p, m = problem.values.shape
     answers = len(regularizations) * labels.size
     require_memory(8.0 * (answers + 4 * p * m), f"predictions of {answers} labels left out")
-    found = np.empty((len(regularizations), *labels.shape))
-    for prediction, fit in zip(found, _fits(problem, regularizations), strict=True):
+    predictions = np.empty((len(regularizations), *labels.shape))
+    for prediction, fit in zip(predictions, _fits(problem, regularizations), strict=True):
         np.subtract(labels, residual(fit), out=prediction)
-    return found
+    return predictions
 
 
 def _fits(problem: RelationProblem, regularizations: Sequence[float]) -> Iterator[KroneckerFit]:
-    """The closed form at each λ."""
+    """Solutions in closed form at each λ."""
     system = problem.system(full=True)
     return (system.solve(float(regularization)) for regularization in regularizations)
 
 
 def _labels(problem: RelationProblem) -> Floats:
-    """Y; under a constraint (Y ± Yᵀ)/2, which is what the model is trained on."""
+    """Labels Y that the model is trained on; under a constraint (Y ± Yᵀ)/2."""
     labels, sign = problem.values.matrix, SIGN[problem.symmetry]
     return labels if sign == 0.0 else 0.5 * (labels + sign * labels.T)
 
@@ -199,18 +213,19 @@ def _labels(problem: RelationProblem) -> Floats:
 def _check_two_sided(problem: RelationProblem, what: str) -> None:
     if problem.symmetry != "none":
         raise DataError(
-            f"in a {problem.symmetry} relation the labels of {what} that is new are in a row and in a column, and no "
-            "closed form leaves out both; use leave_nodes_out"
+            f"in a {problem.symmetry} relation the labels of {what} that is new are in a row and "
+            "in a column, and no closed form leaves out both; use leave_nodes_out"
         )
     problem.require_no_leak()
 
 
 @dataclass(frozen=True, eq=False)
 class RegularizationPath:
-    """Values of λ, and how each is solved for on every part of a relation.
+    """Values of λ, each solved for on every part of a relation.
 
-    ``tol`` and ``max_iterations`` are of the conjugate gradients, where there is no closed form. With ``skip`` a λ at which they do not
-    converge is ``skipped`` from there on, by its place; otherwise that is an error.
+    ``tol`` and ``max_iterations`` limit the conjugate gradients, where there is no closed form.
+    With ``skip`` a λ at which they do not converge is left out from then on, and its position is in
+    ``skipped``; otherwise that is an error.
     """
 
     regularizations: Sequence[float]
@@ -220,7 +235,7 @@ class RegularizationPath:
     skipped: set[int] = field(default_factory=set, init=False)
 
     def solutions(self, part: RelationProblem) -> Iterator[tuple[int, Scores]]:
-        """Places of the values of λ, and the solution at each, of scale 1."""
+        """Solve at each λ, with scale 1; yield its position and the solution."""
         if part.closed:
             for place, regularization in enumerate(self.regularizations):
                 yield place, part.closed_scores(float(regularization), scale=1.0)
@@ -232,7 +247,11 @@ class RegularizationPath:
                 continue
             regularization = float(self.regularizations[place])
             scores, result = part.iterate(
-                regularization, start=start, tol=self.tol, max_iterations=self.max_iterations, scale=1.0
+                regularization,
+                start=start,
+                tol=self.tol,
+                max_iterations=self.max_iterations,
+                scale=1.0,
             )
             start = scores.dual
             if self.skip and result.reason != "converged":
@@ -241,8 +260,8 @@ class RegularizationPath:
             require_converged(result, regularization)
             yield place, scores
 
-    def drop_skipped(self, found: Floats) -> None:
-        """Leave no answers of a λ, shape (r, ...), that was skipped on some part, and say so; something must remain."""
+    def drop_skipped(self, predictions: Floats) -> None:
+        """Set predictions (r, ...) of skipped λ to NaN, with a warning; refuse if none is left."""
         if not self.skipped:
             return
         places = sorted(self.skipped)
@@ -250,12 +269,14 @@ class RegularizationPath:
         remedy = "raise max_iter or tol of the ranker, or take larger regularizations"
         if len(places) == len(self.regularizations):
             raise InferenceError(
-                f"conjugate gradients did not converge at any of the regularizations {values}; {remedy}",
+                f"conjugate gradients did not converge at any of the regularizations {values}; "
+                f"{remedy}",
                 Result.iterations_not_converged,
             )
-        found[places] = np.nan
+        predictions[places] = np.nan
         warn_user(
-            f"conjugate gradients did not converge at the regularizations {values}, which have no score; {remedy}",
+            f"conjugate gradients did not converge at the regularizations {values}, which have no "
+            f"score; {remedy}",
             InferenceWarning,
         )
 
@@ -271,33 +292,39 @@ def leave_nodes_out(
 ) -> Floats:
     """Predict all pairs of nodes by models that were trained without those nodes, in folds.
 
-    With ``rows`` alone the conditioning nodes are new (setting 2), with ``columns`` alone the objects (setting 3), with both
-    of them both (setting 4): then a fold of rows and one of columns leave together, and only the pairs of both are predicted.
-    Where nodes are ranked for one another a new node leaves as a row and as a column, whatever the setting.
+    With ``rows`` alone the conditioning nodes are new (setting 2), with ``columns`` alone the
+    objects (setting 3), with both of them both (setting 4): then a fold of rows and one of columns
+    leave together, and only the pairs of both are predicted. Where nodes are ranked for one another
+    a new node leaves as a row and as a column, whatever the setting.
 
     Parameters
     ----------
     problem : RelationProblem
-        Any: incomplete, symmetric, with any pairwise kernel.
+        Any problem: incomplete, symmetric, with any pairwise kernel.
     regularizations : sequence of float
         r positive values of λ.
     rows, columns : array of int, shapes (p,) and (m,)
         Fold of each node, at least two; the same folds where nodes are ranked for one another.
     tol, max_iterations
-        Of the conjugate gradients, where there is no closed form.
+        Limits of the conjugate gradients, where there is no closed form.
 
     Returns
     -------
     array, shape (r, p, m)
-        With the ranking loss without the offsets of the conditioning nodes: they order the objects of a fold.
+        With the ranking loss without the offsets of the conditioning nodes: they order the objects
+        of a fold.
     """
-    return nodes_out(problem, RegularizationPath(regularizations, tol, max_iterations), rows, columns)
+    path = RegularizationPath(regularizations, tol, max_iterations)
+    return nodes_out(problem, path, rows, columns)
 
 
 def nodes_out(
-    problem: RelationProblem, path: RegularizationPath, rows: ArrayLike | None, columns: ArrayLike | None
+    problem: RelationProblem,
+    path: RegularizationPath,
+    rows: ArrayLike | None,
+    columns: ArrayLike | None,
 ) -> Floats:
-    """`leave_nodes_out` along a path, which knows what it has skipped."""
+    """Predict as `leave_nodes_out` along a path, which may skip values of λ."""
     p, m = problem.values.shape
     one_domain, both = problem.nodes is problem.objects, rows is not None and columns is not None
     row_folds, column_folds = _folds(rows, p, "row"), _folds(columns, m, "column")
@@ -305,20 +332,21 @@ def nodes_out(
         raise DataError("no folds; give rows=, columns= or both")
     if one_domain and both and not np.array_equal(row_folds, column_folds):
         raise DataError(
-            "rows and columns are the same nodes, which leave as both; give them the same fold numbers"
+            "rows and columns are the same nodes, which leave as both; give them the same fold "
+            "numbers"
         )
     require_memory(8.0 * len(path.regularizations) * p * m, "predictions of all labels left out")
-    found = np.empty((len(path.regularizations), p, m))
+    predictions = np.empty((len(path.regularizations), p, m))
     for row_fold, column_fold in product(np.unique(row_folds), np.unique(column_folds)):
         new = row_folds == row_fold, column_folds == column_fold
-        kept_rows = ~new[0] if rows is not None else np.full(p, True)
-        kept_columns = ~new[1] if columns is not None else np.full(m, True)
+        kept_rows, kept_columns = ~new[0] | (rows is None), ~new[1] | (columns is None)
         blocks = [new]
         if one_domain:
             kept_rows = kept_columns = kept_rows & kept_columns
+            # The two folds exchanged leave the same nodes.
+            if both and row_fold > column_fold:
+                continue
             if both:
-                if row_fold > column_fold:  # done with the two exchanged, which leave the same nodes
-                    continue
                 blocks = [new, new[::-1]]
         kept = np.flatnonzero(kept_rows), np.flatnonzero(kept_columns)
         part = _part(problem, *kept)
@@ -326,25 +354,27 @@ def nodes_out(
             for block in blocks:
                 left = _side(problem.nodes, np.flatnonzero(block[0]), kept[0])
                 right = _side(problem.objects, np.flatnonzero(block[1]), kept[1])
-                found[place][np.ix_(*block)] = part.kernel.scores(left, right, solution.dual_matrix)
-    return found
+                scores = part.kernel.scores(left, right, solution.dual_matrix)
+                predictions[place][np.ix_(*block)] = scores
+    return predictions
 
 
 def _folds(folds: ArrayLike | None, count: int, name: str) -> Positions:
-    """Fold numbers; a single fold where there are none."""
+    """Checked fold numbers; a single fold where none are given."""
     if folds is None:
         return np.zeros(count, dtype=np.intp)
     numbers = np.asarray(folds)
     if numbers.shape != (count,) or numbers.dtype.kind not in "iu" or len(np.unique(numbers)) < 2:
         raise DataError(
-            f"{name}s have folds of {numbers.dtype} and shape {numbers.shape}, {len(np.unique(numbers))} of them distinct; "
-            f"give a fold number for each of the {count} {name}s, and at least two folds"
+            f"{name}s have folds of {numbers.dtype} and shape {numbers.shape}, "
+            f"{len(np.unique(numbers))} of them distinct; give a fold number for each of the "
+            f"{count} {name}s, and at least two folds"
         )
     return numbers.astype(np.intp)
 
 
 def _part(problem: RelationProblem, rows: Positions, columns: Positions) -> RelationProblem:
-    """The problem among some of the nodes."""
+    """Restrict a problem to some of the nodes."""
     nodes = _domain(problem.nodes, rows)
     objects = nodes if problem.nodes is problem.objects else _domain(problem.objects, columns)
     values = problem.values.subset(rows, columns)
@@ -352,13 +382,14 @@ def _part(problem: RelationProblem, rows: Positions, columns: Positions) -> Rela
         return replace(problem, nodes=nodes, objects=objects, values=values)
     except DataError as error:
         raise DataError(
-            f"without one of the folds {len(rows)} x {len(columns)} nodes are left, and from them nothing can be learned ({error}); "
-            "take fewer or other folds, or a regularization that need not be chosen"
+            f"without one of the folds {len(rows)} x {len(columns)} nodes are left, and from them "
+            f"nothing can be learned ({error}); take fewer or other folds, or a regularization "
+            "that need not be chosen"
         ) from None
 
 
 def _domain(domain: Domain, kept: Positions) -> Domain:
-    """Some nodes, whose features are their places in the kernel matrix."""
+    """Restrict a domain to some nodes; their positions in the kernel matrix are the features."""
 
     def kernel(left: Positions, right: Positions | None = None) -> Floats:
         return domain.gram[np.ix_(left, left if right is None else right)]
@@ -367,7 +398,7 @@ def _domain(domain: Domain, kept: Positions) -> Domain:
 
 
 def _side(domain: Domain, asked: Positions, kept: Positions) -> Side:
-    """Nodes to predict for, as the nodes that were kept see them."""
+    """Nodes to predict for: their kernel with the nodes that were kept, and positions in these."""
     place = np.full(len(domain.labels), -1)
     place[kept] = np.arange(len(kept))
     return Side(domain.gram[np.ix_(asked, kept)], place[asked])
@@ -376,19 +407,20 @@ def _side(domain: Domain, asked: Positions, kept: Positions) -> Side:
 def splits_out(
     problem: RelationProblem, path: RegularizationPath, splitter: BaseCrossValidator
 ) -> tuple[Floats, Positions]:
-    """Held-out scores (r, p, m) from trainings for each split of the edges, and the split (p, m) that each comes from."""
+    """Scores (r, p, m) of edges from trainings without each split, and numbers of splits (p, m)."""
     values = problem.values
-    # A kernel of one domain is symmetric or reciprocal by itself, whatever was said of the labels.
+    # A kernel of one domain is symmetric or reciprocal, whatever ``symmetry`` the labels have.
     if problem.kernel.one_domain and not getattr(splitter, "symmetric", False):
         raise DataError(
-            f"{type(splitter).__name__} would leave (w, v) behind when (v, w) is held out, and to the "
-            f"{type(problem.kernel).__name__} kernel they are the same; give it symmetric=True"
+            f"{type(splitter).__name__} would leave (w, v) behind when (v, w) is held out, and to "
+            f"the {type(problem.kernel).__name__} kernel they are the same; give it symmetric=True"
         )
     p, m = values.shape
-    require_memory(8.0 * (len(path.regularizations) + 5) * p * m, "predictions of all labels left out")
-    found = np.full((len(path.regularizations), p, m), np.nan)
+    count = len(path.regularizations)
+    require_memory(8.0 * (count + 5) * p * m, "predictions of all labels left out")
+    predictions = np.full((count, p, m), np.nan)
     splits = np.full((p, m), -1, dtype=np.intp)
-    # EdgeKFold is about known nodes: what it holds out of a node that became new is not predicted.
+    # EdgeKFold is for known nodes: labels of a node that became new are not predicted.
     unknown = np.nan if isinstance(splitter, EdgeKFold) else 0.0
     edges = np.column_stack([values.rows, values.columns])
     for number, (train, test) in enumerate(splitter.split(edges)):
@@ -399,12 +431,12 @@ def splits_out(
             scores = solution.at(rows, columns)
             if part.loss == "ranking":
                 scores += _offsets(solution, unknown)[rows]
-            found[place, rows, columns] = scores
-    return found, splits
+            predictions[place, rows, columns] = scores
+    return predictions, splits
 
 
 def _offsets(solution: Scores, unknown: float) -> Floats:
-    """Mean residual of each conditioning node, where the centered loss has its minimum; shape (p,)."""
+    """Mean residuals of conditioning nodes, which minimize the centered loss; shape (p,)."""
     values = solution.problem.values
     residuals = values.values - solution.at(values.rows, values.columns)
     counts = values.row_counts

@@ -1,4 +1,4 @@
-"""Kernels of nodes: by name, as a matrix, as a function, or as one of the package's kernels; and the estimators' options of them."""
+"""Kernels of nodes: by name, as a matrix, a function or a kernel of the package."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -23,8 +23,9 @@ Floats = NDArray[np.float64]
 Kernel = str | Callable[..., Any]
 
 
-KERNELS = ("linear", "polynomial", "gaussian", "precomputed")
-_METRICS = {"linear": "linear", "polynomial": "poly", "gaussian": "rbf"}  # as scikit-learn calls them
+# Names that scikit-learn gives to kernels.
+_METRICS = {"linear": "linear", "polynomial": "poly", "gaussian": "rbf"}
+KERNELS = (*_METRICS, "precomputed")
 
 
 def gram(
@@ -42,17 +43,19 @@ def gram(
     Parameters
     ----------
     left : array or sparse matrix, shape (n, d)
-        Attributes; for ``"precomputed"`` the kernel itself, shape (n, k); for a kernel on a graph the numbers of the nodes, shape (n,).
+        Attributes; for ``"precomputed"`` the kernel itself, shape (n, k); for a kernel on a graph
+        the numbers of the nodes, shape (n,).
     right : array or sparse matrix, shape (k, d), optional
         The nodes of the training; by default the same as ``left``.
     kernel : str or callable
-        ``"linear"`` x·y, ``"polynomial"`` (γ x·y + coef0)^degree, ``"gaussian"`` exp(−γ ‖x − y‖²), ``"precomputed"``;
-        a function of two arrays that returns the (n, k) matrix; or a kernel of `relpref.kernels`, whose hyperparameters are
-        given in ``kernel_params``, and for a kernel on a graph also the `relpref.data.Graph` as ``graph``.
+        ``"linear"`` x·y, ``"polynomial"`` (γ x·y + coef0)^degree, ``"gaussian"`` exp(−γ ‖x − y‖²),
+        ``"precomputed"``; a function of two arrays that returns the (n, k) matrix; or a kernel of
+        `relpref.kernels`, whose hyperparameters are given in ``kernel_params``, and for a kernel on
+        a graph also the `relpref.data.Graph` as ``graph``.
     gamma : float, optional
         γ; by default 1/d.
     degree, coef0 : float
-        Of the polynomial kernel.
+        Parameters of the polynomial kernel.
     kernel_params : dict, optional
         Keywords for a function or a kernel of the package.
 
@@ -63,15 +66,15 @@ def gram(
     Raises
     ------
     DataError
-        If there is no such kernel, the result has another shape, is not finite or not symmetric without ``right``, or a node is not in
-        the graph.
+        If there is no such kernel, the result has another shape, is not finite or not symmetric
+        without ``right``, or a node is not in the graph.
     """
     return NodeKernel(kernel, gamma, degree, coef0, kernel_params)(left, right)
 
 
 @dataclass(frozen=True)
 class NodeKernel:
-    """`gram` with its options, as a kernel of a `relpref.infer.exact.domain.Domain`."""
+    """`gram` with its options, in the form that `relpref.infer.exact.domain.Domain` takes."""
 
     kernel: Kernel
     gamma: float | None = None
@@ -86,7 +89,8 @@ class NodeKernel:
             matrix = self._named(left, right)
         elif not callable(kernel):
             raise DataError(
-                f"kernel is {kernel!r}; give a name ({', '.join(KERNELS)}), a function or a kernel object"
+                f"kernel is {kernel!r}; give a name ({', '.join(KERNELS)}), a function or a kernel "
+                "object"
             )
         elif not hasattr(kernel, "parameters"):
             matrix = kernel(left, left if right is None else right, **params)
@@ -94,14 +98,15 @@ class NodeKernel:
             matrix = _of_graph(left, right, kernel, **params)
         else:
             matrix = _of_attributes(left, right, kernel, params)
-        return _checked(matrix, left, right, f"{kernel} kernel" if isinstance(kernel, str) else "kernel")
+        name = f"{kernel} kernel" if isinstance(kernel, str) else "kernel"
+        return _checked(matrix, left, right, name)
 
     def require_no_keywords(self, option: str) -> None:
-        """Refuse keywords for a kernel by name; ``option`` is what the caller calls them."""
+        """Refuse keywords for a kernel by name; ``option`` names them in the message."""
         if isinstance(self.kernel, str) and self.kernel_params:
             raise DataError(
-                f"{option} are for functions and kernels of relpref.kernels, not for kernel={self.kernel!r}; it has gamma, degree "
-                "and coef0"
+                f"{option} are for functions and kernels of relpref.kernels, not for "
+                f"kernel={self.kernel!r}; it has gamma, degree and coef0"
             )
 
     def _named(self, left: Any, right: Any) -> Any:
@@ -111,40 +116,49 @@ class NodeKernel:
             return left
         if self.kernel not in _METRICS:
             raise DataError(
-                f"there is no kernel {self.kernel!r}; there are {', '.join(KERNELS)}, or give a function"
+                f"there is no kernel {self.kernel!r}; there are {', '.join(KERNELS)}, or give a "
+                "function"
             )
         options = {"degree": self.degree, "gamma": self.gamma, "coef0": self.coef0}
         return pairwise_kernels(left, right, _METRICS[self.kernel], filter_params=True, **options)
 
     def factor(self, nodes: Any) -> Floats | None:
-        """F with F Fᵀ the kernel of some nodes, shape (n, d), where it says it with half the numbers or less."""
-        if self.kernel != "linear" or nodes.ndim != 2 or not 0 < 2 * nodes.shape[1] <= nodes.shape[0]:
+        """Factor F (n, d) of the kernel F Fᵀ of some nodes, where it has at most half the size."""
+        if self.kernel != "linear" or nodes.ndim != 2:
             return None
-        require_memory(8.0 * nodes.shape[0] * nodes.shape[1], f"features of {nodes.shape[0]} nodes")
+        n, d = nodes.shape
+        if not 0 < 2 * d <= n:
+            return None
+        require_memory(8.0 * n * d, f"features of {n} nodes")
         factor = dense(nodes)
         largest = float(np.abs(factor).max(initial=0.0))
         if not largest < MAX_FACTOR_ENTRY:
             raise DataError(
-                f"features reach {largest:g}; they must be finite and below {MAX_FACTOR_ENTRY:g}: rescale them"
+                f"features reach {largest:g}; they must be finite and below {MAX_FACTOR_ENTRY:g}: "
+                "rescale them"
             )
         return factor
 
 
-def _of_attributes(left: Any, right: Any, kernel: Callable[..., Any], params: Mapping[str, Any]) -> Floats:
-    """A kernel of the package on attributes; it knows one set of items, so blocks of both are put together."""
+def _of_attributes(
+    left: Any, right: Any, kernel: Callable[..., Any], params: Mapping[str, Any]
+) -> Floats:
+    """Evaluate a kernel of the package on attributes.
+
+    It takes one set of items, so each block holds items of both sides.
+    """
 
     def covariance(attributes: Floats) -> Floats:
-        known = _hyperparameters(kernel, attributes.shape[1], params)
-        return np.asarray(evaluated(_covariance, kernel, attributes, {}, known))
+        values = _hyperparameters(kernel, attributes.shape[1], params)
+        return np.asarray(evaluated(_covariance, kernel, attributes, {}, values))
 
     new = dense(left)
     if right is None:
         return covariance(new)
     old = dense(right)
-    rows = [new[start : start + len(old)] for start in range(0, len(new), len(old))]
-    return np.concatenate(
-        [covariance(np.concatenate([part, old]))[: len(part), len(part) :] for part in rows]
-    )
+    parts = [new[start : start + len(old)] for start in range(0, len(new), len(old))]
+    blocks = [covariance(np.concatenate([part, old]))[: len(part), len(part) :] for part in parts]
+    return np.concatenate(blocks)
 
 
 def _of_graph(
@@ -156,24 +170,28 @@ def _of_graph(
     normalize: bool = True,
     **params: Any,
 ) -> Floats:
-    """A kernel of the package on a graph; nodes are the graph's own, by number."""
+    """Evaluate a kernel of the package on a graph, for nodes of the graph by number."""
     if not isinstance(graph, Graph):
         raise DataError(
-            f"{kernel} is a kernel on a graph; give the relpref.data.Graph as kernel_params={{'graph': ...}}"
+            f"{kernel} is a kernel on a graph; give the relpref.data.Graph as "
+            "kernel_params={'graph': ...}"
         )
     rows = _node_numbers(left, graph)
     columns = rows if right is None else _node_numbers(right, graph)
-    known = _hyperparameters(kernel, graph, params)
-    covariance = np.asarray(evaluated(_covariance, kernel, graph, {"normalize": normalize}, known))
+    values = _hyperparameters(kernel, graph, params)
+    options = {"normalize": normalize}
+    covariance = np.asarray(evaluated(_covariance, kernel, graph, options, values))
     return covariance[np.ix_(rows, columns)]
 
 
-def _covariance(kernel: Any, domain: Any, options: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    return kernel(domain, **options, **known).dense()
+def _covariance(
+    kernel: Any, domain: Any, options: Mapping[str, Any], values: Mapping[str, Any]
+) -> Any:
+    return kernel(domain, **options, **values).dense()
 
 
 def _hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dict[str, Floats]:
-    """The hyperparameters of a kernel of the package, if they are those that it has."""
+    """Check that a kernel of the package gets all its hyperparameters and no others."""
     names = sorted(kernel.parameters(domain))
     if sorted(params) != names:
         raise DataError(
@@ -184,27 +202,29 @@ def _hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dic
 
 
 def _node_numbers(nodes: Any, graph: Graph) -> NDArray[np.intp]:
-    """Checked numbers of nodes; a kernel on a graph is not defined for nodes that it does not have."""
+    """Check numbers of nodes: a kernel on a graph is defined for the nodes of the graph only."""
     given = dense(nodes).ravel()
     numbers = given.astype(np.intp)
     if np.any(wrong := (numbers != given) | (numbers < 0) | (numbers >= graph.num_nodes)):
         raise DataError(
-            f"node {given[wrong][0]:g} is not one of the graph's, which are numbered 0 to {graph.num_nodes - 1}; "
-            "a kernel on a graph knows its own nodes only: include new nodes in the graph and leave their labels unknown"
+            f"node {given[wrong][0]:g} is not one of the graph's, which are numbered 0 to "
+            f"{graph.num_nodes - 1}; a kernel on a graph knows its own nodes only: include new "
+            "nodes in the graph and leave their labels unknown"
         )
     return numbers
 
 
 def dense(nodes: Any) -> Floats:
+    """Array of float64 of an array or a sparse matrix."""
     return np.asarray(nodes.toarray() if hasattr(nodes, "toarray") else nodes, dtype=np.float64)
 
 
 def _checked(matrix: Any, left: Any, right: Any, name: str) -> Floats:
-    """The matrix as float64, if it has the right shape, is finite, and symmetric for one set of nodes."""
+    """Check the shape, that all is finite, and that one set of nodes has a symmetric matrix."""
     result = dense(matrix)
     if right is None:
         result = checked_symmetric(result, name)
-    expected = (np.shape(left)[0], np.shape(left if right is None else right)[0])
+    expected = np.shape(left)[0], np.shape(left if right is None else right)[0]
     if result.shape != expected:
         raise DataError(
             f"the {name} has shape {result.shape}, not {expected}: "
@@ -217,25 +237,31 @@ def _checked(matrix: Any, left: Any, right: Any, name: str) -> Floats:
 
 
 def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool = False) -> Domain:
-    """Features or a kernel matrix as the nodes of one side of a relation, "node" or "object"; a kernel matrix stays as it is."""
+    """Read the nodes of one side of a relation from features or a kernel matrix.
+
+    ``name`` is "node" or "object". A kernel matrix is not standardized.
+    """
     kernel.require_no_keywords("kernel_params" if name == "node" else "object_kernel_params")
     columns = None
     if isinstance(nodes, pd.DataFrame):
         labels = tuple(read_labels(nodes.index, lambda row: f"{name} {row}"))
-        LabelIndex(labels, lambda row: f"{name} {row}")  # none twice
+        LabelIndex(labels, lambda row: f"{name} {row}")  # refuses repeated labels
         if kernel.kernel == "precomputed":
             nodes = _square(nodes, labels, name)
         columns = tuple(str(column) for column in nodes.columns)
         twice = pd.Index(columns).duplicated()
         if twice.any():
             raise DataError(
-                f"the features of the {name}s: column {columns[twice.argmax()]!r} occurs more than once; rename or remove one"
+                f"the features of the {name}s: column {columns[twice.argmax()]!r} occurs more than "
+                "once; rename or remove one"
             )
     features = numeric(nodes, f"the {name}s")
     by_name = isinstance(kernel.kernel, str)
     # Kernels on graphs and functions may take nodes that are numbers.
     if features.ndim not in ((2,) if by_name else (1, 2)) or 0 in features.shape:
-        raise DataError(f"{name}s have the shape {features.shape}; give one row of features for each {name}")
+        raise DataError(
+            f"{name}s have the shape {features.shape}; give one row of features for each {name}"
+        )
     if columns is None:
         labels = tuple(range(features.shape[0]))
     scaled = standardize and by_name and kernel.kernel != "precomputed"
@@ -243,12 +269,12 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
 
 
 def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.DataFrame:
-    """A kernel matrix with its columns in the order of its rows."""
+    """Bring the columns of a kernel matrix into the order of its rows."""
     columns = list(read_labels(kernel.columns, lambda column: f"{name} column {column}"))
     if sorted(map(repr, columns)) != sorted(map(repr, labels)):
         raise DataError(
-            f"the kernel matrix of the {name}s has {len(labels)} rows and {len(columns)} columns with other labels; "
-            "index and columns must hold the same"
+            f"the kernel matrix of the {name}s has {len(labels)} rows and {len(columns)} columns "
+            "with other labels; index and columns must hold the same"
         )
     place = {label: position for position, label in enumerate(columns)}
     return kernel.iloc[:, [place[label] for label in labels]]
@@ -256,7 +282,7 @@ def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.Data
 
 @dataclass(eq=False, repr=False)
 class KernelEstimator(BaseEstimator):
-    """An estimator with a kernel of nodes; see `gram` for its options."""
+    """Base of estimators with a kernel of nodes; see `gram` for its options."""
 
     kernel: Kernel = "linear"
     _: KW_ONLY
@@ -271,24 +297,27 @@ class KernelEstimator(BaseEstimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RelationEstimator(KernelEstimator):
-    """An estimator that learns from a relation between nodes and objects, or among the nodes."""
+    """Base of estimators of a relation between nodes and objects, or among the nodes."""
 
     object_kernel: Kernel | None = None
     object_kernel_params: Mapping[str, Any] | None = None
     symmetry: str = "none"
 
-    def _domains(self, nodes: Any, objects: Any, *, standardize: bool = False) -> tuple[Domain, Domain]:
-        """Both sides of the relation; one domain where there are no objects."""
-        kernel = self._node_kernel(self.kernel, self.kernel_params)
-        first = read_nodes(nodes, kernel, "node", standardize=standardize)
+    def _domains(
+        self, nodes: Any, objects: Any, *, standardize: bool = False
+    ) -> tuple[Domain, Domain]:
+        """Read both sides of the relation; the same domain where there are no objects."""
+        kernel, params = self.object_kernel, self.object_kernel_params
+        node_kernel = self._node_kernel(self.kernel, self.kernel_params)
+        first = read_nodes(nodes, node_kernel, "node", standardize=standardize)
         if objects is None:
-            if self.object_kernel is not None or self.object_kernel_params is not None:
+            if kernel is not None or params is not None:
                 raise DataError(
-                    "object_kernel or object_kernel_params is given, but objects are not; the relation is among the nodes, with one kernel"
+                    "object_kernel or object_kernel_params is given, but objects are not; the "
+                    "relation is among the nodes, with one kernel"
                 )
             return first, first
-        params = self.object_kernel_params
-        if self.object_kernel is None and params is None:
-            params = self.kernel_params
-        kernel = self._node_kernel(self.kernel if self.object_kernel is None else self.object_kernel, params)
-        return first, read_nodes(objects, kernel, "object", standardize=standardize)
+        if kernel is None:
+            kernel, params = self.kernel, self.kernel_params if params is None else params
+        object_kernel = self._node_kernel(kernel, params)
+        return first, read_nodes(objects, object_kernel, "object", standardize=standardize)

@@ -21,15 +21,17 @@ REGULARIZATIONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
 
 
 class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
-    """A kernel, one eigendecomposition, and exact hold-outs from it."""
+    """Base of estimators with a kernel, one eigendecomposition, and exact hold-outs from it."""
 
     _least_examples: ClassVar = 1
 
     @abstractmethod
-    def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum: ...
+    def _decompose(
+        self, kernel: Floats, labels: Floats, queries: Indices | None
+    ) -> RidgeSpectrum: ...
 
     def _fit(self, X: Any, y: Any, groups: ArrayLike | None) -> Indices | None:
-        """Check and decompose; returns the groups by number."""
+        """Check and decompose; return the groups by number."""
         X, y = validate_data(
             self,
             X,
@@ -49,6 +51,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         return queries
 
     def _solve(self, regularization: float) -> Self:
+        """Set the coefficients at a regularization."""
         self.regularization_ = float(positive(regularization)[0])
         dual = self._spectrum.dual(self._spectrum.weights(self.regularization_))
         self.dual_coef_ = dual[:, 0] if self._single_output else dual
@@ -60,14 +63,18 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
     def predict(self, X: Any) -> Floats:
         """Scores, shape (n,) or (n, outputs), of an array or sparse matrix, shape (n, d).
 
-        For a precomputed kernel ``X`` is the kernel with the examples of the training, shape (n, m).
+        For a precomputed kernel ``X`` is the kernel with the training examples, shape (n, m).
         """
         return self._kernel_to(X) @ self.dual_coef_
 
     def predict_path(self, X: Any, regularizations: ArrayLike) -> Floats:
-        """Scores for r values of the regularization without another training, shape (r, n) or (r, n, outputs)."""
-        kernel, own = self._kernel_to(X), self._spectrum
-        duals = np.array([own.dual(own.weights(value)) for value in positive(regularizations)])
+        """Scores for r values of the regularization, shape (r, n) or (r, n, outputs).
+
+        Takes no other training.
+        """
+        kernel, spectrum = self._kernel_to(X), self._spectrum
+        weights = map(spectrum.weights, positive(regularizations))
+        duals = np.array([spectrum.dual(weight) for weight in weights])
         return (kernel @ duals)[self._index(regularizations)]
 
     def _kernel_to(self, X: Any) -> Floats:
@@ -76,15 +83,15 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         return self._gram(X, self.X_fit_)
 
     def leave_one_out(self, regularizations: ArrayLike | None = None) -> Floats:
-        """What `predict` gives for each example after a training on all others; exact, without any training.
+        """Predict each example as after a training on all others; exact, without any training.
 
-        For errors of single predictions. Each is by a training of its own, so that on noise their order is below chance; see
-        `leave_pair_out` for that.
+        Use it for errors of single predictions. Each is by another training, so that on noise their
+        order is below chance; see `leave_pair_out` for the order.
 
         Parameters
         ----------
         regularizations : array, shape (r,), optional
-            By default that of the estimator.
+            Positive values; by default that of the estimator.
 
         Returns
         -------
@@ -93,24 +100,28 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         values = self._hold_out(regularizations, 1, "leave_one_out")
         return spectrum.leave_one_out(self._spectrum, values)[self._index(regularizations)]
 
-    def leave_group_out(self, groups: ArrayLike, regularizations: ArrayLike | None = None) -> Floats:
-        """What `predict` gives for the examples of each group after a training on all other groups; exact.
+    def leave_group_out(
+        self, groups: ArrayLike, regularizations: ArrayLike | None = None
+    ) -> Floats:
+        """Predict the examples of each group as after a training on all other groups; exact.
 
         Parameters
         ----------
         groups : array, shape (m,)
             The group of each example, at least two different ones.
         regularizations
-            As in `leave_one_out`; so is what is returned.
+            See `leave_one_out`; the returned array has the same shape.
         """
         values = self._hold_out(regularizations, 1, "leave_group_out")
         numbers = _several(_numbered(groups, len(self._spectrum.labels)))
-        return spectrum.leave_group_out(self._spectrum, numbers, values)[self._index(regularizations)]
+        predictions = spectrum.leave_group_out(self._spectrum, numbers, values)
+        return predictions[self._index(regularizations)]
 
     def leave_pair_out(self, regularizations: ArrayLike | None = None) -> LeavePairOut:
-        """Leave out every pair (of a query, where there are queries): LPO Theorem 2, exact, without any training.
+        """Leave out every pair (of a query, where there are queries), exactly: LPO Theorem 2.
 
-        One m x m product for each of the ``regularizations``, as in `leave_one_out`, then O(m²).
+        Takes no training. One m x m product for each of the ``regularizations``, as in
+        `leave_one_out`, then O(m²).
         """
         values = self._hold_out(regularizations, 2, "leave_pair_out")
         return spectrum.leave_pair_out(self._spectrum, values, self._index(regularizations))
@@ -123,9 +134,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         return positive(self.regularization_ if regularizations is None else regularizations)
 
     def _index(self, regularizations: ArrayLike | None) -> Any:
-        """Of arrays with an axis for the regularizations first and one for the outputs last, what was asked for."""
-        one = regularizations is None or np.ndim(regularizations) == 0
-        return (0 if one else slice(None), ..., 0 if self._single_output else slice(None))
+        """Index of an array (r, ..., outputs) that drops the axes of a single value or output."""
+        first = 0 if regularizations is None or np.ndim(regularizations) == 0 else slice(None)
+        return (first, ..., 0 if self._single_output else slice(None))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -158,7 +169,7 @@ class RLS(KernelRegressor):
     regularization: float = 1.0
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to an array or sparse matrix, shape (m, d), or the precomputed kernel, and y, shape (m,) or (m, outputs)."""
+        """Fit to an array or sparse matrix (m, d), or the kernel, and y, (m,) or (m, outputs)."""
         self._fit(X, y, None)
         return self._solve(self.regularization)
 
@@ -168,13 +179,14 @@ class RLS(KernelRegressor):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RankRLS(KernelRegressor):
-    """Regularized least squares on the differences of labels (RankRLS): learns an order and the size of its gaps.
+    """Regularized least squares on differences of labels: learns an order and its gaps.
 
-    Minimizes Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the Laplacian m I − 11ᵀ). With
-    ``groups``, the queries of the examples, it minimizes Σ_q ‖C_q (y_q − f_q)‖² + λ‖f‖² with the centering C_q = I − 11ᵀ/l of a
-    query of l examples (CR10 eq. 12): pairs of different queries are not compared, and those of a query are weighted by 1/l. So
-    one query of m examples at λ is the same as none at mλ. Only differences of predictions (within a query) mean anything; hence
-    `score` is the concordance, not R².
+    Minimizes Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the
+    Laplacian m I − 11ᵀ). With ``groups``, the queries of the examples, it minimizes Σ_q ‖C_q (y_q −
+    f_q)‖² + λ‖f‖² with the centering C_q = I − 11ᵀ/l of a query of l examples (CR10 eq. 12): pairs
+    of different queries are not compared, and those of a query are weighted by 1/l. So one query of
+    m examples at λ is the same as none at mλ. Only differences of predictions (within a query) have
+    a meaning; hence `score` is the concordance, not R².
 
     Parameters and attributes are those of `RLS`; the sum of ``dual_coef_`` over each query is 0.
     """
@@ -183,7 +195,7 @@ class RankRLS(KernelRegressor):
     _least_examples: ClassVar = 2
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
-        """Fit as `RLS`; ``groups`` are the query of each example, any labels, shape (m,)."""
+        """Fit like `RLS`; ``groups`` are the query of each example, any labels, shape (m,)."""
         self._fit(X, y, groups)
         return self._solve(self.regularization)
 
@@ -193,20 +205,21 @@ class RankRLS(KernelRegressor):
         if np.all(labels == labels[first][numbers]):
             where = "" if queries is None else " within each group"
             raise DataError(
-                f"y is constant{where}: no example ranks above another, so there is nothing to learn"
+                f"y is constant{where}: no example ranks above another, so there is nothing to "
+                "learn"
             )
         return RidgeSpectrum.ranking(kernel, labels, queries)
 
     def score(self, X: Any, y: Any) -> float:
-        """Mean over the outputs of the `concordance` of labels and predictions, all examples taken as one query."""
-        predicted, labels = self.predict(X), np.asarray(y, dtype=np.float64)
-        columns = zip(labels.reshape(len(labels), -1).T, predicted.reshape(len(predicted), -1).T, strict=True)
+        """`concordance` of labels and predictions as one query; its mean over the outputs."""
+        arrays = np.asarray(y, dtype=np.float64), self.predict(X)
+        columns = zip(*(array.reshape(len(array), -1).T for array in arrays), strict=True)
         return float(np.mean([concordance(*column) for column in columns]))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ChosenRegularization(KernelRegressor):
-    """One decomposition, scores of many regularizations, a solution for the best."""
+    """Base of estimators that score many regularizations by exact hold-outs and take the best."""
 
     regularizations: ArrayLike = REGULARIZATIONS
     cv: str | None = None
@@ -214,9 +227,10 @@ class ChosenRegularization(KernelRegressor):
     _least_examples: ClassVar = 3
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
-        """Choose the regularization and fit, as `RLS`.
+        """Choose the regularization and fit like `RLS`.
 
-        ``groups``, shape (m,), are for ``cv="leave_group_out"``; for the ranking loss the query of each example, whatever ``cv`` is.
+        ``groups``, shape (m,), are for ``cv="leave_group_out"``; for the ranking loss the query of
+        each example, whatever ``cv`` is.
         """
         cv = self._criteria[0] if self.cv is None else self.cv
         if cv not in self._criteria:
@@ -236,7 +250,7 @@ class ChosenRegularization(KernelRegressor):
         return self._solve(values[self.cv_scores_ == self.best_score_].max())
 
     def _pair_scores(self, values: Floats) -> Floats:
-        """Leave-pair-out concordance, mean over the outputs that have different labels."""
+        """Leave-pair-out concordance: mean over the outputs that have different labels."""
         concordances = spectrum.leave_pair_out(self._spectrum, values).concordance
         defined = ~np.isnan(concordances[0])
         if not defined.any():
@@ -247,7 +261,7 @@ class ChosenRegularization(KernelRegressor):
 
     @abstractmethod
     def _score(self, predicted: Floats, groups: Indices | None) -> Floats:
-        """Of held-out predictions (r, m, outputs) at each regularization; greater is better."""
+        """Score held-out predictions (r, m, outputs) at each regularization; greater is better."""
 
 
 class RLSCV(ChosenRegularization, RLS):
@@ -256,10 +270,11 @@ class RLSCV(ChosenRegularization, RLS):
     Parameters
     ----------
     regularizations : array, shape (r,)
-        Positive values to choose from; each costs one product of m x m matrices at most, no training.
+        Positive values to choose from; each costs one product of m x m matrices at most, no
+        training.
     cv : {"leave_one_out", "leave_pair_out", "leave_group_out"}
-        What is left out; ``"leave_one_out"`` by default. The score of pairs is their concordance, that of examples and groups minus
-        the mean squared error.
+        Part that is left out; ``"leave_one_out"`` by default. The score of pairs is their
+        concordance, that of examples and groups minus the mean squared error.
 
     Attributes
     ----------
@@ -276,13 +291,15 @@ class RLSCV(ChosenRegularization, RLS):
 
 
 class RankRLSCV(ChosenRegularization, RankRLS):
-    """`RankRLS` whose regularization is chosen by exact hold-outs; parameters and attributes as for `RLSCV`, except ``cv``.
+    """`RankRLS` whose regularization is chosen by exact hold-outs.
+
+    Parameters and attributes are those of `RLSCV`, except ``cv``.
 
     Parameters
     ----------
     cv : {"leave_pair_out", "leave_group_out"}
-        What is left out: every pair (by default), or every query of `fit`'s ``groups``. The score is the concordance, of all pairs
-        or the mean of the queries'.
+        Part that is left out: every pair (by default), or every query of `fit`'s ``groups``. The
+        score is the concordance, of all pairs or the mean over the queries.
     """
 
     _criteria = ("leave_pair_out", "leave_group_out")
@@ -290,32 +307,38 @@ class RankRLSCV(ChosenRegularization, RankRLS):
     def _score(self, predicted: Floats, groups: Indices | None) -> Floats:
         assert groups is not None  # the only criterion but pairs
         # One row for each query, in which the others are not observed.
-        own = np.where(groups == np.arange(groups.max() + 1)[:, None], 0.0, np.nan)
-        labels = self._spectrum.labels.T
-        outputs = [zip(labels, held_out.T, strict=True) for held_out in predicted]
-        means = [[per_node(concordance, own + y, own + f).mean for y, f in output] for output in outputs]
+        rows = np.where(groups == np.arange(groups.max() + 1)[:, None], 0.0, np.nan)
+        means = [
+            [
+                per_node(concordance, rows + labels, rows + scores).mean
+                for labels, scores in zip(self._spectrum.labels.T, held_out.T, strict=True)
+            ]
+            for held_out in predicted
+        ]
         return np.asarray(np.nanmean(means, axis=1))
 
 
 def positive(regularization: ArrayLike) -> Floats:
-    """Checked values of the regularization, shape (r,)."""
+    """Check values of the regularization, and return them with shape (r,)."""
     values = np.atleast_1d(np.asarray(regularization, dtype=np.float64))
     if values.ndim != 1 or values.size == 0:
-        raise DataError(f"regularizations have shape {values.shape}; give a vector of positive numbers")
+        raise DataError(
+            f"regularizations have shape {values.shape}; give a vector of positive numbers"
+        )
     if np.any(wrong := ~(np.isfinite(values) & (values > 0))):
         raise DataError(f"a regularization is {values[wrong][0]:g}; it must be positive and finite")
     return values
 
 
 def _numbered(groups: ArrayLike, count: int) -> Indices:
-    """Groups as numbers from 0, one for each example."""
+    """Number the groups from 0, one number for each example."""
     if len(column := column_or_1d(groups)) != count:
         raise DataError(f"groups has {len(column)} entries for {count} examples")
     return np.unique(column, return_inverse=True)[1]
 
 
 def _several(groups: Indices) -> Indices:
-    """The numbers, if there are at least two groups."""
+    """Return the numbers, if there are at least two groups."""
     if not groups.any():
         raise DataError("groups has a single group; without it nothing is left to train on")
     return groups

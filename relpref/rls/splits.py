@@ -1,17 +1,20 @@
-"""Cross-validation over edges, for scikit-learn: what is new in the test decides what a score is about.
+"""Cross-validation over edges, for scikit-learn, and measures of rankings.
 
-=============  ==========================================  ====================================================
-setting        a test edge joins                           splitter
-=============  ==========================================  ====================================================
-1              two known nodes                             `EdgeKFold`
-2              a new conditioning node, a known object     `SourceKFold`
-3              a known conditioning node, a new object     `TargetKFold`
-4              a new conditioning node, a new object       `BothKFold`
-=============  ==========================================  ====================================================
+The new nodes of test edges determine the meaning of a score:
 
-The settings are those of Park & Marcotte 2012 and Pahikkala et al. 2015; scores differ much between them. Edges between
-the same nodes always leave together. A symmetric or reciprocal relation needs ``symmetric=True``: there (v, w) and (w, v)
-say the same, and a node that is new is new at both ends.
+=======  ======================================  ==============
+setting  nodes of a test edge                    splitter
+=======  ======================================  ==============
+1        both known                              `EdgeKFold`
+2        new conditioning node, known object     `SourceKFold`
+3        known conditioning node, new object     `TargetKFold`
+4        both new                                `BothKFold`
+=======  ======================================  ==============
+
+The settings are those of Park & Marcotte 2012 and Pahikkala et al. 2015; scores differ much between
+them. Edges between the same nodes always leave together. A symmetric or reciprocal relation needs
+``symmetric=True``: its edges (v, w) and (w, v) say the same, and a node that is new is new at both
+ends.
 """
 
 from abc import abstractmethod
@@ -29,8 +32,6 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from relpref.errors import DataError
-
-__all__ = ["BothKFold", "EdgeKFold", "SourceKFold", "TargetKFold", "per_node", "ranking_error"]
 
 Positions = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -55,28 +56,32 @@ class _EdgeSplitter(BaseCrossValidator):
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         return self.n_splits
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Positions, Positions]]:
-        """Training and test edges, by position.
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[Positions, Positions]]:
+        """Iterate over positions of training and test edges.
 
         Parameters
         ----------
         X : DataFrame or array
-            With columns ``source`` and ``target``, or an array of shape (q, 2) with any labels of nodes.
+            With columns ``source`` and ``target``, or an array of shape (q, 2) with any labels of
+            nodes.
         y : ignored
         groups : DataFrame or array, optional
-            The edges, where ``X`` holds something else, such as features of edges.
+            Edges, where ``X`` holds something else, such as features of edges.
 
         Raises
         ------
         DataError
-            If there are no edges to be found, or a fold has none to train or test with.
+            If there are no edges, or a fold has none to train or test with.
         """
         sources, targets = self._ends(X if groups is None else groups)
         for number, (train, test) in enumerate(self._masks(sources, targets)):
             for name, mask in (("training", train), ("test", test)):
                 if not mask.any():
                     raise DataError(
-                        f"{type(self).__name__}: split {number} has no {name} edges among {len(sources)}; use fewer splits"
+                        f"{type(self).__name__}: split {number} has no {name} edges among "
+                        f"{len(sources)}; use fewer splits"
                     )
             yield np.flatnonzero(train), np.flatnonzero(test)
 
@@ -84,14 +89,15 @@ class _EdgeSplitter(BaseCrossValidator):
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]: ...
 
     def _ends(self, edges: Any) -> tuple[Positions, Positions]:
-        """Numbers of the nodes that each edge joins, from 0; of one numbering if the relation is symmetric."""
+        """Number the nodes of each edge from 0; both ends alike if the relation is symmetric."""
         if isinstance(edges, pd.DataFrame) and {"source", "target"} <= set(edges.columns):
             ends = [edges["source"], edges["target"]]
         elif np.ndim(edges) == 2 and np.shape(edges)[1] == 2:
             ends = [pd.Series(end) for end in np.asarray(edges).T]
         else:
             raise DataError(
-                f"{type(self).__name__}: edges have the shape {np.shape(edges)}; give two columns, source and target, as X or "
+                f"{type(self).__name__}: edges have the shape {np.shape(edges)}; give two columns, "
+                "source and target, as X or "
                 "as groups"
             )
         if not self.symmetric:
@@ -100,10 +106,12 @@ class _EdgeSplitter(BaseCrossValidator):
         return both[: len(ends[0])], both[len(ends[0]) :]
 
     def _folds(self, numbers: Positions, name: str, random: Any) -> Positions:
-        """A fold for each of the things that were numbered, as equal in size as can be."""
+        """Assign folds of nearly equal sizes to everything that has a number."""
         count = int(numbers.max(initial=-1)) + 1
         if count < self.n_splits:
-            raise DataError(f"{type(self).__name__}: {count} {name} cannot make {self.n_splits} folds")
+            raise DataError(
+                f"{type(self).__name__}: {count} {name} cannot make {self.n_splits} folds"
+            )
         order = random.permutation(count) if self.shuffle else np.arange(count)
         folds = np.empty(count, dtype=np.intp)
         folds[order] = np.arange(count) * self.n_splits // count
@@ -112,13 +120,19 @@ class _EdgeSplitter(BaseCrossValidator):
     def _node_folds(
         self, sources: Positions, targets: Positions, new: tuple[str, ...]
     ) -> tuple[Positions, Positions]:
-        """Folds of each edge's two nodes: of one set if the relation is symmetric, else of the ends named in ``new``; -1 of the other."""
+        """Folds of the two nodes of each edge.
+
+        There is one set of nodes if the relation is symmetric; otherwise the ends named in ``new``
+        have folds, and the others -1.
+        """
         random = check_random_state(self.random_state)
         if self.symmetric:
             folds = self._folds(np.append(sources, targets), "nodes", random)
             return folds[sources], folds[targets]
         of_sources, of_targets = (
-            self._folds(numbers, name, random)[numbers] if name in new else np.full_like(numbers, -1)
+            self._folds(numbers, name, random)[numbers]
+            if name in new
+            else np.full_like(numbers, -1)
             for name, numbers in (("sources", sources), ("targets", targets))
         )
         return of_sources, of_targets
@@ -134,7 +148,7 @@ class EdgeKFold(_EdgeSplitter):
     shuffle : bool
         Whether to shuffle before folds are made; otherwise they are contiguous.
     random_state : int, RandomState or None
-        Of the shuffling.
+        Seed of the shuffling.
     symmetric : bool
         Whether (v, w) and (w, v) are one edge, as in a symmetric or reciprocal relation.
     """
@@ -149,24 +163,25 @@ class EdgeKFold(_EdgeSplitter):
 
 
 class SourceKFold(_EdgeSplitter):
-    """K folds of sources, the conditioning nodes: those of test edges are new, the targets known (setting 2).
+    """K folds of sources, the conditioning nodes: new sources, known targets (setting 2).
 
-    Parameters are those of `EdgeKFold`. Where sources and targets are nodes of one domain with a ``symmetric`` or reciprocal relation,
-    training edges have no new node at either end, and edges between two new nodes are left out.
+    Parameters are those of `EdgeKFold`. Where sources and targets are nodes of one domain with a
+    ``symmetric`` or reciprocal relation, training edges have no new node at either end, and edges
+    between two new nodes are left out.
     """
 
     _new: ClassVar = ("sources",)
 
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        new, known = self._node_folds(sources, targets, self._new)
+        new, others = self._node_folds(sources, targets, self._new)
         if self._new == ("targets",):
-            new, known = known, new
+            new, others = others, new
         for fold in range(self.n_splits):
-            yield (new != fold) & (known != fold), (new == fold) & (known != fold)
+            yield (new != fold) & (others != fold), (new == fold) & (others != fold)
 
 
 class TargetKFold(SourceKFold):
-    """K folds of targets, the objects: those of test edges are new, the sources known (setting 3); as `SourceKFold`."""
+    """K folds of targets, the objects: as `SourceKFold`, with new targets (setting 3)."""
 
     _new: ClassVar = ("targets",)
 
@@ -174,7 +189,8 @@ class TargetKFold(SourceKFold):
 class BothKFold(_EdgeSplitter):
     """K folds of sources and K of targets: both nodes of a test edge are new (setting 4).
 
-    Edges with one new node are in neither part. There are K² pairs of folds; of a ``symmetric`` relation K (K + 1)/2, and K is at least
+    Edges with one new node are in neither part. There are K² pairs of folds; of a ``symmetric``
+    relation K (K + 1)/2, and K is at least
     3. Parameters are those of `EdgeKFold`.
     """
 
@@ -200,9 +216,9 @@ Measure = Callable[[ArrayLike, ArrayLike], float]
 
 
 def ranking_error(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Share of the pairs with different labels that the scores order wrongly, 0 to 1; equal scores count one half (CR10 eq. 5).
+    """Share of the pairs with different labels that the scores order wrongly (CR10 eq. 5).
 
-    NaN where all labels are the same. O(n log n).
+    Equal scores count one half. NaN where all labels are the same. Takes O(n log n).
     """
     labels, scores = _checked(labels, scores)
     total = _pairs(len(labels))
@@ -211,46 +227,49 @@ def ranking_error(labels: ArrayLike, scores: ArrayLike) -> float:
         return np.nan
     if decided == 0:
         return 0.5
-    # Kendall's τ_b = (concordant − discordant) / √(different · decided); the difference is a whole number.
+    # Kendall's τ_b = (concordant − discordant) / √(different · decided); the difference is a whole
+    # number.
     tau = kendalltau(labels, scores).statistic
     surplus = round(tau * np.sqrt(float(different)) * np.sqrt(float(decided)))
     return 0.5 - 0.5 * surplus / different
 
 
 def concordance(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Share of the pairs with different labels that the scores order rightly; one minus `ranking_error`."""
+    """Share of the pairs with different labels in the right order: one minus `ranking_error`."""
     return 1.0 - ranking_error(labels, scores)
 
 
 def auc(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Area under the ROC curve: the `concordance` of labels that have two values, the larger of which is positive."""
+    """Area under the ROC curve: `concordance` of two labels, the larger of which is positive."""
     if len(values := np.unique(np.asarray(labels))) > 2:
         raise DataError(f"AUC is for two labels and there are {len(values)}; use concordance")
     return concordance(labels, scores)
 
 
 def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float:
-    """Normalized discounted cumulative gain, 0 to 1, with the labels as gains (Järvelin & Kekäläinen 2002).
+    """Normalized discounted cumulative gain, 0 to 1 (Järvelin & Kekäläinen 2002).
 
-    Labels must not be negative; for exponential gains give 2**labels − 1. Only the first ``k`` ranks count, all by default. Equal scores
-    share the average of their gains (McSherry & Najork 2008). NaN where all labels are the same.
+    Labels are the gains, and not negative; for exponential gains give 2**labels − 1. Only the first
+    ``k`` ranks count, all by default. Equal scores share the average of their gains (McSherry &
+    Najork 2008). NaN where all labels are the same.
     """
     labels, scores = _checked(labels, scores)
     if labels.min(initial=0.0) < 0:
         raise DataError(
-            f"NDCG needs gains, and a label is {labels.min():g}; shift or map the labels to 0 and above"
+            f"NDCG needs gains, and a label is {labels.min():g}; shift or map the labels to 0 and "
+            "above"
         )
     if k is not None and k < 1:
         raise DataError(f"k is {k}; it must be at least 1")
-    if _pairs(len(labels)) == _tied(labels):
+    if len(np.unique(labels)) < 2:
         return np.nan
     return float(ndcg_score(labels[None], scores[None], k=k))
 
 
 def spearman(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Correlation of the ranks, ties at their mean rank; 0 for constant scores, NaN for constant labels."""
+    """Rank correlation, ties at their mean rank; 0 for constant scores, NaN for constant labels."""
     labels, scores = _checked(labels, scores)
-    if _pairs(len(labels)) == _tied(labels):
+    if len(np.unique(labels)) < 2:
         return np.nan
     first, second = (ranks - ranks.mean() for ranks in (rankdata(labels), rankdata(scores)))
     norm = np.sqrt((first @ first) * (second @ second))
@@ -259,28 +278,29 @@ def spearman(labels: ArrayLike, scores: ArrayLike) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PerNode:
-    """A measure of each conditioning node, shape (p,); NaN for a node none of whose observed pairs have different labels."""
+    """Values of a measure for conditioning nodes, shape (p,); NaN without pairs to order."""
 
     values: Floats
 
     @property
     def mean(self) -> float:
-        """Mean of the others; each node has the same weight. NaN where there is none."""
+        """Mean over the nodes with a value, each of the same weight; NaN where there is none."""
         defined = self.values[~np.isnan(self.values)]
         return float(defined.mean()) if defined.size else np.nan
 
 
 def per_node(measure: Measure, relation: ArrayLike, scores: ArrayLike) -> PerNode:
-    """A measure of every conditioning node.
+    """Evaluate a measure for every conditioning node.
 
     Parameters
     ----------
     measure : callable
-        Of labels and scores: `ranking_error`, `concordance`, `auc`, `ndcg`, `spearman` or one of your own.
+        Function of labels and scores: `ranking_error`, `concordance`, `auc`, `ndcg`, `spearman` or
+        another.
     relation : array, shape (p, m)
         One row for each conditioning node, NaN where the label was not observed.
     scores : array, shape (p, m)
-        Only those at observed labels are looked at.
+        Scores; only those at observed labels count.
     """
     relation = np.asarray(relation, dtype=np.float64)
     scores = np.asarray(scores, dtype=np.float64)
@@ -290,20 +310,24 @@ def per_node(measure: Measure, relation: ArrayLike, scores: ArrayLike) -> PerNod
             "both must be the same: one row for each conditioning node, one column for each object"
         )
     rows = zip(relation, scores, ~np.isnan(relation), strict=True)
-    return PerNode(np.array([measure(row[observed], score[observed]) for row, score, observed in rows]))
+    return PerNode(
+        np.array([measure(row[observed], score[observed]) for row, score, observed in rows])
+    )
 
 
 def _checked(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
-    """Both as vectors of the same length without NaN."""
+    """Check that both are vectors of the same length without NaN."""
     arrays = np.asarray(labels, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     for name, array in zip(("labels", "scores"), arrays, strict=True):
         if array.ndim != 1:
             raise DataError(
-                f"the {name} have shape {array.shape}; one conditioning node has a vector (see per_node)"
+                f"the {name} have shape {array.shape}; one conditioning node has a vector (see "
+                "per_node)"
             )
         if np.isnan(array).any():
             raise DataError(
-                f"the {name} hold NaN at {int(np.argmax(np.isnan(array)))}; leave out what is unknown"
+                f"the {name} hold NaN at {int(np.argmax(np.isnan(array)))}; leave out what is "
+                "unknown"
             )
     if len(arrays[0]) != len(arrays[1]):
         raise DataError(f"there are {len(arrays[0])} labels and {len(arrays[1])} scores")
@@ -317,5 +341,5 @@ def _tied(values: Any) -> int:
 
 
 def _pairs(n: int) -> int:
-    """Number of pairs of n."""
+    """Number of pairs of n things."""
     return n * (n - 1) // 2

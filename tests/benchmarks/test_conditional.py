@@ -12,7 +12,6 @@ from benchmarks.reproduce.conditional.__main__ import SUITE
 from benchmarks.reproduce.conditional.experiments import EXPERIMENTS
 from benchmarks.reproduce.rows import Rows
 from relpref.data_loaders import RockPaperScissors, play_rock_paper_scissors
-from relpref.data_loaders.newsgroups import SET_1, SET_2
 from relpref.rls import per_node, ranking_error
 
 
@@ -76,7 +75,7 @@ def test_a_table_of_games_names_the_better_one() -> None:
 
 
 def test_halves_cover_all_groups() -> None:
-    for groups in (SET_1, SET_2):
+    for groups in (newsgroups.SET_1, newsgroups.SET_2):
         for trained, held_out in newsgroups.halves(groups):
             assert sorted([*trained, *held_out]) == sorted(groups) and len(trained) >= 2 <= len(held_out)
 

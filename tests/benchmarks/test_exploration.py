@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.reproduce.exploration import selection, simulators, truths
 from benchmarks.reproduce.exploration.experiments import EXPERIMENTS
-from relpref.data_loaders.edges import DERIVED
+from benchmarks.reproduce.neighbours import DERIVED
 from relpref.explore import DEFAULT, SCORES
 
 

@@ -39,14 +39,14 @@ def test_three_drugs_and_two_targets(tmp_path: Path) -> None:
         (
             "simmat_dc",
             DRUGS.replace("0.9", "x", 1),
-            r"dc\.txt, line 2, column '3': 'x' is not a number",
+            r"dc\.txt, line 2, column 'D2': 'x' is not a number",
         ),
         ("simmat_dc", DRUGS.replace("0.8", "inf"), r"line 3, .*'inf' is not finite"),
         ("simmat_dg", TARGETS.replace("hsa1", "hsa3"), r"its labels are not those of nr_admat_dgc\.txt"),
         ("simmat_dg", TARGETS.replace("hsa1", "hsa2"), "the label 'hsa2' is there twice"),
         ("simmat_dg", TARGETS.replace("\t1\n", "\n"), "line 3: there are 2 values instead of 3"),
         ("simmat_dg", "", "the file is empty"),
-        ("admat_dgc", "\tD1\tD2\tD3\n", r"admat_dgc\.txt: the file holds no table"),
+        ("admat_dgc", "\tD1\tD2\tD3\n", r"admat_dgc\.txt: the file is empty or ends with its header"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, part: str, text: str, reason: str) -> None:

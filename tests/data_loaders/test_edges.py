@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -18,10 +17,9 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_relation_file_becomes_a_relation(tmp_path: Path) -> None:
-    table = edges.read_edges(written(tmp_path, "# who cites whom\na b 2\n\nb\tc   0.5\nx y 1\n"))
-    graph = PreferenceData.from_tables(
-        list("abc"), COMPARISONS, {"cites": edges.among(table, "abc")}
-    ).relations["cites"]
+    table = edges.read_edges(written(tmp_path, "# who cites whom\na b 2\n\nb\tc   0.5\n"))
+    data = PreferenceData.from_tables(list("abc"), COMPARISONS, {"cites": table})
+    graph = data.relations["cites"]
     assert graph.adjacency().toarray().tolist() == [[0, 2, 0], [2, 0, 0.5], [0, 0.5, 0]]
 
 
@@ -44,37 +42,12 @@ def test_malformed_lines_are_named(tmp_path: Path, text: str, reason: str) -> No
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("x x 1\n# x\na b many\n", r"links\.txt.*, line 3.*'many' is not a number"),
-        ("x x 1\na b 1\na b 2\n", r"line 3: the edge from 'a' to 'b' has the weight 2\.0.*line 2"),
-        ("x x 1\na b 1\na q 2\n", r"links\.txt.*, line 3, column 'target'.*'q'"),
+        ("b c 1\n# x\na b many\n", r"links\.txt.*, line 3.*'many' is not a number"),
+        ("b c 1\na b 1\na b 2\n", r"line 3: the edge from 'a' to 'b' has the weight 2\.0.*line 2"),
+        ("b c 1\na b 1\na q 2\n", r"links\.txt.*, line 3, column 'target'.*'q'"),
     ],
 )
-def test_what_is_found_later_has_its_line_too(tmp_path: Path, text: str, reason: str) -> None:
-    table = edges.among(edges.read_edges(written(tmp_path, text)), "abcq")
+def test_relations_refuse_cells_by_line(tmp_path: Path, text: str, reason: str) -> None:
+    table = edges.read_edges(written(tmp_path, text))
     with pytest.raises(DataError, match=reason):
         PreferenceData.from_tables(list("abc"), COMPARISONS, {"cites": table})
-
-
-def test_nearest_neighbours_by_brute_force() -> None:
-    rng = np.random.default_rng(0)
-    values = rng.standard_normal((12, 3)) + 5
-    labels = [f"d{row}" for row in range(12)]
-    values[:, 2] = 7  # a constant column says nothing
-    found = edges.nearest_neighbours(pd.DataFrame(values, index=labels), neighbours=2)
-
-    unit = (values[:, :2] - values[:, :2].mean(axis=0)) / values[:, :2].std(axis=0)
-    cosine = np.corrcoef(np.hstack([unit, -unit]))  # centred rows: the cosine of the originals
-    expected = {}
-    for i in range(12):
-        for j in sorted(set(range(12)) - {i}, key=lambda j: -cosine[i, j])[:2]:
-            if cosine[i, j] > 0:
-                expected[tuple(sorted((i, j)))] = cosine[i, j]
-    pairs = {(labels.index(row.source), labels.index(row.target)): row.weight for row in found.itertuples()}
-    assert pairs == pytest.approx(expected)
-
-
-def test_no_graph_without_likeness() -> None:
-    with pytest.raises(DataError, match="no two of 2 items are alike"):
-        edges.nearest_neighbours(pd.DataFrame({"x": [0.0, 1.0]}))
-    with pytest.raises(DataError, match="neighbours is 0"):
-        edges.nearest_neighbours(pd.DataFrame({"x": [0.0, 1.0]}), neighbours=0)

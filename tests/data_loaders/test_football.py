@@ -1,7 +1,6 @@
 import runpy
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -41,40 +40,19 @@ def test_matches_of_a_time(folder: Path) -> None:
 
 
 def test_answers(folder: Path) -> None:
-    data = football.load(folder, least_matches=2, margins=3)
-    assert data.labels == ("Aland", "Borduria", "Syldavia")  # Côte d'Or played once
-    answers = data.comparisons
-    assert answers.tie is not None and answers.shown_first is not None and answers.strength is not None
-    labels = np.array(data.labels)
-    said = {
-        (str(labels[w]), str(labels[lo]), bool(tie), int(first), int(strength))
-        for w, lo, tie, first, strength in zip(
-            answers.winner, answers.loser, answers.tie, answers.shown_first, answers.strength, strict=True
-        )
-    }
-    assert said == {
-        ("Aland", "Borduria", False, 1, 2),  # won at home
-        ("Aland", "Borduria", True, -1, 0),  # a draw at the other's
-        ("Aland", "Borduria", True, 0, 0),  # a draw on neutral ground
-        ("Borduria", "Syldavia", False, -1, 3),  # won away
-        ("Aland", "Syldavia", False, 0, 1),
-    }
-    met = data.relations["opponents"]
-    pairs = zip(met.source, met.target, met.weight, strict=True)
-    assert sorted(tuple(map(int, pair)) for pair in pairs) == [(0, 1, 3), (0, 2, 1), (1, 2, 1)]
-
-
-def test_teams_with_few_matches_leave_together(folder: Path) -> None:
-    # Without Côte d'Or Syldavia has two matches, Borduria four, Aland four; without Syldavia three are left between two teams.
-    assert football.load(folder, least_matches=3).labels == ("Aland", "Borduria")
-    with pytest.raises(
-        DataError, match="least_matches is 4; of 6 matches none is between teams with so many"
-    ):
-        football.load(folder, least_matches=4)
-    with pytest.raises(DataError, match="least_matches is 0"):
-        football.load(folder, least_matches=0)
+    table = football.answers(football.read_matches(folder), margins=3).astype(object)
+    assert list(table) == ["winner", "loser", "tie", "shown_first", "strength"]
+    assert table.where(table.notna(), None).to_numpy().tolist() == [
+        ["Aland", "Borduria", False, "Aland", 2],  # won at home
+        ["Borduria", "Aland", True, "Borduria", None],  # a draw at home
+        ["Aland", "Borduria", True, None, None],  # a draw on neutral ground
+        ["Borduria", "Syldavia", False, "Syldavia", 3],  # won away
+        ["Aland", "Syldavia", False, None, 1],
+        ["Aland", "Côte d'Or", False, "Aland", 3],
+    ]
+    assert "strength" not in football.answers(football.read_matches(folder))
     with pytest.raises(DataError, match="margins is 0"):
-        football.load(folder, least_matches=1, margins=0)
+        football.answers(football.read_matches(folder), margins=0)
 
 
 def test_a_team_belongs_to_the_confederation_in_whose_tournaments_it_plays() -> None:
@@ -120,10 +98,10 @@ def test_nothing_there(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="until is 'May'; give a day like"):
         football.read_matches(folder, until="May")
     (folder / "results.csv").unlink()
-    with pytest.raises(DataError, match="no such file; `relpref data get football` fetches it"):
-        football.load(folder)
+    with pytest.raises(DataError, match=r"no such file\. `relpref data get football` fetches it"):
+        football.read_matches(folder)
     with pytest.raises(DataError, match="no such folder.*fetches it from https://github.com/martj42"):
-        football.load(tmp_path / "nowhere")
+        football.read_matches(tmp_path / "nowhere")
 
 
 def test_bundled_matches() -> None:
@@ -160,5 +138,3 @@ def test_published_file(real_data: Path) -> None:
         0,
         True,
     )
-    data = football.load(since="2022-01-01", until="2025-12-31", least_matches=20)
-    assert len(data.labels) > 150 and data.comparisons.count.sum() > 3000

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from relpref import PreferenceData
 from relpref.data_loaders import letor
 from relpref.errors import DataError
 
@@ -42,17 +41,6 @@ def test_preferences_are_all_pairs_of_different_relevance(write: Callable[[str],
     query = letor.read_queries(write(LINES))["10"]
     pairs = set(query.preferences().itertuples(index=False, name=None))
     assert pairs == {("a", "b"), ("a", "c"), ("a", "d"), ("c", "b"), ("c", "d")}
-
-
-def test_a_problem_says_that_its_graph_is_derived(write: Callable[[str], Path]) -> None:
-    query = letor.read_queries(write(LINES))["10"]
-    known = query.preferences().head(2)
-    data = query.problem(known)
-    assert isinstance(data, PreferenceData) and data.num_comparisons == 2
-    assert list(data.relations) == ["similarity_derived"]
-    assert any("derived from the attributes" in note for note in data.notes)
-    assert not data.without_relation("similarity_derived").notes
-    assert list(query.problem(known, {}).relations) == []
 
 
 @pytest.mark.parametrize(
@@ -100,7 +88,6 @@ def test_folds_are_found_whatever_the_case(write: Callable[[str], Path], tmp_pat
         ("10", "training"),
         ("WT04-1", "test"),
     ]
-    assert list(letor.load_queries(tmp_path / "set", fold=3, part="test")) == ["WT04-1"]
 
     shutil.copy(fold / "Vali.txt", fold / "testset.txt")
     with pytest.raises(DataError, match=r"the query 9 is in .*Vali\.txt, too"):

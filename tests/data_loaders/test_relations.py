@@ -1,45 +1,10 @@
-"""Relations that need no file: digits and rock, paper, scissors."""
+"""A relation that needs no file: rock, paper, scissors."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from relpref.data_loaders import load_same_digit, play_rock_paper_scissors
+from relpref.data_loaders import play_rock_paper_scissors
 from relpref.errors import DataError
-
-
-def test_digits_that_are_new_are_not_known() -> None:
-    digits = load_same_digit()
-    assert set(digits.digits) == set(range(7)) and set(digits.new_digits) == {7, 8, 9}
-    assert len(digits.images) + len(digits.new_images) == 1797
-    assert not digits.images.index.intersection(digits.new_images.index).size
-    assert digits.images.to_numpy().max() == 1.0
-    shown = digits.new_digits.to_numpy()
-    expected = (shown[:, None] == shown).astype(float)
-    np.fill_diagonal(expected, np.nan)
-    np.testing.assert_array_equal(digits.new_relation.to_numpy(), expected)
-    assert digits.relation.index.equals(digits.images.index)
-
-
-def test_digits_are_drawn() -> None:
-    drawn, again, other = (load_same_digit((0, 1), size=20, seed=seed) for seed in (1, 1, 2))
-    assert drawn.images.shape == drawn.new_images.shape == (20, 64)
-    pd.testing.assert_frame_equal(drawn.images, again.images)
-    assert not drawn.images.index.equals(other.images.index)
-    whole = load_same_digit((0, 1))
-    pd.testing.assert_frame_equal(drawn.new_images, whole.new_images.loc[drawn.new_images.index])
-
-
-@pytest.mark.parametrize("new", [(7,), (7, 7), (7, 10), range(9)])
-def test_digits_that_cannot_be_apart(new: tuple[int, ...]) -> None:
-    with pytest.raises(DataError, match="two to eight different digits"):
-        load_same_digit(new)
-
-
-@pytest.mark.parametrize("size", [1, 540])
-def test_more_digits_than_there_are(size: int) -> None:
-    with pytest.raises(DataError, match=rf"size is {size}; there are .* take 2 to"):
-        load_same_digit(size=size)
 
 
 def test_games_are_won_as_often_as_expected() -> None:

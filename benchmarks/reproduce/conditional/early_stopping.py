@@ -18,10 +18,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.measure import note, table
-from benchmarks.reproduce.conditional.newsgroups import Task
+from benchmarks.reproduce.conditional.newsgroups import SET_2, Task
 from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.rows import Row
-from relpref.data_loaders import newsgroups
+from relpref.data_loaders.newsgroups import load
 from relpref.linalg.cg import Minimise
 from relpref.rls import ConditionalRanker, per_node, ranking_error
 
@@ -42,9 +42,9 @@ SOLVERS: dict[str, Minimise] = {"minimal residuals": "residual", "conjugate grad
 def drawn(quick: bool) -> Task:
     """Messages of the same five groups: known ones and new ones."""
     nodes, new = (QUICK_NODES, QUICK_NODES // 2) if quick else (NODES, TEST_NODES)
-    messages = newsgroups.load(newsgroups.SET_2)
-    order = np.random.default_rng(2010).permutation(len(messages.texts))
-    return Task.of(messages.take(order[:nodes]), messages.take(order[nodes : nodes + new]))
+    messages = load(SET_2)
+    order = np.random.default_rng(2010).permutation(len(messages))
+    return Task.of(messages.iloc[order[:nodes]], messages.iloc[order[nodes : nodes + new]])
 
 
 def compute(part: Part, quick: bool) -> list[Row]:

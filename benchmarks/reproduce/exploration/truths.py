@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from benchmarks.reproduce.neighbours import DERIVED, nearest_neighbours
 from benchmarks.simulation import Truth
 from relpref import PreferenceData
-from relpref.data_loaders.edges import DERIVED, nearest_neighbours
 from relpref.infer import EP
 from relpref.models import xpgp
 
