@@ -32,7 +32,9 @@ def run(chosen: argparse.Namespace) -> None:
         raise DataError("--answers ends a session in the terminal; leave it out with --web")
     for option, default in (("port", 0), ("per_page", 1)):
         if getattr(chosen, option) != default and not chosen.web:
-            raise DataError(f"--{option.replace('_', '-')} is for the page; add --web, or leave it out")
+            raise DataError(
+                f"--{option.replace('_', '-')} is for the page; add --web, or leave it out"
+            )
     if chosen.rater is not None:
         chosen.rater = rater_name(chosen.rater)
     store = Path(chosen.run) / ANSWERS
@@ -48,15 +50,19 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
     if chosen.export is not None and missing:
         number = export_left(load_run(chosen.run), chosen.export)
         say(
-            f"The last {missing} of {changes} changes in {store}-wal cannot be read. Written to {chosen.export}: the "
-            f"{counted(number, 'answer')} that are left; fit them with the tables in {chosen.run}/data, into a new folder"
+            f"The last {missing} of {changes} changes in {store}-wal cannot be read. Written to "
+            f"{chosen.export}: the "
+            f"{counted(number, 'answer')} that are left; fit them with the tables in "
+            f"{chosen.run}/data, into a new folder"
         )
         return
     if chosen.export is not None and lost(run := load_run(chosen.run)):
         number = export_known(run, chosen.export)
         say(
-            f"{store} is gone or empty. Written to {chosen.export}: the {counted(number, 'answer')} that the posterior in {chosen.run} "
-            "knows, without their times; fit them with the tables in its folder data, into a new folder"
+            f"{store} is gone or empty. Written to {chosen.export}: the "
+            f"{counted(number, 'answer')} that the posterior in {chosen.run} "
+            "knows, without their times; fit them with the tables in its folder data, into a new "
+            "folder"
         )
         return
     serve = (
@@ -73,7 +79,10 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
                 say(loop.trouble)
             loop.refine()
         elif chosen.export is not None:
-            say(f"Written to {chosen.export}: {counted(loop.export_answers(chosen.export), 'answer')}")
+            say(
+                f"Written to {chosen.export}: "
+                f"{counted(loop.export_answers(chosen.export), 'answer')}"
+            )
         elif serve is not None:
             late = f"interrupted; every answer is kept in {store}{_LATER}"
             leave = (lambda: _leave(late)) if chosen.program else None
@@ -87,8 +96,20 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
     if chosen.items is not None:
         posterior: Any = load_run(chosen.run).posterior
         items = labels(posterior.data.labels, next(csv.reader([chosen.items])))
-    same = ("score", "seed", "goal", "top", "show", "title", "most_appearances", "hardest", "repeats")
-    options: dict[str, Any] = {name: getattr(chosen, name) for name in same} | {"prompt": chosen.question}
+    same = (
+        "score",
+        "seed",
+        "goal",
+        "top",
+        "show",
+        "title",
+        "most_appearances",
+        "hardest",
+        "repeats",
+    )
+    options: dict[str, Any] = {name: getattr(chosen, name) for name in same} | {
+        "prompt": chosen.question
+    }
     from relpref.ask import Loop
 
     return Loop.open(chosen.run, ties=not chosen.no_ties, items=items, **options)
@@ -98,7 +119,8 @@ def serve_run(chosen: argparse.Namespace) -> None:
     """Show the runs of a folder."""
     if not Path(chosen.folder).is_dir():
         raise DataError(
-            f"{chosen.folder}: there is no such folder; give one with the runs that relpref fit wrote"
+            f"{chosen.folder}: there is no such folder; give one with the runs that relpref fit "
+            "wrote"
         )
     _page("relpref.ask.gallery")(chosen.folder, port=chosen.port, ask=chosen.ask)
 
@@ -126,7 +148,10 @@ def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         interrupted = True
     what = "given" if session.answers >= 0 else "taken back"
-    kept = f"{counted(abs(session.answers), 'answer')} {what} now, all kept in {Path(chosen.run) / ANSWERS}"
+    kept = (
+        f"{counted(abs(session.answers), 'answer')} {what} now, all kept in "
+        f"{Path(chosen.run) / ANSWERS}"
+    )
     if later and chosen.program:
         _leave(f"interrupted; {kept}{later}")
     if interrupted:
@@ -136,7 +161,9 @@ def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
 
 def _leave(said: str) -> NoReturn:
     """End at once: a thread inside compiled code ends in no other way, and everything is on the disk as if it had been killed."""
-    with suppress(OSError, RuntimeError):  # nobody reads it, or the signal came while something was printed
+    with suppress(
+        OSError, RuntimeError
+    ):  # nobody reads it, or the signal came while something was printed
         sys.stdout.flush()
         print(f"relpref: {said}", file=sys.stderr, flush=True)
     os._exit(INTERRUPTED)

@@ -97,7 +97,8 @@ def sbc_run(chosen: argparse.Namespace) -> None:
     if posterior.kind == "relation":
         if chosen.engine not in (None, "exact") or chosen.hyperparameters != "given":
             raise DataError(
-                f"{chosen.run}: a run of relpref conditional has one kernel and one regularization, without priors; "
+                f"{chosen.run}: a run of relpref conditional has one kernel and one "
+                "regularization, without priors; "
                 "leave --engine and --hyperparameters out"
             )
         engine = "exact"
@@ -128,7 +129,9 @@ def sbc_run(chosen: argparse.Namespace) -> None:
             **options,
         )
     except KeyboardInterrupt:
-        kept = max(0, file.read_bytes().count(b"\n") - 1) if file.exists() else 0  # lines after the first
+        kept = (
+            max(0, file.read_bytes().count(b"\n") - 1) if file.exists() else 0
+        )  # lines after the first
         raise KeyboardInterrupt(
             f"interrupted; {kept} simulations are in {file}, and the same command goes on"
         ) from None
@@ -148,5 +151,6 @@ def sbc_run(chosen: argparse.Namespace) -> None:
     say(f"{found.name}:")
     say(found.sentence)
     say(
-        f"The picture is in {picture}, the simulations beside it: more with --simulations and the same folder"
+        f"The picture is in {picture}, the simulations beside it: more with --simulations and the "
+        "same folder"
     )

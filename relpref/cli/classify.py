@@ -41,7 +41,12 @@ def run(chosen: argparse.Namespace) -> None:
     else:
         new, chances = taught, left_out
         share = float(
-            np.mean([names == label for names, label in zip(_best(classes, chances), classes, strict=True)])
+            np.mean(
+                [
+                    names == label
+                    for names, label in zip(_best(classes, chances), classes, strict=True)
+                ]
+            )
         )
     save_run(
         chosen.out,
@@ -50,7 +55,8 @@ def run(chosen: argparse.Namespace) -> None:
         command="classify",
         model="ranking_classifier",
         seed=chosen.seed,
-        options={"kernel": chosen.kernel} | ({"incomplete": chosen.incomplete} if chosen.incomplete else {}),
+        options={"kernel": chosen.kernel}
+        | ({"incomplete": chosen.incomplete} if chosen.incomplete else {}),
         replace=chosen.force,
     )
     names = sorted(set(classes))
@@ -68,7 +74,8 @@ def run(chosen: argparse.Namespace) -> None:
         say(formatted(columns, records(table), left=(0, 1)))
         if share is not None:
             say(
-                f"\nEach was classified by the ballots of others: {share:.0%} of {counted(len(new), 'ballot')} rightly"
+                f"\nEach was classified by the ballots of others: {share:.0%} of "
+                f"{counted(len(new), 'ballot')} rightly"
             )
         say(f"The run is in {chosen.out}: try relpref report {quote(chosen.out)}")
 
@@ -83,14 +90,16 @@ def _classes(file: str, ballots: Rankings) -> dict[Any, str]:
     table = read_table(file)
     if len(table.frame.columns) != 2:
         raise DataError(
-            f"{file}: there are {len(table.frame.columns)} columns; give two, the ranker and the class"
+            f"{file}: there are {len(table.frame.columns)} columns; give two, the ranker and the "
+            "class"
         )
     printed = {str(ranker): ranker for ranker in ballots.rankers}
     found: dict[Any, str] = {}
     for row, (ranker, label) in enumerate(table.frame.itertuples(index=False)):
         if str(ranker) not in printed:
             raise DataError(
-                f"{table.place(row)}: {shown(ranker)} gave no ballot; correct the label, or drop the row"
+                f"{table.place(row)}: {shown(ranker)} gave no ballot; correct the label, or drop "
+                "the row"
             )
         if not is_missing(label) and str(label):
             found[printed[str(ranker)]] = str(label)

@@ -1,8 +1,9 @@
 """The commands and their options, as tables.
 
-An option is named with what stands for its value: letters, N and K (whole numbers), P (a number), or {choices}, of which the first is the
-default; without it, the option is a flag. What is said of it is the help, of which ``--help`` shows the part before the first semicolon,
-or the help and keywords of argparse. A table within a table holds options that exclude each other.
+An option is named with what stands for its value: letters, N and K (whole numbers), P (a number),
+or {choices}, of which the first is the default; without it, the option is a flag. What is said of
+it is the help, of which ``--help`` shows the part before the first semicolon, or the help and
+keywords of argparse. A table within a table holds options that exclude each other.
 """
 
 import argparse
@@ -70,7 +71,13 @@ def scheduler(text: str) -> str:
     return text
 
 
-TYPES: dict[str, Callable[[str], Any]] = {"N": whole(1), "K": whole(1), "P": number, "G": number, "D": number}
+TYPES: dict[str, Callable[[str], Any]] = {
+    "N": whole(1),
+    "K": whole(1),
+    "P": number,
+    "G": number,
+    "D": number,
+}
 
 
 def _with(help: str, **keywords: Any) -> tuple[str, dict[str, Any]]:
@@ -82,7 +89,9 @@ def _many(help: str) -> tuple[str, dict[str, Any]]:
 
 
 _RUN = {"run RUN": "the folder of a run, which relpref fit wrote"}
-_SEED = {"--seed N": _with("of the random numbers (default: 0)", type=whole(0, 2**32 - 1), default=0)}
+_SEED = {
+    "--seed N": _with("of the random numbers (default: 0)", type=whole(0, 2**32 - 1), default=0)
+}
 _TEXT = {"-o {table,json}": _with("the form of the output", dest="form")}
 _TABLE = {"-o {table,csv,json}": _with("the form of the output; csv has all digits", dest="form")}
 _QUIET = {"--quiet": "no progress, and no words about the result"}
@@ -108,19 +117,26 @@ COMMANDS = {
     "fit": Command(
         "fit:run",
         "fit tables, save the run",
-        "relpref fit answers.csv\n  relpref fit answers.csv --items items.csv --relation cites=links.csv",
+        "relpref fit answers.csv\n  relpref fit answers.csv --items items.csv --relation "
+        "cites=links.csv",
         {
             "answers ANSWERS": _with(
-                "who was preferred: columns winner, loser; or first, second, winner; or first, second, probability; and, if need be, tie, "
-                "strength, rater, group, shown_first, count, weight. Orders: list, item, place; choices: choice, item, chosen; best, worst, item_1, item_2, "
-                "...; or a PrefLib file. Leave it out where nothing was asked yet, relpref ask does",
+                "who was preferred: columns winner, loser; or first, second, winner; or first, "
+                "second, probability; and, if need be, tie, "
+                "strength, rater, group, shown_first, count, weight. Orders: list, item, place; "
+                "choices: choice, item, chosen; best, worst, item_1, item_2, "
+                "...; or a PrefLib file. Leave it out where nothing was asked yet, relpref ask "
+                "does",
                 nargs="?",
                 default=argparse.SUPPRESS,
             ),
-            "--items FILE": "labels and attributes; the first column is the label; without it the items are those of the answers",
+            "--items FILE": "labels and attributes; the first column is the label; without it the "
+            "items are those of the answers",
             "--relation NAME=FILE": _many(
-                "links: columns source, target; and, if need be, weight; may be repeated. NAME=FILE:KIND: undirected (the default), directed "
-                "(who links to whom matters), random_walk (directed, by the traffic along the links) or bipartite (items to something "
+                "links: columns source, target; and, if need be, weight; may be repeated. "
+                "NAME=FILE:KIND: undirected (the default), directed "
+                "(who links to whom matters), random_walk (directed, by the traffic along the "
+                "links) or bipartite (items to something "
                 "else), with options after commas (bipartite,max_degree=50)"
             ),
             "--folder FOLDER": "read items.csv, answers.csv and relations/*.csv; from here instead",
@@ -136,48 +152,62 @@ COMMANDS = {
                 "what the answers call their columns; such as winner=better,rater=who"
             ),
             "--covariates NAME,...": _many(
-                "what is known of the two sides of an answer and may favor one: numbers or categories in the columns NAME_winner and "
-                "NAME_loser (or NAME_first, NAME_second), or a column NAME with the label of the side that has it, such as home"
+                "what is known of the two sides of an answer and may favor one: numbers or "
+                "categories in the columns NAME_winner and "
+                "NAME_loser (or NAME_first, NAME_second), or a column NAME with the label of the "
+                "side that has it, such as home"
             ),
             "--lists {exact,pairs}": _with(
-                "what pairs are that have the same value in the column list: exact takes them for one look at its items, pairs for "
+                "what pairs are that have the same value in the column list: exact takes them for "
+                "one look at its items, pairs for "
                 "independent answers",
                 default="exact",
             ),
             **_INCOMPLETE,
             "--model MODEL": _with(
-                "xpgp uses attributes and relations, preference_gp attributes alone; or a program that an installed package offers as an "
+                "xpgp uses attributes and relations, preference_gp attributes alone; or a program "
+                "that an installed package offers as an "
                 "entry point of the group relpref",
                 default="xpgp",
             ),
-            "--attribute-kernel KERNEL": "how utility varies with the attributes: squared-exponential (the default), matern32, matern52 or "
+            "--attribute-kernel KERNEL": "how utility varies with the attributes: "
+            "squared-exponential (the default), matern32, matern52 or "
             "linear, or one that is registered or offered by an installed package",
             "--shared-lengthscale": "one lengthscale for all attributes, not one for each",
             "--no-individual": "attributes and relations say all: items have no parts of their own",
             "--kernel NAME=KERNEL": _many(
-                "how utility varies along a relation: regularized-laplacian (the default), diffusion, hidden-common-cause, "
+                "how utility varies along a relation: regularized-laplacian (the default), "
+                "diffusion, hidden-common-cause, "
                 "hidden-common-cause-cliques or relation-vectors; may be repeated"
             ),
             "--likelihood NAME": _with(
-                "noise of the answers: probit for every kind of them, logistic for all but probabilities, or one that is registered or "
+                "noise of the answers: probit for every kind of them, logistic for all but "
+                "probabilities, or one that is registered or "
                 "offered by an installed package",
                 default="probit",
             ),
             "--margins {common,rater,item,both}": _with(
-                "what the margin depends on within which an answer is a tie: each rater, each item, or both may have one of its own",
+                "what the margin depends on within which an answer is a tie: each rater, each "
+                "item, or both may have one of its own",
                 default=None,
             ),
             "--ties {rao-kupper,davidson}": _with(
-                "of logistic answers: a margin on the noisy difference (rao-kupper), or a multiple of the geometric mean (davidson)",
+                "of logistic answers: a margin on the noisy difference (rao-kupper), or a multiple "
+                "of the geometric mean (davidson)",
                 default=None,
             ),
-            "--lapse": "some answers are given at random: learn how many, so that a few mistakes do not weigh much",
+            "--lapse": "some answers are given at random: learn how many, so that a few mistakes "
+            "do not weigh much",
             "--engine NAME": _with(
-                "ep is the more accurate, laplace what most packages do, or one that is registered or offered by an installed package",
+                "ep is the more accurate, laplace what most packages do, or one that is registered "
+                "or offered by an installed package",
                 default="ep",
             ),
-            "--structure {auto,dense,sparse}": "dense keeps a matrix of all items, sparse none; auto is sparse above 4000 of them",
-            "--hyperparameters {integrate,maximize,em,nuts}": "average over them by weighted points, maximize the evidence, do so by EM, or "
+            "--structure {auto,dense,sparse}": "dense keeps a matrix of all items, sparse none; "
+            "auto is sparse above 4000 of them",
+            "--hyperparameters {integrate,maximize,em,nuts}": "average over them by weighted "
+            "points, maximize the evidence, do "
+            "so by EM, or "
             "sample them and average",
             "--fixed NAME=VALUE": _many(
                 "a hyperparameter that is known, such as cites_range=2; may be repeated"
@@ -214,15 +244,20 @@ COMMANDS = {
                 "two labels for each question; write -- before one that begins with -", nargs="+"
             ),
             "--rater LABEL": _many(
-                "who is asked; once for all questions, or again for each; by default a typical rater"
+                "who is asked; once for all questions, or again for each; by default a typical "
+                "rater"
             ),
             "--shown-first {first,second}": _with(
-                "which of each two is shown first; where answers lean to one side (default: as if that did not matter)",
+                "which of each two is shown first; where answers lean to one side (default: as if "
+                "that did not matter)",
                 default=None,
             ),
-            "--home {first,second}": _with("which of each two is at home (default: neither)", default=None),
+            "--home {first,second}": _with(
+                "which of each two is at home (default: neither)", default=None
+            ),
             "--covariate COLUMN=VALUE": _many(
-                "a covariate of one side of each two, such as length_first=120; may be repeated (default: both sides are equal)"
+                "a covariate of one side of each two, such as length_first=120; may be repeated "
+                "(default: both sides are equal)"
             ),
             **_TABLE,
         },
@@ -249,25 +284,30 @@ COMMANDS = {
             **_RUN,
             "--out FILE": "where the page goes (default: report.html in the run)",
             "--title TEXT": "what stands at the top of the page",
-            "--evidence": "refit without each part, to say what it is worth; takes from seconds to minutes",
+            "--evidence": "refit without each part, to say what it is worth; takes from seconds to "
+            "minutes",
             **_TEXT,
         },
     ),
     "ask": Command(
         "ask:run",
         "ask which of two is preferred, and learn from the answers",
-        "relpref ask run/ --rater ann\n  relpref ask run/ --web --question 'Which would you rather drink?'",
+        "relpref ask run/ --rater ann\n  relpref ask run/ --web --question 'Which would you rather "
+        "drink?'",
         {
             **_RUN,
             "--rater NAME": "who answers; by default me, and on the page who says so there",
             "--answers N": "stop after N answers; in the terminal",
             "--title TEXT": "what stands above the questions; kept for later",
             "--question TEXT": "what is asked; kept for later",
-            "--show FILE": "what is shown of the items; the label, then text, image, link and any other columns; kept for later",
+            "--show FILE": "what is shown of the items; the label, then text, image, link and any "
+            "other columns; kept for later",
             "way": {
                 "--web": "in a browser, on a page of this computer",
                 "--export FILE": "write all answers as a table that relpref fit reads; ask nothing",
-                "--import FILE": _with("add the answers of a table; ask nothing", dest="import_from"),
+                "--import FILE": _with(
+                    "add the answers of a table; ask nothing", dest="import_from"
+                ),
             },
             **_PORT,
         },
@@ -276,10 +316,14 @@ COMMANDS = {
             "--score NAME": "how questions are chosen, see docs/scores.md",
             "--items A,B,...": "ask about these only; a label with a comma in quotation marks",
             "--most-appearances N": "do not ask about an item that was in N answers",
-            "--hardest P": "leave out pairs whose preference probability is nearer than P to one half, such as 0.02",
-            "--repeats N": _with("ask a pair again up to N times (default: 0)", type=whole(), default=0),
+            "--hardest P": "leave out pairs whose preference probability is nearer than P to one "
+            "half, such as 0.02",
+            "--repeats N": _with(
+                "ask a pair again up to N times (default: 0)", type=whole(), default=0
+            ),
             "--goal P": _with(
-                "say that enough is known where this share of pairs is expected to be in the wrong order",
+                "say that enough is known where this share of pairs is expected to be in the wrong "
+                "order",
                 default=0.1,
             ),
             "--top K": "the same about who the K best are, instead of the order of all",
@@ -310,7 +354,8 @@ COMMANDS = {
             ),
             "--draws N": _with("of NUTS, all chains together", type=whole(100), default=2000),
             "--chains N": _with("of NUTS", default=4),
-            "--hyperparameters": "let NUTS sample the hyperparameters, too; instead of holding them at those of the run: what their "
+            "--hyperparameters": "let NUTS sample the hyperparameters, too; instead of holding "
+            "them at those of the run: what their "
             "uncertainty adds",
             **_TEXT,
             **_SEED,
@@ -323,20 +368,25 @@ COMMANDS = {
         {
             **_RUN,
             "--simulations N": _with("how many", default=200),
-            "--out FOLDER": "for simulations and picture (default: RUN-sbc); goes on where it was interrupted",
+            "--out FOLDER": "for simulations and picture (default: RUN-sbc); goes on where it was "
+            "interrupted",
             **_TEXT,
             **_SEED,
         },
         {
             "--engine {ep,laplace,exact,nuts,svi}": _with(
-                "what fits them: nuts samples the whole program, svi is numpyro's mean field (default: the run's own, ep or laplace; exact for "
+                "what fits them: nuts samples the whole program, svi is numpyro's mean field "
+                "(default: the run's own, ep or laplace; exact for "
                 "relpref conditional)",
                 default=None,
             ),
-            "--hyperparameters {given,integrate,nuts,maximize}": "whether the engine is told those of the simulation, samples them, or takes "
+            "--hyperparameters {given,integrate,nuts,maximize}": "whether the engine is told those "
+            "of the simulation, samples them, "
+            "or takes "
             "the best",
             "--scheduler WHERE": _with(
-                "threads, processes, threads:N, processes:N, or tcp://HOST:PORT of a Dask scheduler; all but threads need Dask, pip install "
+                "threads, processes, threads:N, processes:N, or tcp://HOST:PORT of a Dask "
+                "scheduler; all but threads need Dask, pip install "
                 "'relpref[dask]' (default: one simulation after the other)",
                 type=scheduler,
             ),
@@ -345,7 +395,8 @@ COMMANDS = {
     "conditional": Command(
         "conditional:run",
         "rank objects for a given node, by a partly known relation",
-        "relpref conditional fit --nodes drugs.csv --relation known.csv\n  relpref conditional rank run aspirin --top 10",
+        "relpref conditional fit --nodes drugs.csv --relation known.csv\n  relpref conditional "
+        "rank run aspirin --top 10",
         {},
         {},
         {
@@ -357,9 +408,11 @@ COMMANDS = {
                     "--nodes FILE": _with(
                         "labels and features; the first column is the label", required=True
                     ),
-                    "--objects FILE": "where the second argument is of another kind; labels and features",
+                    "--objects FILE": "where the second argument is of another kind; labels and "
+                    "features",
                     "--relation FILE": _with(
-                        "columns source, target, value; pairs that are not there are not known", required=True
+                        "columns source, target, value; pairs that are not there are not known",
+                        required=True,
                     ),
                     **_OUT,
                     **_FORCE,
@@ -368,18 +421,26 @@ COMMANDS = {
                     **_SEED,
                 },
                 {
-                    "--kernel {gaussian,linear,polynomial,precomputed}": "of nodes and objects; precomputed: the files hold kernel matrices with "
+                    "--kernel {gaussian,linear,polynomial,precomputed}": "of nodes and objects; "
+                    "precomputed: the files "
+                    "hold kernel matrices "
+                    "with "
                     "labels",
-                    "--no-standardize": "take features as they are (default: each with mean 0 and standard deviation 1)",
+                    "--no-standardize": "take features as they are (default: each with mean 0 and "
+                    "standard deviation 1)",
                     "--gamma G": "of the polynomial and the gaussian kernel (default: 1/features)",
                     "--degree D": _with("of the polynomial kernel", default=3),
-                    "--symmetry {none,symmetric,reciprocal}": "whether (a, b) has the label of (b, a), or the opposite one",
-                    "--loss {ranking,regression}": "ranking looks at differences of labels of one node, regression at the labels",
+                    "--symmetry {none,symmetric,reciprocal}": "whether (a, b) has the label of (b, "
+                    "a), or the opposite one",
+                    "--loss {ranking,regression}": "ranking looks at differences of labels of one "
+                    "node, regression at the labels",
                     "--regularization L[,L...]": _with(
-                        "of several the one with which conditioning nodes left out are ranked best (default: by the evidence)",
+                        "of several the one with which conditioning nodes left out are ranked best "
+                        "(default: by the evidence)",
                         type=regularizations,
                     ),
-                    "--condition {first,second}": "rank targets for a source, or sources for a target",
+                    "--condition {first,second}": "rank targets for a source, or sources for a "
+                    "target",
                 },
                 reads=("nodes", "objects", "relation"),
             ),
@@ -404,9 +465,11 @@ COMMANDS = {
         "say which group gave a ballot",
         "relpref classify ballots.csv --classes voters.csv",
         {
-            "ballots BALLOTS": "rankings: columns ranker, item, position; or a column for each item; or a file of PrefLib",
+            "ballots BALLOTS": "rankings: columns ranker, item, position; or a column for each "
+            "item; or a file of PrefLib",
             "--classes FILE": _with(
-                "columns ranker, class; ballots of rankers without a class are classified, otherwise each ballot by those of other rankers",
+                "columns ranker, class; ballots of rankers without a class are classified, "
+                "otherwise each ballot by those of other rankers",
                 required=True,
             ),
             "--kernel {kendall,mallows}": "how ballots are compared",
@@ -433,7 +496,8 @@ COMMANDS = {
                 "relpref data get cora --folder data/",
                 {
                     "set NAME": "as in the list",
-                    "--folder FOLDER": "where the data sets go (default: what RELPREF_DATA says, otherwise data)",
+                    "--folder FOLDER": "where the data sets go (default: what RELPREF_DATA says, "
+                    "otherwise data)",
                     **_TEXT,
                     **_QUIET,
                 },

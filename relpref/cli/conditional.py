@@ -43,7 +43,9 @@ def _fit(chosen: argparse.Namespace) -> None:
         regularization=chosen.regularization[0] if chosen.regularization else None,
         random_state=chosen.seed,
     )
-    problem = ranker.problem(nodes, table, objects)  # refuses what does not fit before anything is said
+    problem = ranker.problem(
+        nodes, table, objects
+    )  # refuses what does not fit before anything is said
     described = _description(nodes, objects, len(table.frame), chosen.kernel)
     if speaks:
         say(f"Read: {described}")
@@ -52,7 +54,8 @@ def _fit(chosen: argparse.Namespace) -> None:
         size = len(problem.nodes.labels)
         if size < 2:
             raise DataError(
-                "--regularization: a choice leaves conditioning nodes out, and there is one; give one value"
+                "--regularization: a choice leaves conditioning nodes out, and there is one; give "
+                "one value"
             )
         search = ConditionalRankerCV(
             ranker,
@@ -72,7 +75,8 @@ def _fit(chosen: argparse.Namespace) -> None:
     result = posterior.result
     if not result.ok:
         raise InferenceError(
-            f"the fit did not converge, and nothing was written: residual {posterior.info['residual']:.1e} after "
+            "the fit did not converge, and nothing was written: residual "
+            f"{posterior.info['residual']:.1e} after "
             f"{posterior.info['iterations']} iterations; take a larger --regularization",
             result,
         )
@@ -89,7 +93,9 @@ def _fit(chosen: argparse.Namespace) -> None:
         replace=chosen.force,
     )
     if chosen.json:
-        left_out = [{"regularization": value, "concordance": score} for value, score in concordances.items()]
+        left_out = [
+            {"regularization": value, "concordance": score} for value, score in concordances.items()
+        ]
         document(
             chosen,
             seed=chosen.seed,
@@ -120,7 +126,9 @@ def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, 
 def _rank(chosen: argparse.Namespace) -> None:
     posterior = opened(chosen.run, "relation")
     objects = None if chosen.new_objects is None else _new(chosen.new_objects, posterior.objects)
-    ranking = posterior.ranking(_query(chosen, posterior), objects, interval=chosen.interval).head(chosen.top)
+    ranking = posterior.ranking(_query(chosen, posterior), objects, interval=chosen.interval).head(
+        chosen.top
+    )
     show(chosen, ranking, ("object", "score"), query=chosen.query, interval=chosen.interval)
 
 
@@ -136,7 +144,9 @@ def _query(chosen: argparse.Namespace, posterior: "RelationPosterior") -> Any:
     candidates = known if new is None else tuple(new.index)
     meant = listed(nearest(chosen.query, candidates))
     hint = f"nearest: {meant}" if meant else f"there are {listed(candidates, 3)}"
-    remedy = "give the features of new nodes with --new" if new is None else f"{chosen.new} has others"
+    remedy = (
+        "give the features of new nodes with --new" if new is None else f"{chosen.new} has others"
+    )
     raise DataError(
         f"{chosen.run}: no {posterior.nodes.name} {shown(chosen.query)} is known; {hint}; {remedy}"
     )
@@ -146,22 +156,26 @@ def _new(file: str, domain: "Domain") -> pd.DataFrame:
     """Features of new nodes, in the columns of the known ones."""
     if getattr(domain.kernel, "kernel", None) == "precomputed":
         raise DataError(
-            f"{file}: the run was fitted to a kernel matrix, which knows its own {domain.name}s only; fit to features, or include new "
+            f"{file}: the run was fitted to a kernel matrix, which knows its own {domain.name}s "
+            "only; fit to features, or include new "
             f"{domain.name}s in the matrix without labels"
         )
     frame = _table(file)
     if known := set(frame.index) & set(domain.labels):
         raise DataError(
-            f"{file}: {listed(sorted(known, key=str)[:3])} was known to the run already; a new {domain.name} needs another name"
+            f"{file}: {listed(sorted(known, key=str)[:3])} was known to the run already; a new "
+            f"{domain.name} needs another name"
         )
     expected = set(domain.feature_names or ())
     if missing := sorted(expected - set(frame.columns)):
         raise DataError(
-            f"{file}: there is no column {missing[0]!r}, which the known {domain.name}s have; add it"
+            f"{file}: there is no column {missing[0]!r}, which the known {domain.name}s have; add "
+            "it"
         )
     if extra := sorted(set(frame.columns) - expected):
         raise DataError(
-            f"{file}: the column {extra[0]!r} is not used, the known {domain.name}s lack it; remove it"
+            f"{file}: the column {extra[0]!r} is not used, the known {domain.name}s lack it; "
+            "remove it"
         )
     return frame
 
@@ -170,12 +184,15 @@ def _table(file: str, kernel: str = "") -> pd.DataFrame:
     """Features by label; a kernel matrix has the labels in its header, too."""
     read = read_item_table(read_table(file))
     if not read.attribute_names:
-        raise DataError(f"{file}: there are labels and nothing else; add numeric columns that describe them")
+        raise DataError(
+            f"{file}: there are labels and nothing else; add numeric columns that describe them"
+        )
     index = pd.Index(read.index().labels, tupleize_cols=False)
     frame = pd.DataFrame(read.attributes, index=index, columns=list(read.attribute_names))
     if kernel == "precomputed" and (odd := sorted(set(frame.index) ^ set(frame.columns))):
         raise DataError(
-            f"{file}: a kernel matrix has the same labels in its rows and columns, and {listed(odd, 3)} is in one of them only; "
+            f"{file}: a kernel matrix has the same labels in its rows and columns, and "
+            f"{listed(odd, 3)} is in one of them only; "
             "complete it, or use another --kernel"
         )
     return frame

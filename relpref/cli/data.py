@@ -6,7 +6,14 @@ from pathlib import Path
 
 from relpref.cli.output import document, say
 from relpref.data.arrays import counted, text_table
-from relpref.data_loaders.registry import DATA_SETS, SETTING, DataSet, data_folder, data_set, how_to_get
+from relpref.data_loaders.registry import (
+    DATA_SETS,
+    SETTING,
+    DataSet,
+    data_folder,
+    data_set,
+    how_to_get,
+)
 from relpref.errors import DataError
 
 
@@ -29,7 +36,10 @@ def _list(chosen: argparse.Namespace) -> None:
     ]
     say(text_table(("name", "access", "here", "what it is"), rows, left=(0, 1, 2, 3)))
     for one in DATA_SETS.values():
-        say(f"\n{one.name}: {one.terms}\n  {one.address}\n  read with relpref.data_loaders: {one.loader}")
+        say(
+            f"\n{one.name}: {one.terms}\n  {one.address}\n  read with relpref.data_loaders: "
+            f"{one.loader}"
+        )
         say(f"  cite {one.cite}")
 
 
@@ -37,7 +47,9 @@ def _here(one: DataSet, folder: Path | None) -> bool:
     if not one.folder:
         return True
     place = folder / one.folder if folder else None
-    return bool(place and place.is_dir() and all((place / file.name).exists() for file in one.files))
+    return bool(
+        place and place.is_dir() and all((place / file.name).exists() for file in one.files)
+    )
 
 
 def _get(chosen: argparse.Namespace) -> None:
@@ -48,15 +60,27 @@ def _get(chosen: argparse.Namespace) -> None:
         raise DataError(f"{wanted.name} cannot be fetched for you. {how_to_get(wanted)}")
     from relpref.data_loaders.registry import download
 
-    base = Path(chosen.folder).absolute() if chosen.folder else data_folder() or Path("data").absolute()
+    base = (
+        Path(chosen.folder).absolute()
+        if chosen.folder
+        else data_folder() or Path("data").absolute()
+    )
     place = base / wanted.folder
     speaks = not chosen.json and not chosen.quiet
     if speaks:
         say(f"{wanted.title}\nFrom {wanted.address}. Terms: {wanted.terms} Cite {wanted.cite}.")
     try:
-        fetched = [file.name for file in wanted.files if download(file, place, progress_bar=not chosen.quiet)]
+        fetched = [
+            file.name
+            for file in wanted.files
+            if download(file, place, progress_bar=not chosen.quiet)
+        ]
     except KeyboardInterrupt:
-        kept = f"interrupted; finished files are kept in {place}, and the same command fetches the rest"
+        kept = (
+            f"interrupted; finished files are kept in {place}, and the same command fetches "
+            "the "
+            "rest"
+        )
         raise KeyboardInterrupt(kept) from None
     if chosen.json:
         about = {"name": wanted.name, "folder": str(place), "fetched": fetched}

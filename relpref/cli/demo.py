@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from relpref.posterior.utility import UtilityPosterior
 
 PREDICTED_SINCE = "2025-09-01"
-ALONE, RELATION, SHUFFLED = "teams alone", "teams and confederations", "teams and shuffled confederations"
+ALONE, RELATION, SHUFFLED = (
+    "teams alone",
+    "teams and confederations",
+    "teams and shuffled confederations",
+)
 NAME = "confederation"
 TOP = 8
 _NOTHING = 1e-6
@@ -74,7 +78,9 @@ class Outcome:
         """By model: ``log_evidence`` of the earlier matches, ``log_loss`` of the later ones, its ``gain`` and ``gain_se``."""
         gains = self.losses.rsub(self.losses[ALONE], axis=0)
         columns = {
-            "log_evidence": pd.Series({name: one.log_evidence for name, one in self.earlier.items()}),
+            "log_evidence": pd.Series(
+                {name: one.log_evidence for name, one in self.earlier.items()}
+            ),
             "log_loss": self.losses.mean(),
             "gain": gains.mean(),
             "gain_se": gains.std(ddof=1) / np.sqrt(len(gains)),
@@ -86,7 +92,8 @@ class Outcome:
         """`UtilityPosterior.ranking`, with each team's confederation and number of matches."""
         table = self.posterior.ranking()
         return table.assign(
-            confederation=self.season.confederation[table.index], matches=self.season.number[table.index]
+            confederation=self.season.confederation[table.index],
+            matches=self.season.number[table.index],
         )
 
 
@@ -107,7 +114,8 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
     amplitude = float(ADDED_AMPLITUDE_PRIOR.scale)
 
     def run(matches: pd.DataFrame, groups: pd.Series, scale: float = amplitude) -> Any:
-        # An amplitude held at nothing is no relation. This way all models are one program, which is traced once.
+        # An amplitude held at nothing is no relation. This way all models are one program, which is
+        # traced once.
         prior = {f"{NAME}_amplitude": dist.HalfNormal(np.float64(scale))}
         return fitted(
             list(groups.index),
@@ -116,8 +124,11 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
             seed=seed,
             progress_bar=progress_bar,
             priors=prior,
-            relation_kernels={NAME: HiddenCommonCause("cliques")},  # one value for each confederation
-            # Averaging over the four hyperparameters takes three seconds more and changes no printed digit but the last.
+            relation_kernels={
+                NAME: HiddenCommonCause("cliques")
+            },  # one value for each confederation
+            # Averaging over the four hyperparameters takes three seconds more and changes no
+            # printed digit but the last.
             hyperparameters="maximize",
         )
 
@@ -162,7 +173,12 @@ def _tell(outcome: Outcome, out: Path) -> None:
     top = outcome.ranking.reset_index(names="team").head(TOP).to_dict("records")
     for place, row in enumerate(top, start=1):
         row["place"] = place
-    columns = [("", "{place}"), ("team", "{team}"), (NAME, "{confederation}"), ("matches", "{matches}")]
+    columns = [
+        ("", "{place}"),
+        ("team", "{team}"),
+        (NAME, "{confederation}"),
+        ("matches", "{matches}"),
+    ]
     columns += [("strength", "{mean:+.2f}"), ("90% interval", "{lower:+.2f} to {upper:+.2f}")]
     columns += [("place", "{rank_lower} to {rank_upper}")]
     say(formatted(columns, top, left=(1, 2)))
@@ -200,10 +216,14 @@ def about(season: Season) -> str:
     """Say what the data are."""
     matches, group = season.matches, season.confederation
     first, last = (f"{day:%B %Y}" for day in (matches["date"].min(), matches["date"].max()))
-    across = (group[matches["home_team"]].to_numpy() != group[matches["away_team"]].to_numpy()).mean()
+    across = (
+        group[matches["home_team"]].to_numpy() != group[matches["away_team"]].to_numpy()
+    ).mean()
     return (
-        f"{len(matches):,} matches of {len(group)} national football teams, {first} to {last} (M. Jürisoo, CC0). One relation "
-        f"joins the teams of a confederation; {100 * across:.0f}% of the matches are between two confederations."
+        f"{len(matches):,} matches of {len(group)} national football teams, {first} to {last} (M. "
+        "Jürisoo, CC0). One relation "
+        f"joins the teams of a confederation; {100 * across:.0f}% of the matches are between two "
+        "confederations."
     )
 
 
@@ -213,8 +233,10 @@ def evaluation(outcome: Outcome) -> str:
     later = int(season.later.sum())
     best = {name: _first_five(outcome.earlier[name]) for name in (ALONE, RELATION)}
     return (
-        f"The three models learned from the {len(season.matches) - later:,} matches before September 2025 and predicted win, draw or "
-        f"loss of the {later} matches since (log loss and its gain: nats a match, ± one standard error). Best five at that time without the "
+        f"The three models learned from the {len(season.matches) - later:,} matches before "
+        "September 2025 and predicted win, draw or "
+        f"loss of the {later} matches since (log loss and its gain: nats a match, ± one standard "
+        "error). Best five at that time without the "
         f"relation: {best[ALONE]}; with it: {best[RELATION]}."
     )
 
@@ -227,19 +249,23 @@ def findings(outcome: Outcome) -> list[str]:
     average = table.groupby(NAME)["mean"].mean().sort_values(ascending=False)
     pair = (table.index[0], table.index[1])
     neutral, home = (
-        _chances(row) for row in posterior.prefer([pair] * 2, shown_first=[None, pair[0]]).itertuples()
+        _chances(row)
+        for row in posterior.prefer([pair] * 2, shown_first=[None, pair[0]]).itertuples()
     )
     few, many = (
-        _known_to(table.loc[team]) for team in (table["matches"].idxmin(), table["matches"].idxmax())
+        _known_to(table.loc[team])
+        for team in (table["matches"].idxmin(), table["matches"].idxmax())
     )
     widest, close = (
         "–".join(next_pairs(posterior, items=items)[["first", "second"]].iloc[0])
         for items in (None, list(table.index[:TOP]))
     )
     return [
-        f"Average strength: {', '.join(f'{name} {value:+.2f}' for name, value in average.items())}.",
+        "Average strength: "
+        f"{', '.join(f'{name} {value:+.2f}' for name, value in average.items())}.",
         f"Tiers: {tiers_in_words(posterior.tiers())}.",
-        f"Tomorrow's match: {pair[0]}–{pair[1]} {neutral} (win / draw / loss in 100) on neutral ground; home advantage: {home} in {pair[0]}.",
+        f"Tomorrow's match: {pair[0]}–{pair[1]} {neutral} (win / draw / loss in 100) on neutral "
+        f"ground; home advantage: {home} in {pair[0]}.",
         f"Few matches, wide interval: {few}; {many}.",
         f"Most informative next match: {widest}; among the best {TOP} teams: {close}.",
     ]
@@ -250,8 +276,15 @@ def tiers_in_words(tiers: pd.DataFrame) -> str:
     size, first = len(tiers), list(tiers.index[tiers["tier"] == 1])
     if len(first) < size:
         more = f" and {len(first) - TOP} more" if len(first) > TOP else ""
-        return f"{', '.join(first[:TOP])}{more} {'is' if len(first) == 1 else 'are'} settled above all others (95%, all pairs at once)"
-    return f"none is set apart. {tiers.index[0]} is settled above {size - tiers['rank_upper'].iloc[0]} of {size - 1} teams (95%, all pairs at once)"
+        return (
+            f"{', '.join(first[:TOP])}{more} {'is' if len(first) == 1 else 'are'} settled "
+            "above "
+            "all others (95%, all pairs at once)"
+        )
+    return (
+        f"none is set apart. {tiers.index[0]} is settled above "
+        f"{size - tiers['rank_upper'].iloc[0]} of {size - 1} teams (95%, all pairs at once)"
+    )
 
 
 def _first_five(posterior: "UtilityPosterior") -> str:
@@ -289,7 +322,9 @@ def _tables(season: Season) -> tuple[Copy, ...]:
         "comparisons": football.answers(season.matches).to_csv(index=False),
         f"relations/{NAME}.bipartite": links.to_csv(index=False),
     }
-    return tuple(Copy(f"{TABLES}/{name}.csv", f"{name}.csv", text.encode()) for name, text in tables.items())
+    return tuple(
+        Copy(f"{TABLES}/{name}.csv", f"{name}.csv", text.encode()) for name, text in tables.items()
+    )
 
 
 def _document(chosen: argparse.Namespace, outcome: Outcome) -> None:

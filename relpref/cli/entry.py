@@ -26,8 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        By default those of the program. Only then is the process set up as that of a program: OpenBLAS works in
-        one thread, characters that a terminal cannot show are escaped, and interrupts are handled as `hear_interrupts` says.
+        By default those of the program. Only then is the process set up as that of a program:
+        OpenBLAS works in one thread, characters that a terminal cannot show are escaped, and
+        interrupts are handled as `hear_interrupts` says.
     """
     placed.clear()
     code = _run(arguments)
@@ -52,11 +53,16 @@ def _run(arguments: Sequence[str] | None) -> int:
     except SystemExit as leaving:  # --help, --version and wrong usage
         return leaving.code if isinstance(leaving.code, int) else 0
     except BrokenPipeError:
-        # The reader has seen enough. The interpreter flushes stdout once more on its way out: into nothing.
+        # The reader has seen enough. The interpreter flushes stdout once more on its way out: into
+        # nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as interrupt:  # a command that keeps what it has says so
-        done = f"interrupted; {placed[-1]} is written" if placed else "interrupted, nothing was written"
+        done = (
+            f"interrupted; {placed[-1]} is written"
+            if placed
+            else "interrupted, nothing was written"
+        )
         return _fail(INTERRUPTED, str(interrupt) or done)
     except (DataError, StorageError) as error:
         return _fail(_INPUT, f"error: {error}")
@@ -73,8 +79,9 @@ def _fail(code: int, message: str) -> int:
 
 def _set_up() -> None:
     hear_interrupts()
-    # OpenBLAS does the Cholesky factors. Its threads wait for each other without sleeping: up to a thousand items two of them
-    # are no faster than one on idle processors, and take three times as long where others work, too. JAX keeps its own threads.
+    # OpenBLAS does the Cholesky factors. Its threads wait for each other without sleeping: up to a
+    # thousand items two of them are no faster than one on idle processors, and take three times as
+    # long where others work, too. JAX keeps its own threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -98,14 +105,17 @@ def _warnings_as_lines() -> Iterator[None]:
 
 
 _SOON = 0.02  # seconds: long enough for the callback that swallowed the interrupt to have returned
-_AGAIN = 0.4  # seconds without an interrupt after which the next one is another; the loop that asks offers a second after 0.5
+# Seconds without an interrupt after which the next one is another; the loop that asks offers a
+# second after 0.5.
+_AGAIN = 0.4
 
 
 def hear_interrupts() -> None:
     """Make an interrupt end the program in order.
 
-    Those that follow within a moment are the same one, and do not stop what cleans up. One that came in a finalizer or a callback of
-    the garbage collector, which cannot raise (JAX has one), is sent again.
+    Those that follow within a moment are the same one, and do not stop what cleans up. One that
+    came in a finalizer or a callback of the garbage collector, which cannot raise (JAX has one), is
+    sent again.
     """
     forget, last = sys.unraisablehook, -math.inf
 
@@ -129,6 +139,10 @@ def hear_interrupts() -> None:
         again.start()
 
     sys.unraisablehook = remember
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a program in the background of a shell
+    if (
+        signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    ):  # as of a program in the background of a shell
         signal.signal(signal.SIGINT, interrupt)
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # Python resets its handlers as it ends
+        atexit.register(
+            signal.signal, signal.SIGINT, signal.SIG_IGN
+        )  # Python resets its handlers as it ends

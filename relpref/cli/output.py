@@ -25,7 +25,9 @@ def document(chosen: Namespace, **content: Any) -> None:
     print(_text(_head(chosen) | content), flush=True)
 
 
-def document_of_rows(chosen: Namespace, name: str, rows: Iterable[Mapping[str, Any]], **content: Any) -> None:
+def document_of_rows(
+    chosen: Namespace, name: str, rows: Iterable[Mapping[str, Any]], **content: Any
+) -> None:
     """Print a JSON document whose last entry is a list of rows, however many; the same as `document` does at once."""
     head = _text({**_head(chosen), **content, name: []}).removesuffix("]\n}")
     between = head
@@ -51,7 +53,9 @@ def _text(content: Any) -> str:
 
 
 def formatted(
-    columns: Sequence[tuple[str, str]], rows: Iterable[Mapping[Any, Any]], left: Sequence[int] = (0,)
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[Mapping[Any, Any]],
+    left: Sequence[int] = (0,),
 ) -> str:
     """A table of rows; each column is a heading and a format of its cells, such as ``{mean:.2f}``."""
     cells = [[label(text.format_map(row)) for _, text in columns] for row in rows]

@@ -28,10 +28,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
     chosen, rest = parser.parse_known_args(arguments)
     # Before Python 3.13, a table of answers is not found behind options.
-    if chosen.name == "fit" and chosen.answers is None and len(rest) == 1 and not rest[0].startswith("-"):
+    if (
+        chosen.name == "fit"
+        and chosen.answers is None
+        and len(rest) == 1
+        and not rest[0].startswith("-")
+    ):
         chosen.answers = rest.pop()
     if rest:
-        raise DataError(f"unrecognized arguments: {' '.join(rest)} (see relpref {chosen.name} --help)")
+        raise DataError(
+            f"unrecognized arguments: {' '.join(rest)} (see relpref {chosen.name} --help)"
+        )
     # What every command may ask about its output.
     form = getattr(chosen, "form", "table")
     chosen.json, chosen.csv = form == "json", form == "csv"
@@ -43,11 +50,15 @@ def words() -> dict[str, dict[str, str]]:
     known: dict[str, dict[str, str]] = {}
     for name, command in COMMANDS.items():
         tables = {name: [command.options, command.more]}
-        tables |= {f"{name} {action}": [one.options, one.more] for action, one in command.actions.items()}
+        tables |= {
+            f"{name} {action}": [one.options, one.more] for action, one in command.actions.items()
+        }
         for path, some in tables.items():
             known[path] = {}
             for table in some:
-                known[path] |= {word.partition(" ")[0]: word.partition(" ")[2] for word in _flat(table)}
+                known[path] |= {
+                    word.partition(" ")[0]: word.partition(" ")[2] for word in _flat(table)
+                }
     return known
 
 
@@ -60,8 +71,10 @@ def _parser() -> "_Parser":
     parser = _Parser(
         prog="relpref",
         usage="relpref COMMAND [options]",
-        description="Rank things by pairwise answers, their attributes and the relations between them.",
-        epilog=f"example: relpref fit answers.csv; relpref COMMAND --help shows those of each.\n{_EXITS}",
+        description="Rank things by pairwise answers, their attributes and the relations between "
+        "them.",
+        epilog="example: relpref fit answers.csv; relpref COMMAND --help shows those of "
+        f"each.\n{_EXITS}",
     )
     parser.add_argument(
         "--version", action="version", version=f"relpref {__version__}", help="show the version"
@@ -97,7 +110,11 @@ def _made(parsers: Any, name: str, command: Command) -> "_Parser":
     rare = one.add_argument_group("more options")
     _add(rare, command.more)
     one.rare = rare
-    places = [word.partition(" ")[2] for word in command.options if not word.startswith("-") and " " in word]
+    places = [
+        word.partition(" ")[2]
+        for word in command.options
+        if not word.startswith("-") and " " in word
+    ]
     one.usage = " ".join([one.prog, *places, *(["ACTION"] if command.actions else []), "[options]"])
     return one
 
@@ -114,7 +131,9 @@ class _Format(argparse.RawDescriptionHelpFormatter):
     """Options in one column, their help in another."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 110))
+        super().__init__(
+            prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 110)
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -134,8 +153,9 @@ class _Parser(argparse.ArgumentParser):
                 action.help = argparse.SUPPRESS
             elif action.help is not None and ";" in action.help:
                 action.help = action.help.partition(";")[0]
-        self.epilog = f"{self.epilog}\n\nmore options, and more about these: {self.prog} --help-all" * (
-            self.rare is not None
+        self.epilog = (
+            f"{self.epilog}\n\nmore options, and more about these: {self.prog} --help-all"
+            * (self.rare is not None)
         )
         self.print_help()
 

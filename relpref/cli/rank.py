@@ -26,11 +26,13 @@ def opened(folder: str, *kinds: str) -> Any:
         words = "this run has no utilities of items, so there is nothing to rank"
         if kind == "relation":
             words = (
-                f"this run ranks objects for a given node; use relpref conditional rank {quote(folder)} NODE"
+                "this run ranks objects for a given node; use relpref conditional rank "
+                f"{quote(folder)} NODE"
             )
         elif "utilities" not in kinds:
             words = (
-                f"this run has no relation to rank by; relpref rank {quote(folder)} ranks its items, and relpref conditional fit makes "
+                f"this run has no relation to rank by; relpref rank {quote(folder)} ranks its "
+                "items, and relpref conditional fit makes "
                 "runs of relations"
             )
         raise DataError(f"{folder}: {words}")
@@ -39,7 +41,8 @@ def opened(folder: str, *kinds: str) -> Any:
     posterior, later = up_to_date(run)
     if later:
         print(
-            f"relpref: {later} answer{' is' if later == 1 else 's are'} newer than the posterior in {folder}; it was brought up to date for "
+            f"relpref: {later} answer{' is' if later == 1 else 's are'} newer than the posterior "
+            f"in {folder}; it was brought up to date for "
             "this command",
             file=sys.stderr,
         )
@@ -54,7 +57,9 @@ def labels(known: Sequence[Any], texts: Sequence[str]) -> list[Any]:
     return [text if text in known else printed.get(text, text) for text in texts]
 
 
-_TOP = 20  # of more items than a matrix has room for, those that are shown where nobody says how many
+_TOP = (
+    20  # of more items than a matrix has room for, those that are shown where nobody says how many
+)
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -64,7 +69,9 @@ def run(chosen: argparse.Namespace) -> None:
     if large and top is None and not (chosen.csv or chosen.json):
         top = _TOP
     # Of many items an interval costs a solution with their graph: none more than are shown.
-    ranking = posterior.ranking(chosen.interval, **({"top": top} if large and top else {})).head(top)
+    ranking = posterior.ranking(chosen.interval, **({"top": top} if large and top else {})).head(
+        top
+    )
     show(chosen, ranking, ("item", "utility"), interval=chosen.interval, items=total)
     if large and chosen.top is None and total > _TOP and not (chosen.csv or chosen.json):
         say(f"... and {total - _TOP} more: --top K shows more of them, -o csv all")
@@ -72,7 +79,9 @@ def run(chosen: argparse.Namespace) -> None:
 
 def show(chosen: argparse.Namespace, ranking: Any, names: tuple[str, str], **content: Any) -> None:
     """A ranking in the form that was chosen; ``names`` are those of what is ranked and of its value."""
-    rows = ({names[0]: one, **row} for one, row in zip(ranking.index, records(ranking), strict=True))
+    rows = (
+        {names[0]: one, **row} for one, row in zip(ranking.index, records(ranking), strict=True)
+    )
     if chosen.csv:
         ranking.to_csv(sys.stdout, lineterminator="\n")
     elif chosen.json:
@@ -82,7 +91,10 @@ def show(chosen: argparse.Namespace, ranking: Any, names: tuple[str, str], **con
         columns = [("", "{place}"), (names[0], f"{{{names[0]}}}"), (names[1], "{mean:.2f}")]
         columns.append((share, "{lower:.2f} to {upper:.2f}"))
         if "expected_rank" in ranking:
-            columns += [("rank", "{expected_rank:.1f}"), (share, "{rank_lower:.0f} to {rank_upper:.0f}")]
+            columns += [
+                ("rank", "{expected_rank:.1f}"),
+                (share, "{rank_lower:.0f} to {rank_upper:.0f}"),
+            ]
             columns += [("p best", "{p_best:.2f}"), ("tier", "{tier:.0f}")]
         placed = ({"place": place, **row} for place, row in enumerate(rows, start=1))
         say(formatted(columns, placed, left=(1,)))
@@ -93,22 +105,31 @@ def tiers_run(chosen: argparse.Namespace) -> None:
     table = opened(chosen.run, "utilities").tiers(chosen.probability)
     number = int(table["tier"].max())
     table = table.head(chosen.top)
-    rows = [{"item": item, **row} for item, row in zip(table.index, table.to_dict("records"), strict=True)]
+    rows = [
+        {"item": item, **row}
+        for item, row in zip(table.index, table.to_dict("records"), strict=True)
+    ]
     if chosen.csv:
         table.to_csv(sys.stdout, lineterminator="\n")
     elif chosen.json:
         document_of_rows(chosen, "tiers", rows, probability=chosen.probability)
     else:
-        columns = [("tier", "{tier}"), ("item", "{item}"), ("ranks", "{rank_lower} to {rank_upper}")]
+        columns = [
+            ("tier", "{tier}"),
+            ("item", "{item}"),
+            ("ranks", "{rank_lower} to {rank_upper}"),
+        ]
         say(formatted(columns, rows, left=(1,)))
         settled = "every item of a tier is settled above all below it, and the ranks hold"
         settled = (
             settled
             if number > 1
-            else "there is no place where every item above is settled above every item below. The ranks hold"
+            else "there is no place where every item above is settled above every item below. The "
+            "ranks hold"
         )
         say(
-            f"\n{counted(number, 'tier')}: {settled} for all items at once, with {100 * chosen.probability:g}% probability"
+            f"\n{counted(number, 'tier')}: {settled} for all items at once, with "
+            f"{100 * chosen.probability:g}% probability"
         )
 
 
@@ -123,7 +144,9 @@ def plot_run(chosen: argparse.Namespace) -> None:
     if path.suffix.lower().removeprefix(".") not in kinds:
         raise DataError(f"--out {path}: a picture ends in .{', .'.join(sorted(kinds))}; rename it")
     with replaced(path) as part:
-        figure.savefig(part, format=path.suffix.lower().removeprefix("."), bbox_inches="tight", dpi=150)
+        figure.savefig(
+            part, format=path.suffix.lower().removeprefix("."), bbox_inches="tight", dpi=150
+        )
     if chosen.json:
         document(chosen, picture=str(path))
     else:
@@ -148,7 +171,9 @@ def prefer_run(chosen: argparse.Namespace) -> None:
         asked["home"] = found[0 if chosen.home == "first" else 1 :: 2]
     if chosen.covariate:
         given = assigned(
-            "--covariate", chosen.covariate, "a column and its value, such as --covariate length_first=120"
+            "--covariate",
+            chosen.covariate,
+            "a column and its value, such as --covariate length_first=120",
         )
         numbers = {
             column
@@ -159,7 +184,9 @@ def prefer_run(chosen: argparse.Namespace) -> None:
         asked["covariates"] = {
             name: _number(name, text) if name in numbers else text for name, text in given.items()
         }
-    answers = posterior.prefer(zip(found[::2], found[1::2], strict=True), **asked).to_dict("records")
+    answers = posterior.prefer(zip(found[::2], found[1::2], strict=True), **asked).to_dict(
+        "records"
+    )
     if chosen.json:
         document(chosen, pairs=answers)
         return
@@ -178,7 +205,9 @@ def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise DataError(f"--covariate {name}={text}: the value is not a number; write one") from None
+        raise DataError(
+            f"--covariate {name}={text}: the value is not a number; write one"
+        ) from None
 
 
 def report_run(chosen: argparse.Namespace) -> None:

@@ -35,11 +35,15 @@ class Section:
     figure: str | None = None
 
 
-# Control characters, surrogates without a partner, and the marks that turn the direction of the text that follows them.
+# Control characters, surrogates without a partner, and the marks that turn the direction of the
+# text that follows them.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _LONGEST_TITLE = 2000
 _LONGEST_SHOWN = 28
-ISOLATE, _POP = "\u2068", "\u2069"  # keep a right-to-left name from reordering the sentence around it
+ISOLATE, _POP = (
+    "\u2068",
+    "\u2069",
+)  # keep a right-to-left name from reordering the sentence around it
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -70,7 +74,9 @@ class Names:
         exact = [clean(repr(label)) for label in labels]
         used, times = Counter(plain), Counter(exact)
         pairs = zip(plain, exact, strict=True)
-        self.full = _distinct([one if used[one] == 1 or times[other] > 1 else other for one, other in pairs])
+        self.full = _distinct(
+            [one if used[one] == 1 or times[other] > 1 else other for one, other in pairs]
+        )
         self.short = _distinct([shorten(text) for text in self.full], _LONGEST_SHOWN)
 
     def inline(self, position: int) -> str:
@@ -144,7 +150,13 @@ def percent(probability: float) -> str:
 
 def in_hundred(probability: float) -> str:
     """How often in 100 times; never 0 or 100."""
-    return ">99" if probability > 0.995 else "<1" if probability < 0.005 else f"{100 * probability:.0f}"
+    return (
+        ">99"
+        if probability > 0.995
+        else "<1"
+        if probability < 0.005
+        else f"{100 * probability:.0f}"
+    )
 
 
 def counted_share(count: float, total: float, none: str = "0%", every: str = "100%") -> str:
@@ -252,7 +264,9 @@ class Picture:
 
     svg: str
     narrow: str | None = None
-    own_colors: bool = False  # it does not follow the page into the dark, so it stands on a light panel
+    own_colors: bool = (
+        False  # it does not follow the page into the dark, so it stands on a light panel
+    )
 
 
 @dataclass(frozen=True)
@@ -298,11 +312,13 @@ def grid(caption: str, columns: Iterable[tuple[str, Iterable[Cell | str]]]) -> G
     """
     names, values = zip(*columns, strict=True)
     rows = [
-        [one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in zip(*values, strict=True)
+        [one if isinstance(one, Cell) else Cell(str(one)) for one in row]
+        for row in zip(*values, strict=True)
     ]
     marks = [name[: len(name) - len(name.lstrip("~>"))] for name in names]
     kinds = [
-        " ".join(kind for mark, kind in (("~", "extra"), (">", "number")) if mark in found) for found in marks
+        " ".join(kind for mark, kind in (("~", "extra"), (">", "number")) if mark in found)
+        for found in marks
     ]
     heading = next((place for place, found in enumerate(marks) if ">" not in found), 0)
     return Grid(caption, [name.lstrip("~>") for name in names], rows, kinds, heading)
@@ -316,5 +332,9 @@ def from_frame(frame: pd.DataFrame, caption: str) -> Grid:
     if not isinstance(frame.index, pd.RangeIndex) or frame.index.name is not None:
         name = ", ".join(clean(name) for name in frame.index.names if name is not None)
         columns, numeric = [(name, head.index), *columns], [False, *numeric]
-    rows = list(zip(*([cell(one) for one in values.tolist()] for _, values in columns), strict=True))
-    return Grid(caption, [name for name, _ in columns], rows, ["number" if one else "" for one in numeric])
+    rows = list(
+        zip(*([cell(one) for one in values.tolist()] for _, values in columns), strict=True)
+    )
+    return Grid(
+        caption, [name for name, _ in columns], rows, ["number" if one else "" for one in numeric]
+    )

@@ -26,10 +26,15 @@ class Subject:
 
     def __init__(self, posterior: ClassPosterior) -> None:
         data: Any = posterior.data
-        self.posterior, self.checked, self.options = posterior, Checked(posterior), options_of(posterior)
+        self.posterior, self.checked, self.options = (
+            posterior,
+            Checked(posterior),
+            options_of(posterior),
+        )
         self.classes = [shorten(clean(label)) for label in posterior.classes]
         self.edges = isinstance(data, RelationData)
-        # Class of every example that was learned from, by its position; of edges in both directions, one.
+        # Class of every example that was learned from, by its position; of edges in both
+        # directions, one.
         edges = slice(None) if not self.edges or data.distinct is None else data.distinct
         label = np.asarray(data.values.values)[edges] > 0 if self.edges else data.label
         self.label: NDArray[np.intp] = np.asarray(label, dtype=np.intp)
@@ -65,7 +70,11 @@ def _learned(subject: Subject) -> Chapter:
     """What was learned from."""
     posterior, options = subject.posterior, subject.options
     counts = np.bincount(subject.label, minlength=len(subject.classes))
-    order = np.argsort(-counts, kind="stable") if len(counts) > _MOST_CLASSES else np.arange(len(counts))
+    order = (
+        np.argsort(-counts, kind="stable")
+        if len(counts) > _MOST_CLASSES
+        else np.arange(len(counts))
+    )
     kernel, landmarks = kernels_of(posterior).get("rankings"), options.get("landmarks")
     weights, rows = posterior.slices.get("weight"), getattr(landmarks, "rows", None)
     several = max(len(posterior.classes) - 1, 1)
@@ -126,14 +135,18 @@ def _surprises(subject: Subject) -> Chapter | None:
     held = subject.checked.held_out
     if held is None:
         return None
-    odd = held.table[held.table["probability"] < _SURPRISING].sort_values("log_score", kind="stable")
+    odd = held.table[held.table["probability"] < _SURPRISING].sort_values(
+        "log_score", kind="stable"
+    )
     head, names = odd.head(_ROWS), ["source", "target"] if subject.edges else ["ranker"]
     facts = {
         "number": len(held.table),
         "count": len(odd),
         "expected": round(float(np.where(held.chances < _SURPRISING, held.chances, 0.0).sum())),
         "table": head,
-        "examples": [" – ".join(shorten(clean(end)) for end in row) for row in head[names].to_numpy(object)],
+        "examples": [
+            " – ".join(shorten(clean(end)) for end in row) for row in head[names].to_numpy(object)
+        ],
         "instead": [subject.classes[place] for place in held.chances[head.index].argmax(axis=1)],
     }
     return Chapter("Surprising examples", "classes.html:surprises", facts)

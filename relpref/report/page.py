@@ -37,7 +37,9 @@ def write(
     with warnings.catch_warnings(), one_thread():
         # The banner at the top of the page says it.
         warnings.simplefilter("ignore", InferenceWarning)
-        text = render(posterior, title=title, sections=sections, relations_evidence=relations_evidence)
+        text = render(
+            posterior, title=title, sections=sections, relations_evidence=relations_evidence
+        )
     with replaced(path) as part:
         part.write_bytes(text.encode("utf-8"))
     return Path(path)
@@ -58,8 +60,16 @@ def render(
             )
     page = _KINDS[posterior.kind](posterior, relations_evidence)
     added = [*sections, *_registered(posterior)]
-    extra = [_chapter(section, number, number <= len(sections)) for number, section in enumerate(added, 1)]
-    chapters = [page.chapters[0], *extra[: len(sections)], *page.chapters[1:], *extra[len(sections) :]]
+    extra = [
+        _chapter(section, number, number <= len(sections))
+        for number, section in enumerate(added, 1)
+    ]
+    chapters = [
+        page.chapters[0],
+        *extra[: len(sections)],
+        *page.chapters[1:],
+        *extra[len(sections) :],
+    ]
     chapters += [computation(posterior), page.methods, versions(posterior)]
     environment = _environment()
     bodies = [(chapter, _body(environment, chapter)) for chapter in chapters if chapter is not None]
@@ -81,7 +91,8 @@ def _registered(posterior: Any) -> list[Section]:
     for name, section in sections.items():
         if section is not None and not isinstance(section, Section):
             raise DataError(
-                f"the chapter {name!r} returned a {type(section).__name__}; return a relpref.report.Section, or None"
+                f"the chapter {name!r} returned a {type(section).__name__}; return a "
+                "relpref.report.Section, or None"
             )
     return [section for section in sections.values() if section is not None]
 
@@ -92,7 +103,9 @@ def _chapter(section: Section, number: int, front: bool) -> Chapter:
     facts = {
         "title": title,
         "paragraphs": [clean(text, _LONGEST_PARAGRAPH) for text in section.paragraphs],
-        "picture": None if section.figure is None else plots.foreign(section.figure, f"extra{number}", title),
+        "picture": None
+        if section.figure is None
+        else plots.foreign(section.figure, f"extra{number}", title),
         "table": None if table is None else from_frame(table, title),
         "note": None if section.note is None else clean(section.note, _LONGEST_PARAGRAPH),
     }
@@ -114,7 +127,9 @@ def _sites(posterior: Any, wanted: object) -> Contents:
         for (name, size), site, sd in zip(sites, posterior.slices, sds, strict=True)
     ]
     chapters = [
-        Chapter("Posterior", "sites.html:sites", {"tables": tables, "most": _SITE_ROWS}, front=True),
+        Chapter(
+            "Posterior", "sites.html:sites", {"tables": tables, "most": _SITE_ROWS}, front=True
+        ),
         Chapter("How far to trust it", "sites.html:trust", Checked(posterior).facts()),
         hyperparameters(posterior),
     ]
@@ -157,10 +172,19 @@ def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("relpref.report"), undefined=StrictUndefined, **options)
-    environment.filters["each"] = lambda values, write, *options: [write(value, *options) for value in values]
+    environment = Environment(
+        loader=PackageLoader("relpref.report"), undefined=StrictUndefined, **options
+    )
+    environment.filters["each"] = lambda values, write, *options: [
+        write(value, *options) for value in values
+    ]
     environment.globals |= {name: getattr(blocks, name) for name in _WORDS}
-    environment.globals |= {"counted": counted, "tabled": blocks.grid, "finite": np.isfinite, "zip": zip}
+    environment.globals |= {
+        "counted": counted,
+        "tabled": blocks.grid,
+        "finite": np.isfinite,
+        "zip": zip,
+    }
     return environment
 
 

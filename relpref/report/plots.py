@@ -19,11 +19,17 @@ from relpref.posterior.gaussian import Floats
 from relpref.posterior.plots import ROW, Colors, draw_forest
 from relpref.report.blocks import Picture, shorten
 
-# Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so that a picture follows
-# the reader into the dark.
+# Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so
+# that a picture follows the reader into the dark.
 COLORS = Colors("#010101", "#020202", "#030303", "#040404", "#050505")
 INK, MUTED, FAINT, ACCENT, AGAINST = COLORS
-_VARIABLES = {INK: "--ink", MUTED: "--muted", FAINT: "--line", ACCENT: "--accent", AGAINST: "--against"}
+_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    FAINT: "--line",
+    ACCENT: "--accent",
+    AGAINST: "--against",
+}
 _TOKEN = re.compile(r"@@(\d+)@@")
 _STYLE = {
     "svg.fonttype": "none",  # real text: searchable, readable aloud, in the reader's own font
@@ -78,14 +84,19 @@ class Canvas:
         body = _TOKEN.sub(self._word, body)
         width, height = self._size
         return (
-            f'<svg class="plot{kind}" preserveAspectRatio="xMinYMin" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-title {name}-text" '
-            f'style="--width: {width:g}px" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">\n'
-            f' <title id="{name}-title">{escape(title)}</title>\n <desc id="{name}-text">{escape(description)}</desc>{body}'
+            f'<svg class="plot{kind}" preserveAspectRatio="xMinYMin" viewBox="0 0 {width:g} '
+            f'{height:g}" role="img" aria-labelledby="{name}-title {name}-text" '
+            f'style="--width: {width:g}px" xmlns="http://www.w3.org/2000/svg" '
+            'xmlns:xlink="http://www.w3.org/1999/xlink">\n'
+            f' <title id="{name}-title">{escape(title)}</title>\n <desc '
+            f'id="{name}-text">{escape(description)}</desc>{body}'
         )
 
     def _word(self, token: re.Match[str]) -> str:
         text, title = self._words[int(token[1])]
-        return str(escape(text)) if text == title else f"{escape(text)}<title>{escape(title)}</title>"
+        return (
+            str(escape(text)) if text == title else f"{escape(text)}<title>{escape(title)}</title>"
+        )
 
 
 @contextmanager
@@ -108,7 +119,17 @@ def _cleaned(body: str, name: str) -> str:
     return re.sub(r'(aria-(?:labelledby|describedby)=")([^"]*)', each, body)
 
 
-_FORBIDDEN = ("script", "foreignobject", "iframe", "object", "embed", "audio", "video", "handler", "listener")
+_FORBIDDEN = (
+    "script",
+    "foreignobject",
+    "iframe",
+    "object",
+    "embed",
+    "audio",
+    "video",
+    "handler",
+    "listener",
+)
 _ADDRESS = re.compile(r"url\(\s*['\"]?(?!#|data:)|@import|expression\(", re.IGNORECASE)
 
 
@@ -153,13 +174,19 @@ def _check(body: str) -> None:
         for attribute, value in element.attrib.items():
             key = attribute.rpartition("}")[2].lower()
             if key.startswith("on") or "javascript:" in value.lower():
-                trouble = f"has the attribute {key}={shown(value)}; a report has no scripts: remove it"
+                trouble = (
+                    f"has the attribute {key}={shown(value)}; a report has no scripts: remove it"
+                )
             elif key in ("href", "src") and not value.startswith(("#", "data:image/")):
                 trouble = (
-                    f"refers to {shown(value)}; a report loads nothing: put the content into the picture"
+                    f"refers to {shown(value)}; a report loads nothing: put the content "
+                    "into "
+                    "the picture"
                 )
             elif _ADDRESS.search(value):
-                trouble = f"refers to an address in {shown(value)}; a report loads nothing: remove it"
+                trouble = (
+                    f"refers to an address in {shown(value)}; a report loads nothing: remove it"
+                )
         if trouble:
             raise DataError(f"figure: the SVG {trouble}")
 
@@ -181,7 +208,9 @@ _BOTTOM = 46.0  # room for the numbers and the words under the axis
 
 def both(draw: Callable[..., str], name: str, *args: Any, **keywords: Any) -> Picture:
     """A picture for a screen as wide as a page, and for one as narrow as a phone; the style sheet shows the one that fits."""
-    wide, narrow = (draw(*args, f"{name}{shape.width:.0f}", shape, **keywords) for shape in (WIDE, NARROW))
+    wide, narrow = (
+        draw(*args, f"{name}{shape.width:.0f}", shape, **keywords) for shape in (WIDE, NARROW)
+    )
     return Picture(wide, narrow)
 
 
@@ -214,7 +243,9 @@ def forest(
         axes.locator_params(axis="x", nbins=5 if shape is NARROW else 9)
         here: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
         for row, (text, full) in enumerate(zip(short, lines["name"], strict=True)):
-            axes.text(-margin / across, row, drawing.words(text, full), color=INK, ha="right", **here)
+            axes.text(
+                -margin / across, row, drawing.words(text, full), color=INK, ha="right", **here
+            )
         for row, text in enumerate(lines["told"] if told else ()):
             axes.text(1 + 8 / across, row, drawing.words(text), color=MUTED, **here)
         axes.set_xlabel(drawing.words(label))
@@ -226,7 +257,10 @@ def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
     size, short = len(names), [shorten(text, NARROW.longest_name) for text in names]
     left = _margin(short) + 18
     side = min((_SINGLE - left - 4) / size, 36.0)
-    description = "One row and one column for each of the first items; the number says how probable it is that the row's item is better."
+    description = (
+        "One row and one column for each of the first items; the number says how "
+        "probable it is that the row's item is better."
+    )
     with canvas(_SINGLE, size * side + 34) as drawing:
         axes = drawing.axes(left, 4, size * side, size * side)
         axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
@@ -236,7 +270,8 @@ def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
             tint = {"color": color, "alpha": 0.9 * np.abs(chance[which] - 0.5), "linewidths": 0}
             axes.scatter(column[which], row[which], marker="s", s=np.square(side), **tint)
         for value, at in zip(chance, np.column_stack([column, row]), strict=True):
-            text = f"{100 * min(max(value, 0.01), 0.99):.0f}"  # never 0 or 100, which nothing that is estimated can be
+            # Never 0 or 100, which nothing that is estimated can be.
+            text = f"{100 * min(max(value, 0.01), 0.99):.0f}"
             axes.text(*at, text, ha="center", va="center", color=INK, fontsize=11)
         axes.set_xticks(range(size), [str(place + 1) for place in range(size)])
         axes.set_yticks(range(size), [str(place + 1) for place in range(size)])
@@ -249,7 +284,11 @@ def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
 
 
 _MOST_LINKS = 2000  # that are drawn; of more, so many evenly spread over the table
-_ITERATIONS, _PULL, _CENTRE = 120, 4.0, 4.0  # of the layout: steps, and forces along links and to the middle
+_ITERATIONS, _PULL, _CENTRE = (
+    120,
+    4.0,
+    4.0,
+)  # of the layout: steps, and forces along links and to the middle
 _NAMED = 6
 
 
@@ -259,7 +298,11 @@ def network(names: Sequence[str], utilities: Floats, links: pd.DataFrame, name: 
     shown_links = links.iloc[:: -(-len(links) // _MOST_LINKS)]
     gaps = np.full((len(shown_links), 2), np.nan)
     ends = np.stack([places[shown_links["source"]], places[shown_links["target"]], gaps], axis=1)
-    description = "A dot for each item; those that are linked lie near each other. Items above the average and below it have different colors."
+    description = (
+        "A dot for each item; those that are linked lie near each other. Items above "
+        "the "
+        "average and below it have different colors."
+    )
     with canvas(_SINGLE, 300) as drawing:
         axes = drawing.axes(10, 10, _SINGLE - 20, 280)
         axes.axis("off")
@@ -287,7 +330,9 @@ def _layout(size: int, links: pd.DataFrame) -> Floats:
     near = np.zeros((size, size))
     near[source, target] = near[target, source] = weight
     degree = np.maximum(near.sum(axis=1), 1e-6 * near.max())
-    near *= _PULL / np.sqrt(np.outer(degree, degree))  # else those with many links would lie in one place
+    near *= _PULL / np.sqrt(
+        np.outer(degree, degree)
+    )  # else those with many links would lie in one place
     places, rest = np.random.default_rng(0).random((size, 2)) - 0.5, 1 / np.sqrt(size)
     for step in np.linspace(0.1, 0.002, _ITERATIONS):
         distance = np.sqrt(sum(np.square(np.subtract.outer(one, one)) for one in places.T))
@@ -313,7 +358,8 @@ def reliability(predicted: Floats, right: Floats, name: str) -> Picture:
     low, high = (betaincinv(hits + 0.5, total - hits + 0.5, tail) for tail in (0.05, 0.95))
     start = max(0.0, float(np.floor(10 * min(across.min(), low.min())) / 10))
     description = (
-        "A dot for every tenth of the answers: across, the probability of the favorite; up, the share that came true, with a 90% interval. "
+        "A dot for every tenth of the answers: across, the probability of the favorite; up, the "
+        "share that came true, with a 90% interval. "
         "On the dashed diagonal the two agree."
     )
     side = 300.0

@@ -13,11 +13,21 @@ from relpref.infer import RelationPosterior
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.plots import tiers_of
 from relpref.report import plots
-from relpref.report.blocks import Chapter, Contents, Names, clean, decimals_for, leaders, significant
+from relpref.report.blocks import (
+    Chapter,
+    Contents,
+    Names,
+    clean,
+    decimals_for,
+    leaders,
+    significant,
+)
 from relpref.report.model import hyperparameters, methods
 
 INTERVAL = 0.9
-MOST_EDGES = 4000  # without a closed form uncertainty needs a factor of the edges' kernel, O(edges³)
+MOST_EDGES = (
+    4000  # without a closed form uncertainty needs a factor of the edges' kernel, O(edges³)
+)
 MOST_RANKED = 300  # objects of one ranking: their joint covariance and 4000 draws of it
 _MOST_NODES = 200  # of whom all scores are looked at
 _MOST_NUMBERS = 10_000_000  # in their table of scores
@@ -27,7 +37,11 @@ class Subject:
     """A posterior with what several chapters need of it."""
 
     def __init__(self, posterior: RelationPosterior) -> None:
-        self.posterior, self.problem, self.values = posterior, posterior.problem, posterior.problem.values
+        self.posterior, self.problem, self.values = (
+            posterior,
+            posterior.problem,
+            posterior.problem.values,
+        )
         self.one_kind = posterior.nodes is posterior.objects  # nodes are ranked for one another
         self.nodes = Names(posterior.nodes.labels)
         self.objects = self.nodes if self.one_kind else Names(posterior.objects.labels)
@@ -41,7 +55,11 @@ class Subject:
             return "the iterations ended before the solution, so there are scores without intervals"
         edges = len(self.values.values)
         if edges > MOST_EDGES:
-            return f"intervals for a relation with {edges} labels and no closed form take long, so they are left out"
+            return (
+                f"intervals for a relation with {edges} labels and no closed form take long, "
+                "so "
+                "they are left out"
+            )
         return ""
 
     @cached_property
@@ -73,7 +91,9 @@ class Subject:
             labels = [posterior.objects.labels[position] for position in order]
             table = posterior.ranking(posterior.nodes.labels[node], labels, interval=INTERVAL)
             position = dict(zip(labels, order, strict=True))
-            return table.assign(position=[position[label] for label in table.index]).reset_index(drop=True)
+            return table.assign(position=[position[label] for label in table.index]).reset_index(
+                drop=True
+            )
         shown = scores[order]
         if posterior.loss == "ranking" and len(shown):
             shown = shown - shown.mean()
@@ -144,7 +164,11 @@ def _kernel_name(kernel: Any) -> str:
     inner = getattr(kernel, "kernel", None)
     if isinstance(inner, str):
         gamma = getattr(kernel, "gamma", None)
-        return f"{inner}, γ = {significant(gamma)}" if inner == "gaussian" and gamma is not None else inner
+        return (
+            f"{inner}, γ = {significant(gamma)}"
+            if inner == "gaussian" and gamma is not None
+            else inner
+        )
     if inner is not None:
         return type(inner).__name__
     return "of the program" if hasattr(kernel, "origin") else "a function"
@@ -163,7 +187,9 @@ def _rankings(subject: Subject) -> list[Chapter]:
             sure = "lower" in table
             if not shown and sure:
                 picture = _picture(subject, node, table.head(_DRAWN))
-            decimals = decimals_for(table[["lower", "upper"] if sure else ["mean"]].to_numpy().ravel())
+            decimals = decimals_for(
+                table[["lower", "upper"] if sure else ["mean"]].to_numpy().ravel()
+            )
             head, known = table.head(_ROWS), subject.known(node)
             labels = [significant(known[row]) if row in known else "–" for row in head["position"]]
             shown.append((subject.nodes.inline(node), why, head, decimals, len(known), labels))
@@ -193,7 +219,8 @@ def _chosen(subject: Subject) -> dict[int, str]:
 def _picture(subject: Subject, node: int, table: pd.DataFrame) -> Any:
     names = [subject.objects.full[int(position)] for position in table["position"]]
     description = (
-        f"One row for each of {len(table)} objects, best first for {subject.nodes.short[node]}: a dot for the score and a line for "
+        f"One row for each of {len(table)} objects, best first for {subject.nodes.short[node]}: a "
+        "dot for the score and a line for "
         "its interval."
     )
     words = {"title": "Scores", "description": description, "label": "score, with 90% intervals"}
@@ -232,7 +259,11 @@ _WORST = 5
 def _quality(subject: Subject) -> Chapter:
     """How far to trust it: whole nodes, and single labels, left out."""
     problem, values = subject.problem, subject.values
-    few = np.prod(values.shape) <= _MOST_PAIRS if problem.closed else len(values.values) <= _MOST_LABELS
+    few = (
+        np.prod(values.shape) <= _MOST_PAIRS
+        if problem.closed
+        else len(values.values) <= _MOST_LABELS
+    )
     facts: dict[str, Any] = {"s": subject, "few": bool(few), "nodes": None, "labels": None}
     for name, compute in (("nodes", _nodes_out), ("labels", _labels_out)) if few else ():
         try:
@@ -256,7 +287,9 @@ def _nodes_out(subject: Subject) -> dict[str, Any]:
     else:
         folds = min(_FOLDS, p)
         predicted = leave_nodes_out(problem, penalty, rows=np.arange(p) % folds)[0]
-    found = per_node(concordance, subject.values.mean_matrix, np.where(np.isnan(predicted), 0.0, predicted))
+    found = per_node(
+        concordance, subject.values.mean_matrix, np.where(np.isnan(predicted), 0.0, predicted)
+    )
     shares = pd.Series(found.values).dropna().sort_values(kind="stable")
     worst = shares.head(_WORST)
     facts = {"single": False, "folds": folds, "mean": float(found.mean), "worst": worst}

@@ -29,7 +29,9 @@ class Subject:
     def __init__(self, posterior: UtilityPosterior, within: UtilityPosterior | None = None) -> None:
         self.posterior, self.within, self.whole = posterior, within, within or posterior
         self.checked, self.names = Checked(posterior), Names(posterior.data.labels)
-        self.position: dict[Any, int] = {label: row for row, label in enumerate(posterior.data.labels)}
+        self.position: dict[Any, int] = {
+            label: row for row, label in enumerate(posterior.data.labels)
+        }
 
     @cached_property
     def chosen(self) -> NDArray[np.intp]:
@@ -42,7 +44,9 @@ class Subject:
         posterior, large = self.posterior, self.posterior.data.num_items > ALL_RANKED
         table = posterior.ranking(interval=INTERVAL, ranks=not large)
         # The labels may be anything, so the table is not looked up by them.
-        table = table.assign(position=[self.position[label] for label in table.index]).reset_index(drop=True)
+        table = table.assign(position=[self.position[label] for label in table.index]).reset_index(
+            drop=True
+        )
         if len(table) == 2:  # from the gap itself, not from draws of it
             ends = table["position"].to_numpy()
             best = posterior.belief.differences(ends, ends[::-1]).positive
@@ -72,10 +76,14 @@ class Subject:
             variances = np.maximum(np.diagonal(belief.scales, axis1=1, axis2=2), 0.0)
         margins = Margins.of(belief.locations[:, order], variances[:, order], belief.weights)
         answers = posterior.data.comparisons
-        asked = questions(posterior.data, order.astype(np.int32), other.astype(np.int32), None, None)
+        asked = questions(
+            posterior.data, order.astype(np.int32), other.astype(np.int32), None, None
+        )
         try:
             return np.asarray(
-                expectations(posterior, posterior.likelihood, answers, asked, margins)["probability"]
+                expectations(posterior, posterior.likelihood, answers, asked, margins)[
+                    "probability"
+                ]
             )
         except RelprefError:
             return np.empty(0)
@@ -102,7 +110,9 @@ class Subject:
     def named(self, label: Any) -> str:
         """Name an item within a sentence by its label; an effect of a covariate is called as it is."""
         return (
-            self.names.inline(self.position[label]) if label in self.position else isolated(cell(label).text)
+            self.names.inline(self.position[label])
+            if label in self.position
+            else isolated(cell(label).text)
         )
 
     def several(self, positions: NDArray[np.intp]) -> str:
@@ -113,7 +123,8 @@ class Subject:
     def cells(self, labels: Iterable[Any]) -> list[Cell]:
         """Names for a table; an item may be none of those that the page shows."""
         return [
-            self.names.cells([self.position[one]])[0] if one in self.position else cell(one) for one in labels
+            self.names.cells([self.position[one]])[0] if one in self.position else cell(one)
+            for one in labels
         ]
 
     @cached_property
@@ -140,7 +151,9 @@ class Subject:
         """Answers about each item, shape (n,)."""
         return self._counted(self.whole.data.winner) + self._counted(self.whole.data.loser)
 
-    def _counted(self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True) -> NDArray[np.int64]:
+    def _counted(
+        self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True
+    ) -> NDArray[np.int64]:
         data = self.whole.data
         total = np.zeros(data.num_items, dtype=np.int64)
         np.add.at(total, ends, np.where(which, data.count, 0))
@@ -157,8 +170,11 @@ class Subject:
         """Pairs that were answered both ways."""
         data = self.posterior.data
         kept = slice(None) if data.comparisons.tie is None else ~np.asarray(data.comparisons.tie)
-        ends = np.stack([np.asarray(end, dtype=np.int64)[kept] for end in (data.winner, data.loser)])
-        # By winner and loser once: the same answer by two raters, or two strengths of it, contradict nobody.
+        ends = np.stack(
+            [np.asarray(end, dtype=np.int64)[kept] for end in (data.winner, data.loser)]
+        )
+        # By winner and loser once: the same answer by two raters, or two strengths of it,
+        # contradict nobody.
         pairs = np.sort(np.unique(ends, axis=1), axis=0)
         return int(np.sum(np.unique(pairs, axis=1, return_counts=True)[1] > 1))
 

@@ -20,12 +20,16 @@ from relpref.report.blocks import clean
 T = TypeVar("T")
 
 _FEWEST = 20  # answers that a picture of calibration needs
-_MOST_LATENTS = 4000  # of a posterior whose answers are left out: its covariance is looked at as a whole
+_MOST_LATENTS = (
+    4000  # of a posterior whose answers are left out: its covariance is looked at as a whole
+)
 _MOST_CERTIFIED = 1000  # unknowns, of whom weighted draws take 2 s on one core
 _MOST_INFLUENCES = 20_000_000  # answers times latents
 _COMPOSED = (
-    "the answers are pairs that were composed from choices or lists, and the other pairs of a choice tell the winner of the pair that is "
-    "left out, so every score would be far too good; to measure prediction, fit without some of the choices and predict these"
+    "the answers are pairs that were composed from choices or lists, and the other pairs of a "
+    "choice tell the winner of the pair that is "
+    "left out, so every score would be far too good; to measure prediction, fit without some of "
+    "the choices and predict these"
 )
 
 
@@ -55,7 +59,9 @@ class Checked:
         """How well each rater's answers fit the rest."""
         posterior: Any = self.posterior
         named = posterior.kind == "utilities" and posterior.data.comparisons.rater is not None
-        refused = "" if named and self.held_out is not None else "no rater's answers can be left out"
+        refused = (
+            "" if named and self.held_out is not None else "no rater's answers can be left out"
+        )
         return self._known("raters", refused, lambda: raters(posterior))
 
     @cached_property
@@ -69,11 +75,15 @@ class Checked:
         """Prior standard deviation of every utility less the average of all, at the hyperparameters, shape (n,)."""
         posterior = self.posterior
         single = len(posterior.belief.weights) == 1 and not (posterior.sampled or posterior.large)
-        refused = self._refused(_MOST_CERTIFIED, answers=False) if single else "the prior is a mixture"
+        refused = (
+            self._refused(_MOST_CERTIFIED, answers=False) if single else "the prior is a mixture"
+        )
 
         def centred() -> Floats:
             with float64():
-                root = Target.of(posterior, dict(posterior.hyperparameters)).root[-posterior.belief.size :]
+                root = Target.of(posterior, dict(posterior.hyperparameters)).root[
+                    -posterior.belief.size :
+                ]
             return np.sqrt(np.square(root - root.mean(axis=0)).sum(axis=1))
 
         return self._known("prior_sd", refused, centred)
@@ -116,7 +126,9 @@ class Checked:
         if held is not None:
             summary = held.summary()
             facts["measures"] = summary[np.isfinite(summary["value"])]
-            facts["density"] = "list" not in held.table and bool((held.outcome < 0).any())  # of numbers
+            facts["density"] = "list" not in held.table and bool(
+                (held.outcome < 0).any()
+            )  # of numbers
             facts["ties"] = held.paired and bool((held.outcome == 1).any())
             facts["calibrated"] = self._calibrated(held)
         return facts
@@ -143,8 +155,8 @@ class Checked:
 def favorites(held: HeldOut) -> tuple[Floats, Floats] | None:
     """Probability of each answer's favorite, the most probable outcome, and whether it came true; None for numbers.
 
-    The favorite is one event for each answer: who is named first in a table is an accident, and both sides of an answer
-    would count it twice.
+    The favorite is one event for each answer: who is named first in a table is an accident, and
+    both sides of an answer would count it twice.
     """
     forecasts = held.forecasts
     if forecasts is None:

@@ -30,11 +30,20 @@ from relpref.report.blocks import (
     signed_percent,
     significant,
 )
-from relpref.report.model import hyperparameters, kernels_of, methods, options_of, part_name, takes_likelihood
+from relpref.report.model import (
+    hyperparameters,
+    kernels_of,
+    methods,
+    options_of,
+    part_name,
+    takes_likelihood,
+)
 from relpref.report.subject import ROWS, Subject
 
 _BEST, _UNCERTAIN = 150, 50  # of more items than a matrix has room for, those that are shown
-_CANDIDATES = 500  # items with answers, among which the least known are looked for: each may cost a solution with the graph
+# Items with answers, among which the least known are looked for: each may cost a solution with the
+# graph.
+_CANDIDATES = 500
 
 
 def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Contents:
@@ -91,7 +100,9 @@ def _effects(posterior: UtilityPosterior) -> Chapter | None:
     facts = {
         "table": table,
         "intervals": [f"{lower} to {upper}" for lower, upper in zip(*ends, strict=True)],
-        "categories": [each.name for each in posterior.data.comparisons.covariates_are if each.levels],
+        "categories": [
+            each.name for each in posterior.data.comparisons.covariates_are if each.levels
+        ],
     }
     return Chapter("Effects", "utilities.html:effects", facts)
 
@@ -132,7 +143,9 @@ def _used(posterior: UtilityPosterior, part: str) -> bool:
 def _summary(subject: Subject) -> dict[str, Any]:
     """Who leads, how sure that is, and what it rests on."""
     posterior, data, order = subject.whole, subject.whole.data, subject.order
-    relations = dict.fromkeys(data.relation_of(part) for part in data.relations if _used(posterior, part))
+    relations = dict.fromkeys(
+        data.relation_of(part) for part in data.relations if _used(posterior, part)
+    )
     facts: dict[str, Any] = {
         "s": subject,
         "data": data,
@@ -142,7 +155,11 @@ def _summary(subject: Subject) -> dict[str, Any]:
     if len(order) == 1 or not data.num_answers:
         return facts
     table, named = subject.ranking, subject.names.inline
-    tiers = [members["position"].to_list() for _, members in table.groupby("tier")] if "tier" in table else []
+    tiers = (
+        [members["position"].to_list() for _, members in table.groupby("tier")]
+        if "tier" in table
+        else []
+    )
     facts |= {
         "leaders": [named(position) for position in leaders(table)],
         "most": _LEADERS,
@@ -151,12 +168,16 @@ def _summary(subject: Subject) -> dict[str, Any]:
         "settled": _settled(subject),
         "places": place_ranges(table["rank_lower"][:1], table["rank_upper"][:1])[0],
         "tiers": [
-            listed([named(at) for at in tier], _LEADERS) for tier in tiers if 1 < len(tiers) <= _MOST_TIERS
+            listed([named(at) for at in tier], _LEADERS)
+            for tier in tiers
+            if 1 < len(tiers) <= _MOST_TIERS
         ],
     }
     if subject.groups is not None:
         sizes = np.bincount(subject.groups)
-        largest = [group for group in np.argsort(-sizes, kind="stable")[:_MOST_GROUPS] if sizes[group] > 1]
+        largest = [
+            group for group in np.argsort(-sizes, kind="stable")[:_MOST_GROUPS] if sizes[group] > 1
+        ]
         facts["groups"] = [order[subject.groups[order] == group] for group in largest]
     return facts
 
@@ -185,7 +206,8 @@ def _ranking(subject: Subject) -> Chapter | None:
     if len(subject.beats):
         lines["told"] = [f"{in_hundred(chance)}%" for chance in subject.beats[:_DRAWN]]
     description = (
-        f"One row for each of {len(lines)} items, best first, from {names.short[subject.order[0]]}: a dot for the utility and a line for "
+        f"One row for each of {len(lines)} items, best first, from "
+        f"{names.short[subject.order[0]]}: a dot for the utility and a line for "
         "its interval. The table of all places holds the numbers."
     )
     tiers = tiers_of(table, _DRAWN)
@@ -205,11 +227,15 @@ def _places(subject: Subject) -> Chapter:
     head = subject.ranking.head(ROWS)
     told = [(subject.won[row], subject.asked[row]) for row in head["position"]]
     answers = subject.posterior.data.comparisons
-    graded = any(column is not None for column in (answers.tie, answers.strength, answers.probability))
+    graded = any(
+        column is not None for column in (answers.tie, answers.strength, answers.probability)
+    )
     facts = {
         "s": subject,
         # Winners under the probit model: there a gap has a plain meaning in answers.
-        "probit": not graded and takes_likelihood(subject.whole) and subject.whole.likelihood == Probit(),
+        "probit": not graded
+        and takes_likelihood(subject.whole)
+        and subject.whole.likelihood == Probit(),
         "raters": answers.rater is not None,
         "head": head,
         "tiers": tiers_of(subject.ranking, ROWS),
@@ -233,7 +259,9 @@ def _pairs(subject: Subject) -> Chapter | None:
     better = subject.posterior.belief.differences(one, other).positive.reshape(len(first), -1)
     picture = plots.matrix([names.full[row] for row in first], better, "pairs")
     return Chapter(
-        "Who is better than whom", "utilities.html:pairs", {"picture": picture, "number": len(first)}
+        "Who is better than whom",
+        "utilities.html:pairs",
+        {"picture": picture, "number": len(first)},
     )
 
 
@@ -249,11 +277,15 @@ def _relations(subject: Subject) -> list[Chapter]:
     found, mean = [], posterior.belief.mean()
     for row, name in enumerate(used[:_MOST_GRAPHS]):
         graph = posterior.data.relations[name]
-        links = pd.DataFrame({"source": graph.source, "target": graph.target, "weight": graph.weight})
+        links = pd.DataFrame(
+            {"source": graph.source, "target": graph.target, "weight": graph.weight}
+        )
         if len(links):
             picture = plots.network(subject.names.full, mean - mean.mean(), links, f"relation{row}")
             found.append(
-                Chapter(f"The relation {clean(name)}", "utilities.html:relation", {"picture": picture})
+                Chapter(
+                    f"The relation {clean(name)}", "utilities.html:relation", {"picture": picture}
+                )
             )
     return found
 
@@ -286,7 +318,10 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
     facts = {
         "s": subject,
         "parts": len(shares),
-        "bars": [(name, signed_percent(share), float(share)) for name, share in zip(kept, head, strict=True)],
+        "bars": [
+            (name, signed_percent(share), float(share))
+            for name, share in zip(kept, head, strict=True)
+        ],
         "first": first,
         "by_part": [
             (f">{name}", [fixed(number, subject.decimals) for number in numbers])
@@ -300,7 +335,11 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
 
 
 def _inner(name: str) -> str:
-    return f"the {name}" if name.startswith("relation ") or name in ("attributes", "item itself") else name
+    return (
+        f"the {name}"
+        if name.startswith("relation ") or name in ("attributes", "item itself")
+        else name
+    )
 
 
 _NEEDED = ("left_out", "log_evidence", "difference")
@@ -320,7 +359,8 @@ def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -
     if missing := [name for name in _NEEDED if name not in table.columns]:
         raise DataError(
             f"relations_evidence: the table lacks the column {missing[0]!r}; "
-            "pass the table that relpref.diagnostics.evidence_without_each returns, or True or False"
+            "pass the table that relpref.diagnostics.evidence_without_each returns, or True or "
+            "False"
         )
     notes = table["note"] if "note" in table else pd.Series("", table.index)
     table = table.assign(
@@ -338,7 +378,9 @@ def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -
 
 _FEW = 4.0  # answers about a typical item, below which intervals rest mostly on the prior
 _UNEVEN = 4  # times as many answers as the item with the fewest
-_FEW_EACH = 10  # answers for each hyperparameter, below which maximizing them makes intervals too narrow
+_FEW_EACH = (
+    10  # answers for each hyperparameter, below which maximizing them makes intervals too narrow
+)
 _PRIOR_LEFT = 0.9  # of an item's prior standard deviation, above which its place is the prior's
 _STEEP = 0.1  # slope at which a search for hyperparameters has not ended, in nats for a factor of e
 _SWITCHED_OFF = 0.05  # an amplitude, where the noise of one answer is 1
@@ -352,7 +394,9 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
         "s": None,
         "size": len(table),
         "few_each": _FEW,
-        "alike": [[_inner(part_name(one, posterior)) for one in pair] for pair in posterior.alike_parts],
+        "alike": [
+            [_inner(part_name(one, posterior)) for one in pair] for pair in posterior.alike_parts
+        ],
         **dict.fromkeys(
             (
                 "certificate",
@@ -395,13 +439,21 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
             fewest = np.flatnonzero(subject.asked == least)
             many = len(fewest) > _LEADERS
             facts["least_known"] = counted(len(fewest), "item") if many else subject.several(fewest)
-        facts["compared"] = subject.pairs / (posterior.data.num_items * (posterior.data.num_items - 1) / 2)
+        facts["compared"] = subject.pairs / (
+            posterior.data.num_items * (posterior.data.num_items - 1) / 2
+        )
         if checked.prior_sd is not None:
             prior = np.where(checked.prior_sd > 0, checked.prior_sd, np.inf)
             left = posterior.belief.centred().sd() / prior
-            facts["unlike"] = subject.several(np.flatnonzero((left > _PRIOR_LEFT) & (subject.asked > 0)))
+            facts["unlike"] = subject.several(
+                np.flatnonzero((left > _PRIOR_LEFT) & (subject.asked > 0))
+            )
     raters = checked.raters
-    odd = [] if raters is None else [isolated(shorten(clean(who))) for who in raters.index[raters["at_odds"]]]
+    odd = (
+        []
+        if raters is None
+        else [isolated(shorten(clean(who))) for who in raters.index[raters["at_odds"]]]
+    )
     facts |= {"odd": odd, "raters": None if raters is None else raters.head(_MOST_RATERS)}
     return facts | checked.facts()
 
@@ -416,7 +468,11 @@ def _never(subject: Subject) -> list[dict[str, Any]]:
     known = ["attributes"] if data.attribute_names and _used(subject.posterior, ATTRIBUTES) else []
     kinds = ((never & linked, [*known, "relations"]), (never & ~linked, known or ["the prior"]))
     return [
-        {"names": subject.several(np.flatnonzero(which)), "number": which.sum(), "rests": listed(rests)}
+        {
+            "names": subject.several(np.flatnonzero(which)),
+            "number": which.sum(),
+            "rests": listed(rests),
+        }
         for which, rests in kinds
         if which.any()
     ]
@@ -449,15 +505,23 @@ def _surprises(subject: Subject | None) -> Chapter | None:
     title, table, held = "Surprising answers", subject.checked.influence, subject.checked.held_out
     if held is None or table is None:
         return None
-    facts: dict[str, Any] = {"s": subject, "reported": held.forecasts is None, "answers": held.num_answers}
+    facts: dict[str, Any] = {
+        "s": subject,
+        "reported": held.forecasts is None,
+        "answers": held.num_answers,
+    }
     if held.forecasts is not None:
-        # Of the side that was answered, whatever the strength: that is what the others tell of an answer.
+        # Of the side that was answered, whatever the strength: that is what the others tell of an
+        # answer.
         sides = held.chances[np.arange(len(held.outcome)), held.outcome]
-        table = table.assign(probability=sides[table.index]).sort_values("probability", kind="stable")
+        table = table.assign(probability=sides[table.index]).sort_values(
+            "probability", kind="stable"
+        )
         table = table[table["probability"] < _SURPRISING]
         if not len(table):
             return None
-        # Every outcome under the bound, not only the one that was answered, happens with its own probability.
+        # Every outcome under the bound, not only the one that was answered, happens with its own
+        # probability.
         chances = np.where(held.forecasts.chances < _SURPRISING, held.forecasts.chances, 0.0)
         facts["count"] = int(table["count"].sum() if "count" in table else len(table))
         facts["expected"] = round(float(held.forecasts.weight @ chances.sum(axis=1)))
