@@ -61,7 +61,7 @@ def run(chosen: argparse.Namespace) -> None:
     columns = [(name, f"{{{name}}}") for name in ("ranker", "class")]
     columns += [(name, f"{{{name}:.2f}}") for name in table.columns[2:]]
     show_table(chosen, "ballots", table, columns, left=(0, 1), right=share)
-    if not chosen.csv and not chosen.json:
+    if chosen.speaks:
         if share is not None:
             say(
                 f"\nEach was classified by the ballots of others: {share:.0%} of "

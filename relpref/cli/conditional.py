@@ -28,7 +28,6 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def _fit(chosen: argparse.Namespace) -> None:
-    speaks = not chosen.json and not chosen.quiet
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     files = {"nodes": chosen.nodes, "objects": chosen.objects, "relation": chosen.relation}
     given = copied({name: Path(file) for name, file in files.items() if file is not None})
@@ -46,7 +45,7 @@ def _fit(chosen: argparse.Namespace) -> None:
     )
     problem = ranker.problem(nodes, table, objects)  # checks the tables
     described = _description(nodes, objects, len(table.frame), chosen.kernel)
-    if speaks:
+    if chosen.speaks:
         say(f"Read: {described}")
     concordances = {}
     if len(chosen.regularization or ()) > 1:
@@ -65,7 +64,7 @@ def _fit(chosen: argparse.Namespace) -> None:
         ).fit(nodes, table, objects, progress_bar=not chosen.quiet)
         ranker = search.ranker_
         concordances = dict(zip(chosen.regularization, search.scores_.tolist(), strict=True))
-        if speaks:
+        if chosen.speaks:
             scores = ", ".join(f"{score:.3f} at {value:g}" for value, score in concordances.items())
             say(f"Concordance of the rankings for nodes left out: {scores}")
     else:
@@ -105,7 +104,7 @@ def _fit(chosen: argparse.Namespace) -> None:
             hyperparameters=posterior.hyperparameters,
             info=posterior.info,
         )
-    elif speaks:
+    if chosen.speaks:
         how = "" if chosen.regularization else ", chosen by the evidence"
         say(f"Fitted: {posterior!r}, regularization {ranker.regularization_:.4g}{how}")
         query = quote(str(posterior.nodes.labels[0]))

@@ -63,8 +63,7 @@ def _get(chosen: argparse.Namespace) -> None:
 
     folder = Path(chosen.folder or data_folder() or "data").absolute()
     place = folder / entry.folder
-    speaks = not chosen.json and not chosen.quiet
-    if speaks:
+    if chosen.speaks:
         say(f"{entry.title}\nFrom {entry.address}. Terms: {entry.terms} Cite {entry.cite}.")
     try:
         fetched = [
@@ -86,7 +85,7 @@ def _get(chosen: argparse.Namespace) -> None:
             terms=entry.terms,
             cite=entry.cite,
         )
-    elif speaks:
+    if chosen.speaks:
         result = counted(len(fetched), "file") + " fetched" if fetched else "everything was there"
         hint = "" if folder == data_folder() else f"; loaders find it with {SETTING}={folder}"
         say(f"{entry.name}: {result}, checked, in {place}{hint}")

@@ -148,8 +148,7 @@ def run(chosen: argparse.Namespace) -> None:
     replace = is_run_of(out, "demo")
     check_target(out, replace=replace, how="the demo does not replace it")
     season = read()
-    speaks = not chosen.json and not chosen.quiet
-    if speaks:
+    if chosen.speaks:
         _paragraph(f"{about(season)}\n")
     outcome = fit(season, chosen.seed, progress_bar=not chosen.quiet)
     save_run(
@@ -165,7 +164,7 @@ def run(chosen: argparse.Namespace) -> None:
     )
     if chosen.json:
         _document(chosen, outcome)
-    elif speaks:
+    if chosen.speaks:
         _print(outcome, out)
 
 

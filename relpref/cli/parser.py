@@ -22,7 +22,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     -------
     argparse.Namespace
         The values of the options; ``command`` is the function to call with it, ``name`` the name
-        of the command, and ``json`` and ``csv`` tell the form of the output.
+        of the command; ``json`` and ``csv`` are the form of the output, and ``speaks`` is true
+        if the command prints text for people.
 
     Raises
     ------
@@ -47,6 +48,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         )
     form = getattr(chosen, "form", "table")
     chosen.json, chosen.csv = form == "json", form == "csv"
+    chosen.speaks = form == "table" and not getattr(chosen, "quiet", False)
     return chosen
 
 

@@ -63,14 +63,14 @@ def run(chosen: argparse.Namespace) -> None:
     """Rank the items of a run."""
     posterior = opened(chosen.run, "utilities")
     total, top = posterior.data.num_items, chosen.top
-    people, large = not (chosen.csv or chosen.json), posterior.large
-    if large and top is None and people:
+    large = posterior.large
+    if large and top is None and chosen.speaks:
         top = _TOP
     # With many items, an interval costs a solution with their graph: only those shown are computed.
     options = {"top": top} if large and top else {}
     ranking = posterior.ranking(chosen.interval, **options).head(top)
     show(chosen, ranking, "utility", interval=chosen.interval, items=total)
-    if large and chosen.top is None and total > _TOP and people:
+    if large and chosen.top is None and total > _TOP and chosen.speaks:
         say(f"... and {total - _TOP} more: --top K shows more of them, -o csv all")
 
 
@@ -87,7 +87,7 @@ def show(chosen: argparse.Namespace, ranking: Any, value: str, **content: Any) -
             ("p best", "{p_best:.2f}"),
             ("tier", "{tier:.0f}"),
         ]
-    if not (chosen.csv or chosen.json):
+    if chosen.speaks:
         table.insert(0, "place", range(1, len(table) + 1))
     show_table(chosen, "ranking", table, columns, left=(1,), **content)
 
@@ -102,7 +102,7 @@ def tiers_run(chosen: argparse.Namespace) -> None:
     ]
     table = tiers.head(chosen.top).reset_index()
     show_table(chosen, "tiers", table, columns, left=(1,), probability=chosen.probability)
-    if not (chosen.csv or chosen.json):
+    if chosen.speaks:
         number = int(tiers["tier"].max())
         meaning = (
             "every item of a tier is settled above all items of lower tiers, and the ranks hold"

@@ -152,7 +152,7 @@ def _known(subject: Subject) -> Chapter:
         "different": len(np.unique(labels)),
         "kernels": [_kernel_name(domain.kernel) for domain in (posterior.nodes, posterior.objects)],
     }
-    return Chapter("What was known", "relation.html:known", facts)
+    return Chapter("The data and the model", "relation.html:known", facts)
 
 
 def _kernel_name(kernel: Any) -> str:
@@ -181,11 +181,11 @@ def _rankings(subject: Subject) -> list[Chapter]:
                 picture = _picture(subject, node, table.head(_DRAWN))
             numbers = table[["lower", "upper"] if intervals else ["mean"]]
             decimals = decimals_for(numbers.to_numpy().ravel())
-            head, known = table.head(_ROWS), subject.known(node)
+            head, given = table.head(_ROWS), subject.known(node)
             labels = [
-                significant(known[item]) if item in known else "–" for item in head["position"]
+                significant(given[item]) if item in given else "–" for item in head["position"]
             ]
-            shown.append((subject.nodes.inline(node), why, head, decimals, len(known), labels))
+            shown.append((subject.nodes.inline(node), why, head, decimals, len(given), labels))
     first = subject.nodes.inline(next(iter(_chosen(subject))))
     facts = {"s": subject, "most": MOST_RANKED, "picture": picture, "first": first, "shown": shown}
     tables = Chapter("Rankings", "relation.html:rankings", facts, front=picture is None)

@@ -86,7 +86,10 @@ class Checked:
         return self._compute("prior_sd", refused, centred)
 
     def _refused(self, most: int | None, *, answers: bool = True) -> str:
-        """Reason against a diagnostic of at most so many unknowns; empty if there is none."""
+        """Reason to leave a diagnostic out, or an empty string.
+
+        ``most`` is the largest number of unknowns, ``answers`` whether it needs answers.
+        """
         posterior: Any = self.posterior
         if not posterior.converged:
             return "the computation did not converge"
