@@ -247,7 +247,7 @@ def test_nothing_to_note(make: Make, prose: Callable[..., str]) -> None:
 
 
 def test_what_to_keep_in_mind(make: Make, prose: Callable[..., str]) -> None:
-    """The gravest three on the front, the others with the details."""
+    """The three most serious warnings are on the front, the others with the details."""
     answers = pd.DataFrame({"winner": list("aaaaaaaaaab"), "loser": list("bbbbccccddd")})
     belief = GaussianBelief(np.zeros(8), np.eye(8))
     text = prose(make(make().data.with_comparisons(answers), belief=belief))
