@@ -1,4 +1,4 @@
-"""``python -m relpref.cli`` is the same as ``relpref``."""
+"""Entry point of ``python -m relpref.cli``, the same as ``relpref``."""
 
 import sys
 

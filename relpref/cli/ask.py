@@ -1,4 +1,4 @@
-"""``relpref ask``: asks a person which of two, again and again, and learns from every answer."""
+"""``relpref ask`` and ``relpref serve``: ask people which of two they prefer."""
 
 import argparse
 import csv
@@ -32,7 +32,9 @@ def run(chosen: argparse.Namespace) -> None:
         raise DataError("--answers ends a session in the terminal; leave it out with --web")
     for option, default in (("port", 0), ("per_page", 1)):
         if getattr(chosen, option) != default and not chosen.web:
-            raise DataError(f"--{option.replace('_', '-')} is for the page; add --web, or leave it out")
+            raise DataError(
+                f"--{option.replace('_', '-')} is for the page; add --web, or leave it out"
+            )
     if chosen.rater is not None:
         chosen.rater = rater_name(chosen.rater)
     store = Path(chosen.run) / ANSWERS
@@ -48,20 +50,21 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
     if chosen.export is not None and missing:
         number = export_left(load_run(chosen.run), chosen.export)
         say(
-            f"The last {missing} of {changes} changes in {store}-wal cannot be read. Written to {chosen.export}: the "
-            f"{counted(number, 'answer')} that are left; fit them with the tables in {chosen.run}/data, into a new folder"
+            f"The last {missing} of {changes} changes in {store}-wal cannot be read. Written to "
+            f"{chosen.export}: the {counted(number, 'answer')} that are left; fit them with the "
+            f"tables in {chosen.run}/data, into a new folder"
         )
         return
     if chosen.export is not None and lost(run := load_run(chosen.run)):
         number = export_known(run, chosen.export)
         say(
-            f"{store} is gone or empty. Written to {chosen.export}: the {counted(number, 'answer')} that the posterior in {chosen.run} "
-            "knows, without their times; fit them with the tables in its folder data, into a new folder"
+            f"{store} is gone or empty. Written to {chosen.export}: the "
+            f"{counted(number, 'answer')} of the posterior in {chosen.run}, without their times; "
+            "fit them with the tables in its folder data, into a new folder"
         )
         return
-    serve = (
-        _page("relpref.ask.web") if chosen.web else None
-    )  # first, so that nothing is made where the page cannot be served
+    # Before the store is opened: where the page cannot be served, no file is written.
+    serve = _page("relpref.ask.web") if chosen.web else None
     new = not store.exists()
     with _opened(chosen) as loop:
         if new:
@@ -73,7 +76,8 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
                 say(loop.trouble)
             loop.refine()
         elif chosen.export is not None:
-            say(f"Written to {chosen.export}: {counted(loop.export_answers(chosen.export), 'answer')}")
+            number = loop.export_answers(chosen.export)
+            say(f"Written to {chosen.export}: {counted(number, 'answer')}")
         elif serve is not None:
             late = f"interrupted; every answer is kept in {store}{_LATER}"
             leave = (lambda: _leave(late)) if chosen.program else None
@@ -87,31 +91,44 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
     if chosen.items is not None:
         posterior: Any = load_run(chosen.run).posterior
         items = labels(posterior.data.labels, next(csv.reader([chosen.items])))
-    same = ("score", "seed", "goal", "top", "show", "title", "most_appearances", "hardest", "repeats")
-    options: dict[str, Any] = {name: getattr(chosen, name) for name in same} | {"prompt": chosen.question}
     from relpref.ask import Loop
 
-    return Loop.open(chosen.run, ties=not chosen.no_ties, items=items, **options)
+    return Loop.open(
+        chosen.run,
+        items=items,
+        score=chosen.score,
+        seed=chosen.seed,
+        goal=chosen.goal,
+        top=chosen.top,
+        show=chosen.show,
+        title=chosen.title,
+        prompt=chosen.question,
+        ties=not chosen.no_ties,
+        most_appearances=chosen.most_appearances,
+        hardest=chosen.hardest,
+        repeats=chosen.repeats,
+    )
 
 
 def serve_run(chosen: argparse.Namespace) -> None:
-    """Show the runs of a folder."""
+    """Serve a start page of all runs of a folder."""
     if not Path(chosen.folder).is_dir():
         raise DataError(
-            f"{chosen.folder}: there is no such folder; give one with the runs that relpref fit wrote"
+            f"{chosen.folder}: there is no such folder; give one with the runs that relpref fit "
+            "wrote"
         )
     _page("relpref.ask.gallery")(chosen.folder, port=chosen.port, ask=chosen.ask)
 
 
 def _page(module: str) -> Any:
-    """What serves a page, with all that it needs."""
+    """Function ``serve`` of a module; a DataError where an optional package is missing."""
     try:
         import uvicorn  # noqa: F401
 
         return import_module(module).serve
     except ImportError as error:
-        words = "install it with: pip install 'relpref[web]'"
-        raise DataError(f"the page needs {error.name}; {words}") from error
+        remedy = "install it with: pip install 'relpref[web]'"
+        raise DataError(f"the page needs {error.name}; {remedy}") from error
 
 
 def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
@@ -125,8 +142,11 @@ def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
         interrupted, later = True, _LATER
     except KeyboardInterrupt:
         interrupted = True
-    what = "given" if session.answers >= 0 else "taken back"
-    kept = f"{counted(abs(session.answers), 'answer')} {what} now, all kept in {Path(chosen.run) / ANSWERS}"
+    change = "given" if session.answers >= 0 else "taken back"
+    kept = (
+        f"{counted(abs(session.answers), 'answer')} {change} now, all kept in "
+        f"{Path(chosen.run) / ANSWERS}"
+    )
     if later and chosen.program:
         _leave(f"interrupted; {kept}{later}")
     if interrupted:
@@ -134,9 +154,14 @@ def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
     say(f"{kept}: try relpref rank {quote(chosen.run)}")
 
 
-def _leave(said: str) -> NoReturn:
-    """End at once: a thread inside compiled code ends in no other way, and everything is on the disk as if it had been killed."""
-    with suppress(OSError, RuntimeError):  # nobody reads it, or the signal came while something was printed
+def _leave(message: str) -> NoReturn:
+    """End the process at once.
+
+    A thread inside compiled code cannot be stopped in another way, and every answer is on the
+    disk.
+    """
+    # Nobody reads the message, or the signal came while something else was printed.
+    with suppress(OSError, RuntimeError):
         sys.stdout.flush()
-        print(f"relpref: {said}", file=sys.stderr, flush=True)
+        print(f"relpref: {message}", file=sys.stderr, flush=True)
     os._exit(INTERRUPTED)

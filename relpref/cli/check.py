@@ -1,4 +1,4 @@
-"""``relpref check``: a run against the exact posterior, by importance weights and by NUTS."""
+"""``relpref check`` and ``relpref sbc``: test the posterior of a run."""
 
 import argparse
 from pathlib import Path
@@ -17,19 +17,20 @@ from relpref.registry import find
 if TYPE_CHECKING:
     from relpref.diagnostics import Certificate, Check
 
-_SHOWN = 10  # rows, the ones that are off most
+_SHOWN = 10  # rows, those with the largest errors
 
 
 def run(chosen: argparse.Namespace) -> None:
+    """Compare a run with the exact posterior, by importance weights and by NUTS."""
     posterior = opened(chosen.run)
     from relpref.diagnostics import certify, check
     from relpref.diagnostics.certificate import CHECK
 
     certificate = certify(posterior, rng_key=chosen.seed)
     if not chosen.json:
-        # What the sentence may advise is on its way.
+        # The sentence may advise the check that follows.
         say(f"Certificate: {certificate.sentence.replace(f': {CHECK}', '')}")
-    found = check(
+    comparison = check(
         posterior,
         max_items=chosen.items,
         hyperparameters=chosen.hyperparameters,
@@ -38,23 +39,23 @@ def run(chosen: argparse.Namespace) -> None:
         rng_key=chosen.seed,
     )
     if chosen.json:
-        _document(chosen, certificate, found)
+        _document(chosen, certificate, comparison)
         return
-    if len(table := found.table):
+    if len(table := comparison.table):
         order = table["shift"].abs().sort_values(ascending=False, kind="stable").index
         rows = _rows(table.loc[order].head(_SHOWN)) or []
         for row in rows:
-            at = row["label"]
-            row["label"] = ", ".join(map(str, at)) if isinstance(at, tuple) else at
+            label = row["label"]
+            row["label"] = ", ".join(map(str, label)) if isinstance(label, tuple) else label
         name = " ".join(str(part) for part in table.index.names)
         more = len(table) - len(rows)
-        said = formatted([(name, "{label}"), *_COLUMNS], rows)
-        say("\n" + said + (f"\n({more} more, off by less)" if more else "") + "\n")
-    if found.hyperparameters is not None:
+        rest = f"\n({more} more, off by less)" if more else ""
+        say(f"\n{formatted([(name, '{label}'), *_COLUMNS], rows)}{rest}\n")
+    if comparison.hyperparameters is not None:
         columns = [("hyperparameter", "{label}"), ("of the run", "{value:.3g}")]
         columns.append(("of NUTS", "{nuts_mean:.3g} ± {nuts_sd:.2g}"))
-        say(formatted(columns, _rows(found.hyperparameters) or []) + "\n")
-    say(f"NUTS: {found.sentence}")
+        say(formatted(columns, _rows(comparison.hyperparameters) or []) + "\n")
+    say(f"NUTS: {comparison.sentence}")
 
 
 _COLUMNS = (
@@ -67,38 +68,42 @@ _COLUMNS = (
 )
 
 
-def _document(chosen: argparse.Namespace, certificate: "Certificate", found: "Check") -> None:
+def _document(chosen: argparse.Namespace, certificate: "Certificate", comparison: "Check") -> None:
     first = ("verdict", "sentence", "k_hat", "ess", "efficiency", "num_samples", "log_evidence")
     second = ("verdict", "sentence", "r_hat", "ess", "divergences", "probability_shift")
-    tables = {"table": _rows(found.table), "hyperparameters": _rows(found.hyperparameters)}
     document(
         chosen,
         certificate={name: getattr(certificate, name) for name in first}
         | {"table": _rows(certificate.table)},
-        nuts={name: getattr(found, name) for name in second} | tables,
+        nuts={name: getattr(comparison, name) for name in second}
+        | {
+            "table": _rows(comparison.table),
+            "hyperparameters": _rows(comparison.hyperparameters),
+        },
     )
 
 
-def _rows(differences: pd.DataFrame | None) -> list[dict[str, Any]] | None:
-    if differences is None:
+def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]] | None:
+    """Rows with their labels, None without a table."""
+    if table is None:
         return None
-    rows = zip(differences.index.tolist(), differences.to_dict("records"), strict=True)
-    return [{"label": at, **row} for at, row in rows]
+    rows = zip(table.index.tolist(), table.to_dict("records"), strict=True)
+    return [{"label": label, **row} for label, row in rows]
 
 
 _SIMULATIONS, _PICTURE, _SUMMARY = "simulations.jsonl", "ecdf.svg", "summary.csv"
 
 
 def sbc_run(chosen: argparse.Namespace) -> None:
-    """Simulate and fit, and say what it means."""
+    """Calibrate the model of a run by simulations."""
     posterior = opened(chosen.run, "utilities", "relation")
-    own = posterior.engine.lower()
-    engine = chosen.engine or (own if own in (*ENGINES, "exact") else "ep")
+    default = posterior.engine.lower()
+    engine = chosen.engine or (default if default in (*ENGINES, "exact") else "ep")
     if posterior.kind == "relation":
         if chosen.engine not in (None, "exact") or chosen.hyperparameters != "given":
             raise DataError(
-                f"{chosen.run}: a run of relpref conditional has one kernel and one regularization, without priors; "
-                "leave --engine and --hyperparameters out"
+                f"{chosen.run}: a run of relpref conditional has one kernel and one "
+                "regularization, without priors; leave --engine and --hyperparameters out"
             )
         engine = "exact"
     from relpref.diagnostics import calibrate
@@ -115,7 +120,7 @@ def sbc_run(chosen: argparse.Namespace) -> None:
         raise DataError(f"--out {quote(str(out))}: this is the run; name another folder")
     file = made(out) / _SIMULATIONS
     try:
-        found = calibrate(
+        calibration = calibrate(
             program,
             *args,
             engine=engines[engine],
@@ -128,25 +133,26 @@ def sbc_run(chosen: argparse.Namespace) -> None:
             **options,
         )
     except KeyboardInterrupt:
-        kept = max(0, file.read_bytes().count(b"\n") - 1) if file.exists() else 0  # lines after the first
+        lines = file.read_bytes().count(b"\n") if file.exists() else 0
         raise KeyboardInterrupt(
-            f"interrupted; {kept} simulations are in {file}, and the same command goes on"
+            f"interrupted; {max(0, lines - 1)} simulations are in {file}, and the same command "
+            "goes on"
         ) from None
-    picture = found.picture(out / _PICTURE)
-    found.summary().to_csv(out / _SUMMARY)
+    picture = calibration.picture(out / _PICTURE)
+    calibration.summary().to_csv(out / _SUMMARY)
     if chosen.json:
         document(
             chosen,
             seed=chosen.seed,
-            what=found.name,
-            verdict=found.verdict(),
-            sentence=found.sentence,
-            quantities=found.summary().reset_index(names="quantity").to_dict("records"),
+            what=calibration.name,
+            verdict=calibration.verdict(),
+            sentence=calibration.sentence,
+            quantities=calibration.summary().reset_index(names="quantity").to_dict("records"),
             picture=str(picture),
         )
         return
-    say(f"{found.name}:")
-    say(found.sentence)
+    say(f"{calibration.name}:\n{calibration.sentence}")
     say(
-        f"The picture is in {picture}, the simulations beside it: more with --simulations and the same folder"
+        f"The picture is in {picture}, the simulations beside it: more with --simulations and the "
+        "same folder"
     )

@@ -1,8 +1,10 @@
 """The commands and their options, as tables.
 
-An option is named with what stands for its value: letters, N and K (whole numbers), P (a number), or {choices}, of which the first is the
-default; without it, the option is a flag. What is said of it is the help, of which ``--help`` shows the part before the first semicolon,
-or the help and keywords of argparse. A table within a table holds options that exclude each other.
+A key is the name of an option and a placeholder for its value: letters (N and K are whole numbers,
+P, G and D numbers), or {choices}, of which the first is the default. An option without a
+placeholder is a flag. A value is the help, of which ``--help`` shows the part before the first
+semicolon, or a pair of the help and further keywords of argparse. A table within a table holds
+options that exclude each other.
 """
 
 import argparse
@@ -17,28 +19,28 @@ Options = Mapping[str, Any]
 
 
 class Command(NamedTuple):
-    """A command, or an action of one."""
+    """A command, or an action of a command."""
 
     function: str  # module:function in this package
     summary: str
     example: str
     options: Options
-    more: Options = MappingProxyType({})  # of the long help
+    more: Options = MappingProxyType({})  # shown by --help-all alone
     actions: Mapping[str, "Command"] = MappingProxyType({})
     reads: tuple[str, ...] = ()  # the options that name files to read
 
 
-def whole(least: int | None = None, most: int | None = None) -> Callable[[str], int]:
-    """Read a whole number within bounds."""
+def integer(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Make a reader of whole numbers within bounds."""
 
     def read(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-        if most is not None and not (least or 0) <= number <= most:
+        if most is not None and not least <= number <= most:
             raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
-        if least is not None and number < least:
+        if number < least:
             raise argparse.ArgumentTypeError(f"{text} is less than {least}")
         return number
 
@@ -54,7 +56,7 @@ def number(text: str) -> float:
 
 
 def regularizations(text: str) -> list[float]:
-    """Read positive numbers between commas; ascending."""
+    """Read positive numbers separated by commas, and sort them."""
     values = [number(part) for part in text.split(",")]
     if not all(0 < value < float("inf") for value in values):
         raise argparse.ArgumentTypeError(f"{text}: a regularization is a positive number")
@@ -62,7 +64,7 @@ def regularizations(text: str) -> list[float]:
 
 
 def scheduler(text: str) -> str:
-    """Read where many computations are done."""
+    """Check the form of a scheduler, see `relpref.parallel`."""
     try:
         read_scheduler(text)
     except DataError:
@@ -70,7 +72,13 @@ def scheduler(text: str) -> str:
     return text
 
 
-TYPES: dict[str, Callable[[str], Any]] = {"N": whole(1), "K": whole(1), "P": number, "G": number, "D": number}
+TYPES: dict[str, Callable[[str], Any]] = {
+    "N": integer(1),
+    "K": integer(1),
+    "P": number,
+    "G": number,
+    "D": number,
+}
 
 
 def _with(help: str, **keywords: Any) -> tuple[str, dict[str, Any]]:
@@ -81,49 +89,59 @@ def _many(help: str) -> tuple[str, dict[str, Any]]:
     return _with(help, action="append", default=[])
 
 
-_RUN = {"run RUN": "the folder of a run, which relpref fit wrote"}
-_SEED = {"--seed N": _with("of the random numbers (default: 0)", type=whole(0, 2**32 - 1), default=0)}
-_TEXT = {"-o {table,json}": _with("the form of the output", dest="form")}
-_TABLE = {"-o {table,csv,json}": _with("the form of the output; csv has all digits", dest="form")}
-_QUIET = {"--quiet": "no progress, and no words about the result"}
-_OUT = {"--out FOLDER": _with("where the run goes", default="run")}
-_FORCE = {"--force": "replace the run that is there"}
+_RUN = {"run RUN": "the folder of a run, written by relpref fit"}
+_SEED = {
+    "--seed N": _with(
+        "seed of the random numbers (default: 0)", type=integer(0, 2**32 - 1), default=0
+    )
+}
+_TEXT = {"-o {table,json}": _with("form of the output", dest="form")}
+_TABLE = {"-o {table,csv,json}": _with("form of the output; csv has all digits", dest="form")}
+_QUIET = {"--quiet": "print neither progress nor the result"}
+_OUT = {"--out FOLDER": _with("folder of the run", default="run")}
+_FORCE = {"--force": "replace an existing run"}
 _INTERVAL = {"--interval P": _with("probability of the intervals", default=0.9)}
 _TOP = {"--top K": "show the first K only"}
 _INCOMPLETE = {
     "--incomplete {top-k,subset}": _with(
-        "what a missing item of a PrefLib ballot means; below all others, or not asked for",
+        "what a missing item of a PrefLib ballot means; ranked below all others (top-k), or not "
+        "part of the question (subset)",
         default=None,
     ),
 }
-_PORT = {"--port N": _with("of the page (default: a free one)", type=whole(), default=0)}
+_PORT = {"--port N": _with("port of the page (default: a free one)", type=integer(0), default=0)}
 
 COMMANDS = {
     "demo": Command(
         "demo:run",
         "rank national football teams (bundled data)",
         "relpref demo --out demo/",
-        {"--out FOLDER": _with("where the run goes", default="demo"), **_TEXT, **_QUIET, **_SEED},
+        {"--out FOLDER": _with("folder of the run", default="demo"), **_TEXT, **_QUIET, **_SEED},
     ),
     "fit": Command(
         "fit:run",
         "fit tables, save the run",
-        "relpref fit answers.csv\n  relpref fit answers.csv --items items.csv --relation cites=links.csv",
+        "relpref fit answers.csv\n"
+        "  relpref fit answers.csv --items items.csv --relation cites=links.csv",
         {
             "answers ANSWERS": _with(
-                "who was preferred: columns winner, loser; or first, second, winner; or first, second, probability; and, if need be, tie, "
-                "strength, rater, group, shown_first, count, weight. Orders: list, item, place; choices: choice, item, chosen; best, worst, item_1, item_2, "
-                "...; or a PrefLib file. Leave it out where nothing was asked yet, relpref ask does",
+                "who was preferred: columns winner, loser; or first, second, winner; or first, "
+                "second, probability. Optional columns: tie, strength, rater, group, shown_first, "
+                "count, weight. Orders: list, item, place; choices: choice, item, chosen; best, "
+                "worst, item_1, item_2, ...; or a PrefLib file. Leave it out to ask the first "
+                "questions with relpref ask",
                 nargs="?",
                 default=argparse.SUPPRESS,
             ),
-            "--items FILE": "labels and attributes; the first column is the label; without it the items are those of the answers",
+            "--items FILE": "labels and attributes; the first column is the label; without it the "
+            "items are those of the answers",
             "--relation NAME=FILE": _many(
-                "links: columns source, target; and, if need be, weight; may be repeated. NAME=FILE:KIND: undirected (the default), directed "
-                "(who links to whom matters), random_walk (directed, by the traffic along the links) or bipartite (items to something "
-                "else), with options after commas (bipartite,max_degree=50)"
+                "links: columns source, target; optional column: weight; may be repeated. "
+                "NAME=FILE:KIND: undirected (the default), directed (who links to whom matters), "
+                "random_walk (directed, by the traffic along the links) or bipartite (items to "
+                "something else), with options after commas (bipartite,max_degree=50)"
             ),
-            "--folder FOLDER": "read items.csv, answers.csv and relations/*.csv; from here instead",
+            "--folder FOLDER": "read items.csv, answers.csv and relations/*.csv; from this folder",
             **_OUT,
             **_FORCE,
             **_TEXT,
@@ -133,56 +151,67 @@ COMMANDS = {
         {
             "--answers FILE": "the same as ANSWERS",
             "--columns NAME=COLUMN,...": _many(
-                "what the answers call their columns; such as winner=better,rater=who"
+                "names of columns in the file of answers; such as winner=better,rater=who"
             ),
             "--covariates NAME,...": _many(
-                "what is known of the two sides of an answer and may favor one: numbers or categories in the columns NAME_winner and "
-                "NAME_loser (or NAME_first, NAME_second), or a column NAME with the label of the side that has it, such as home"
+                "properties of the two sides of an answer that may favor one of them: numbers or "
+                "categories in the columns NAME_winner and NAME_loser (or NAME_first, "
+                "NAME_second), or a column NAME with the label of the side that has the property, "
+                "such as home"
             ),
             "--lists {exact,pairs}": _with(
-                "what pairs are that have the same value in the column list: exact takes them for one look at its items, pairs for "
-                "independent answers",
+                "what pairs with the same value in the column list are: one order of their items "
+                "(exact), or independent answers (pairs)",
                 default="exact",
             ),
             **_INCOMPLETE,
             "--model MODEL": _with(
-                "xpgp uses attributes and relations, preference_gp attributes alone; or a program that an installed package offers as an "
-                "entry point of the group relpref",
+                "xpgp uses attributes and relations, preference_gp attributes alone; or a program "
+                "that an installed package offers as an entry point of the group relpref",
                 default="xpgp",
             ),
-            "--attribute-kernel KERNEL": "how utility varies with the attributes: squared-exponential-plus-linear (the default), "
-            "squared-exponential, matern32, matern52 or linear, or one that is registered or offered by an installed package",
-            "--shared-lengthscale": "one lengthscale for all attributes, not one for each",
-            "--no-individual": "attributes and relations say all: items have no parts of their own",
+            "--attribute-kernel KERNEL": "how utility varies with the attributes: "
+            "squared-exponential-plus-linear (the default), squared-exponential, matern32, matern52 or "
+            "linear, or a kernel that is registered or offered by an installed package",
+            "--shared-lengthscale": "use the same lengthscale for all attributes",
+            "--no-individual": "explain utility by attributes and relations alone, without a part "
+            "for each item",
             "--kernel NAME=KERNEL": _many(
-                "how utility varies along a relation: regularized-laplacian (the default), diffusion, hidden-common-cause, "
-                "hidden-common-cause-cliques or relation-vectors; may be repeated"
+                "how utility varies along a relation: regularized-laplacian (the default), "
+                "diffusion, hidden-common-cause, hidden-common-cause-cliques or relation-vectors; "
+                "may be repeated"
             ),
             "--likelihood NAME": _with(
-                "noise of the answers: probit for every kind of them, logistic for all but probabilities, or one that is registered or "
-                "offered by an installed package",
+                "noise of the answers: probit for every kind of answer, logistic for all but "
+                "probabilities, or a likelihood that is registered or offered by an installed "
+                "package",
                 default="probit",
             ),
             "--margins {common,rater,item,both}": _with(
-                "what the margin depends on within which an answer is a tie: each rater, each item, or both may have one of its own",
+                "margin within which an answer is a tie: common to all answers, or for each "
+                "rater, each item, or both",
                 default=None,
             ),
             "--ties {rao-kupper,davidson}": _with(
-                "of logistic answers: a margin on the noisy difference (rao-kupper), or a multiple of the geometric mean (davidson)",
+                "ties of logistic answers: a margin on the noisy difference (rao-kupper), or a "
+                "multiple of the geometric mean (davidson)",
                 default=None,
             ),
-            "--lapse": "some answers are given at random: learn how many, so that a few mistakes do not weigh much",
+            "--lapse": "some answers are given at random: learn how many, so that a few mistakes "
+            "have little weight",
             "--engine NAME": _with(
-                "ep is the more accurate, laplace what most packages do, or one that is registered or offered by an installed package",
+                "ep is the more accurate, laplace the more common, or an engine that is "
+                "registered or offered by an installed package",
                 default="ep",
             ),
-            "--structure {auto,dense,sparse}": "dense keeps a matrix of all items, sparse none; auto is sparse above 4000 of them",
-            "--hyperparameters {integrate,maximize,em,nuts}": "average over them by weighted points, maximize the evidence, do so by EM, or "
-            "sample them and average",
+            "--structure {auto,dense,sparse}": "dense keeps a matrix of all items, sparse none; "
+            "auto is sparse above 4000 items",
+            "--hyperparameters {integrate,maximize,em,nuts}": "average over weighted points, "
+            "maximize the evidence, maximize it by EM, or average over samples of NUTS",
             "--fixed NAME=VALUE": _many(
-                "a hyperparameter that is known, such as cites_range=2; may be repeated"
+                "value of a hyperparameter, such as cites_range=2; may be repeated"
             ),
-            "--draws N": "of the hyperparameters, with --hyperparameters nuts",
+            "--draws N": "number of samples of the hyperparameters, with --hyperparameters nuts",
             "--restarts N": _with("starts of the search", default=1),
         },
         reads=("items", "answers"),
@@ -195,34 +224,42 @@ COMMANDS = {
     ),
     "tiers": Command(
         "rank:tiers_run",
-        "say which items are settled above which",
+        "group the items of a run into tiers",
         "relpref tiers run/",
         {
             **_RUN,
-            "--probability P": _with("that all settled pairs are in the right order", default=0.95),
+            "--probability P": _with(
+                "probability that all ordered pairs are in the right order", default=0.95
+            ),
             **_TOP,
             **_TABLE,
         },
     ),
     "prefer": Command(
         "rank:prefer_run",
-        "say how likely the first of two is preferred",
+        "show how likely the first of two is preferred",
         "relpref prefer run/ tea coffee water coffee",
         {
             **_RUN,
             "labels LABEL": _with(
-                "two labels for each question; write -- before one that begins with -", nargs="+"
+                "two labels for each question; write -- before a label that begins with -",
+                nargs="+",
             ),
             "--rater LABEL": _many(
-                "who is asked; once for all questions, or again for each; by default a typical rater"
+                "who is asked; once for all questions, or repeated for each (default: a typical "
+                "rater)"
             ),
             "--shown-first {first,second}": _with(
-                "which of each two is shown first; where answers lean to one side (default: as if that did not matter)",
+                "which of each two is shown first; matters where answers lean to one side "
+                "(default: no side is favored)",
                 default=None,
             ),
-            "--home {first,second}": _with("which of each two is at home (default: neither)", default=None),
+            "--home {first,second}": _with(
+                "which of each two is at home (default: neither)", default=None
+            ),
             "--covariate COLUMN=VALUE": _many(
-                "a covariate of one side of each two, such as length_first=120; may be repeated (default: both sides are equal)"
+                "a covariate of one side of each two, such as length_first=120; may be repeated "
+                "(default: both sides are equal)"
             ),
             **_TABLE,
         },
@@ -234,7 +271,7 @@ COMMANDS = {
         {
             **_RUN,
             "--out FILE": _with(
-                "where the picture goes; the ending says of which kind", default="ranking.png"
+                "file of the picture; its ending selects the format", default="ranking.png"
             ),
             "--top K": _with("draw the first K only", default=30),
             **_INTERVAL,
@@ -247,27 +284,31 @@ COMMANDS = {
         "relpref report run/ --out ranking.html",
         {
             **_RUN,
-            "--out FILE": "where the page goes (default: report.html in the run)",
-            "--title TEXT": "what stands at the top of the page",
-            "--evidence": "refit without each part, to say what it is worth; takes from seconds to minutes",
+            "--out FILE": "file of the page (default: report.html in the run)",
+            "--title TEXT": "title of the page",
+            "--evidence": "refit without each part, to show what it adds; takes seconds to minutes",
             **_TEXT,
         },
     ),
     "ask": Command(
         "ask:run",
         "ask which of two is preferred, and learn from the answers",
-        "relpref ask run/ --rater ann\n  relpref ask run/ --web --question 'Which would you rather drink?'",
+        "relpref ask run/ --rater ann\n"
+        "  relpref ask run/ --web --question 'Which would you rather drink?'",
         {
             **_RUN,
-            "--rater NAME": "who answers; by default me, and on the page who says so there",
+            "--rater NAME": "who answers (default: me; on the page, a name that is typed there)",
             "--answers N": "stop after N answers; in the terminal",
-            "--title TEXT": "what stands above the questions; kept for later",
-            "--question TEXT": "what is asked; kept for later",
-            "--show FILE": "what is shown of the items; the label, then text, image, link and any other columns; kept for later",
+            "--title TEXT": "title above the questions; kept for later",
+            "--question TEXT": "text of the question; kept for later",
+            "--show FILE": "table of what is shown of the items; the label, then text, image, "
+            "link and any other columns; kept for later",
             "way": {
-                "--web": "in a browser, on a page of this computer",
-                "--export FILE": "write all answers as a table that relpref fit reads; ask nothing",
-                "--import FILE": _with("add the answers of a table; ask nothing", dest="import_from"),
+                "--web": "ask in the browser, on a page of this computer",
+                "--export FILE": "write all answers as a table for relpref fit; ask nothing",
+                "--import FILE": _with(
+                    "add the answers of a table; ask nothing", dest="import_from"
+                ),
             },
             **_PORT,
         },
@@ -276,14 +317,17 @@ COMMANDS = {
             "--score NAME": "how questions are chosen, see docs/scores.md",
             "--items A,B,...": "ask about these only; a label with a comma in quotation marks",
             "--most-appearances N": "do not ask about an item that was in N answers",
-            "--hardest P": "leave out pairs whose preference probability is nearer than P to one half, such as 0.02",
-            "--repeats N": _with("ask a pair again up to N times (default: 0)", type=whole(), default=0),
+            "--hardest P": "leave out pairs whose preference probability is nearer than P to one "
+            "half, such as 0.02",
+            "--repeats N": _with(
+                "ask a pair again up to N times (default: 0)", type=integer(0), default=0
+            ),
             "--goal P": _with(
-                "say that enough is known where this share of pairs is expected to be in the wrong order",
+                "suggest to stop when this share of pairs is expected to be in the wrong order",
                 default=0.1,
             ),
-            "--top K": "the same about who the K best are, instead of the order of all",
-            "--no-ties": "equally good is no answer",
+            "--top K": "apply the goal to the set of the K best, not to the order of all items",
+            "--no-ties": "do not offer equally good as an answer",
             **_SEED,
         },
     ),
@@ -304,40 +348,46 @@ COMMANDS = {
         {
             **_RUN,
             "--items N": _with(
-                "of more items compare N among themselves; those with many answers",
-                type=whole(2),
+                "compare at most N items; those with the most answers",
+                type=integer(2),
                 default=150,
             ),
-            "--draws N": _with("of NUTS, all chains together", type=whole(100), default=2000),
-            "--chains N": _with("of NUTS", default=4),
-            "--hyperparameters": "let NUTS sample the hyperparameters, too; instead of holding them at those of the run: what their "
-            "uncertainty adds",
+            "--draws N": _with(
+                "samples of NUTS, of all chains together", type=integer(100), default=2000
+            ),
+            "--chains N": _with("chains of NUTS", default=4),
+            "--hyperparameters": "sample the hyperparameters, too; otherwise they stay at the "
+            "values of the run",
             **_TEXT,
             **_SEED,
         },
     ),
     "sbc": Command(
         "check:sbc_run",
-        "try a run's intervals on simulations",
+        "test a run's intervals on simulations",
         "relpref sbc run/ --simulations 1000",
         {
             **_RUN,
-            "--simulations N": _with("how many", default=200),
-            "--out FOLDER": "for simulations and picture (default: RUN-sbc); goes on where it was interrupted",
+            "--simulations N": _with("number of simulations", default=200),
+            "--out FOLDER": "folder of the simulations and the picture (default: RUN-sbc); an "
+            "interrupted command goes on there",
             **_TEXT,
             **_SEED,
         },
         {
             "--engine {ep,laplace,exact,nuts,svi}": _with(
-                "what fits them: nuts samples the whole program, svi is numpyro's mean field (default: the run's own, ep or laplace; exact for "
-                "relpref conditional)",
+                "what fits the simulations: nuts samples the whole program, svi is numpyro's mean "
+                "field (default: the engine of the run, ep or laplace; exact for relpref "
+                "conditional)",
                 default=None,
             ),
-            "--hyperparameters {given,integrate,nuts,maximize}": "whether the engine is told those of the simulation, samples them, or takes "
-            "the best",
+            "--hyperparameters {given,integrate,nuts,maximize}": "whether the engine is given the "
+            "hyperparameters of the simulation, averages over them, samples them, or maximizes "
+            "the evidence",
             "--scheduler WHERE": _with(
-                "threads, processes, threads:N, processes:N, or tcp://HOST:PORT of a Dask scheduler; all but threads need Dask, pip install "
-                "'relpref[dask]' (default: one simulation after the other)",
+                "threads, processes, threads:N, processes:N, or tcp://HOST:PORT of a Dask "
+                "scheduler; all but threads need Dask, pip install 'relpref[dask]' (default: one "
+                "simulation after the other)",
                 type=scheduler,
             ),
         },
@@ -345,10 +395,10 @@ COMMANDS = {
     "conditional": Command(
         "conditional:run",
         "rank objects for a given node, by a partly known relation",
-        "relpref conditional fit --nodes drugs.csv --relation known.csv\n  relpref conditional rank run aspirin --top 10",
+        "relpref conditional fit --nodes drugs.csv --relation known.csv\n"
+        "  relpref conditional rank run aspirin --top 10",
         {},
-        {},
-        {
+        actions={
             "fit": Command(
                 "",
                 "learn from the known part of a relation, save the run",
@@ -357,9 +407,11 @@ COMMANDS = {
                     "--nodes FILE": _with(
                         "labels and features; the first column is the label", required=True
                     ),
-                    "--objects FILE": "where the second argument is of another kind; labels and features",
+                    "--objects FILE": "labels and features of the second argument, where it is "
+                    "of another kind",
                     "--relation FILE": _with(
-                        "columns source, target, value; pairs that are not there are not known", required=True
+                        "columns source, target, value; absent pairs are unknown",
+                        required=True,
                     ),
                     **_OUT,
                     **_FORCE,
@@ -368,30 +420,36 @@ COMMANDS = {
                     **_SEED,
                 },
                 {
-                    "--kernel {gaussian,linear,polynomial,precomputed}": "of nodes and objects; precomputed: the files hold kernel matrices with "
-                    "labels",
-                    "--no-standardize": "take features as they are (default: each with mean 0 and standard deviation 1)",
-                    "--gamma G": "of the polynomial and the gaussian kernel (default: 1/features)",
-                    "--degree D": _with("of the polynomial kernel", default=3),
-                    "--symmetry {none,symmetric,reciprocal}": "whether (a, b) has the label of (b, a), or the opposite one",
-                    "--loss {ranking,regression}": "ranking looks at differences of labels of one node, regression at the labels",
+                    "--kernel {gaussian,linear,polynomial,precomputed}": "kernel of nodes and "
+                    "objects; precomputed: the files hold kernel matrices with labels",
+                    "--no-standardize": "take features as they are (default: each with mean 0 and "
+                    "standard deviation 1)",
+                    "--gamma G": "gamma of the polynomial and the gaussian kernel (default: "
+                    "1/features)",
+                    "--degree D": _with("degree of the polynomial kernel", default=3),
+                    "--symmetry {none,symmetric,reciprocal}": "whether (a, b) has the label of (b, "
+                    "a), or the opposite label",
+                    "--loss {ranking,regression}": "ranking compares the labels of each node, "
+                    "regression fits the labels",
                     "--regularization L[,L...]": _with(
-                        "of several the one with which conditioning nodes left out are ranked best (default: by the evidence)",
+                        "regularization; of several, the value that ranks best for nodes left out "
+                        "(default: by the evidence)",
                         type=regularizations,
                     ),
-                    "--condition {first,second}": "rank targets for a source, or sources for a target",
+                    "--condition {first,second}": "rank targets for a source, or sources for a "
+                    "target",
                 },
                 reads=("nodes", "objects", "relation"),
             ),
             "rank": Command(
                 "",
-                "objects for one node, best first",
+                "rank objects for a node, best first",
                 "relpref conditional rank run/ aspirin --top 10",
                 {
-                    "run RUN": "the folder that relpref conditional fit wrote",
-                    "query LABEL": "of the node that objects are ranked for",
-                    "--new FILE": "features of nodes that the run does not know; LABEL may be one",
-                    "--new-objects FILE": "rank these new objects instead of the known ones",
+                    "run RUN": "the folder of a run, written by relpref conditional fit",
+                    "query LABEL": "label of the node that objects are ranked for",
+                    "--new FILE": "features of new nodes; LABEL may be one of them",
+                    "--new-objects FILE": "rank these new objects instead of those of the run",
                     **_INTERVAL,
                     **_TOP,
                     **_TABLE,
@@ -401,17 +459,19 @@ COMMANDS = {
     ),
     "classify": Command(
         "classify:run",
-        "say which group gave a ballot",
+        "predict the group behind each ballot",
         "relpref classify ballots.csv --classes voters.csv",
         {
-            "ballots BALLOTS": "rankings: columns ranker, item, position; or a column for each item; or a file of PrefLib",
+            "ballots BALLOTS": "rankings: columns ranker, item, position; or a column for each "
+            "item; or a file of PrefLib",
             "--classes FILE": _with(
-                "columns ranker, class; ballots of rankers without a class are classified, otherwise each ballot by those of other rankers",
+                "columns ranker, class; ballots of rankers without a class are classified; if all "
+                "have one, each is classified by the ballots of other rankers",
                 required=True,
             ),
             "--kernel {kendall,mallows}": "how ballots are compared",
             **_INCOMPLETE,
-            "--out FOLDER": _with("where the run goes", default="classes"),
+            "--out FOLDER": _with("folder of the run", default="classes"),
             **_FORCE,
             **_TOP,
             **_TABLE,
@@ -424,26 +484,19 @@ COMMANDS = {
         "list public data sets, fetch one",
         "relpref data get cora --folder data/",
         {},
-        {},
-        {
+        actions={
             "list": Command("", "names, terms and addresses", "relpref data list", _TEXT),
             "get": Command(
                 "",
-                "fetch a set whose terms allow it; go on where it broke off",
+                "fetch a set whose terms allow it; continue an interrupted download",
                 "relpref data get cora --folder data/",
                 {
-                    "set NAME": "as in the list",
-                    "--folder FOLDER": "where the data sets go (default: what RELPREF_DATA says, otherwise data)",
+                    "set NAME": "a name in the list",
+                    "--folder FOLDER": "folder of the data sets (default: RELPREF_DATA, or data)",
                     **_TEXT,
                     **_QUIET,
                 },
             ),
         },
-    ),
-    "completion": Command(
-        "completion:run",
-        "print what makes a shell complete commands",
-        "source <(relpref completion bash)",
-        {"shell SHELL": _with("bash, zsh or fish", choices=("bash", "zsh", "fish"))},
     ),
 }

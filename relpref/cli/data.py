@@ -1,4 +1,4 @@
-"""``relpref data``: public data sets, listed and fetched."""
+"""``relpref data``: list and fetch public data sets."""
 
 import argparse
 from dataclasses import asdict
@@ -6,7 +6,14 @@ from pathlib import Path
 
 from relpref.cli.output import document, say
 from relpref.data.arrays import counted, text_table
-from relpref.data_loaders.registry import DATA_SETS, SETTING, DataSet, data_folder, data_set, how_to_get
+from relpref.data_loaders.registry import (
+    DATA_SETS,
+    SETTING,
+    DataSet,
+    data_folder,
+    data_set,
+    how_to_get,
+)
 from relpref.errors import DataError
 
 
@@ -16,52 +23,69 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def _list(chosen: argparse.Namespace) -> None:
+    folder, data_sets = data_folder(), DATA_SETS.values()
     if chosen.json:
-        sets = [
-            {**asdict(one), "access": one.access, "here": _here(one, data_folder())}
-            for one in DATA_SETS.values()
+        rows = [
+            {**asdict(entry), "access": entry.access, "here": _here(entry, folder)}
+            for entry in data_sets
         ]
-        document(chosen, folder=str(data_folder() or ""), data_sets=sets)
+        document(chosen, folder=str(folder or ""), data_sets=rows)
         return
-    rows = [
-        (one.name, one.access, "yes" if _here(one, data_folder()) else "", one.title)
-        for one in DATA_SETS.values()
+    cells = [
+        (entry.name, entry.access, "yes" if _here(entry, folder) else "", entry.title)
+        for entry in data_sets
     ]
-    say(text_table(("name", "access", "here", "what it is"), rows, left=(0, 1, 2, 3)))
-    for one in DATA_SETS.values():
-        say(f"\n{one.name}: {one.terms}\n  {one.address}\n  read with relpref.data_loaders: {one.loader}")
-        say(f"  cite {one.cite}")
+    say(text_table(("name", "access", "here", "what it is"), cells, left=(0, 1, 2, 3)))
+    for entry in data_sets:
+        say(
+            f"\n{entry.name}: {entry.terms}\n  {entry.address}\n"
+            f"  read with relpref.data_loaders: {entry.loader}\n  cite {entry.cite}"
+        )
 
 
-def _here(one: DataSet, folder: Path | None) -> bool:
-    if not one.folder:
+def _here(entry: DataSet, folder: Path | None) -> bool:
+    """Whether all files of a data set are in the folder of data sets, or bundled."""
+    if not entry.folder:
         return True
-    place = folder / one.folder if folder else None
-    return bool(place and place.is_dir() and all((place / file.name).exists() for file in one.files))
+    place = folder / entry.folder if folder else None
+    return bool(
+        place and place.is_dir() and all((place / file.name).exists() for file in entry.files)
+    )
 
 
 def _get(chosen: argparse.Namespace) -> None:
-    wanted = data_set(chosen.set)
-    if not wanted.folder:
-        raise DataError(f"{wanted.name} comes with the package: read it with {wanted.loader}")
-    if not wanted.files:
-        raise DataError(f"{wanted.name} cannot be fetched for you. {how_to_get(wanted)}")
+    entry = data_set(chosen.set)
+    if not entry.folder:
+        raise DataError(f"{entry.name} comes with the package: read it with {entry.loader}")
+    if not entry.files:
+        raise DataError(f"{entry.name} cannot be fetched for you. {how_to_get(entry)}")
     from relpref.data_loaders.registry import download
 
-    base = Path(chosen.folder).absolute() if chosen.folder else data_folder() or Path("data").absolute()
-    place = base / wanted.folder
-    speaks = not chosen.json and not chosen.quiet
-    if speaks:
-        say(f"{wanted.title}\nFrom {wanted.address}. Terms: {wanted.terms} Cite {wanted.cite}.")
+    folder = Path(chosen.folder or data_folder() or "data").absolute()
+    place = folder / entry.folder
+    if chosen.speaks:
+        say(f"{entry.title}\nFrom {entry.address}. Terms: {entry.terms} Cite {entry.cite}.")
     try:
-        fetched = [file.name for file in wanted.files if download(file, place, progress_bar=not chosen.quiet)]
+        fetched = [
+            file.name
+            for file in entry.files
+            if download(file, place, progress_bar=not chosen.quiet)
+        ]
     except KeyboardInterrupt:
-        kept = f"interrupted; finished files are kept in {place}, and the same command fetches the rest"
-        raise KeyboardInterrupt(kept) from None
+        raise KeyboardInterrupt(
+            f"interrupted; finished files are kept in {place}, and the same command fetches the "
+            "rest"
+        ) from None
     if chosen.json:
-        about = {"name": wanted.name, "folder": str(place), "fetched": fetched}
-        document(chosen, **about, terms=wanted.terms, cite=wanted.cite)
-    elif speaks:
-        said = counted(len(fetched), "file") + " fetched" if fetched else "everything was there"
-        hint = "" if base == data_folder() else f"; loaders find it with {SETTING}={base}"
-        say(f"{wanted.name}: {said}, checked, in {place}{hint}")
+        document(
+            chosen,
+            name=entry.name,
+            folder=str(place),
+            fetched=fetched,
+            terms=entry.terms,
+            cite=entry.cite,
+        )
+    if chosen.speaks:
+        result = counted(len(fetched), "file") + " fetched" if fetched else "everything was there"
+        hint = "" if folder == data_folder() else f"; loaders find it with {SETTING}={folder}"
+        say(f"{entry.name}: {result}, checked, in {place}{hint}")

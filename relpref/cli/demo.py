@@ -1,4 +1,4 @@
-"""``relpref demo``: ranks national football teams, and says what their confederations add."""
+"""``relpref demo``: rank national football teams with and without their confederations."""
 
 import argparse
 import textwrap
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from relpref.posterior.utility import UtilityPosterior
 
 PREDICTED_SINCE = "2025-09-01"
-ALONE, RELATION, SHUFFLED = "teams alone", "teams and confederations", "teams and shuffled confederations"
+ALONE = "teams alone"
+RELATION = "teams and confederations"
+SHUFFLED = "teams and shuffled confederations"
 NAME = "confederation"
 TOP = 8
-_NOTHING = 1e-6
+_NOTHING = 1e-6  # scale of the prior of an amplitude that is kept at about 0
 _WIDTH = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Season:
-    """Matches, the confederation of each team, and which matches are predicted, not learned from."""
+    """Matches, the confederation of each team, and which matches are held out as ``later``."""
 
     matches: pd.DataFrame
     confederation: pd.Series
@@ -37,19 +39,19 @@ class Season:
 
     @property
     def number(self) -> pd.Series:
-        """How many matches each team has played."""
+        """Number of matches by team."""
         played = pd.concat([self.matches["home_team"], self.matches["away_team"]]).value_counts()
         return played.reindex(self.confederation.index)
 
     def shuffled(self, seed: int) -> pd.Series:
-        """The same confederations of other teams."""
+        """Confederations in a random order of the teams."""
         mixed = np.random.default_rng(seed).permutation(self.confederation.to_numpy())
         return pd.Series(mixed, index=self.confederation.index)
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The fit to all matches, the fits to the earlier ones by model, and how well these predict the later ones."""
+    """Fit to all matches, and fits to the earlier matches by model."""
 
     season: Season
     posterior: "UtilityPosterior"
@@ -57,7 +59,7 @@ class Outcome:
 
     @cached_property
     def losses(self) -> pd.DataFrame:
-        """Negative log probability of what happened in each later match: win, draw or loss; one column per model."""
+        """Negative log probability of the result of each later match, one column per model."""
         matches = self.season.matches[self.season.later]
         pairs = list(zip(matches["home_team"], matches["away_team"], strict=True))
         hosts = [None if row.neutral else row.home_team for row in matches.itertuples()]
@@ -71,10 +73,16 @@ class Outcome:
 
     @cached_property
     def models(self) -> pd.DataFrame:
-        """By model: ``log_evidence`` of the earlier matches, ``log_loss`` of the later ones, its ``gain`` and ``gain_se``."""
+        """Comparison of the models.
+
+        ``log_evidence`` is of the earlier matches; ``log_loss``, and its ``gain`` over teams alone
+        with the standard error ``gain_se``, are of the later matches.
+        """
         gains = self.losses.rsub(self.losses[ALONE], axis=0)
         columns = {
-            "log_evidence": pd.Series({name: one.log_evidence for name, one in self.earlier.items()}),
+            "log_evidence": pd.Series(
+                {name: posterior.log_evidence for name, posterior in self.earlier.items()}
+            ),
             "log_loss": self.losses.mean(),
             "gain": gains.mean(),
             "gain_se": gains.std(ddof=1) / np.sqrt(len(gains)),
@@ -83,10 +91,11 @@ class Outcome:
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
-        """`UtilityPosterior.ranking`, with each team's confederation and number of matches."""
+        """Ranking with each team's confederation and number of matches."""
         table = self.posterior.ranking()
         return table.assign(
-            confederation=self.season.confederation[table.index], matches=self.season.number[table.index]
+            confederation=self.season.confederation[table.index],
+            matches=self.season.number[table.index],
         )
 
 
@@ -97,7 +106,7 @@ def read() -> Season:
 
 
 def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
-    """Fit the model to all matches, and three models to the earlier ones."""
+    """Fit the model to all matches, and three models to the earlier matches."""
     import numpyro.distributions as dist
 
     from relpref.fitting import fit as fitted
@@ -107,17 +116,19 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
     amplitude = float(ADDED_AMPLITUDE_PRIOR.scale)
 
     def run(matches: pd.DataFrame, groups: pd.Series, scale: float = amplitude) -> Any:
-        # An amplitude held at nothing is no relation. This way all models are one program, which is traced once.
-        prior = {f"{NAME}_amplitude": dist.HalfNormal(np.float64(scale))}
+        # A model without the relation has an amplitude of about 0. This way all models are the
+        # same program, which is traced once.
         return fitted(
             list(groups.index),
             football.answers(matches),
             {NAME: groups},
             seed=seed,
             progress_bar=progress_bar,
-            priors=prior,
-            relation_kernels={NAME: HiddenCommonCause("cliques")},  # one value for each confederation
-            # Averaging over the four hyperparameters takes three seconds more and changes no printed digit but the last.
+            priors={f"{NAME}_amplitude": dist.HalfNormal(np.float64(scale))},
+            # One value for each confederation.
+            relation_kernels={NAME: HiddenCommonCause("cliques")},
+            # Averaging over the four hyperparameters takes three seconds more and changes only
+            # last printed digits.
             hyperparameters="maximize",
         )
 
@@ -131,14 +142,13 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
 
 
 def run(chosen: argparse.Namespace) -> None:
-    """Fit, print, write the report and the run."""
+    """Fit the models, print a summary, write the run with its report."""
     out = Path(chosen.out)
-    # An earlier demo can always be made again; a run of the user cannot.
+    # An earlier demo is replaced, a run of the user is not.
     replace = is_run_of(out, "demo")
     check_target(out, replace=replace, how="the demo does not replace it")
     season = read()
-    speaks = not chosen.json and not chosen.quiet
-    if speaks:
+    if chosen.speaks:
         _paragraph(f"{about(season)}\n")
     outcome = fit(season, chosen.seed, progress_bar=not chosen.quiet)
     save_run(
@@ -154,19 +164,24 @@ def run(chosen: argparse.Namespace) -> None:
     )
     if chosen.json:
         _document(chosen, outcome)
-    elif speaks:
-        _tell(outcome, out)
+    if chosen.speaks:
+        _print(outcome, out)
 
 
-def _tell(outcome: Outcome, out: Path) -> None:
-    top = outcome.ranking.reset_index(names="team").head(TOP).to_dict("records")
-    for place, row in enumerate(top, start=1):
-        row["place"] = place
-    columns = [("", "{place}"), ("team", "{team}"), (NAME, "{confederation}"), ("matches", "{matches}")]
-    columns += [("strength", "{mean:+.2f}"), ("90% interval", "{lower:+.2f} to {upper:+.2f}")]
-    columns += [("place", "{rank_lower} to {rank_upper}")]
-    say(formatted(columns, top, left=(1, 2)))
-    models = _told(outcome)
+def _print(outcome: Outcome, out: Path) -> None:
+    top = outcome.ranking.reset_index(names="team").head(TOP)
+    top.insert(0, "place", range(1, len(top) + 1))
+    columns = [
+        ("", "{place}"),
+        ("team", "{team}"),
+        (NAME, "{confederation}"),
+        ("matches", "{matches}"),
+        ("strength", "{mean:+.2f}"),
+        ("90% interval", "{lower:+.2f} to {upper:+.2f}"),
+        ("place", "{rank_lower} to {rank_upper}"),
+    ]
+    say(formatted(columns, top.to_dict("records"), left=(1, 2)))
+    models = _model_table(outcome)
     say(f"\n{formatted([(name, f'{{{name}}}') for name in models], models.to_dict('records'))}")
     _paragraph(evaluation(outcome) + "\n")
     for text in findings(outcome):
@@ -176,8 +191,8 @@ def _tell(outcome: Outcome, out: Path) -> None:
     say(f"The report is in {out / REPORT}")
 
 
-def _told(outcome: Outcome) -> pd.DataFrame:
-    """What each model is worth, as text."""
+def _model_table(outcome: Outcome) -> pd.DataFrame:
+    """Comparison of the models, as text."""
     models = outcome.models
     columns = {
         "model": models.index,
@@ -192,66 +207,79 @@ def _told(outcome: Outcome) -> pd.DataFrame:
 
 
 def _paragraph(text: str, indent: str = "") -> None:
+    """Print a wrapped paragraph."""
     end = "\n" if text.endswith("\n") else ""
     say(textwrap.fill(text, _WIDTH, break_on_hyphens=False, subsequent_indent=indent) + end)
 
 
 def about(season: Season) -> str:
-    """Say what the data are."""
+    """Describe the data."""
     matches, group = season.matches, season.confederation
     first, last = (f"{day:%B %Y}" for day in (matches["date"].min(), matches["date"].max()))
-    across = (group[matches["home_team"]].to_numpy() != group[matches["away_team"]].to_numpy()).mean()
+    home, away = (group[matches[side]].to_numpy() for side in ("home_team", "away_team"))
     return (
-        f"{len(matches):,} matches of {len(group)} national football teams, {first} to {last} (M. Jürisoo, CC0). One relation "
-        f"joins the teams of a confederation; {100 * across:.0f}% of the matches are between two confederations."
+        f"{len(matches):,} matches of {len(group)} national football teams, {first} to {last} (M. "
+        "Jürisoo, CC0). One relation joins the teams of a confederation; "
+        f"{100 * (home != away).mean():.0f}% of the matches are between two confederations."
     )
 
 
 def evaluation(outcome: Outcome) -> str:
-    """Say how the models were compared, and which teams they rank first."""
+    """Describe how the models were compared, and the teams they rank first."""
     season = outcome.season
     later = int(season.later.sum())
     best = {name: _first_five(outcome.earlier[name]) for name in (ALONE, RELATION)}
     return (
-        f"The three models learned from the {len(season.matches) - later:,} matches before September 2025 and predicted win, draw or "
-        f"loss of the {later} matches since (log loss and its gain: nats a match, ± one standard error). Best five at that time without the "
+        f"The three models learned from the {len(season.matches) - later:,} matches before "
+        f"September 2025 and predicted win, draw or loss of the {later} matches since (log loss "
+        "and its gain: nats a match, ± one standard error). Best five at that time without the "
         f"relation: {best[ALONE]}; with it: {best[RELATION]}."
     )
 
 
 def findings(outcome: Outcome) -> list[str]:
-    """Say what else the fit to all matches knows."""
+    """Sentences about the posterior of all matches."""
     from relpref.explore import next_pairs
 
     posterior, table = outcome.posterior, outcome.ranking
     average = table.groupby(NAME)["mean"].mean().sort_values(ascending=False)
-    pair = (table.index[0], table.index[1])
-    neutral, home = (
-        _chances(row) for row in posterior.prefer([pair] * 2, shown_first=[None, pair[0]]).itertuples()
-    )
+    strengths = ", ".join(f"{name} {value:+.2f}" for name, value in average.items())
+    first, second = table.index[:2]
+    match = posterior.prefer([(first, second)] * 2, shown_first=[None, first])
+    neutral, home = map(_chances, match.itertuples())
     few, many = (
-        _known_to(table.loc[team]) for team in (table["matches"].idxmin(), table["matches"].idxmax())
+        _interval(table.loc[team])
+        for team in (table["matches"].idxmin(), table["matches"].idxmax())
     )
     widest, close = (
         "–".join(next_pairs(posterior, items=items)[["first", "second"]].iloc[0])
         for items in (None, list(table.index[:TOP]))
     )
     return [
-        f"Average strength: {', '.join(f'{name} {value:+.2f}' for name, value in average.items())}.",
+        f"Average strength: {strengths}.",
         f"Tiers: {tiers_in_words(posterior.tiers())}.",
-        f"Tomorrow's match: {pair[0]}–{pair[1]} {neutral} (win / draw / loss in 100) on neutral ground; home advantage: {home} in {pair[0]}.",
+        f"Tomorrow's match: {first}–{second} {neutral} (win / draw / loss in 100) "
+        + f"on neutral ground; home advantage: {home} in {first}.",
         f"Few matches, wide interval: {few}; {many}.",
         f"Most informative next match: {widest}; among the best {TOP} teams: {close}.",
     ]
 
 
 def tiers_in_words(tiers: pd.DataFrame) -> str:
-    """Say which teams are above all others, or how many the best team is settled above."""
+    """Name the teams above all others, or the number of teams below the best."""
     size, first = len(tiers), list(tiers.index[tiers["tier"] == 1])
     if len(first) < size:
         more = f" and {len(first) - TOP} more" if len(first) > TOP else ""
-        return f"{', '.join(first[:TOP])}{more} {'is' if len(first) == 1 else 'are'} settled above all others (95%, all pairs at once)"
-    return f"none is set apart. {tiers.index[0]} is settled above {size - tiers['rank_upper'].iloc[0]} of {size - 1} teams (95%, all pairs at once)"
+        verb = "is" if len(first) == 1 else "are"
+        return (
+            f"{', '.join(first[:TOP])}{more} {verb} settled above all others (95%, all pairs at "
+            "once)"
+        )
+    below = size - tiers["rank_upper"].iloc[0]
+    return (
+        f"no team is above all others. {tiers.index[0]} is settled above {below} of {size - 1} "
+        "teams (95%, all pairs at once)"
+    )
 
 
 def _first_five(posterior: "UtilityPosterior") -> str:
@@ -259,11 +287,12 @@ def _first_five(posterior: "UtilityPosterior") -> str:
 
 
 def _chances(row: Any) -> str:
+    """Percentages of win, draw and loss."""
     chances = (row.probability, row.tie, 1 - row.probability - row.tie)
     return " / ".join(f"{100 * chance:.0f}" for chance in chances)
 
 
-def _known_to(row: Any) -> str:
+def _interval(row: Any) -> str:
     return f"{row.name} ({row['matches']} matches) {row['lower']:+.2f} to {row['upper']:+.2f}"
 
 
@@ -275,7 +304,7 @@ def _report(outcome: Outcome, path: Path) -> None:
         Section(
             "What the confederations add",
             (evaluation(outcome),),
-            table=_told(outcome).replace("^-", "−", regex=True).set_index("model"),
+            table=_model_table(outcome).replace("^-", "−", regex=True).set_index("model"),
         ),
     )
     title = "Which national football team is the best?"
@@ -289,7 +318,9 @@ def _tables(season: Season) -> tuple[Copy, ...]:
         "comparisons": football.answers(season.matches).to_csv(index=False),
         f"relations/{NAME}.bipartite": links.to_csv(index=False),
     }
-    return tuple(Copy(f"{TABLES}/{name}.csv", f"{name}.csv", text.encode()) for name, text in tables.items())
+    return tuple(
+        Copy(f"{TABLES}/{name}.csv", f"{name}.csv", text.encode()) for name, text in tables.items()
+    )
 
 
 def _document(chosen: argparse.Namespace, outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""Runs a command and turns whatever happens into an exit code."""
+"""Run a command and turn errors and interrupts into exit codes."""
 
 import atexit
 import math
@@ -26,13 +26,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        By default those of the program. Only then is the process set up as that of a program: OpenBLAS works in
-        one thread, characters that a terminal cannot show are escaped, and interrupts are handled as `hear_interrupts` says.
+        By default those of the process. Only then is the process set up as a program: OpenBLAS
+        works in one thread, characters that a terminal cannot show are escaped, and interrupts
+        are handled by `hear_interrupts`.
     """
     placed.clear()
     code = _run(arguments)
     if arguments is None and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(code))  # everything is written and said
+        # Everything is written: an interrupt during the exit of Python changes nothing.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     return code
 
 
@@ -40,7 +42,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         try:
             chosen = parse(sys.argv[1:] if arguments is None else arguments)
-            chosen.program = arguments is None  # the process is this program's own
+            chosen.program = arguments is None  # the process is that of the program
             if chosen.program:
                 _set_up()
             with _warnings_as_lines(), entry_points_for_unknown_names():
@@ -49,15 +51,15 @@ def _run(arguments: Sequence[str] | None) -> int:
         finally:
             if sys.stdout is not None:  # it is None where the shell closed it
                 sys.stdout.flush()  # here, where a broken pipe can still be handled
-    except SystemExit as leaving:  # --help, --version and wrong usage
+    except SystemExit as leaving:  # --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     except BrokenPipeError:
-        # The reader has seen enough. The interpreter flushes stdout once more on its way out: into nothing.
+        # The reader has closed the pipe. Python flushes stdout once more at exit: into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt as interrupt:  # a command that keeps what it has says so
-        done = f"interrupted; {placed[-1]} is written" if placed else "interrupted, nothing was written"
-        return _fail(INTERRUPTED, str(interrupt) or done)
+    except KeyboardInterrupt as interrupt:  # a command that keeps a part of its work says so
+        done = f"; {placed[-1]} is written" if placed else ", nothing was written"
+        return _fail(INTERRUPTED, str(interrupt) or f"interrupted{done}")
     except (DataError, StorageError) as error:
         return _fail(_INPUT, f"error: {error}")
     except RelprefError as error:
@@ -67,14 +69,16 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _fail(code: int, message: str) -> int:
+    """Print a message as one line on stderr; return the code."""
     print(f"relpref: {' '.join(message.splitlines())}", file=sys.stderr)
     return code
 
 
 def _set_up() -> None:
     hear_interrupts()
-    # OpenBLAS does the Cholesky factors. Its threads wait for each other without sleeping: up to a thousand items two of them
-    # are no faster than one on idle processors, and take three times as long where others work, too. JAX keeps its own threads.
+    # OpenBLAS computes the Cholesky factors. Its threads wait for each other without sleeping: up
+    # to a thousand items two threads are no faster than one on idle processors, and take three
+    # times as long on busy ones. JAX keeps its own threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -84,51 +88,56 @@ def _set_up() -> None:
 
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
-    """Show warnings as one line each, without the place in the code."""
+    """Show each warning as one line, without its place in the code."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         print(f"relpref: warning: {' '.join(str(message).splitlines())}", file=sys.stderr)
 
-    shown = warnings.showwarning
+    before = warnings.showwarning
     warnings.showwarning = show
     try:
         yield
     finally:
-        warnings.showwarning = shown
+        warnings.showwarning = before
 
 
-_SOON = 0.02  # seconds: long enough for the callback that swallowed the interrupt to have returned
-_AGAIN = 0.4  # seconds without an interrupt after which the next one is another; the loop that asks offers a second after 0.5
+# Seconds until an interrupt that a callback swallowed is sent again: the callback has returned.
+_RESEND = 0.02
+# Signals within so many seconds are one interrupt; the loop that asks offers a second after 0.5.
+_SAME = 0.4
 
 
 def hear_interrupts() -> None:
     """Make an interrupt end the program in order.
 
-    Those that follow within a moment are the same one, and do not stop what cleans up. One that came in a finalizer or a callback of
-    the garbage collector, which cannot raise (JAX has one), is sent again.
+    Signals that follow within a moment are the same interrupt, and do not stop the cleaning up. An
+    interrupt in a finalizer or a callback of the garbage collector, which cannot raise (JAX has
+    one), is sent again.
     """
-    forget, last = sys.unraisablehook, -math.inf
+    report, last = sys.unraisablehook, -math.inf
 
     def interrupt(*_: Any) -> None:
         nonlocal last
         before, last = last, time.monotonic()
-        if last - before > _AGAIN:
+        if last - before > _SAME:
             raise KeyboardInterrupt
 
-    def remember(ignored: Any) -> None:
+    def resend(ignored: Any) -> None:
         nonlocal last
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
-            forget(ignored)
+            report(ignored)
             return
         last = -math.inf
-        # A signal proper: it also ends a wait inside a system call.
+        # A real signal: it also ends a wait inside a system call.
         main = threading.main_thread().ident
         assert main is not None  # it runs
-        again = threading.Timer(_SOON, signal.pthread_kill, (main, signal.SIGINT))
+        again = threading.Timer(_RESEND, signal.pthread_kill, (main, signal.SIGINT))
         again.daemon = True
         again.start()
 
-    sys.unraisablehook = remember
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a program in the background of a shell
+    sys.unraisablehook = resend
+    # A shell makes programs in the background ignore interrupts.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupt)
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # Python resets its handlers as it ends
+        # Python resets its handlers at exit.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""``relpref fit``: from tables to a run."""
+"""``relpref fit``: fit tables and save the run."""
 
 import argparse
 import sys
@@ -18,10 +18,10 @@ from relpref.posterior.base import Posterior
 from relpref.registry import OWN, Kind, find, known, names
 from relpref.runs import check_target, copies, save_run
 
-# Bytes of a file from which on reading takes more than a moment.
+# Bytes of a file that takes more than a moment to read.
 LARGE = 20_000_000
 
-# Words and the names of what is registered.
+# Words of the command line and registered names.
 MODELS = {name: name for name in ("xpgp", "preference_gp")}
 ENGINES = {name.lower(): name for name in OWN["engine"]}
 LIKELIHOODS = {"probit": "Probit", "logistic": "Logistic"}
@@ -43,7 +43,7 @@ GRAPH_KERNELS = {
 
 
 def run(chosen: argparse.Namespace) -> None:
-    speaks = not chosen.json and not chosen.quiet
+    """Fit a model to tables and save the run."""
     tables, options, words = _tables(chosen), _options(chosen), _kernel_words(chosen)
     columns = assigned(
         "--columns",
@@ -70,20 +70,22 @@ def run(chosen: argparse.Namespace) -> None:
         signature(program).bind(None, **keywords)
     except TypeError as error:
         raise DataError(
-            f"--model {chosen.model}: the program cannot be called with the data and these options ({error})"
+            f"--model {chosen.model}: the program cannot be called with the data and these options "
+            f"({error})"
         ) from None
     import jax
 
-    # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
     engine = named("--engine", "engine", chosen.engine, ENGINES)(program, **options)
     given = copies(tables)
     unused = chosen.model == "preference_gp" and bool(data.relations)
     notes = [*data.notes, *[f"{chosen.model} does not use relations"] * unused]
-    if speaks:
+    if chosen.speaks:
         say(f"Read: {data.describe()}")
         for note in notes:
             say(f"  {note}")
-    posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords)
+    posterior = engine.run(
+        jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords
+    )
     save_run(
         chosen.out,
         posterior,
@@ -105,7 +107,7 @@ def run(chosen: argparse.Namespace) -> None:
             hyperparameters=posterior.hyperparameters,
             info=posterior.info,
         )
-    elif speaks:
+    if chosen.speaks:
         say(f"Fitted {chosen.model}: {sentence(posterior)}")
         for text in _described(chosen, keywords, engine, data):
             say(f"  {text}")
@@ -117,24 +119,25 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
 
 
-def registered_name(option: str, kind: Kind, word: str, own: Mapping[str, str]) -> str:
-    """The name of what a word stands for: the package's own, or one that is registered or offered by another."""
-    name = own.get(word, word)
-    if (word not in own and word in OWN[kind]) or not known(kind, name):
-        words = [*own, *(name for name in names(kind) if name not in OWN[kind])]
+def registered_name(option: str, kind: Kind, word: str, words: Mapping[str, str]) -> str:
+    """Registered name for a word of the command line."""
+    name = words.get(word, word)
+    if (word not in words and word in OWN[kind]) or not known(kind, name):
+        choices = [*words, *(name for name in names(kind) if name not in OWN[kind])]
         raise DataError(
-            f"{option} {word}: there is no such {kind}; use {' or '.join(words)}, or install the package that offers it"
+            f"{option} {word}: there is no such {kind}; use {' or '.join(choices)}, or install the "
+            "package that offers it"
         )
     return name
 
 
-def named(option: str, kind: Kind, word: str, own: Mapping[str, str]) -> Any:
-    """The program, kernel, likelihood or engine of a word."""
-    return find(kind, registered_name(option, kind, word, own))
+def named(option: str, kind: Kind, word: str, words: Mapping[str, str]) -> Any:
+    """Program, kernel, likelihood or engine for a word of the command line."""
+    return find(kind, registered_name(option, kind, word, words))
 
 
 def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
-    """Read NAME=VALUE, each name once; ``form`` says what to write."""
+    """Read NAME=VALUE, each name once; ``form`` is an example for errors."""
     values: dict[str, str] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -147,39 +150,42 @@ def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
 
 
 def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
-    """Read ``--kernel``: the name of each relation and of its kernel."""
+    """Read ``--kernel``: names of kernels by relation."""
     form = f"the relation and one of {', '.join(GRAPH_KERNELS)}, such as --kernel cites=diffusion"
     words = assigned("--kernel", chosen.kernel, form)
     for word in words.values():
         registered_name("--kernel", "kernel", word, GRAPH_KERNELS)
     if words and chosen.model != "xpgp":
-        raise DataError(f"--kernel: {chosen.model} does not use relations; leave --kernel out, or use xpgp")
+        raise DataError(
+            f"--kernel: {chosen.model} does not use relations; leave --kernel out, or use xpgp"
+        )
     return words
 
 
 def _with_kernels(
     chosen: argparse.Namespace, words: dict[str, str], data: PreferenceData
 ) -> tuple[PreferenceData, dict[str, Any]]:
-    """The data with what its kernels need, and the keywords of the program, its likelihood among them."""
+    """Data with what its kernels need, and keywords of the program."""
     switches = {"lapse": chosen.lapse, "ties": chosen.ties, "margins": chosen.margins}
-    likelihood = _made("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, **switches)
-    getattr(likelihood, "sites", likelihood.parameters)(
-        data.comparisons
-    )  # refuses columns that it does not use
+    likelihood = _instance("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, **switches)
+    # Refuses columns that the likelihood does not use.
+    getattr(likelihood, "sites", likelihood.parameters)(data.comparisons)
     keywords: dict[str, Any] = {"likelihood": likelihood}
     if chosen.attribute_kernel is not None or chosen.shared_lengthscale:
         if not data.attribute_names:
             raise DataError(
-                "--attribute-kernel, --shared-lengthscale: the items have no attributes; leave them out"
+                "--attribute-kernel, --shared-lengthscale: the items have no attributes; leave "
+                "them out"
             )
-        word, shared = chosen.attribute_kernel or next(iter(ATTRIBUTE_KERNELS)), chosen.shared_lengthscale
-        keywords["attribute_kernel"] = _made(
+        word = chosen.attribute_kernel or next(iter(ATTRIBUTE_KERNELS))
+        shared = chosen.shared_lengthscale
+        keywords["attribute_kernel"] = _instance(
             "--attribute-kernel", "kernel", word, ATTRIBUTE_KERNELS, shared_lengthscale=shared
         )
     if chosen.no_individual:
         keywords["individual"] = False
     for name, word in words.items():
-        data.parts_of(name)  # refuses a relation that is not there
+        data.parts_of(name)  # refuses an unknown relation
         options = {}
         if word == _CLIQUES:
             data, options = data.with_cliques(name), {"method": "cliques"}
@@ -188,22 +194,23 @@ def _with_kernels(
     return data, keywords
 
 
-def _made(option: str, kind: Kind, word: str, own: Mapping[str, str], **switches: Any) -> Any:
-    """An instance of what was chosen, with those options that were switched on."""
-    wanted = {name: value for name, value in switches.items() if value}
+def _instance(option: str, kind: Kind, word: str, words: Mapping[str, str], **options: Any) -> Any:
+    """Instance of the class for a word, with the options that are given."""
+    given = {name: value for name, value in options.items() if value}
     try:
-        return named(option, kind, word, own)(**wanted)
+        return named(option, kind, word, words)(**given)
     except TypeError as error:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in wanted)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise DataError(
-            f"{option} {word}: it cannot be made with {options or 'no options'} ({error}); leave {options or 'it'} out"
+            f"{option} {word}: it cannot be made with {flags or 'no options'} ({error}); leave "
+            f"{flags or 'it'} out"
         ) from None
 
 
 def _asked_for(
     chosen: argparse.Namespace, columns: Mapping[str, str], words: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What was asked for beyond the defaults, for the record of the run."""
+    """Options that differ from the defaults, for the record of the run."""
     record = {
         "likelihood": None if chosen.likelihood == "probit" else chosen.likelihood,
         "lapse": chosen.lapse or None,
@@ -223,16 +230,20 @@ def _asked_for(
 def _described(
     chosen: argparse.Namespace, keywords: Mapping[str, Any], engine: Any, data: PreferenceData
 ) -> list[str]:
-    """What engine, likelihood and kernels that were chosen beyond the defaults say of themselves."""
-    found = [] if chosen.engine == "ep" else [describe(engine)]
-    found += [] if chosen.likelihood == "probit" else [describe(keywords["likelihood"], data.comparisons)]
+    """Sentences about engine, likelihood and kernels that differ from the defaults."""
+    parts = [] if chosen.engine == "ep" else [describe(engine)]
+    parts += (
+        []
+        if chosen.likelihood == "probit"
+        else [describe(keywords["likelihood"], data.comparisons)]
+    )
     kernels = [keywords.get("attribute_kernel"), *keywords.get("relation_kernels", {}).values()]
-    found += [describe(kernel) for kernel in kernels if kernel is not None]
-    return list(dict.fromkeys(one.sentence for one in found))
+    parts += [describe(kernel) for kernel in kernels if kernel is not None]
+    return list(dict.fromkeys(part.sentence for part in parts))
 
 
 def _say_what_takes_long(tables: Files) -> None:
-    """Name the large files that are about to be read, where a person watches."""
+    """Name the large files that are about to be read, on a terminal."""
     files = [
         tables.items,
         tables.comparisons,
@@ -245,25 +256,32 @@ def _say_what_takes_long(tables: Files) -> None:
 
 
 def _options(chosen: argparse.Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {"hyperparameters": chosen.hyperparameters, "restarts": chosen.restarts}
+    """Options of the engine."""
+    options: dict[str, Any] = {
+        "hyperparameters": chosen.hyperparameters,
+        "restarts": chosen.restarts,
+    }
     if chosen.structure != "auto":
         options["structure"] = chosen.structure
     if chosen.draws is not None:
         if chosen.hyperparameters != "nuts":
             raise DataError(
-                f"--draws {chosen.draws}: draws are for --hyperparameters nuts; add it or leave --draws out"
+                f"--draws {chosen.draws}: draws are for --hyperparameters nuts; add it or leave "
+                "--draws out"
             )
         options["draws"] = chosen.draws
     form = "the name and a number, such as --fixed attributes_amplitude=1.5"
     fixed = assigned("--fixed", chosen.fixed, form)
     try:
-        return options | ({"fixed": {name: float(value) for name, value in fixed.items()}} if fixed else {})
+        return options | (
+            {"fixed": {name: float(value) for name, value in fixed.items()}} if fixed else {}
+        )
     except ValueError as error:
         raise DataError(f"--fixed: write {form} ({error})") from None
 
 
 def sizes(data: PreferenceData) -> dict[str, Any]:
-    """How much there is, for a JSON document."""
+    """Sizes of the data, for a JSON document."""
     return {
         "items": data.num_items,
         "attributes": data.attribute_names,
@@ -273,13 +291,15 @@ def sizes(data: PreferenceData) -> dict[str, Any]:
 
 
 def sentence(posterior: Posterior) -> str:
-    """What came out, in one line."""
-    values = ", ".join(f"{name} {_shown(value)}" for name, value in posterior.hyperparameters.items())
+    """Summary of the result in one line."""
+    values = ", ".join(
+        f"{name} {_shown(value)}" for name, value in posterior.hyperparameters.items()
+    )
     number = len(posterior.belief.weights)
-    found = "" if posterior.log_evidence is None else f"log evidence {posterior.log_evidence:.2f}, "
+    fit = "" if posterior.log_evidence is None else f"log evidence {posterior.log_evidence:.2f}, "
     if posterior.hyperparameter_draws:
-        found += f"{number} values of the hyperparameters, on average "
-    return f"{posterior.info['result']}, {found}{values}"
+        fit += f"{number} values of the hyperparameters, on average "
+    return f"{posterior.info['result']}, {fit}{values}"
 
 
 def _shown(value: Any) -> str:
@@ -292,9 +312,13 @@ def _shown(value: Any) -> str:
 def _tables(chosen: argparse.Namespace) -> Files:
     if chosen.folder is not None:
         if chosen.items or chosen.answers or chosen.relation:
-            raise DataError("--folder stands for --items, --answers and --relation; give it alone, or these")
+            raise DataError(
+                "--folder stands for --items, --answers and --relation; give it alone, or these"
+            )
         return find_files(chosen.folder)
-    items, answers = (None if given is None else Path(given) for given in (chosen.items, chosen.answers))
+    items, answers = (
+        None if given is None else Path(given) for given in (chosen.items, chosen.answers)
+    )
     return Files(items, answers, _relations(chosen.relation))
 
 
@@ -305,12 +329,13 @@ def _relations(given: Sequence[str]) -> dict[str, Path | Relation]:
         path, colon, word = file.rpartition(":")
         if not file.partition(":")[0]:
             raise DataError(f"--relation {name}={file}: write {form}")
-        # A file may have a colon in its name; where it has not, the word after one is meant to be a kind.
+        # A file may have a colon in its name; otherwise the word after the colon is a kind.
         if says_kind(word):
             relations[name] = with_kind(Path(path), word)
         elif colon and not Path(file).exists() and Path(path).exists():
             raise DataError(
-                f"--relation {name}={file}: there is no kind {word!r}; use one of {', '.join(KIND_WORDS)}"
+                f"--relation {name}={file}: there is no kind {word!r}; use one of "
+                f"{', '.join(KIND_WORDS)}"
             )
         else:
             relations[name] = Path(file)

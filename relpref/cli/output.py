@@ -1,7 +1,8 @@
-"""How results are printed: as a table for people, or as one JSON document."""
+"""Print results as a table for people, as csv, or as one JSON document."""
 
 import json
 import math
+import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -12,7 +13,7 @@ import numpy as np
 
 from relpref.data.arrays import label, text_table
 
-_PORTION = 10_000  # rows of a table that are made ready at a time
+_PORTION = 10_000  # rows of a table that are converted at a time
 
 
 def say(text: str) -> None:
@@ -21,13 +22,42 @@ def say(text: str) -> None:
 
 
 def document(chosen: Namespace, **content: Any) -> None:
-    """Print what a command found out as a JSON document; NaN and infinities become null."""
+    """Print a result as a JSON document; NaN and infinities become null."""
     print(_text(_head(chosen) | content), flush=True)
 
 
-def document_of_rows(chosen: Namespace, name: str, rows: Iterable[Mapping[str, Any]], **content: Any) -> None:
-    """Print a JSON document whose last entry is a list of rows, however many; the same as `document` does at once."""
-    head = _text({**_head(chosen), **content, name: []}).removesuffix("]\n}")
+def show_table(
+    chosen: Namespace,
+    name: str,
+    table: Any,
+    columns: Sequence[tuple[str, str]],
+    left: Sequence[int] = (0,),
+    **content: Any,
+) -> None:
+    """Print a table in the chosen form.
+
+    Parameters
+    ----------
+    chosen : Namespace
+        The arguments of the command.
+    name : str
+        Name of the rows in the JSON document, where they follow ``content``.
+    table : DataFrame
+        The table; its index is not shown.
+    columns, left
+        The table for people, see `formatted`.
+    """
+    if chosen.csv:
+        table.to_csv(sys.stdout, index=False, lineterminator="\n")
+    elif chosen.json:
+        _document_of_rows({**_head(chosen), **content, name: []}, _records(table))
+    else:
+        say(formatted(columns, _records(table), left))
+
+
+def _document_of_rows(content: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print a JSON document with rows in its last entry, one row at a time."""
+    head = _text(content).removesuffix("]\n}")
     between = head
     for row in rows:
         print(f"{between}\n{indent(_text(row), '    ')}", end="")
@@ -36,12 +66,13 @@ def document_of_rows(chosen: Namespace, name: str, rows: Iterable[Mapping[str, A
 
 
 def _head(chosen: Namespace) -> dict[str, Any]:
+    """Entries that begin each JSON document."""
     run = getattr(chosen, "run", getattr(chosen, "out", None))
     return {"command": chosen.name} | ({} if run is None else {"run": str(run)})
 
 
-def records(table: Any) -> Iterator[dict[str, Any]]:
-    """The rows of a table as dictionaries, never all at once."""
+def _records(table: Any) -> Iterator[dict[str, Any]]:
+    """Rows of a table as dictionaries, converted in portions."""
     for start in range(0, len(table), _PORTION):
         yield from table.iloc[start : start + _PORTION].to_dict("records")
 
@@ -51,14 +82,21 @@ def _text(content: Any) -> str:
 
 
 def formatted(
-    columns: Sequence[tuple[str, str]], rows: Iterable[Mapping[Any, Any]], left: Sequence[int] = (0,)
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[Mapping[Any, Any]],
+    left: Sequence[int] = (0,),
 ) -> str:
-    """A table of rows; each column is a heading and a format of its cells, such as ``{mean:.2f}``."""
+    """Format rows as a table for people.
+
+    Each column is a heading and a format of its cells, such as ``{mean:.2f}``. The columns at the
+    positions ``left`` are aligned at the left.
+    """
     cells = [[label(text.format_map(row)) for _, text in columns] for row in rows]
     return text_table([heading for heading, _ in columns], cells, left)
 
 
 def _plain(value: Any) -> Any:
+    """Value in the types of JSON."""
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, np.ndarray | np.generic):

@@ -1,4 +1,4 @@
-"""Reads the command line, and writes its help. Nothing heavy is imported before a command is known."""
+"""Read the command line and write its help, without importing anything heavy."""
 
 import argparse
 import shutil
@@ -16,52 +16,50 @@ _EXITS = "exit codes: 0 fine, 1 inference failed, 2 input or storage cannot be u
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments; ``command`` of the result is the function to call with it, ``name`` its name.
+    """Read the arguments.
+
+    Returns
+    -------
+    argparse.Namespace
+        The values of the options; ``command`` is the function to call with it, ``name`` the name
+        of the command; ``json`` and ``csv`` are the form of the output, and ``speaks`` is true
+        if the command prints text for people.
 
     Raises
     ------
     DataError
-        If they make no sense.
+        If the arguments are wrong.
     SystemExit
         After ``--help``, ``--help-all`` and ``--version``.
     """
     parser = _parser()
     chosen, rest = parser.parse_known_args(arguments)
-    # Before Python 3.13, a table of answers is not found behind options.
-    if chosen.name == "fit" and chosen.answers is None and len(rest) == 1 and not rest[0].startswith("-"):
+    # Before Python 3.13, argparse does not see a table of answers that follows options.
+    if (
+        chosen.name == "fit"
+        and chosen.answers is None
+        and len(rest) == 1
+        and not rest[0].startswith("-")
+    ):
         chosen.answers = rest.pop()
     if rest:
-        raise DataError(f"unrecognized arguments: {' '.join(rest)} (see relpref {chosen.name} --help)")
-    # What every command may ask about its output.
+        raise DataError(
+            f"unrecognized arguments: {' '.join(rest)} (see relpref {chosen.name} --help)"
+        )
     form = getattr(chosen, "form", "table")
     chosen.json, chosen.csv = form == "json", form == "csv"
+    chosen.speaks = form == "table" and not getattr(chosen, "quiet", False)
     return chosen
-
-
-def words() -> dict[str, dict[str, str]]:
-    """By command, such as ``conditional fit``, its options and what stands for their values; for the completion in shells."""
-    known: dict[str, dict[str, str]] = {}
-    for name, command in COMMANDS.items():
-        tables = {name: [command.options, command.more]}
-        tables |= {f"{name} {action}": [one.options, one.more] for action, one in command.actions.items()}
-        for path, some in tables.items():
-            known[path] = {}
-            for table in some:
-                known[path] |= {word.partition(" ")[0]: word.partition(" ")[2] for word in _flat(table)}
-    return known
-
-
-def _flat(options: Mapping[str, Any]) -> list[str]:
-    parts = [_flat(said) if isinstance(said, Mapping) else [word] for word, said in options.items()]
-    return [word for part in parts for word in part]
 
 
 def _parser() -> "_Parser":
     parser = _Parser(
         prog="relpref",
         usage="relpref COMMAND [options]",
-        description="Rank things by pairwise answers, their attributes and the relations between them.",
-        epilog=f"example: relpref fit answers.csv; relpref COMMAND --help shows those of each.\n{_EXITS}",
+        description="Rank things by pairwise answers, their attributes and the relations between "
+        "them.",
+        epilog="example: relpref fit answers.csv; relpref COMMAND --help shows those of "
+        f"each.\n{_EXITS}",
     )
     parser.add_argument(
         "--version", action="version", version=f"relpref {__version__}", help="show the version"
@@ -70,40 +68,51 @@ def _parser() -> "_Parser":
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser, prog="relpref"
     )
     for name, command in COMMANDS.items():
-        one = _made(commands, name, command)
-        one.set_defaults(command=partial(_call, command.function), name=name, reads=command.reads)
-        if command.actions:
-            actions = one.add_subparsers(
-                title="actions",
-                dest="action",
-                metavar="ACTION",
-                required=True,
-                parser_class=_Parser,
-                prog=one.prog,
+        subparser = _add_command(commands, name, command)
+        subparser.set_defaults(
+            command=partial(_call, command.function), name=name, reads=command.reads
+        )
+        if not command.actions:
+            continue
+        actions = subparser.add_subparsers(
+            title="actions",
+            dest="action",
+            metavar="ACTION",
+            required=True,
+            parser_class=_Parser,
+            prog=subparser.prog,
+        )
+        for word, action in command.actions.items():
+            _add_command(actions, word, action).set_defaults(
+                name=f"{name} {word}", reads=action.reads
             )
-            for action, two in command.actions.items():
-                _made(actions, action, two).set_defaults(name=f"{name} {action}", reads=two.reads)
     return parser
 
 
-def _made(parsers: Any, name: str, command: Command) -> "_Parser":
-    one: _Parser = parsers.add_parser(
+def _add_command(parsers: Any, name: str, command: Command) -> "_Parser":
+    """Add the parser of a command or of an action."""
+    parser: _Parser = parsers.add_parser(
         name,
         help=command.summary,
         description=f"{command.summary[0].upper()}{command.summary[1:]}.",
         epilog=f"example:\n  {command.example}",
     )
-    _add(one, command.options)
-    rare = one.add_argument_group("more options")
-    _add(rare, command.more)
-    one.rare = rare
-    places = [word.partition(" ")[2] for word in command.options if not word.startswith("-") and " " in word]
-    one.usage = " ".join([one.prog, *places, *(["ACTION"] if command.actions else []), "[options]"])
-    return one
+    _add_options(parser, command.options)
+    parser.rare = parser.add_argument_group("more options")
+    _add_options(parser.rare, command.more)
+    places = [
+        words.partition(" ")[2]
+        for words in command.options
+        if not words.startswith("-") and " " in words
+    ]
+    if command.actions:
+        places.append("ACTION")
+    parser.usage = " ".join([parser.prog, *places, "[options]"])
+    return parser
 
 
 class _Help(argparse.Action):
-    """Shows the help on one screen, or all of it."""
+    """Show the help on one screen, or all of it (``const``)."""
 
     def __call__(self, parser: Any, *_: Any) -> None:
         parser.print_help() if self.const else parser.print_screen()
@@ -114,11 +123,13 @@ class _Format(argparse.RawDescriptionHelpFormatter):
     """Options in one column, their help in another."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 110))
+        super().__init__(
+            prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 110)
+        )
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports wrong usage as every other error is reported."""
+    """Parser that raises wrong usage as a DataError, with a short and a long help."""
 
     rare: Any = None
 
@@ -128,30 +139,30 @@ class _Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", nargs=0, action=_Help, const=True, help=argparse.SUPPRESS)
 
     def print_screen(self) -> None:
-        """Print the usual options, each on a line of its own as far as its first clause."""
+        """Print the usual options, each on one line with the first clause of its help."""
         for action in self._actions:
             if self.rare is not None and action in self.rare._group_actions:
                 action.help = argparse.SUPPRESS
-            elif action.help is not None and ";" in action.help:
+            elif action.help is not None:
                 action.help = action.help.partition(";")[0]
-        self.epilog = f"{self.epilog}\n\nmore options, and more about these: {self.prog} --help-all" * (
-            self.rare is not None
-        )
+        if self.rare is not None:
+            self.epilog = (
+                f"{self.epilog}\n\nmore options, and more about these: {self.prog} --help-all"
+            )
         self.print_help()
 
     def error(self, message: str) -> NoReturn:
         raise DataError(f"{message} (see {self.prog} --help)")
 
 
-def _add(parser: Any, options: Mapping[str, Any]) -> None:
+def _add_options(parser: Any, options: Mapping[str, Any]) -> None:
     """Add the options of a table, see `relpref.cli.commands`."""
-    for words, said in options.items():
-        if isinstance(said, Mapping):
-            group = parser.add_mutually_exclusive_group()
-            _add(group, said)
+    for words, description in options.items():
+        if isinstance(description, Mapping):
+            _add_options(parser.add_mutually_exclusive_group(), description)
             continue
         name, _, metavar = words.partition(" ")
-        help, more = said if isinstance(said, tuple) else (said, {})
+        help, more = description if isinstance(description, tuple) else (description, {})
         keywords: dict[str, Any] = {"help": help}
         if not metavar:
             keywords["action"] = "store_true"
@@ -167,10 +178,11 @@ def _add(parser: Any, options: Mapping[str, Any]) -> None:
 
 
 def _call(function: str, chosen: argparse.Namespace) -> None:
+    """Call a command, ``module:function``, after checks that need nothing heavy."""
     if hasattr(chosen, "run"):
         from relpref.runs import read_record
 
-        read_record(Path(chosen.run))  # refuses what is no run before anything heavy is imported
+        read_record(Path(chosen.run))  # refuses a folder that is no run
     files = [getattr(chosen, name) for name in chosen.reads]
     if chosen.reads and not any(files) and not chosen.folder:
         raise DataError("--items and --answers are missing; give one of them or both, or --folder")

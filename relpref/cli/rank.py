@@ -1,4 +1,4 @@
-"""``relpref rank``: the items of a run, best first."""
+"""Commands that read a run: rank, tiers, prefer, plot and report."""
 
 import argparse
 import sys
@@ -7,11 +7,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import pandas as pd
-
 from relpref.ask.learning import up_to_date
 from relpref.cli.fit import assigned
-from relpref.cli.output import document, document_of_rows, formatted, records, say
+from relpref.cli.output import document, say, show_table
 from relpref.data.arrays import counted
 from relpref.errors import DataError
 from relpref.files import replaced
@@ -19,96 +17,102 @@ from relpref.runs import REPORT, load_run
 
 
 def opened(folder: str, *kinds: str) -> Any:
-    """The posterior of a run of one of these kinds, by default any, with the answers that people gave since it was saved."""
+    """Read the posterior of a run, updated with the answers that are newer than it.
+
+    ``kinds`` are the kinds of posteriors that the command accepts; by default all.
+    """
     run = load_run(folder)
     kind = run.posterior.kind
     if kinds and kind not in kinds:
-        words = "this run has no utilities of items, so there is nothing to rank"
+        reason = "this run has no utilities of items, so there is nothing to rank"
         if kind == "relation":
-            words = (
-                f"this run ranks objects for a given node; use relpref conditional rank {quote(folder)} NODE"
+            reason = (
+                "this run ranks objects for a given node; use relpref conditional rank "
+                f"{quote(folder)} NODE"
             )
         elif "utilities" not in kinds:
-            words = (
-                f"this run has no relation to rank by; relpref rank {quote(folder)} ranks its items, and relpref conditional fit makes "
-                "runs of relations"
+            reason = (
+                f"this run has no relation to rank by; relpref rank {quote(folder)} ranks its "
+                "items, and relpref conditional fit makes runs of relations"
             )
-        raise DataError(f"{folder}: {words}")
+        raise DataError(f"{folder}: {reason}")
     if kind != "utilities":
         return run.posterior
     posterior, later = up_to_date(run)
     if later:
         print(
-            f"relpref: {later} answer{' is' if later == 1 else 's are'} newer than the posterior in {folder}; it was brought up to date for "
-            "this command",
+            f"relpref: {later} answer{' is' if later == 1 else 's are'} newer than the posterior "
+            f"in {folder}; it was brought up to date for this command",
             file=sys.stderr,
         )
     return posterior
 
 
-def labels(known: Sequence[Any], texts: Sequence[str]) -> list[Any]:
-    """The labels meant by texts: labels that are no text themselves are found by how they are printed."""
+def labels(items: Sequence[Any], texts: Sequence[str]) -> list[Any]:
+    """Labels for texts; a label that is no text is recognized by its printed form."""
     printed: dict[str, Any] = {}
-    for item in known:
+    for item in items:
         printed.setdefault(str(item), item)
-    return [text if text in known else printed.get(text, text) for text in texts]
+    return [text if text in items else printed.get(text, text) for text in texts]
 
 
-_TOP = 20  # of more items than a matrix has room for, those that are shown where nobody says how many
+_TOP = 20  # rows shown by default of a run with more items than fit in a matrix
 
 
 def run(chosen: argparse.Namespace) -> None:
+    """Rank the items of a run."""
     posterior = opened(chosen.run, "utilities")
     total, top = posterior.data.num_items, chosen.top
     large = posterior.large
-    if large and top is None and not (chosen.csv or chosen.json):
+    if large and top is None and chosen.speaks:
         top = _TOP
-    # Of many items an interval costs a solution with their graph: none more than are shown.
-    ranking = posterior.ranking(chosen.interval, **({"top": top} if large and top else {})).head(top)
-    show(chosen, ranking, ("item", "utility"), interval=chosen.interval, items=total)
-    if large and chosen.top is None and total > _TOP and not (chosen.csv or chosen.json):
+    # With many items, an interval costs a solution with their graph: only those shown are computed.
+    options = {"top": top} if large and top else {}
+    ranking = posterior.ranking(chosen.interval, **options).head(top)
+    show(chosen, ranking, "utility", interval=chosen.interval, items=total)
+    if large and chosen.top is None and total > _TOP and chosen.speaks:
         say(f"... and {total - _TOP} more: --top K shows more of them, -o csv all")
 
 
-def show(chosen: argparse.Namespace, ranking: Any, names: tuple[str, str], **content: Any) -> None:
-    """A ranking in the form that was chosen; ``names`` are those of what is ranked and of its value."""
-    rows = ({names[0]: one, **row} for one, row in zip(ranking.index, records(ranking), strict=True))
-    if chosen.csv:
-        ranking.to_csv(sys.stdout, lineterminator="\n")
-    elif chosen.json:
-        document_of_rows(chosen, "ranking", rows, **content)
-    else:
-        share = f"{100 * chosen.interval:g}% interval"
-        columns = [("", "{place}"), (names[0], f"{{{names[0]}}}"), (names[1], "{mean:.2f}")]
-        columns.append((share, "{lower:.2f} to {upper:.2f}"))
-        if "expected_rank" in ranking:
-            columns += [("rank", "{expected_rank:.1f}"), (share, "{rank_lower:.0f} to {rank_upper:.0f}")]
-            columns += [("p best", "{p_best:.2f}"), ("tier", "{tier:.0f}")]
-        placed = ({"place": place, **row} for place, row in enumerate(rows, start=1))
-        say(formatted(columns, placed, left=(1,)))
+def show(chosen: argparse.Namespace, ranking: Any, value: str, **content: Any) -> None:
+    """Print a ranking in the chosen form; ``value`` names what the items are ranked by."""
+    item, table = str(ranking.index.name), ranking.reset_index()
+    share = f"{100 * chosen.interval:g}% interval"
+    columns = [("", "{place}"), (item, f"{{{item}}}"), (value, "{mean:.2f}")]
+    columns.append((share, "{lower:.2f} to {upper:.2f}"))
+    if "expected_rank" in ranking:
+        columns += [
+            ("rank", "{expected_rank:.1f}"),
+            (share, "{rank_lower:.0f} to {rank_upper:.0f}"),
+            ("p best", "{p_best:.2f}"),
+            ("tier", "{tier:.0f}"),
+        ]
+    if chosen.speaks:
+        table.insert(0, "place", range(1, len(table) + 1))
+    show_table(chosen, "ranking", table, columns, left=(1,), **content)
 
 
 def tiers_run(chosen: argparse.Namespace) -> None:
-    """Which items are settled above which."""
-    table = opened(chosen.run, "utilities").tiers(chosen.probability)
-    number = int(table["tier"].max())
-    table = table.head(chosen.top)
-    rows = [{"item": item, **row} for item, row in zip(table.index, table.to_dict("records"), strict=True)]
-    if chosen.csv:
-        table.to_csv(sys.stdout, lineterminator="\n")
-    elif chosen.json:
-        document_of_rows(chosen, "tiers", rows, probability=chosen.probability)
-    else:
-        columns = [("tier", "{tier}"), ("item", "{item}"), ("ranks", "{rank_lower} to {rank_upper}")]
-        say(formatted(columns, rows, left=(1,)))
-        settled = "every item of a tier is settled above all below it, and the ranks hold"
-        settled = (
-            settled
+    """Print the tiers of the items."""
+    tiers = opened(chosen.run, "utilities").tiers(chosen.probability)
+    columns = [
+        ("tier", "{tier}"),
+        ("item", "{item}"),
+        ("ranks", "{rank_lower} to {rank_upper}"),
+    ]
+    table = tiers.head(chosen.top).reset_index()
+    show_table(chosen, "tiers", table, columns, left=(1,), probability=chosen.probability)
+    if chosen.speaks:
+        number = int(tiers["tier"].max())
+        meaning = (
+            "every item of a tier is settled above all items of lower tiers, and the ranks hold"
             if number > 1
-            else "there is no place where every item above is settled above every item below. The ranks hold"
+            else "there is no place where every item above is settled above every item below. The "
+            "ranks hold"
         )
         say(
-            f"\n{counted(number, 'tier')}: {settled} for all items at once, with {100 * chosen.probability:g}% probability"
+            f"\n{counted(number, 'tier')}: {meaning} for all items at once, with "
+            f"{100 * chosen.probability:g}% probability"
         )
 
 
@@ -120,10 +124,11 @@ def plot_run(chosen: argparse.Namespace) -> None:
     matplotlib.use("agg")
     figure = posterior.plot(chosen.top, interval=chosen.interval).figure
     kinds = figure.canvas.get_supported_filetypes()
-    if path.suffix.lower().removeprefix(".") not in kinds:
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in kinds:
         raise DataError(f"--out {path}: a picture ends in .{', .'.join(sorted(kinds))}; rename it")
     with replaced(path) as part:
-        figure.savefig(part, format=path.suffix.lower().removeprefix("."), bbox_inches="tight", dpi=150)
+        figure.savefig(part, format=kind, bbox_inches="tight", dpi=150)
     if chosen.json:
         document(chosen, picture=str(path))
     else:
@@ -131,24 +136,28 @@ def plot_run(chosen: argparse.Namespace) -> None:
 
 
 def prefer_run(chosen: argparse.Namespace) -> None:
+    """Print preference probabilities of pairs."""
     if len(chosen.labels) % 2:
         raise DataError(
             f"the label {chosen.labels[-1]!r} has no other to be compared with; "
             "give two for each question, such as relpref prefer run/ a b c d"
         )
     posterior = opened(chosen.run, "utilities")
-    found = labels(posterior.data.labels, chosen.labels)
-    asked: dict[str, Any] = {}
+    items = labels(posterior.data.labels, chosen.labels)
+    sides = {"first": items[::2], "second": items[1::2]}
+    question: dict[str, Any] = {}
     if chosen.rater:
         raters = labels(posterior.data.comparisons.raters, chosen.rater)
-        asked["rater"] = raters[0] if len(raters) == 1 else raters
-    if chosen.shown_first is not None:
-        asked["shown_first"] = found[0 if chosen.shown_first == "first" else 1 :: 2]
-    if chosen.home is not None:
-        asked["home"] = found[0 if chosen.home == "first" else 1 :: 2]
+        question["rater"] = raters[0] if len(raters) == 1 else raters
+    for option in ("shown_first", "home"):
+        side = getattr(chosen, option)
+        if side is not None:
+            question[option] = sides[side]
     if chosen.covariate:
         given = assigned(
-            "--covariate", chosen.covariate, "a column and its value, such as --covariate length_first=120"
+            "--covariate",
+            chosen.covariate,
+            "a column and its value, such as --covariate length_first=120",
         )
         numbers = {
             column
@@ -156,36 +165,34 @@ def prefer_run(chosen: argparse.Namespace) -> None:
             if covariate.kind == "number"
             for column in covariate.columns(("first", "second"))
         }
-        asked["covariates"] = {
+        question["covariates"] = {
             name: _number(name, text) if name in numbers else text for name, text in given.items()
         }
-    answers = posterior.prefer(zip(found[::2], found[1::2], strict=True), **asked).to_dict("records")
-    if chosen.json:
-        document(chosen, pairs=answers)
-        return
-    if chosen.csv:
-        pd.DataFrame(answers).to_csv(sys.stdout, index=False, lineterminator="\n")
-        return
-    columns = [
-        *(("first", "{first}"), ("second", "{second}"), ("p preferred", "{probability:.3f}")),
-        *([("p tie", "{tie:.3f}")] if "tie" in answers[0] else []),
-        *(("p better", "{p_better:.3f}"), ("gap of utilities", "{gap_mean:.2f} ± {gap_sd:.2f}")),
+    table = posterior.prefer(zip(*sides.values(), strict=True), **question)
+    columns = [("first", "{first}"), ("second", "{second}"), ("p preferred", "{probability:.3f}")]
+    if "tie" in table:
+        columns.append(("p tie", "{tie:.3f}"))
+    columns += [
+        ("p better", "{p_better:.3f}"),
+        ("gap of utilities", "{gap_mean:.2f} ± {gap_sd:.2f}"),
     ]
-    say(formatted(columns, answers, left=(0, 1)))
+    show_table(chosen, "pairs", table, columns, left=(0, 1))
 
 
 def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise DataError(f"--covariate {name}={text}: the value is not a number; write one") from None
+        raise DataError(
+            f"--covariate {name}={text}: the value is not a number; write one"
+        ) from None
 
 
 def report_run(chosen: argparse.Namespace) -> None:
+    """Write the report of a run."""
     posterior = opened(chosen.run)
     path = Path(chosen.out) if chosen.out else Path(chosen.run) / REPORT
-    evidence = True if chosen.evidence else None
-    posterior.report(path, title=chosen.title, relations_evidence=evidence)
+    posterior.report(path, title=chosen.title, relations_evidence=chosen.evidence or None)
     if chosen.json:
         document(chosen, report=str(path))
     else:

@@ -42,10 +42,10 @@ def list_chances(
     if GROUP_SD in posterior.hyperparameters:
         # A list is in a group of its own, where each item has a value besides its utility.
         sd = posterior.hyperparameter_draws.get(GROUP_SD, posterior.hyperparameters[GROUP_SD])
-        own = np.eye(size) * np.square(NOISE * np.asarray(sd))[..., None, None]
-        scales = own if belief.scales is None else belief.scales + own
-        shape = (len(belief.weights), size, size)
-        belief = mixture(belief.locations, np.broadcast_to(scales, shape), belief.weights)
+        noise = np.eye(size) * np.square(NOISE * np.asarray(sd))[..., None, None]
+        covariances = noise if belief.scales is None else belief.scales + noise
+        covariances = np.broadcast_to(covariances, (len(belief.weights), size, size))
+        belief = mixture(belief.locations, covariances, belief.weights)
     belief = _in_units_of_noise(posterior, belief, rater)
     lapse = parameter_of(posterior, "lapse") if "lapse" in posterior.hyperparameters else np.zeros(1)
     orders, weights = np.asarray(orders), belief.weights * (1 - lapse)

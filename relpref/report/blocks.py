@@ -1,4 +1,4 @@
-"""What a page is made of: chapters, tables, pictures, and numbers and names as text."""
+"""Parts of a page: chapters, tables, pictures, and numbers and names as text."""
 
 import re
 from collections import Counter
@@ -18,14 +18,15 @@ class Section:
     Parameters
     ----------
     title : str
+        Heading.
     paragraphs : sequence of str
         Plain text; markup is escaped.
     table : DataFrame, optional
-        The index is shown unless it is a nameless count of rows.
+        Its index is shown unless it is a range without a name.
     note : str, optional
-        In small print, below everything else.
+        Text in small print, below everything else.
     figure : str, optional
-        One SVG picture as text. It must be self-contained: no scripts, no addresses.
+        Text of an SVG picture without scripts and addresses.
     """
 
     title: str
@@ -35,11 +36,12 @@ class Section:
     figure: str | None = None
 
 
-# Control characters, surrogates without a partner, and the marks that turn the direction of the text that follows them.
+# Control characters, surrogates without a partner, and marks that change the direction of text.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _LONGEST_TITLE = 2000
 _LONGEST_SHOWN = 28
-ISOLATE, _POP = "\u2068", "\u2069"  # keep a right-to-left name from reordering the sentence around it
+# They keep a right-to-left name from reordering the sentence around it.
+ISOLATE, _POP = "\u2068", "\u2069"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -54,7 +56,7 @@ def clean(value: object, longest: int = _LONGEST_TITLE) -> str:
 
 
 def shorten(text: str, longest: int = _LONGEST_SHOWN) -> str:
-    """Cut from the middle: labels that begin alike often differ at the end."""
+    """Text without its middle if it is long: labels that begin alike often differ at the end."""
     if len(text) <= longest:
         return text
     tail = longest // 3
@@ -62,31 +64,34 @@ def shorten(text: str, longest: int = _LONGEST_SHOWN) -> str:
 
 
 class Names:
-    """How things are called on the page, in the order of their labels."""
+    """Names of labels on the page, in the order of the labels."""
 
     def __init__(self, labels: Sequence[Any]) -> None:
         plain = [clean(label) or "(empty)" for label in labels]
-        # 1 and "1" are different items; of "a b" and "a  b" quotation marks would not tell.
-        exact = [clean(repr(label)) for label in labels]
-        used, times = Counter(plain), Counter(exact)
-        pairs = zip(plain, exact, strict=True)
-        self.full = _distinct([one if used[one] == 1 or times[other] > 1 else other for one, other in pairs])
+        # Quotation marks distinguish 1 from "1", but not "a b" from "a  b".
+        quoted = [clean(repr(label)) for label in labels]
+        plain_count, quoted_count = Counter(plain), Counter(quoted)
+        self.full = _distinct(
+            [
+                text if plain_count[text] == 1 or quoted_count[other] > 1 else other
+                for text, other in zip(plain, quoted, strict=True)
+            ]
+        )
         self.short = _distinct([shorten(text) for text in self.full], _LONGEST_SHOWN)
 
     def inline(self, position: int) -> str:
-        """A name within a sentence."""
+        """Name within a sentence."""
         return isolated(self.short[int(position)])
 
     def cells(self, positions: Iterable[int]) -> list["Cell"]:
-        """Names in a table; those that are cut have the whole name as their title."""
+        """Names in a table; a name that is cut has the full name as its title."""
         pairs = ((self.short[int(position)], self.full[int(position)]) for position in positions)
         return [Cell(short, full if short != full else None) for short, full in pairs]
 
 
 def _distinct(names: Sequence[str], longest: int | None = None) -> list[str]:
-    """With a number after all but the first of names that are alike, such as those of "a b" and "a  b", or of two long ones."""
-    taken, last = set(names), Counter[str]()
-    found = []
+    """Names with a number after each repetition, such as ``a b (2)``."""
+    taken, last, distinct = set(names), Counter[str](), []
     for name in names:
         text = name
         while last[name] and text in taken:
@@ -95,42 +100,42 @@ def _distinct(names: Sequence[str], longest: int | None = None) -> list[str]:
             text = (name if longest is None else shorten(name, longest - len(suffix))) + suffix
         last[name] = last[name] or 1
         taken.add(text)
-        found.append(text)
-    return found
+        distinct.append(text)
+    return distinct
 
 
 def isolated(text: str) -> str:
-    """Text whose direction of writing does not spread to its neighbors."""
+    """Text that does not change the writing direction of its neighbors."""
     return f"{ISOLATE}{text}{_POP}"
 
 
 def sentence(text: str) -> str:
-    """A note as a sentence, with percentages as the page writes them."""
+    """Note as a sentence, with percentages as on the page."""
     text = re.sub(r"(?<=\d) %", "%", clean(text))
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def whole(number: int) -> str:
-    """``10,000``."""
+def integer(number: int) -> str:
+    """Whole number such as ``10,000``."""
     return f"{int(number):,}"
 
 
 def spans(
     lower: Iterable[float], upper: Iterable[float], decimals: int | None, between: str = " to "
 ) -> list[str]:
-    """Pairs of numbers, such as ``0.12 to 0.34``; to three significant digits where ``decimals`` is None."""
+    """Ranges such as ``0.12 to 0.34``; three significant digits if ``decimals`` is None."""
     write = significant if decimals is None else partial(fixed, decimals=decimals)
     return [f"{write(low)}{between}{write(high)}" for low, high in zip(lower, upper, strict=True)]
 
 
 def place_ranges(lower: Iterable[float], upper: Iterable[float]) -> list[str]:
-    """Ranges of places, such as ``1–3``, or ``1`` where both ends are equal."""
+    """Ranges of places such as ``1–3``, or ``1`` where both ends are equal."""
     ends = zip(lower, upper, strict=True)
     return ["–".join(dict.fromkeys((fixed(low, 0), fixed(high, 0)))) for low, high in ends]
 
 
 def percent(probability: float) -> str:
-    """A probability; never 0% or 100%, which nothing that is estimated can be."""
+    """Probability in percent; never 0% or 100%, because estimates are not certain."""
     if not np.isfinite(probability):
         return "–"
     if probability < 0.0005:
@@ -143,24 +148,26 @@ def percent(probability: float) -> str:
 
 
 def in_hundred(probability: float) -> str:
-    """How often in 100 times; never 0 or 100."""
-    return ">99" if probability > 0.995 else "<1" if probability < 0.005 else f"{100 * probability:.0f}"
+    """Probability as a number of 100 cases; never 0 or 100."""
+    if probability > 0.995:
+        return ">99"
+    return "<1" if probability < 0.005 else f"{100 * probability:.0f}"
 
 
 def counted_share(count: float, total: float, none: str = "0%", every: str = "100%") -> str:
-    """A share of things that were counted, which is exact: ``none`` and ``every`` are said of nothing less."""
+    """Share of a total; ``none`` and ``every`` stand for exactly none and all."""
     if total <= 0:
         return "–"
     return none if count == 0 else every if count == total else percent(count / total)
 
 
 def signed_percent(share: float) -> str:
-    """A share, which may be negative or above 1."""
+    """Share in percent, which may be negative or above 100%."""
     return percent(share) if 0 <= share <= 1 else f"{fixed(100 * share, 0)}%"
 
 
 def fixed(number: float, decimals: int = 2) -> str:
-    """A number with so many decimals and a real minus sign."""
+    """Number with a fixed number of decimals and a real minus sign."""
     if not np.isfinite(number):
         return "–"
     text = f"{number:.{decimals}f}"
@@ -168,18 +175,18 @@ def fixed(number: float, decimals: int = 2) -> str:
 
 
 def signed_fixed(number: float) -> str:
-    """A number with its sign, where it is not zero."""
+    """Number with its sign, unless it is zero."""
     text = fixed(number)
     return f"+{text}" if number > 0 and text != "0.00" else text
 
 
 def about(number: float) -> str:
-    """A number with one decimal, where it has one."""
+    """Number with at most one decimal."""
     return fixed(number, 1).removesuffix(".0")
 
 
 def significant(number: float, digits: int = 3) -> str:
-    """A number with so many significant digits, by powers of ten where it is very large or small."""
+    """Number with significant digits; very large and small numbers with a power of ten."""
     number = float(number)
     if not np.isfinite(number):
         return "–" if np.isnan(number) else ("∞" if number > 0 else "−∞")
@@ -193,12 +200,12 @@ def significant(number: float, digits: int = 3) -> str:
 
 
 def plain(number: float) -> str:
-    """A number of a table: with three decimals below 1, else three significant digits."""
+    """Number with three decimals if it is below 1, else with three significant digits."""
     return fixed(number, 3) if abs(number) < 1 else significant(number)
 
 
 def decimals_for(values: Iterable[float]) -> int:
-    """Decimals that tell these values apart: two, or more where all are small."""
+    """Number of decimals that distinguishes the values: two, or more if all are small."""
     largest = float(np.max(np.abs(np.asarray(list(values), dtype=np.float64)), initial=0.0))
     if not np.isfinite(largest) or largest == 0:
         return 2
@@ -206,14 +213,14 @@ def decimals_for(values: Iterable[float]) -> int:
 
 
 def leaders(ranking: pd.DataFrame, probability: float = 0.95) -> list[int]:
-    """The fewest whom the best is among with the probability, the likeliest first, by the column ``position`` of a ranking."""
+    """Positions of the fewest items that include the best with a probability."""
     likely = ranking.sort_values("p_best", ascending=False, kind="stable")
     number = 1 + int(np.sum(likely["p_best"].cumsum() < probability))
     return [int(position) for position in likely["position"].iloc[:number]]
 
 
 def listed(words: Sequence[str], most: int = 12) -> str:
-    """``a``, ``a and b``, ``a, b and c``, ``a, b and 7 more``."""
+    """Enumeration such as ``a and b``, ``a, b and c``, or ``a, b and 7 more``."""
     if len(words) > most:
         words = [*words[: most - 1], f"{len(words) - most + 1} more"]
     return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
@@ -221,22 +228,23 @@ def listed(words: Sequence[str], most: int = 12) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: ``title`` is the whole text, where ``text`` is cut."""
+    """Cell of a table; ``title`` is the full text if ``text`` is cut."""
 
     text: str
     title: str | None = None
 
     @property
     def sentence(self) -> bool:
-        """Whether it is words around names, which are read from left to right even where a name is not."""
+        """Whether the text is a sentence, read from left to right even if a name is not."""
         return ISOLATE in self.text
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table; ``heading`` is the column that names the row, and ``kinds`` are those of its columns in the style sheet.
+    """Table of cells.
 
-    That is ``number`` of numbers, set flush right, and ``extra`` of what a phone leaves out.
+    ``heading`` is the column that names the row. ``kinds`` are classes of the columns in the style
+    sheet: ``number`` is aligned at the right, ``extra`` is hidden on a phone.
     """
 
     caption: str
@@ -248,18 +256,18 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG picture that is safe to put into the page; ``narrow`` is the same for small screens."""
+    """SVG picture without scripts and addresses; ``narrow`` is its form for small screens."""
 
     svg: str
     narrow: str | None = None
-    own_colors: bool = False  # it does not follow the page into the dark, so it stands on a light panel
+    own_colors: bool = False  # drawn on a light panel in the dark mode, too
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A heading, and what the sentences under it are about: ``macro`` of a template, such as ``utilities.html:ranking``, gets ``facts``.
+    """Heading with the macro of a template, such as ``utilities.html:ranking``, and its facts.
 
-    Those of the ``front`` are what a reader reads; the others are folded below.
+    Chapters of the ``front`` are open, the others are folded below them.
     """
 
     title: str
@@ -270,7 +278,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Contents:
-    """The page of one kind of posterior, less what every page has: its title, the paragraphs under it, chapters and methods."""
+    """Contents of a page that depend on the kind of posterior."""
 
     title: str
     summary: Chapter
@@ -278,12 +286,12 @@ class Contents:
     methods: Chapter
 
 
-MOST_ROWS, MOST_COLUMNS = 200, 30  # of a user's table
+MOST_ROWS, MOST_COLUMNS = 200, 30  # shown of a user's table
 _LONGEST_CELL = 60
 
 
 def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
-    """Any value; long text is cut and kept whole in the title."""
+    """Cell of any value; long text is cut, and kept in full in the title."""
     if isinstance(value, float | np.floating):
         return Cell(significant(float(value)))
     full = "–" if value is None or value is pd.NA or value is pd.NaT else clean(value)
@@ -292,29 +300,35 @@ def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
 
 
 def grid(caption: str, columns: Iterable[tuple[str, Iterable[Cell | str]]]) -> Grid:
-    """A table by columns; a heading begins with ">" if it is one of numbers, with "~" before that if a phone leaves it out.
+    """Table of columns, each a heading and its cells.
 
-    The first column of words names the rows.
+    The heading of a column of numbers begins with ">"; a "~" before that hides the column on a
+    phone. The first column of words names the rows.
     """
-    names, values = zip(*columns, strict=True)
+    headings, values = zip(*columns, strict=True)
+    names = [heading.lstrip("~>") for heading in headings]
     rows = [
-        [one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in zip(*values, strict=True)
+        [value if isinstance(value, Cell) else Cell(str(value)) for value in row]
+        for row in zip(*values, strict=True)
     ]
-    marks = [name[: len(name) - len(name.lstrip("~>"))] for name in names]
+    marks = [heading.removesuffix(name) for heading, name in zip(headings, names, strict=True)]
     kinds = [
-        " ".join(kind for mark, kind in (("~", "extra"), (">", "number")) if mark in found) for found in marks
+        " ".join(kind for mark, kind in (("~", "extra"), (">", "number")) if mark in prefix)
+        for prefix in marks
     ]
-    heading = next((place for place, found in enumerate(marks) if ">" not in found), 0)
-    return Grid(caption, [name.lstrip("~>") for name in names], rows, kinds, heading)
+    words = (place for place, prefix in enumerate(marks) if ">" not in prefix)
+    return Grid(caption, names, rows, kinds, next(words, 0))
 
 
 def from_frame(frame: pd.DataFrame, caption: str) -> Grid:
-    """The first rows and columns of a user's DataFrame."""
+    """Table of the first rows and columns of a user's DataFrame."""
     head = frame.iloc[:MOST_ROWS, :MOST_COLUMNS]
     columns = [(clean(name), head.iloc[:, place]) for place, name in enumerate(head.columns)]
-    numeric = [pd.api.types.is_numeric_dtype(values.dtype) for _, values in columns]
+    kinds = [
+        "number" if pd.api.types.is_numeric_dtype(values.dtype) else "" for _, values in columns
+    ]
     if not isinstance(frame.index, pd.RangeIndex) or frame.index.name is not None:
         name = ", ".join(clean(name) for name in frame.index.names if name is not None)
-        columns, numeric = [(name, head.index), *columns], [False, *numeric]
-    rows = list(zip(*([cell(one) for one in values.tolist()] for _, values in columns), strict=True))
-    return Grid(caption, [name for name, _ in columns], rows, ["number" if one else "" for one in numeric])
+        columns, kinds = [(name, head.index), *columns], ["", *kinds]
+    cells = [[cell(value) for value in values.tolist()] for _, values in columns]
+    return Grid(caption, [name for name, _ in columns], list(zip(*cells, strict=True)), kinds)

@@ -1,4 +1,4 @@
-"""The page of a classifier: facts for the chapters on classes of rankings, or of edges of a relation; sentences are in ``classes.html``."""
+"""Page of a classifier of rankings or edges: facts for the template ``classes.html``."""
 
 from typing import Any
 
@@ -15,28 +15,29 @@ from relpref.report.model import hyperparameters, kernels_of, methods, options_o
 from relpref.report.trust import Checked
 
 _MOST_CLASSES = 30
-_MOST_CONFUSED = 12  # classes in a table of who was taken for whom
+_MOST_CONFUSED = 12  # classes in a confusion table
 _ROWS = 10
-_REACH = 1.6449  # of a 90% interval, in standard deviations
-_SURPRISING = 0.25
+_REACH = 1.6449  # half the width of a 90% interval, in standard deviations
+_SURPRISING = 0.25  # held-out probability of a class, below which an example is shown
 
 
 class Subject:
-    """A posterior with what several chapters need of it."""
+    """Posterior with values that several chapters need."""
 
     def __init__(self, posterior: ClassPosterior) -> None:
         data: Any = posterior.data
-        self.posterior, self.checked, self.options = posterior, Checked(posterior), options_of(posterior)
+        self.posterior, self.checked = posterior, Checked(posterior)
+        self.options = options_of(posterior)
         self.classes = [shorten(clean(label)) for label in posterior.classes]
         self.edges = isinstance(data, RelationData)
-        # Class of every example that was learned from, by its position; of edges in both directions, one.
+        # Class of every training example by its position; an edge in both directions counts once.
         edges = slice(None) if not self.edges or data.distinct is None else data.distinct
         label = np.asarray(data.values.values)[edges] > 0 if self.edges else data.label
         self.label: NDArray[np.intp] = np.asarray(label, dtype=np.intp)
 
 
-def contents(posterior: ClassPosterior, wanted: object = None) -> Contents:
-    """The page of a classifier."""
+def contents(posterior: ClassPosterior, evidence: object = None) -> Contents:
+    """Contents of the page of a classifier."""
     subject = Subject(posterior)
     quality, uncertain = _quality(subject), _uncertain(subject)
     unknown, shown = (uncertain, None) if isinstance(uncertain, str) else ("", uncertain)
@@ -49,8 +50,9 @@ def contents(posterior: ClassPosterior, wanted: object = None) -> Contents:
         _surprises(subject),
         hyperparameters(posterior),
     ]
-    known = program_of(posterior) in (ranking_classifier, kronecker_classifier)
-    link = subject.options.get("link", "probit") if known else None
+    link = None
+    if program_of(posterior) in (ranking_classifier, kronecker_classifier):
+        link = subject.options.get("link", "probit")
     named = [f"“{name}”" for name in subject.classes]
     facts = {"s": subject, "named": named, "held": subject.checked.held_out}
     return Contents(
@@ -62,10 +64,12 @@ def contents(posterior: ClassPosterior, wanted: object = None) -> Contents:
 
 
 def _learned(subject: Subject) -> Chapter:
-    """What was learned from."""
+    """Chapter on the training examples."""
     posterior, options = subject.posterior, subject.options
     counts = np.bincount(subject.label, minlength=len(subject.classes))
-    order = np.argsort(-counts, kind="stable") if len(counts) > _MOST_CLASSES else np.arange(len(counts))
+    order = np.arange(len(counts))
+    if len(counts) > _MOST_CLASSES:
+        order = np.argsort(-counts, kind="stable")
     kernel, landmarks = kernels_of(posterior).get("rankings"), options.get("landmarks")
     weights, rows = posterior.slices.get("weight"), getattr(landmarks, "rows", None)
     several = max(len(posterior.classes) - 1, 1)
@@ -73,7 +77,7 @@ def _learned(subject: Subject) -> Chapter:
         "s": subject,
         "rows": [(subject.classes[row], counts[row]) for row in order[:_MOST_CLASSES]],
         "total": max(int(counts.sum()), 1),
-        "without": [f"“{subject.classes[position]}”" for position in np.flatnonzero(counts == 0)],
+        "without": [f"“{subject.classes[row]}”" for row in np.flatnonzero(counts == 0)],
         "kernel": None if kernel is None else kernel.sentence,
         "features": None if weights is None else (weights.stop - weights.start) // several,
         "landmarks": None if rows is None else len(rows),
@@ -83,16 +87,18 @@ def _learned(subject: Subject) -> Chapter:
 
 
 def _uncertain(subject: Subject) -> Chapter | str:
-    """Probabilities of classes and how sure they are: the examples of which the classifier is least sure; or why there are none."""
+    """Chapter on the least certain examples; the reason if there are no probabilities."""
     posterior = subject.posterior
     try:
-        chances = posterior.predict_proba()
+        predictions = posterior.predict_proba()
         latent = posterior.latent() if len(subject.classes) == 2 else None
     except RelprefError as error:
         return clean(error).rstrip(".")
-    values = chances.to_numpy()
+    values = predictions.to_numpy()
     rows = np.argsort(values.max(axis=1), kind="stable")[:_ROWS]
-    labels = [chances.index[row] if subject.edges else (chances.index[row],) for row in rows]
+    labels = [
+        predictions.index[row] if subject.edges else (predictions.index[row],) for row in rows
+    ]
     best = values[rows].argmax(axis=1)
     facts = {
         "sure": float(np.mean(values.max(axis=1) > 0.9)),
@@ -111,7 +117,7 @@ def _uncertain(subject: Subject) -> Chapter | str:
 
 
 def _quality(subject: Subject) -> Chapter:
-    """How far to trust it, with the confusion table of the examples left out."""
+    """Chapter on diagnostics, with a confusion table of examples left out."""
     held, size = subject.checked.held_out, len(subject.classes)
     facts = subject.checked.facts() | {"classes": subject.classes, "confused": None}
     if held is not None and size <= _MOST_CONFUSED:
@@ -122,18 +128,22 @@ def _quality(subject: Subject) -> Chapter:
 
 
 def _surprises(subject: Subject) -> Chapter | None:
-    """Examples whose class the others did not expect."""
+    """Chapter on examples whose class has a small probability given all others."""
     held = subject.checked.held_out
     if held is None:
         return None
-    odd = held.table[held.table["probability"] < _SURPRISING].sort_values("log_score", kind="stable")
+    odd = held.table[held.table["probability"] < _SURPRISING].sort_values(
+        "log_score", kind="stable"
+    )
     head, names = odd.head(_ROWS), ["source", "target"] if subject.edges else ["ranker"]
     facts = {
         "number": len(held.table),
         "count": len(odd),
         "expected": round(float(np.where(held.chances < _SURPRISING, held.chances, 0.0).sum())),
         "table": head,
-        "examples": [" – ".join(shorten(clean(end)) for end in row) for row in head[names].to_numpy(object)],
+        "examples": [
+            " – ".join(shorten(clean(end)) for end in row) for row in head[names].to_numpy(object)
+        ],
         "instead": [subject.classes[place] for place in held.chances[head.index].argmax(axis=1)],
     }
     return Chapter("Surprising examples", "classes.html:surprises", facts)

@@ -1,4 +1,4 @@
-"""What is known of a posterior's model: hyperparameters, computation, and what kernels, likelihood and engine say of themselves."""
+"""Hyperparameters, computation and descriptions of a posterior's model."""
 
 import platform
 from functools import partial
@@ -22,18 +22,18 @@ from relpref.registry import find
 from relpref.report.blocks import Chapter, cell, clean, fixed, percent, plain, significant
 
 _MOST_ROWS = 40
-_MEMBERS = 3  # with the smallest and with the largest values, that are shown of many
+_MEMBERS = 3  # shown of many members, with the smallest and with the largest values
 _LONGEST_READING = 400
 _NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "item itself"}
 
 
 def options_of(posterior: Any) -> dict[str, Any]:
-    """Keywords of the program, as far as they are known."""
+    """Keywords of the program; empty if it is unknown."""
     return {} if posterior.origin is None else posterior.origin.keywords
 
 
 def program_of(posterior: Any) -> Any:
-    """The program, without the keywords that are bound to it; None where it is not known."""
+    """Program without bound keywords; None if it is unknown."""
     program = None if posterior.origin is None else posterior.origin.program
     while isinstance(program, partial):
         program = program.func
@@ -41,7 +41,7 @@ def program_of(posterior: Any) -> Any:
 
 
 def kernels_of(posterior: Any) -> dict[str, Description]:
-    """What the kernel of each part says of itself; none where the program is not one whose kernels are known."""
+    """Descriptions of kernels by part; empty if the program does not tell them."""
     if posterior.kind == "relation":
         return {}
     program, options = program_of(posterior), options_of(posterior)
@@ -56,14 +56,16 @@ def kernels_of(posterior: Any) -> dict[str, Description]:
 
 
 def takes_likelihood(posterior: Any) -> bool:
-    """Whether the program takes a likelihood, so that it is known how answers follow from utilities."""
+    """Whether the program takes a likelihood of answers given utilities."""
     program = program_of(posterior)
-    taken = {} if program is None else signature(program).parameters
-    return "likelihood" in taken or any(one.kind is Parameter.VAR_KEYWORD for one in taken.values())
+    parameters = {} if program is None else signature(program).parameters
+    return "likelihood" in parameters or any(
+        parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
 
 
 def likelihood_of(posterior: Any) -> Description | None:
-    """What the likelihood says of itself and of the columns of answers; None where there are none of utilities."""
+    """Description of the likelihood of answers; None if the posterior is not of utilities."""
     if posterior.kind != "utilities":
         return None
     if takes_likelihood(posterior):
@@ -73,7 +75,7 @@ def likelihood_of(posterior: Any) -> Description | None:
 
 
 def engine_of(posterior: Any) -> Description | None:
-    """What the engine says of itself; None where the posterior is made of draws."""
+    """Description of the engine; None if the posterior is represented by draws."""
     if posterior.sampled:
         return None
     engine = find("engine", posterior.engine)
@@ -83,20 +85,25 @@ def engine_of(posterior: Any) -> Description | None:
 
 
 def methods(posterior: Any, macro: str, **facts: Any) -> Chapter:
-    """The chapter on what was done; ``macro`` says it of the kind of posterior."""
-    engine, likelihood, kernels = engine_of(posterior), likelihood_of(posterior), kernels_of(posterior)
-    described = [one for one in (engine, likelihood, *kernels.values()) if one is not None]
+    """Chapter on model and computation, by a macro for the kind of posterior."""
+    engine, likelihood, kernels = (
+        engine_of(posterior),
+        likelihood_of(posterior),
+        kernels_of(posterior),
+    )
+    descriptions = (engine, likelihood, *kernels.values())
+    citations = {part.citation for part in descriptions if part is not None}
     facts |= {
         "posterior": posterior,
         "engine": engine,
         "likelihood": likelihood,
-        "cited": sorted({one.citation for one in described if one.citation}),
+        "cited": sorted(filter(None, citations)),
     }
     return Chapter("Methods", macro, facts)
 
 
 def part_name(part: str, posterior: Any) -> str:
-    """A part of the covariance in words."""
+    """Name of a part of the covariance."""
     if part in _NAMES:
         return _NAMES[part]
     related = posterior.kind == "utilities" and part in posterior.data.relations
@@ -104,7 +111,7 @@ def part_name(part: str, posterior: Any) -> str:
 
 
 def hyperparameters(posterior: Any) -> Chapter | None:
-    """The chapter; None where there are no hyperparameters."""
+    """Chapter on hyperparameters; None if there are none."""
     if not posterior.hyperparameters:
         return None
     utilities = posterior.kind == "utilities"
@@ -124,23 +131,22 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         entries: list[Any] = list(range(array.size))
         if many or kind == "lengthscale":
             entries = list(np.argsort(numbers, kind="stable"))
-        if many:  # those at the ends, and between them one row for all others
+        if many:  # the smallest and the largest, and between them a row for all others
             others = entries[_MEMBERS:-_MEMBERS]
             entries = [*entries[:_MEMBERS], None, *entries[-_MEMBERS:]]
         for entry in entries:
             if entry is None:
                 between = f"{plain(numbers[others[0]])} to {plain(numbers[others[-1]])}"
-                told = (name, f"{len(others)} other {PLATES[kind]}s", between, "", "")
-                rows.append(tuple(map(cell, told)))
+                row = (name, f"{len(others)} other {PLATES[kind]}s", between, "", "")
+                rows.append(tuple(map(cell, row)))
                 continue
             text, interval = plain(numbers[entry]), ""
             if columns.size:
                 lower, upper = interval_of(columns[:, entry], posterior.belief.weights, 0.9)
                 interval = f"{plain(lower)} to {plain(upper)}"
             reading = _reading(posterior, part, kind, float(numbers[entry]))
-            rows.append(
-                (cell(name), cell(owners[entry]), cell(text), cell(interval), cell(reading, _LONGEST_READING))
-            )
+            cells = map(cell, (name, owners[entry], text, interval))
+            rows.append((*cells, cell(reading, _LONGEST_READING)))
         meanings.append(_meaning(posterior, part, kind))
     headings = ("Name", "~Of", ">Value", "~>90% interval", "Reading")
     table = zip(headings, zip(*rows[:_MOST_ROWS], strict=True), strict=True)
@@ -150,9 +156,11 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         "held": [clean(name) for name in held],
         "given": [clean(name) for name in posterior.hyperparameters if name in fixed],
         "unanswered": utilities and not posterior.data.num_answers,
-        # Without what is empty for all.
+        # Without empty columns.
         "columns": [
-            (name, cells) for name, cells in table if name == ">Value" or any(one.text for one in cells)
+            (name, cells)
+            for name, cells in table
+            if name == ">Value" or any(entry.text for entry in cells)
         ],
         "total": len(rows),
         "meanings": [text for text in dict.fromkeys(meanings) if text],
@@ -161,7 +169,7 @@ def hyperparameters(posterior: Any) -> Chapter | None:
 
 
 def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[str]:
-    """What each entry of a hyperparameter belongs to."""
+    """Name of the part, attribute, rater or item of each entry of a hyperparameter."""
     if part == ATTRIBUTES and kind == "lengthscale":
         names = posterior.data.attribute_names
         if array.shape == (len(names),):
@@ -171,23 +179,26 @@ def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[
     if part is not None:
         return [part_name(part, posterior)] * array.size
     if kind in PLATES and posterior.kind == "utilities":
-        labels = {"rater": posterior.data.comparisons.raters, "item": posterior.data.labels}[PLATES[kind]]
+        labels = {"rater": posterior.data.comparisons.raters, "item": posterior.data.labels}[
+            PLATES[kind]
+        ]
         if array.shape == (len(labels),):
             return [f"{PLATES[kind]} {clean(label)}" for label in labels]
     return [""] if array.size == 1 else [f"entry {entry + 1}" for entry in range(array.size)]
 
 
 _AMPLITUDE = (
-    "Amplitude: the size of a part. Two items that this part treats as unrelated differ by about 1.4 times as much, "
+    "Amplitude: the size of a part. Two items that this part treats as unrelated differ by about "
+    "1.4 times as much, "
     "in the unit of the answers' noise. Near 0 the part is switched off."
 )
 
 
 def _meaning(posterior: Any, part: str | None, kind: str) -> str:
-    """What a hyperparameter means, as far as what it belongs to says so."""
+    """Meaning of a hyperparameter; empty if its kernel or likelihood does not describe it."""
     if part is None:
-        described = likelihood_of(posterior) or kernels_of(posterior).get("rankings")
-        return "" if described is None else described.parameters.get(kind, "")
+        description = likelihood_of(posterior) or kernels_of(posterior).get("rankings")
+        return "" if description is None else description.parameters.get(kind, "")
     kernel = kernels_of(posterior).get(part)
     if kernel is None and part != INDIVIDUAL:
         return ""
@@ -195,10 +206,13 @@ def _meaning(posterior: Any, part: str | None, kind: str) -> str:
 
 
 def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
-    """A value in words, where it is known what it belongs to."""
+    """Value of a hyperparameter in words; empty if its kernel does not describe it."""
     if posterior.kind == "relation":
-        # A program has the standard deviation of the labels' noise for a hyperparameter; beside λ it is the variance that λ stands for.
-        noise = "variance" if "regularization" in posterior.hyperparameters else "standard deviation"
+        # The hyperparameter of a program is the standard deviation of the noise; beside λ it is
+        # the variance that λ stands for.
+        noise = (
+            "variance" if "regularization" in posterior.hyperparameters else "standard deviation"
+        )
         return {
             "regularization": "λ: how much labels are distrusted; larger means smoother scores",
             "scale": "common factor of prior and noise, estimated from the labels",
@@ -217,8 +231,9 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
         return ""
     scaled = options_of(posterior).get("standardize" if part == ATTRIBUTES else "normalize", True)
     if kind == "amplitude":
-        known = kernel.unit and (scaled or part == ATTRIBUTES)
-        return f"{kernel.unit} typically differ by {fixed(np.sqrt(2) * number)}" if known else ""
+        if not (kernel.unit and (scaled or part == ATTRIBUTES)):
+            return ""
+        return f"{kernel.unit} typically differ by {fixed(np.sqrt(2) * number)}"
     if kind not in kernel.readings or (part == ATTRIBUTES and not scaled):
         return ""
     return kernel.readings[kind](number, posterior.data.relations.get(part))
@@ -226,25 +241,26 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
 
 _ELSEWHERE = ("engine", "result", "groups", "hyperparameters", "model", "seed", "data", "notes")
 _TITLES = {"iterations": "Sweeps", "r_hat": "R-hat", "ess": "Effective draws"}
-_LONGEST_VALUE = 20  # in the table; longer text, which would push its numbers aside, is a note under it
+_LONGEST_VALUE = 20  # in the table; longer text is a note below it
 
 
 def computation(posterior: Any) -> Chapter:
-    """The chapter on how the computation went, from what the engine reports."""
+    """Chapter on the computation, from the information of the engine."""
     titles = dict(_TITLES)
     if posterior.sampled or posterior.kind == "relation":
         titles["iterations"] = "Draws" if posterior.sampled else "Iterations"
-    told = [("Engine", posterior.engine), ("Result", posterior.result.name.replace("_", " "))]
+    rows = [("Engine", posterior.engine), ("Result", posterior.result.name.replace("_", " "))]
     if posterior.log_evidence is not None:
-        told.append(("Log evidence", fixed(posterior.log_evidence)))
-    told += [
+        rows.append(("Log evidence", fixed(posterior.log_evidence)))
+    rows += [
         (titles.get(name) or clean(name).replace("_", " ").capitalize(), _value(value))
-        for name, value in sorted(posterior.info.items())  # in one order, before and after it was saved
+        # In the same order before and after the posterior is saved.
+        for name, value in sorted(posterior.info.items())
         if name not in _ELSEWHERE and isinstance(value, str | int | float | bool)
     ]
     facts = {
-        "rows": [row for row in told if len(row[1]) <= _LONGEST_VALUE],
-        "notes": [f"{title}: {text}" for title, text in told if len(text) > _LONGEST_VALUE],
+        "rows": [row for row in rows if len(row[1]) <= _LONGEST_VALUE],
+        "notes": [f"{title}: {text}" for title, text in rows if len(text) > _LONGEST_VALUE],
     }
     return Chapter("How the computation went", "common.html:computation", facts)
 
@@ -258,9 +274,18 @@ def _value(value: Any) -> str:
 
 
 def versions(posterior: Any) -> Chapter:
-    """What one needs to make the same page again; a key made by ``jax.random.key(seed)`` is its seed, another its words."""
+    """Chapter on versions and the random key, shown as its seed or as its words."""
     numbers = [int(word) for word in posterior.key]
-    key = f"seed {numbers[1]}" if len(numbers) == 2 and numbers[0] == 0 else " ".join(map(str, numbers))
+    key = (
+        f"seed {numbers[1]}"
+        if len(numbers) == 2 and numbers[0] == 0
+        else " ".join(map(str, numbers))
+    )
     packages = [(name, version(name)) for name in ("jax", "numpyro", "numpy")]
-    rows = [("relpref", __version__), ("Python", platform.python_version()), *packages, ("Random key", key)]
+    rows = [
+        ("relpref", __version__),
+        ("Python", platform.python_version()),
+        *packages,
+        ("Random key", key),
+    ]
     return Chapter("Versions", "common.html:versions", {"rows": rows})

@@ -1,4 +1,4 @@
-"""Writes the page."""
+"""Write the page of a posterior."""
 
 import os
 import re
@@ -35,9 +35,11 @@ def write(
 ) -> Path:
     """Write the report of a posterior, as `posterior.report` does."""
     with warnings.catch_warnings(), one_thread():
-        # The banner at the top of the page says it.
+        # The banner at the top of the page has the warning.
         warnings.simplefilter("ignore", InferenceWarning)
-        text = render(posterior, title=title, sections=sections, relations_evidence=relations_evidence)
+        text = render(
+            posterior, title=title, sections=sections, relations_evidence=relations_evidence
+        )
     with replaced(path) as part:
         part.write_bytes(text.encode("utf-8"))
     return Path(path)
@@ -50,16 +52,20 @@ def render(
     sections: Sequence[Section] = (),
     relations_evidence: bool | pd.DataFrame | None = None,
 ) -> str:
-    """The page as text; arguments as in `write`."""
+    """HTML of the page; see `write` for the arguments."""
     for section in sections:
         if not isinstance(section, Section):
             raise DataError(
                 f"sections: got a {type(section).__name__}; each must be a relpref.report.Section"
             )
     page = _KINDS[posterior.kind](posterior, relations_evidence)
-    added = [*sections, *_registered(posterior)]
-    extra = [_chapter(section, number, number <= len(sections)) for number, section in enumerate(added, 1)]
-    chapters = [page.chapters[0], *extra[: len(sections)], *page.chapters[1:], *extra[len(sections) :]]
+    front = len(sections)  # the user's sections follow the first chapter
+    extra = [
+        _chapter(section, number, number <= front)
+        for number, section in enumerate([*sections, *_registered(posterior)], 1)
+    ]
+    first, *rest = page.chapters
+    chapters = [first, *extra[:front], *rest, *extra[front:]]
     chapters += [computation(posterior), page.methods, versions(posterior)]
     environment = _environment()
     bodies = [(chapter, _body(environment, chapter)) for chapter in chapters if chapter is not None]
@@ -75,24 +81,31 @@ def render(
 
 
 def _registered(posterior: Any) -> list[Section]:
-    """The sections that registered chapters have for this kind of posterior."""
-    own = [name for name in names("chapter") if name.partition(".")[0] == posterior.kind]
-    sections = {name: find("chapter", name)(posterior) for name in own}
-    for name, section in sections.items():
-        if section is not None and not isinstance(section, Section):
+    """Sections of the registered chapters for this kind of posterior."""
+    sections = []
+    for name in names("chapter"):
+        if name.partition(".")[0] != posterior.kind:
+            continue
+        section = find("chapter", name)(posterior)
+        if isinstance(section, Section):
+            sections.append(section)
+        elif section is not None:
             raise DataError(
-                f"the chapter {name!r} returned a {type(section).__name__}; return a relpref.report.Section, or None"
+                f"the chapter {name!r} returned a {type(section).__name__}; return a "
+                "relpref.report.Section, or None"
             )
-    return [section for section in sections.values() if section is not None]
+    return sections
 
 
 def _chapter(section: Section, number: int, front: bool) -> Chapter:
-    """A section of the caller as a chapter."""
+    """Chapter of a section of the user."""
     title, table = clean(section.title), section.table
     facts = {
         "title": title,
         "paragraphs": [clean(text, _LONGEST_PARAGRAPH) for text in section.paragraphs],
-        "picture": None if section.figure is None else plots.foreign(section.figure, f"extra{number}", title),
+        "picture": None
+        if section.figure is None
+        else plots.foreign(section.figure, f"extra{number}", title),
         "table": None if table is None else from_frame(table, title),
         "note": None if section.note is None else clean(section.note, _LONGEST_PARAGRAPH),
     }
@@ -105,16 +118,17 @@ def _chapter(section: Section, number: int, front: bool) -> Chapter:
 _SITE_ROWS = 50
 
 
-def _sites(posterior: Any, wanted: object) -> Contents:
-    """The page of a program without labeled items: its sites."""
+def _sites(posterior: Any, evidence: object) -> Contents:
+    """Contents of the page of a program without labeled items."""
     sites = [(clean(name), where.stop - where.start) for name, where in posterior.slices.items()]
     sds = [posterior.sd(site=name) for name in posterior.slices]
     tables = [
         (name, size, posterior.mean(site=site)[:_SITE_ROWS], sd[:_SITE_ROWS])
         for (name, size), site, sd in zip(sites, posterior.slices, sds, strict=True)
     ]
+    facts = {"tables": tables, "most": _SITE_ROWS}
     chapters = [
-        Chapter("Posterior", "sites.html:sites", {"tables": tables, "most": _SITE_ROWS}, front=True),
+        Chapter("Posterior", "sites.html:sites", facts, front=True),
         Chapter("How far to trust it", "sites.html:trust", Checked(posterior).facts()),
         hyperparameters(posterior),
     ]
@@ -131,24 +145,6 @@ _KINDS: Mapping[str, Callable[[Any, Any], Contents]] = {
     "program": _sites,
 }
 
-# What templates call numbers and names by.
-_WORDS = (
-    *(
-        "about",
-        "cell",
-        "clean",
-        "counted_share",
-        "fixed",
-        "in_hundred",
-        "isolated",
-        "listed",
-        "percent",
-        "place_ranges",
-        "plain",
-        "sentence",
-    ),
-    *("shorten", "signed_fixed", "signed_percent", "significant", "spans", "whole"),
-)
 _LINES = re.compile(r"<(p|li|figcaption)\b.*?</\1>", re.DOTALL)
 _BREAK = re.compile(r"\s*\n\s*")
 
@@ -156,16 +152,29 @@ _BREAK = re.compile(r"\s*\n\s*")
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("relpref.report"), undefined=StrictUndefined, **options)
-    environment.filters["each"] = lambda values, write, *options: [write(value, *options) for value in values]
-    environment.globals |= {name: getattr(blocks, name) for name in _WORDS}
-    environment.globals |= {"counted": counted, "tabled": blocks.grid, "finite": np.isfinite, "zip": zip}
+    environment = Environment(
+        loader=PackageLoader("relpref.report"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["each"] = lambda values, write, *options: [
+        write(value, *options) for value in values
+    ]
+    # Templates format numbers and names by the functions of `relpref.report.blocks`.
+    environment.globals |= vars(blocks)
+    environment.globals |= {
+        "counted": counted,
+        "tabled": blocks.grid,
+        "finite": np.isfinite,
+        "zip": zip,
+    }
     return environment
 
 
 def _body(environment: Any, chapter: Chapter) -> Any:
-    """What the macro of a chapter makes of its facts, each paragraph on one line."""
+    """HTML of a chapter, each paragraph on one line."""
     from markupsafe import Markup
 
     template, _, macro = chapter.macro.partition(":")
@@ -173,6 +182,6 @@ def _body(environment: Any, chapter: Chapter) -> Any:
     return Markup(_LINES.sub(_on_one_line, text))
 
 
-def _on_one_line(found: re.Match[str]) -> str:
-    text = _BREAK.sub(" ", found[0])
+def _on_one_line(block: re.Match[str]) -> str:
+    text = _BREAK.sub(" ", block[0])
     return re.sub(r"(<\w[^>]*>) | (</\w+>$)", r"\1\2", text)

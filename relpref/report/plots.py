@@ -1,4 +1,4 @@
-"""Pictures of the page: one style of matplotlib, and SVG that is checked and made fit to stand beside others."""
+"""Pictures of a page: a style of matplotlib, and SVG that is checked before it is embedded."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +19,20 @@ from relpref.posterior.gaussian import Floats
 from relpref.posterior.plots import ROW, Colors, draw_forest
 from relpref.report.blocks import Picture, shorten
 
-# Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so that a picture follows
-# the reader into the dark.
+# Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so
+# that pictures adapt to the dark mode.
 COLORS = Colors("#010101", "#020202", "#030303", "#040404", "#050505")
 INK, MUTED, FAINT, ACCENT, AGAINST = COLORS
-_VARIABLES = {INK: "--ink", MUTED: "--muted", FAINT: "--line", ACCENT: "--accent", AGAINST: "--against"}
+_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    FAINT: "--line",
+    ACCENT: "--accent",
+    AGAINST: "--against",
+}
 _TOKEN = re.compile(r"@@(\d+)@@")
 _STYLE = {
-    "svg.fonttype": "none",  # real text: searchable, readable aloud, in the reader's own font
+    "svg.fonttype": "none",  # searchable text in the reader's font, for screen readers, too
     "svg.hashsalt": "relpref",
     **{f"axes.spines.{side}": False for side in ("left", "right", "top")},
     **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), MUTED),
@@ -36,7 +42,7 @@ _STYLE = {
 
 
 class Canvas:
-    """A matplotlib figure of a size in points, and the words on it."""
+    """Matplotlib figure of a size in points, and the words on it."""
 
     def __init__(self, width: float, height: float) -> None:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -48,7 +54,7 @@ class Canvas:
         FigureCanvasSVG(self.figure)
 
     def axes(self, left: float, bottom: float, across: float, up: float) -> Any:
-        """Axes in a rectangle in points."""
+        """Add axes in a rectangle, in points."""
         width, height = self._size
         axes = self.figure.add_axes((left / width, bottom / height, across / width, up / height))
         axes.tick_params(length=4)
@@ -56,18 +62,29 @@ class Canvas:
         return axes
 
     def words(self, text: str, title: str | None = None) -> str:
-        """A token to draw in place of ``text``, which matplotlib never sees: it would take $x$ for mathematics, and warn for missing letters.
+        """Return a token to draw in place of ``text``; ``title`` is the full text.
 
-        Give the alignment explicitly; the token is not as wide as the words.
+        Matplotlib does not see the text: it would take $x$ for mathematics, and warn of missing
+        letters. Set the alignment explicitly, because the token is not as wide as the text.
         """
         self._words.append((text, title or text))
         return f"@@{len(self._words) - 1}@@"
 
     def svg(self, name: str, title: str, description: str, *, kind: str = "") -> str:
-        """The picture; ``name`` begins its ids and is unique on the page, title and description are for those who cannot see it."""
+        """SVG of the figure.
+
+        Parameters
+        ----------
+        name : str
+            Prefix of its ids, unique on the page.
+        title, description : str
+            Text for readers who cannot see the picture.
+        kind : str
+            Further class in the style sheet.
+        """
         buffer = StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        self.figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        self.figure.savefig(buffer, format="svg", metadata=metadata, transparent=True)
         body = buffer.getvalue()
         body = _cleaned(body[body.index(">", body.index("<svg")) + 1 :], name)
         body = re.sub(r" ?font-family:[^;\"]*;", "", body)
@@ -78,19 +95,22 @@ class Canvas:
         body = _TOKEN.sub(self._word, body)
         width, height = self._size
         return (
-            f'<svg class="plot{kind}" preserveAspectRatio="xMinYMin" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-title {name}-text" '
-            f'style="--width: {width:g}px" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">\n'
-            f' <title id="{name}-title">{escape(title)}</title>\n <desc id="{name}-text">{escape(description)}</desc>{body}'
+            f'<svg class="plot{kind}" preserveAspectRatio="xMinYMin" viewBox="0 0 {width:g} '
+            f'{height:g}" role="img" aria-labelledby="{name}-title {name}-text" '
+            f'style="--width: {width:g}px" xmlns="http://www.w3.org/2000/svg" '
+            'xmlns:xlink="http://www.w3.org/1999/xlink">\n'
+            f' <title id="{name}-title">{escape(title)}</title>\n'
+            f' <desc id="{name}-text">{escape(description)}</desc>{body}'
         )
 
     def _word(self, token: re.Match[str]) -> str:
         text, title = self._words[int(token[1])]
-        return str(escape(text)) if text == title else f"{escape(text)}<title>{escape(title)}</title>"
+        return f"{escape(text)}<title>{escape(title)}</title>" if text != title else escape(text)
 
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Canvas]:
-    """A canvas in the page's style, whatever the user's own style of matplotlib is."""
+    """Canvas in the style of the page, independent of the user's style of matplotlib."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", _STYLE], after_reset=True):
@@ -98,27 +118,37 @@ def canvas(width: float, height: float) -> Iterator[Canvas]:
 
 
 def _cleaned(body: str, name: str) -> str:
-    """SVG without comments and metadata, whose ids are unique on the page."""
+    """SVG without comments and metadata, with a prefix before its ids."""
     body = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(r'(\sid=["\']|href=["\']#|url\([\'"]?#)', rf"\g<1>{name}-", body)
 
     def each(attribute: re.Match[str]) -> str:
-        return attribute[1] + " ".join(f"{name}-{one}" for one in attribute[2].split())
+        return attribute[1] + " ".join(f"{name}-{word}" for word in attribute[2].split())
 
     return re.sub(r'(aria-(?:labelledby|describedby)=")([^"]*)', each, body)
 
 
-_FORBIDDEN = ("script", "foreignobject", "iframe", "object", "embed", "audio", "video", "handler", "listener")
+_FORBIDDEN = (
+    "script",
+    "foreignobject",
+    "iframe",
+    "object",
+    "embed",
+    "audio",
+    "video",
+    "handler",
+    "listener",
+)
 _ADDRESS = re.compile(r"url\(\s*['\"]?(?!#|data:)|@import|expression\(", re.IGNORECASE)
 
 
 def foreign(figure: str, name: str, title: str) -> Picture:
-    """A picture from the caller, checked; ``name`` is put before its ids, ``title`` says what it shows if it does not say so itself.
+    """Check a user's picture; ``name`` is the prefix of its ids, ``title`` its default label.
 
     Raises
     ------
     DataError
-        If it is not one SVG picture, or it holds scripts or addresses.
+        If it is not an SVG picture, or has scripts or addresses.
     """
     start, end = figure.find("<svg"), figure.rfind("</svg>")
     if start < 0 or end < 0:
@@ -128,13 +158,14 @@ def foreign(figure: str, name: str, title: str) -> Picture:
     body = _cleaned(figure[start : end + len("</svg>")], name)
     _check(body)
     opening, _, rest = body.partition(">")
-    own = 'class="plot' not in opening
+    own_colors = 'class="plot' not in opening
     if "role=" not in opening:
         opening += f' role="img" aria-label="{escape(title)}"'
-    return Picture(f"{opening}>{rest}", own_colors=own)
+    return Picture(f"{opening}>{rest}", own_colors=own_colors)
 
 
 def _check(body: str) -> None:
+    """Raise a DataError for active content and addresses in SVG."""
     if "xmlns:xlink" not in body:  # HTML knows it without a declaration
         body = body.replace("<svg", '<svg xmlns:xlink="http://www.w3.org/1999/xlink"', 1)
     try:
@@ -153,20 +184,25 @@ def _check(body: str) -> None:
         for attribute, value in element.attrib.items():
             key = attribute.rpartition("}")[2].lower()
             if key.startswith("on") or "javascript:" in value.lower():
-                trouble = f"has the attribute {key}={shown(value)}; a report has no scripts: remove it"
+                trouble = (
+                    f"has the attribute {key}={shown(value)}; a report has no scripts: remove it"
+                )
             elif key in ("href", "src") and not value.startswith(("#", "data:image/")):
                 trouble = (
-                    f"refers to {shown(value)}; a report loads nothing: put the content into the picture"
+                    f"refers to {shown(value)}; a report loads nothing: put the content into the "
+                    "picture"
                 )
             elif _ADDRESS.search(value):
-                trouble = f"refers to an address in {shown(value)}; a report loads nothing: remove it"
+                trouble = (
+                    f"refers to an address in {shown(value)}; a report loads nothing: remove it"
+                )
         if trouble:
             raise DataError(f"figure: the SVG {trouble}")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How wide a picture is, and how long its names may be; ``kind`` is its class in the style sheet."""
+    """Width of a picture and length of its names; ``kind`` is its class in the style sheet."""
 
     width: float
     longest_name: int
@@ -174,19 +210,21 @@ class Shape:
 
 
 WIDE, NARROW = Shape(680.0, 30, " wide"), Shape(360.0, 16, " narrow")
-_SINGLE = 400.0  # width of what is drawn once, for every screen
+_SINGLE = 400.0  # width of pictures that are the same on every screen
 _LETTER = 6.9  # mean width of a letter, in points, at the size of the row names
-_BOTTOM = 46.0  # room for the numbers and the words under the axis
+_BOTTOM = 46.0  # height of the numbers and the words under the axis
 
 
 def both(draw: Callable[..., str], name: str, *args: Any, **keywords: Any) -> Picture:
-    """A picture for a screen as wide as a page, and for one as narrow as a phone; the style sheet shows the one that fits."""
-    wide, narrow = (draw(*args, f"{name}{shape.width:.0f}", shape, **keywords) for shape in (WIDE, NARROW))
+    """Picture in two widths, of which the style sheet shows the one that fits the screen."""
+    wide, narrow = (
+        draw(*args, f"{name}{shape.width:.0f}", shape, **keywords) for shape in (WIDE, NARROW)
+    )
     return Picture(wide, narrow)
 
 
 def _margin(names: Sequence[str]) -> float:
-    """Room for names, wide letters included."""
+    """Width of the longest name, in points."""
     letters = [sum(1.75 if ord(letter) > 0x2E80 else 1.0 for letter in text) for text in names]
     return 14 + _LETTER * max(letters, default=0.0)
 
@@ -201,11 +239,14 @@ def forest(
     description: str,
     label: str,
 ) -> str:
-    """Values with intervals, best at the top; columns name, mean, lower and upper, and told, what is written at the end of a row."""
+    """SVG of values with intervals, best at the top.
+
+    ``lines`` has the columns name, mean, lower, upper, and optionally note, the text at the right.
+    """
     places = [f"{place}" for place in range(1, len(lines) + 1)]
     short = [shorten(text, shape.longest_name) for text in lines["name"]]
-    margin, told = 10 + _LETTER * len(places[-1]), "told" in lines
-    left, right = _margin(short) + margin, 46.0 if told else 14.0
+    margin = 10 + _LETTER * len(places[-1])
+    left, right = _margin(short) + margin, 46.0 if "note" in lines else 14.0
     across, up = shape.width - left - right, len(lines) * ROW
     with canvas(shape.width, up + _BOTTOM + 6) as drawing:
         axes = drawing.axes(left, _BOTTOM, across, up)
@@ -214,19 +255,24 @@ def forest(
         axes.locator_params(axis="x", nbins=5 if shape is NARROW else 9)
         here: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
         for row, (text, full) in enumerate(zip(short, lines["name"], strict=True)):
-            axes.text(-margin / across, row, drawing.words(text, full), color=INK, ha="right", **here)
-        for row, text in enumerate(lines["told"] if told else ()):
+            axes.text(
+                -margin / across, row, drawing.words(text, full), color=INK, ha="right", **here
+            )
+        for row, text in enumerate(lines.get("note", ())):
             axes.text(1 + 8 / across, row, drawing.words(text), color=MUTED, **here)
         axes.set_xlabel(drawing.words(label))
         return drawing.svg(name, title, description, kind=shape.kind)
 
 
 def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
-    """How probable it is that the item of a row is better than that of a column, in percent, shape (n, n)."""
+    """Picture of the probabilities that row items are better than column items, shape (n, n)."""
     size, short = len(names), [shorten(text, NARROW.longest_name) for text in names]
     left = _margin(short) + 18
     side = min((_SINGLE - left - 4) / size, 36.0)
-    description = "One row and one column for each of the first items; the number says how probable it is that the row's item is better."
+    description = (
+        "One row and one column for each of the first items; the number says how probable it is "
+        "that the row's item is better."
+    )
     with canvas(_SINGLE, size * side + 34) as drawing:
         axes = drawing.axes(left, 4, size * side, size * side)
         axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
@@ -236,7 +282,8 @@ def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
             tint = {"color": color, "alpha": 0.9 * np.abs(chance[which] - 0.5), "linewidths": 0}
             axes.scatter(column[which], row[which], marker="s", s=np.square(side), **tint)
         for value, at in zip(chance, np.column_stack([column, row]), strict=True):
-            text = f"{100 * min(max(value, 0.01), 0.99):.0f}"  # never 0 or 100, which nothing that is estimated can be
+            # Never 0 or 100, because estimates are not certain.
+            text = f"{100 * min(max(value, 0.01), 0.99):.0f}"
             axes.text(*at, text, ha="center", va="center", color=INK, fontsize=11)
         axes.set_xticks(range(size), [str(place + 1) for place in range(size)])
         axes.set_yticks(range(size), [str(place + 1) for place in range(size)])
@@ -248,18 +295,25 @@ def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
         return Picture(drawing.svg(name, "Who is better than whom", description))
 
 
-_MOST_LINKS = 2000  # that are drawn; of more, so many evenly spread over the table
-_ITERATIONS, _PULL, _CENTRE = 120, 4.0, 4.0  # of the layout: steps, and forces along links and to the middle
-_NAMED = 6
+_MOST_LINKS = 2000  # drawn; of more, so many evenly spread over the table
+# Layout: steps, and forces along links and to the middle.
+_ITERATIONS, _PULL, _CENTRE = 120, 4.0, 4.0
+_NAMED = 6  # items with names
 
 
 def network(names: Sequence[str], utilities: Floats, links: pd.DataFrame, name: str) -> Picture:
-    """Items as dots, in the color of their utilities less the average, and the links of a relation: source, target and weight."""
+    """Picture of items as dots and of links (source, target, weight).
+
+    The color of an item is that of its utility less the average.
+    """
     places = _layout(len(names), links)
     shown_links = links.iloc[:: -(-len(links) // _MOST_LINKS)]
     gaps = np.full((len(shown_links), 2), np.nan)
     ends = np.stack([places[shown_links["source"]], places[shown_links["target"]], gaps], axis=1)
-    description = "A dot for each item; those that are linked lie near each other. Items above the average and below it have different colors."
+    description = (
+        "A dot for each item; linked items lie near each other. Items above the average and below "
+        "it have different colors."
+    )
     with canvas(_SINGLE, 300) as drawing:
         axes = drawing.axes(10, 10, _SINGLE - 20, 280)
         axes.axis("off")
@@ -282,15 +336,16 @@ def network(names: Sequence[str], utilities: Floats, links: pd.DataFrame, name: 
 
 
 def _layout(size: int, links: pd.DataFrame) -> Floats:
-    """Places in the unit square: linked dots attract, all repel each other (Fruchterman and Reingold 1991)."""
+    """Layout in the unit square by forces (Fruchterman and Reingold 1991)."""
     source, target, weight = (links[name].to_numpy() for name in ("source", "target", "weight"))
     near = np.zeros((size, size))
     near[source, target] = near[target, source] = weight
     degree = np.maximum(near.sum(axis=1), 1e-6 * near.max())
-    near *= _PULL / np.sqrt(np.outer(degree, degree))  # else those with many links would lie in one place
+    # Without the scaling by degree, items with many links would lie in one place.
+    near *= _PULL / np.sqrt(np.outer(degree, degree))
     places, rest = np.random.default_rng(0).random((size, 2)) - 0.5, 1 / np.sqrt(size)
     for step in np.linspace(0.1, 0.002, _ITERATIONS):
-        distance = np.sqrt(sum(np.square(np.subtract.outer(one, one)) for one in places.T))
+        distance = np.sqrt(sum(np.square(np.subtract.outer(axis, axis)) for axis in places.T))
         distance = np.maximum(distance, 0.01)
         push = np.square(rest / distance) - near * distance / rest
         pull = (push.sum(axis=1) - _CENTRE)[:, None] * places - push @ places
@@ -299,22 +354,22 @@ def _layout(size: int, links: pd.DataFrame) -> Floats:
     return np.asarray((places - low) / np.maximum(high - low, 1e-9))
 
 
-_BIN, _MOST_BINS = 20, 10  # answers of a dot, at least; dots
+_BIN, _MOST_BINS = 20, 10  # least answers of a dot, most dots
 
 
 def reliability(predicted: Floats, right: Floats, name: str) -> Picture:
-    """How often came true what was predicted with about the same probability: a dot for equally many answers, with a 90% interval."""
+    """Reliability diagram: a dot with a 90% interval for each of equal groups of answers."""
     order = np.argsort(predicted, kind="stable")
     bins = np.array_split(order, int(np.clip(len(order) // _BIN, 1, _MOST_BINS)))
-    total = np.array([len(some) for some in bins])
-    hits = np.array([right[some].sum() for some in bins])
-    across = np.array([predicted[some].mean() for some in bins])
-    # Of the posterior of a share under Jeffreys' prior.
+    total = np.array([len(rows) for rows in bins])
+    hits = np.array([right[rows].sum() for rows in bins])
+    across = np.array([predicted[rows].mean() for rows in bins])
+    # Quantiles of the posterior of a share under Jeffreys' prior.
     low, high = (betaincinv(hits + 0.5, total - hits + 0.5, tail) for tail in (0.05, 0.95))
     start = max(0.0, float(np.floor(10 * min(across.min(), low.min())) / 10))
     description = (
-        "A dot for every tenth of the answers: across, the probability of the favorite; up, the share that came true, with a 90% interval. "
-        "On the dashed diagonal the two agree."
+        "A dot for every tenth of the answers: across, the probability of the favorite; up, the "
+        "share that came true, with a 90% interval. On the dashed diagonal the two agree."
     )
     side = 300.0
     with canvas(_SINGLE, side + _BOTTOM + 10) as drawing:

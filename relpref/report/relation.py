@@ -1,4 +1,4 @@
-"""The page of a relation: facts for the chapters on objects ranked for conditioning nodes, whose sentences are in ``relation.html``."""
+"""Page of conditional ranking: facts for the template ``relation.html``."""
 
 from functools import cached_property
 from typing import Any
@@ -13,88 +13,104 @@ from relpref.infer import RelationPosterior
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.plots import tiers_of
 from relpref.report import plots
-from relpref.report.blocks import Chapter, Contents, Names, clean, decimals_for, leaders, significant
+from relpref.report.blocks import (
+    Chapter,
+    Contents,
+    Names,
+    clean,
+    decimals_for,
+    leaders,
+    significant,
+)
 from relpref.report.model import hyperparameters, methods
 
 INTERVAL = 0.9
-MOST_EDGES = 4000  # without a closed form uncertainty needs a factor of the edges' kernel, O(edges³)
-MOST_RANKED = 300  # objects of one ranking: their joint covariance and 4000 draws of it
-_MOST_NODES = 200  # of whom all scores are looked at
-_MOST_NUMBERS = 10_000_000  # in their table of scores
+# Without a closed form, uncertainty needs a factor of the edges' kernel, O(edges³).
+MOST_EDGES = 4000
+MOST_RANKED = 300  # objects of a ranking, with their joint covariance and 4000 draws of it
+_MOST_NODES = 200  # nodes whose scores of all objects are computed
+_MOST_NUMBERS = 10_000_000  # scores of these nodes
 
 
 class Subject:
-    """A posterior with what several chapters need of it."""
+    """Posterior with values that several chapters need."""
 
     def __init__(self, posterior: RelationPosterior) -> None:
-        self.posterior, self.problem, self.values = posterior, posterior.problem, posterior.problem.values
+        self.posterior, self.problem = posterior, posterior.problem
+        self.values = posterior.problem.values
         self.one_kind = posterior.nodes is posterior.objects  # nodes are ranked for one another
         self.nodes = Names(posterior.nodes.labels)
         self.objects = self.nodes if self.one_kind else Names(posterior.objects.labels)
 
     @property
     def uncertain(self) -> str:
-        """Why there is no uncertainty of scores; empty where there is."""
+        """Reason for scores without intervals; empty if there are intervals."""
         if self.problem.closed:
             return ""
         if getattr(self.posterior.solution, "stopped", False):
             return "the iterations ended before the solution, so there are scores without intervals"
         edges = len(self.values.values)
         if edges > MOST_EDGES:
-            return f"intervals for a relation with {edges} labels and no closed form take long, so they are left out"
+            return (
+                f"intervals for a relation with {edges} labels and no closed form take long, so "
+                "they are left out"
+            )
         return ""
 
     @cached_property
-    def looked_at(self) -> NDArray[np.intp]:
-        """Positions of the nodes of whom all scores are looked at: all of them, or some evenly spread over the data."""
+    def sampled(self) -> NDArray[np.intp]:
+        """Positions of all nodes, or of many nodes evenly spread over the data."""
         p, m = self.values.shape
         number = max(1, min(p, _MOST_NODES, _MOST_NUMBERS // max(m, 1)))
         return np.unique(np.linspace(0, p - 1, number).round().astype(np.intp))
 
     @cached_property
     def scores(self) -> Floats:
-        """Mean scores of all objects for those nodes, shape (k, m); NaN for a node itself."""
+        """Mean scores of all objects for the sampled nodes, shape (k, m); NaN for a node itself."""
         posterior = self.posterior
-        left = posterior.nodes.ask([posterior.nodes.labels[row] for row in self.looked_at])
+        left = posterior.nodes.ask([posterior.nodes.labels[row] for row in self.sampled])
         right = posterior.objects.ask(None)
         scores = posterior.shift + np.asarray(posterior.solution.mean(left, right))
         if self.one_kind:
-            scores[np.arange(len(scores)), self.looked_at] = np.nan
+            scores[np.arange(len(scores)), self.sampled] = np.nan
         return scores
 
     def ranking(self, node: int) -> pd.DataFrame:
-        """The objects for one of the nodes looked at, best first, by position; without intervals where they take too long."""
+        """Objects for a sampled node, best first, with their positions.
+
+        There are no intervals if they take too long.
+        """
         posterior = self.posterior
-        scores = self.scores[int(np.flatnonzero(self.looked_at == node)[0])]
+        scores = self.scores[int(np.flatnonzero(self.sampled == node)[0])]
         order = np.argsort(-scores, kind="stable")  # NaN last
         order = order[np.isfinite(scores[order])][:MOST_RANKED]
         if not self.uncertain and len(order):
-            # By position: a label may be equal to another's text.
             labels = [posterior.objects.labels[position] for position in order]
             table = posterior.ranking(posterior.nodes.labels[node], labels, interval=INTERVAL)
             position = dict(zip(labels, order, strict=True))
-            return table.assign(position=[position[label] for label in table.index]).reset_index(drop=True)
-        shown = scores[order]
-        if posterior.loss == "ranking" and len(shown):
-            shown = shown - shown.mean()
-        return pd.DataFrame({"mean": shown, "position": order})
+            table["position"] = [position[label] for label in table.index]
+            return table.reset_index(drop=True)
+        mean = scores[order]
+        if posterior.loss == "ranking" and len(mean):
+            mean = mean - mean.mean()
+        return pd.DataFrame({"mean": mean, "position": order})
 
     def known(self, node: int) -> pd.Series:
-        """Average label of every object that is known for a node, by its position."""
-        mine = np.flatnonzero(self.values.rows == node)
-        labels = pd.Series(self.values.values[mine] + self.posterior.shift)
-        return labels.groupby(self.values.columns[mine]).mean()
+        """Average known label of each object for a node, by the position of the object."""
+        edges = np.flatnonzero(self.values.rows == node)
+        labels = pd.Series(self.values.values[edges] + self.posterior.shift)
+        return labels.groupby(self.values.columns[edges]).mean()
 
     @cached_property
     def labels(self) -> tuple[int, int]:
-        """How many labels were given, and how many pairs could have one: under a constraint both directions are one pair."""
+        """Numbers of labels and of pairs; with a symmetry, both directions are the same pair."""
         p, m = self.values.shape
         pairs = {"none": p * m, "symmetric": p * (p + 1) // 2, "reciprocal": p * (p - 1) // 2}
         return len(self.values.distinct(self.problem.symmetry)), pairs[self.problem.symmetry]
 
 
-def contents(posterior: RelationPosterior, wanted: object = None) -> Contents:
-    """The page of a relation."""
+def contents(posterior: RelationPosterior, evidence: object = None) -> Contents:
+    """Contents of the page of a relation."""
     subject = Subject(posterior)
     quality = _quality(subject)
     chapters = [
@@ -114,7 +130,7 @@ def contents(posterior: RelationPosterior, wanted: object = None) -> Contents:
 
 
 def _leaders(subject: Subject) -> dict[str, Any]:
-    """Who is on top for the node that is shown first."""
+    """Facts about the best objects for the node that is shown first."""
     node = next(iter(_chosen(subject)))
     table = subject.ranking(node)
     if "p_best" not in table:
@@ -126,7 +142,7 @@ def _leaders(subject: Subject) -> dict[str, Any]:
 
 
 def _known(subject: Subject) -> Chapter:
-    """What was known of the relation, and what the model is told."""
+    """Chapter on the data and the options of the model."""
     posterior = subject.posterior
     labels = subject.values.values + posterior.shift
     facts = {
@@ -136,15 +152,15 @@ def _known(subject: Subject) -> Chapter:
         "different": len(np.unique(labels)),
         "kernels": [_kernel_name(domain.kernel) for domain in (posterior.nodes, posterior.objects)],
     }
-    return Chapter("What was known", "relation.html:known", facts)
+    return Chapter("The data and the model", "relation.html:known", facts)
 
 
 def _kernel_name(kernel: Any) -> str:
-    """A node kernel in words, as far as it says what it is."""
+    """Name of a kernel of nodes."""
     inner = getattr(kernel, "kernel", None)
     if isinstance(inner, str):
-        gamma = getattr(kernel, "gamma", None)
-        return f"{inner}, γ = {significant(gamma)}" if inner == "gaussian" and gamma is not None else inner
+        gamma = getattr(kernel, "gamma", None) if inner == "gaussian" else None
+        return inner if gamma is None else f"{inner}, γ = {significant(gamma)}"
     if inner is not None:
         return type(inner).__name__
     return "of the program" if hasattr(kernel, "origin") else "a function"
@@ -154,37 +170,38 @@ _NODES, _ROWS, _DRAWN = 4, 10, 20
 
 
 def _rankings(subject: Subject) -> list[Chapter]:
-    """The forest of one node, and the tables of several."""
+    """Chapters with the picture of a node, and with tables of several nodes."""
     shown: list[tuple[Any, ...]] = []
     picture = None
     for node, why in _chosen(subject).items():
         table = subject.ranking(node)
         if len(table):
-            sure = "lower" in table
-            if not shown and sure:
+            intervals = "lower" in table
+            if not shown and intervals:
                 picture = _picture(subject, node, table.head(_DRAWN))
-            decimals = decimals_for(table[["lower", "upper"] if sure else ["mean"]].to_numpy().ravel())
-            head, known = table.head(_ROWS), subject.known(node)
-            labels = [significant(known[row]) if row in known else "–" for row in head["position"]]
-            shown.append((subject.nodes.inline(node), why, head, decimals, len(known), labels))
+            numbers = table[["lower", "upper"] if intervals else ["mean"]]
+            decimals = decimals_for(numbers.to_numpy().ravel())
+            head, given = table.head(_ROWS), subject.known(node)
+            labels = [
+                significant(given[item]) if item in given else "–" for item in head["position"]
+            ]
+            shown.append((subject.nodes.inline(node), why, head, decimals, len(given), labels))
     first = subject.nodes.inline(next(iter(_chosen(subject))))
     facts = {"s": subject, "most": MOST_RANKED, "picture": picture, "first": first, "shown": shown}
     tables = Chapter("Rankings", "relation.html:rankings", facts, front=picture is None)
-    return (
-        [tables]
-        if picture is None
-        else [Chapter("Ranking", "relation.html:picture", facts, front=True), tables]
-    )
+    if picture is None:
+        return [tables]
+    return [Chapter("Ranking", "relation.html:picture", facts, front=True), tables]
 
 
 def _chosen(subject: Subject) -> dict[int, str]:
-    """Nodes to show, and why: the best known, the least known, and the first ones."""
-    counts = subject.values.row_counts[subject.looked_at]
+    """Nodes to show, with a reason: the most labels, the fewest labels, and the first nodes."""
+    counts = subject.values.row_counts[subject.sampled]
     nodes: dict[int, str] = {}
     if counts.max() > counts.min():
-        nodes[int(subject.looked_at[np.argmax(counts)])] = "the most labels"
-        nodes[int(subject.looked_at[np.argmin(counts)])] = "the fewest labels"
-    for node in subject.looked_at[:_NODES]:
+        nodes[int(subject.sampled[np.argmax(counts)])] = "the most labels"
+        nodes[int(subject.sampled[np.argmin(counts)])] = "the fewest labels"
+    for node in subject.sampled[:_NODES]:
         if len(nodes) < _NODES:
             nodes.setdefault(int(node), "")
     return nodes
@@ -193,8 +210,8 @@ def _chosen(subject: Subject) -> dict[int, str]:
 def _picture(subject: Subject, node: int, table: pd.DataFrame) -> Any:
     names = [subject.objects.full[int(position)] for position in table["position"]]
     description = (
-        f"One row for each of {len(table)} objects, best first for {subject.nodes.short[node]}: a dot for the score and a line for "
-        "its interval."
+        f"One row for each of {len(table)} objects, best first for {subject.nodes.short[node]}: a "
+        "dot for the score and a line for its interval."
     )
     words = {"title": "Scores", "description": description, "label": "score, with 90% intervals"}
     tiers = tiers_of(table, len(table))
@@ -202,7 +219,7 @@ def _picture(subject: Subject, node: int, table: pd.DataFrame) -> Any:
 
 
 def _on_top(subject: Subject) -> Chapter | None:
-    """Objects that are on top for many nodes."""
+    """Chapter on objects that come first for many nodes."""
     scores = subject.scores
     k, m = scores.shape
     if k < 2 or m < 3:
@@ -213,27 +230,33 @@ def _on_top(subject: Subject) -> Chapter | None:
     places[~np.isfinite(scores)] = np.nan  # a node is not ranked for itself
     typical = np.nanmedian(places, axis=0)
     shown = np.lexsort((typical, -first))[:_ROWS]
-    facts = {"s": subject, "looked_at": k, "objects": m, "different": np.sum(first > 0)}
-    return Chapter(
-        "Objects on top",
-        "relation.html:on_top",
-        facts | {"shown": shown, "first": first[shown], "typical": typical[shown]},
-    )
+    facts = {
+        "s": subject,
+        "nodes": k,
+        "objects": m,
+        "different": np.sum(first > 0),
+        "shown": shown,
+        "first": first[shown],
+        "typical": typical[shown],
+    }
+    return Chapter("Objects on top", "relation.html:on_top", facts)
 
 
 _FOLDS = 5
-_MOST_PAIRS = 1_000_000  # of nodes and objects, whose hold-outs in closed form take seconds
-_MOST_LABELS = 2000  # without a closed form: folds are solved for by conjugate gradients
-_MOST_SINGLE = 40_000  # pairs of a constrained relation, where leaving one out costs O(nodes²)
-_REACH = 1.6449  # of a 90% interval, in standard deviations
-_WORST = 5
+_MOST_PAIRS = 1_000_000  # pairs with hold-outs in closed form, which take seconds
+_MOST_LABELS = 2000  # labels with hold-outs by conjugate gradients, without a closed form
+_MOST_SINGLE = 40_000  # pairs of a constrained relation: a label left out costs O(nodes²)
+_REACH = 1.6449  # half the width of a 90% interval, in standard deviations
+_WORST = 5  # rows of a table
 
 
 def _quality(subject: Subject) -> Chapter:
-    """How far to trust it: whole nodes, and single labels, left out."""
+    """Chapter on predictions with nodes and with single labels left out."""
     problem, values = subject.problem, subject.values
-    few = np.prod(values.shape) <= _MOST_PAIRS if problem.closed else len(values.values) <= _MOST_LABELS
-    facts: dict[str, Any] = {"s": subject, "few": bool(few), "nodes": None, "labels": None}
+    few = len(values.values) <= _MOST_LABELS
+    if problem.closed:
+        few = bool(np.prod(values.shape) <= _MOST_PAIRS)
+    facts: dict[str, Any] = {"s": subject, "few": few, "nodes": None, "labels": None}
     for name, compute in (("nodes", _nodes_out), ("labels", _labels_out)) if few else ():
         try:
             facts[name] = {"why": ""} | compute(subject)
@@ -243,7 +266,7 @@ def _quality(subject: Subject) -> Chapter:
 
 
 def _nodes_out(subject: Subject) -> dict[str, Any]:
-    """Setting 2: the concordance of nodes whose labels were all left out."""
+    """Concordance of nodes whose labels were all left out (setting 2)."""
     from relpref.rls.hold_out import leave_nodes_out, leave_row_out
     from relpref.rls.splits import concordance, per_node
 
@@ -256,15 +279,15 @@ def _nodes_out(subject: Subject) -> dict[str, Any]:
     else:
         folds = min(_FOLDS, p)
         predicted = leave_nodes_out(problem, penalty, rows=np.arange(p) % folds)[0]
-    found = per_node(concordance, subject.values.mean_matrix, np.where(np.isnan(predicted), 0.0, predicted))
-    shares = pd.Series(found.values).dropna().sort_values(kind="stable")
+    scores = per_node(concordance, subject.values.mean_matrix, np.nan_to_num(predicted))
+    shares = pd.Series(scores.values).dropna().sort_values(kind="stable")
     worst = shares.head(_WORST)
-    facts = {"single": False, "folds": folds, "mean": float(found.mean), "worst": worst}
+    facts = {"single": False, "folds": folds, "mean": float(scores.mean), "worst": worst}
     return facts | {"counts": subject.values.row_counts[worst.index]} | average(shares.to_numpy())
 
 
 def average(values: Floats) -> dict[str, Any]:
-    """What the concordances of nodes say: no more than their average is known."""
+    """Number and standard error of concordances; ``guessing`` if they may be 0.5."""
     number = len(values)
     error = float(np.std(values, ddof=1) / np.sqrt(number)) if number > 1 else np.nan
     guessing = number > 1 and float(np.mean(values)) - 2 * error <= 0.5
@@ -272,7 +295,7 @@ def average(values: Floats) -> dict[str, Any]:
 
 
 def _labels_out(subject: Subject) -> dict[str, Any]:
-    """Setting 1: the errors of labels that were left out one at a time, and whether their intervals were wide enough."""
+    """Errors and coverage of labels that were left out one at a time (setting 1)."""
     if subject.problem.symmetry != "none" and subject.problem.loss == "ranking":
         return {"refused": "loss"}
     if subject.problem.symmetry != "none" and np.prod(subject.values.shape) > _MOST_SINGLE:

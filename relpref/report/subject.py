@@ -1,4 +1,4 @@
-"""A ranking that a page is about: its order, its places, and how its items are called."""
+"""Ranking of a page: order, places and names of the items."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -18,36 +18,49 @@ from relpref.report.model import takes_likelihood
 from relpref.report.trust import Checked
 
 INTERVAL = 0.9
-ROWS = 50  # of the ranking that are shown with their places
-ALL_RANKED = 3000  # of more items, only those that are shown get places
-_DRAWS = 1000  # behind their places
+ROWS = 50  # rows of the ranking that are shown with their places
+ALL_RANKED = 3000  # with more items, only the rows that are shown have places
+_DRAWS = 1000  # for their places
 
 
 class Subject:
-    """A posterior and its names; ``within`` is that of all items, where ``posterior`` is about some of very many."""
+    """Posterior of a page, and the names of its items.
+
+    Parameters
+    ----------
+    posterior : UtilityPosterior
+        Posterior of the items that are shown.
+    within : UtilityPosterior, optional
+        Posterior of all items, if some of very many items are shown; ``full`` is this or
+        ``posterior``.
+    """
 
     def __init__(self, posterior: UtilityPosterior, within: UtilityPosterior | None = None) -> None:
-        self.posterior, self.within, self.whole = posterior, within, within or posterior
+        self.posterior, self.within, self.full = posterior, within, within or posterior
         self.checked, self.names = Checked(posterior), Names(posterior.data.labels)
-        self.position: dict[Any, int] = {label: row for row, label in enumerate(posterior.data.labels)}
+        self.position: dict[Any, int] = {
+            label: row for row, label in enumerate(posterior.data.labels)
+        }
 
     @cached_property
     def chosen(self) -> NDArray[np.intp]:
-        """Positions of the items among all."""
-        return np.asarray(self.whole.data.index(self.posterior.data.labels), dtype=np.intp)
+        """Positions of the shown items among all."""
+        return np.asarray(self.full.data.index(self.posterior.data.labels), dtype=np.intp)
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
-        """By place, best first; the column ``position`` holds the item's position in the data."""
+        """Rows by place, best first; ``position`` is the position of the item in the data."""
         posterior, large = self.posterior, self.posterior.data.num_items > ALL_RANKED
         table = posterior.ranking(interval=INTERVAL, ranks=not large)
-        # The labels may be anything, so the table is not looked up by them.
-        table = table.assign(position=[self.position[label] for label in table.index]).reset_index(drop=True)
-        if len(table) == 2:  # from the gap itself, not from draws of it
+        # Labels may be any objects, so rows are found by position.
+        table = table.assign(position=[self.position[label] for label in table.index]).reset_index(
+            drop=True
+        )
+        if len(table) == 2:  # exact, without draws
             ends = table["position"].to_numpy()
             best = posterior.belief.differences(ends, ends[::-1]).positive
             table = table.assign(p_best=best, expected_rank=2 - best)
-        if self.within is not None:  # relative to the average of all, as in their ranking
+        if self.within is not None:  # relative to the average of all items
             belief: Any = self.within.belief
             mean, sd = belief.relative(self.chosen[table["position"].to_numpy()])
             reach = float(ndtri(0.5 + INTERVAL / 2)) * sd
@@ -59,40 +72,37 @@ class Subject:
 
     @cached_property
     def beats(self) -> Floats:
-        """Probability that an answer favors each item over an average one, best first; empty if unknown."""
+        """Probability that an answer favors an item over an average one, best first; or empty."""
         posterior, order = self.posterior, self.order
         if self.within is not None or not takes_likelihood(posterior):
             return np.empty(0)
-        belief, other = (
-            posterior.belief.centred(),
-            np.roll(order, 1),
-        )  # whom it is asked about does not matter
+        belief, other = posterior.belief.centred(), np.roll(order, 1)  # any other items
         variances = np.zeros_like(belief.locations)
         if belief.scales is not None:
             variances = np.maximum(np.diagonal(belief.scales, axis1=1, axis2=2), 0.0)
         margins = Margins.of(belief.locations[:, order], variances[:, order], belief.weights)
-        answers = posterior.data.comparisons
-        asked = questions(posterior.data, order.astype(np.int32), other.astype(np.int32), None, None)
+        ends = order.astype(np.int32), other.astype(np.int32)
+        pairs = questions(posterior.data, *ends, None, None)
+        answers, likelihood = posterior.data.comparisons, posterior.likelihood
         try:
-            return np.asarray(
-                expectations(posterior, posterior.likelihood, answers, asked, margins)["probability"]
-            )
+            table = expectations(posterior, likelihood, answers, pairs, margins)
         except RelprefError:
             return np.empty(0)
+        return np.asarray(table["probability"])
 
     @property
     def ties(self) -> bool:
         """Whether answers may be ties, which favor neither item."""
-        return self.whole.data.comparisons.tie is not None
+        return self.full.data.comparisons.tie is not None
 
     @cached_property
     def groups(self) -> NDArray[np.intp] | None:
-        """Group of each item, where only utilities within one can be compared: by answers and relations, without attributes."""
-        data = self.whole.data
+        """Connected group of each item; None if all utilities can be compared."""
+        data = self.full.data
         if data.attribute_names or not data.num_answers:
             return None
-        names, own = np.unique(np.asarray(data.groups())[self.chosen], return_inverse=True)
-        return own if len(names) > 1 else None
+        names, group = np.unique(np.asarray(data.groups())[self.chosen], return_inverse=True)
+        return group if len(names) > 1 else None
 
     @property
     def sizes(self) -> NDArray[np.intp]:
@@ -100,20 +110,21 @@ class Subject:
         return np.bincount(self.groups)  # type: ignore[arg-type]
 
     def named(self, label: Any) -> str:
-        """Name an item within a sentence by its label; an effect of a covariate is called as it is."""
-        return (
-            self.names.inline(self.position[label]) if label in self.position else isolated(cell(label).text)
-        )
+        """Name of an item, or of an effect of a covariate, within a sentence."""
+        if label in self.position:
+            return self.names.inline(self.position[label])
+        return isolated(cell(label).text)
 
     def several(self, positions: NDArray[np.intp]) -> str:
-        """Items by name; of more than a few the names would bury their number."""
+        """Names of a few items, and the number of the others."""
         named = [self.names.inline(position) for position in positions[:10]]
         return listed([*named, *[""] * (len(positions) - len(named))], most=10)
 
     def cells(self, labels: Iterable[Any]) -> list[Cell]:
-        """Names for a table; an item may be none of those that the page shows."""
+        """Names for a table; the page may not show an item."""
         return [
-            self.names.cells([self.position[one]])[0] if one in self.position else cell(one) for one in labels
+            self.names.cells([self.position[label]])[0] if label in self.position else cell(label)
+            for label in labels
         ]
 
     @cached_property
@@ -123,13 +134,13 @@ class Subject:
 
     @cached_property
     def decimals(self) -> int:
-        """With which utilities are written."""
+        """Number of decimals of utilities."""
         return decimals_for(self.ranking[["lower", "upper"]].to_numpy().ravel())
 
     @cached_property
     def won(self) -> NDArray[np.int64]:
         """Answers in favor of each item, shape (n,)."""
-        answers = self.whole.data.comparisons
+        answers = self.full.data.comparisons
         if answers.probability is not None:
             favored = np.where(answers.probability > 0.5, answers.winner, answers.loser)
             return self._counted(favored, answers.probability != 0.5)
@@ -138,33 +149,40 @@ class Subject:
     @cached_property
     def asked(self) -> NDArray[np.int64]:
         """Answers about each item, shape (n,)."""
-        return self._counted(self.whole.data.winner) + self._counted(self.whole.data.loser)
+        data = self.full.data
+        return self._counted(data.winner) + self._counted(data.loser)
 
-    def _counted(self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True) -> NDArray[np.int64]:
-        data = self.whole.data
+    def _counted(
+        self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True
+    ) -> NDArray[np.int64]:
+        """Number of answers that have each item at these ends."""
+        data = self.full.data
         total = np.zeros(data.num_items, dtype=np.int64)
         np.add.at(total, ends, np.where(which, data.count, 0))
         return total[self.chosen]
 
     @cached_property
     def pairs(self) -> int:
-        """Pairs that were asked about."""
-        ends = np.stack([np.asarray(self.whole.data.winner), np.asarray(self.whole.data.loser)])
+        """Number of pairs with answers."""
+        data = self.full.data
+        ends = np.stack([np.asarray(data.winner), np.asarray(data.loser)])
         return int(np.unique(np.sort(ends, axis=0), axis=1).shape[1])
 
     @cached_property
     def contradicted(self) -> int:
-        """Pairs that were answered both ways."""
+        """Number of pairs that were answered both ways."""
         data = self.posterior.data
         kept = slice(None) if data.comparisons.tie is None else ~np.asarray(data.comparisons.tie)
-        ends = np.stack([np.asarray(end, dtype=np.int64)[kept] for end in (data.winner, data.loser)])
-        # By winner and loser once: the same answer by two raters, or two strengths of it, contradict nobody.
+        ends = np.stack(
+            [np.asarray(end, dtype=np.int64)[kept] for end in (data.winner, data.loser)]
+        )
+        # Each winner and loser once: equal answers of two raters, or of two strengths, agree.
         pairs = np.sort(np.unique(ends, axis=1), axis=0)
         return int(np.sum(np.unique(pairs, axis=1, return_counts=True)[1] > 1))
 
 
 def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str, Floats]:
-    """Places of some items among all, by column of the ranking, draw by draw: `UtilityPosterior.ranking` would need memory for all."""
+    """Places of some items among all, as columns of the ranking, with little memory."""
     belief: Any = posterior.belief
     if posterior.sampled:
         draws = belief.draws[:: -(-len(belief.draws) // _DRAWS)]

@@ -1,4 +1,4 @@
-"""How far a posterior can be trusted: its diagnostics, or why there are none, as facts for the templates."""
+"""Diagnostics of a posterior, or the reasons for their absence, for the templates."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -19,18 +19,19 @@ from relpref.report.blocks import clean
 
 T = TypeVar("T")
 
-_FEWEST = 20  # answers that a picture of calibration needs
-_MOST_LATENTS = 4000  # of a posterior whose answers are left out: its covariance is looked at as a whole
-_MOST_CERTIFIED = 1000  # unknowns, of whom weighted draws take 2 s on one core
+_FEWEST = 20  # answers for a picture of calibration
+_MOST_LATENTS = 4000  # for leaving answers out, which takes the full covariance
+_MOST_CERTIFIED = 1000  # unknowns, whose weighted draws take 2 s on one core
 _MOST_INFLUENCES = 20_000_000  # answers times latents
 _COMPOSED = (
-    "the answers are pairs that were composed from choices or lists, and the other pairs of a choice tell the winner of the pair that is "
-    "left out, so every score would be far too good; to measure prediction, fit without some of the choices and predict these"
+    "the answers are pairs that were composed from choices or lists, and the other pairs of a "
+    "choice tell the winner of the pair that is left out, so every score would be far too good; "
+    "to measure prediction, fit without some of the choices and predict these"
 )
 
 
 class Checked:
-    """The diagnostics of a posterior, each None where it is not known; ``why`` then says the reason, a clause, by the name."""
+    """Diagnostics of a posterior, None if not available; ``why`` has the reasons by name."""
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
@@ -38,47 +39,57 @@ class Checked:
 
     @cached_property
     def held_out(self) -> HeldOut | None:
-        """Every answer as predicted from all the others."""
+        """Predictions of each answer from all others."""
         refused = self._refused(_MOST_LATENTS) or (_COMPOSED if self.posterior.lists else "")
-        return self._known("held_out", refused, lambda: leave_one_out(self.posterior))
+        return self._compute("held_out", refused, lambda: leave_one_out(self.posterior))
 
     @cached_property
     def influence(self) -> pd.DataFrame | None:
+        """Influence of each answer."""
         held = self.held_out
         refused = self.why.get("held_out", "")
         if held is not None and held.num_answers * self.posterior.belief.size > _MOST_INFLUENCES:
             refused = "there are too many answers to look at one by one"
-        return self._known("influence", refused, lambda: influence(self.posterior))
+        return self._compute("influence", refused, lambda: influence(self.posterior))
 
     @cached_property
     def raters(self) -> pd.DataFrame | None:
-        """How well each rater's answers fit the rest."""
+        """Agreement of each rater with the others."""
         posterior: Any = self.posterior
         named = posterior.kind == "utilities" and posterior.data.comparisons.rater is not None
-        refused = "" if named and self.held_out is not None else "no rater's answers can be left out"
-        return self._known("raters", refused, lambda: raters(posterior))
+        refused = (
+            "" if named and self.held_out is not None else "no rater's answers can be left out"
+        )
+        return self._compute("raters", refused, lambda: raters(posterior))
 
     @cached_property
     def certificate(self) -> Certificate | None:
-        """Whether the engine's approximation can be relied on."""
+        """Certificate of the engine's approximation."""
         refused = self._refused(None if self.posterior.sampled else _MOST_CERTIFIED, answers=False)
-        return self._known("certificate", refused, lambda: certify(self.posterior))
+        return self._compute("certificate", refused, lambda: certify(self.posterior))
 
     @cached_property
     def prior_sd(self) -> Floats | None:
-        """Prior standard deviation of every utility less the average of all, at the hyperparameters, shape (n,)."""
+        """Prior standard deviation of each utility less the average of all, shape (n,)."""
         posterior = self.posterior
         single = len(posterior.belief.weights) == 1 and not (posterior.sampled or posterior.large)
-        refused = self._refused(_MOST_CERTIFIED, answers=False) if single else "the prior is a mixture"
+        refused = (
+            self._refused(_MOST_CERTIFIED, answers=False) if single else "the prior is a mixture"
+        )
 
         def centred() -> Floats:
             with float64():
-                root = Target.of(posterior, dict(posterior.hyperparameters)).root[-posterior.belief.size :]
+                target = Target.of(posterior, dict(posterior.hyperparameters))
+                root = target.root[-posterior.belief.size :]
             return np.sqrt(np.square(root - root.mean(axis=0)).sum(axis=1))
 
-        return self._known("prior_sd", refused, centred)
+        return self._compute("prior_sd", refused, centred)
 
     def _refused(self, most: int | None, *, answers: bool = True) -> str:
+        """Reason to leave a diagnostic out, or an empty string.
+
+        ``most`` is the largest number of unknowns, ``answers`` whether it needs answers.
+        """
         posterior: Any = self.posterior
         if not posterior.converged:
             return "the computation did not converge"
@@ -87,7 +98,8 @@ class Checked:
         size = posterior.belief.size
         return f"with {size} unknowns that takes long" if most is not None and size > most else ""
 
-    def _known(self, name: str, refused: str, compute: Callable[[], T]) -> T | None:
+    def _compute(self, name: str, refused: str, compute: Callable[[], T]) -> T | None:
+        """Result of a computation, or None with the reason in ``why``."""
         if not refused:
             try:
                 return compute()
@@ -97,13 +109,13 @@ class Checked:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """What the macros ``certificate`` and ``predicted`` say of it."""
+        """Facts for the macros ``certificate`` and ``predicted``."""
         held, certificate = self.held_out, self.certificate
         facts: dict[str, Any] = {
             "why": self.why,
             "certificate": certificate,
-            "wrong": None,  # whether a mean or an interval is; not known without a table
-            "unreliable": False,  # of draws, whether they can be used at all
+            "wrong": None,  # whether a mean or an interval is wrong; None without a table
+            "unreliable": False,  # whether the draws cannot be used at all
             "held": held,
             "calibrated": None,
         }
@@ -116,17 +128,18 @@ class Checked:
         if held is not None:
             summary = held.summary()
             facts["measures"] = summary[np.isfinite(summary["value"])]
-            facts["density"] = "list" not in held.table and bool((held.outcome < 0).any())  # of numbers
+            numbers = bool((held.outcome < 0).any())
+            facts["density"] = numbers and "list" not in held.table
             facts["ties"] = held.paired and bool((held.outcome == 1).any())
             facts["calibrated"] = self._calibrated(held)
         return facts
 
     def _calibrated(self, held: HeldOut) -> dict[str, Any] | None:
-        """Whether probabilities are calibrated; without a picture where there are too few."""
-        found = favorites(held)
-        if found is None:
+        """Calibration of the probabilities; without a picture if there are too few answers."""
+        forecasts = favorites(held)
+        if forecasts is None:
             return None
-        predicted, right = found
+        predicted, right = forecasts
         number, picture = len(predicted), None
         if number >= _FEWEST:
             picture = plots.reliability(predicted, right, "reliability")
@@ -135,16 +148,16 @@ class Checked:
             "picture": picture,
             "expected": float(predicted.mean()),
             "observed": float(right.mean()),
-            # Of a sum of independent outcomes with these probabilities.
+            # Standard deviation for independent outcomes with these probabilities.
             "error": float(np.sqrt(np.sum(predicted * (1 - predicted)))) / number,
         }
 
 
 def favorites(held: HeldOut) -> tuple[Floats, Floats] | None:
-    """Probability of each answer's favorite, the most probable outcome, and whether it came true; None for numbers.
+    """Probability of the most probable outcome of each answer, and whether it came true.
 
-    The favorite is one event for each answer: who is named first in a table is an accident, and both sides of an answer
-    would count it twice.
+    None for answers that are numbers. There is one event for each answer: the order of the two
+    items in a table is arbitrary, and both sides of an answer would count it twice.
     """
     forecasts = held.forecasts
     if forecasts is None:

@@ -1,4 +1,4 @@
-"""The page of a ranking: facts for the chapters on the utilities of labeled items, whose sentences are in ``utilities.html``."""
+"""Page of a ranking by utilities: facts for the template ``utilities.html``."""
 
 import warnings
 from typing import Any
@@ -30,15 +30,23 @@ from relpref.report.blocks import (
     signed_percent,
     significant,
 )
-from relpref.report.model import hyperparameters, kernels_of, methods, options_of, part_name, takes_likelihood
+from relpref.report.model import (
+    hyperparameters,
+    kernels_of,
+    methods,
+    options_of,
+    part_name,
+    takes_likelihood,
+)
 from relpref.report.subject import ROWS, Subject
 
-_BEST, _UNCERTAIN = 150, 50  # of more items than a matrix has room for, those that are shown
-_CANDIDATES = 500  # items with answers, among which the least known are looked for: each may cost a solution with the graph
+_BEST, _UNCERTAIN = 150, 50  # shown of more items than fit in a matrix
+# Items with answers whose uncertainty is compared: each may cost a solution with the graph.
+_CANDIDATES = 500
 
 
-def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Contents:
-    """The page of a ranking; ``wanted`` is ``relations_evidence`` of `PosteriorBase.report`."""
+def contents(posterior: UtilityPosterior, evidence: bool | pd.DataFrame | None) -> Contents:
+    """Contents of the page of a ranking; see `posterior.report` for ``evidence``."""
     subject, some = _some_of(posterior) if posterior.large else (Subject(posterior), None)
     drivers, parts = _contributions(subject)
     trust = _trust(posterior, subject)
@@ -53,7 +61,7 @@ def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
         _pairs(subject),
         *_relations(subject),
         parts,
-        _evidence(posterior, wanted),
+        _evidence(posterior, evidence),
         _asked(Subject(posterior)),
         Chapter("How far to trust it", "utilities.html:trust", trust),
         _surprises(trust["s"]),
@@ -63,19 +71,19 @@ def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
 
 
 def _some_of(posterior: UtilityPosterior) -> tuple[Subject, dict[str, Any]]:
-    """The best items and the least certain of those that answers are about, of more than a matrix has room for."""
+    """Subject of the best and of the least certain items, of more than fit in a matrix."""
     belief: Any = posterior.belief
     best = np.argsort(-belief.mean(), kind="stable")[:_BEST]
-    known = candidates = touched(posterior.data)
-    if len(known) > _CANDIDATES:
-        candidates = np.sort(generator(posterior.key).choice(known, _CANDIDATES, replace=False))
+    items = candidates = touched(posterior.data)
+    if len(items) > _CANDIDATES:
+        candidates = np.sort(generator(posterior.key).choice(items, _CANDIDATES, replace=False))
     _, sd = belief.relative(candidates)
     uncertain = candidates[np.argsort(-sd, kind="stable")[:_UNCERTAIN]]
     some = posterior.about(posterior.data.labels[at] for at in np.union1d(best, uncertain))
     facts = {
         "best": len(best),
         "uncertain": len(uncertain),
-        "drawn": len(candidates) < len(known),
+        "drawn": len(candidates) < len(items),
         "candidates": len(candidates),
         "near": [clean(text, 1000) for text in approximations(posterior)],
     }
@@ -83,7 +91,7 @@ def _some_of(posterior: UtilityPosterior) -> tuple[Subject, dict[str, Any]]:
 
 
 def _effects(posterior: UtilityPosterior) -> Chapter | None:
-    """What covariates of the two sides add; None without covariates."""
+    """Chapter on effects of covariates; None without covariates."""
     table = posterior.effects
     if table.empty:
         return None
@@ -91,7 +99,11 @@ def _effects(posterior: UtilityPosterior) -> Chapter | None:
     facts = {
         "table": table,
         "intervals": [f"{lower} to {upper}" for lower, upper in zip(*ends, strict=True)],
-        "categories": [each.name for each in posterior.data.comparisons.covariates_are if each.levels],
+        "categories": [
+            covariate.name
+            for covariate in posterior.data.comparisons.covariates_are
+            if covariate.levels
+        ],
     }
     return Chapter("Effects", "utilities.html:effects", facts)
 
@@ -100,39 +112,39 @@ _MOST_RATERS = 20
 
 
 def _asked(subject: Subject) -> Chapter:
-    """What was asked and answered."""
+    """Chapter on the answers."""
     data = subject.posterior.data
     facts: dict[str, Any] = {"s": subject, "data": data, "raters": None}
     if data.num_answers:
-        count = np.asarray(data.count)
+        count, answers = np.asarray(data.count), data.comparisons
         facts["possible"] = data.num_items * (data.num_items - 1) // 2
-        facts["ties"] = (
-            None if data.comparisons.tie is None else count[np.asarray(data.comparisons.tie)].sum()
-        )
+        facts["ties"] = None if answers.tie is None else count[np.asarray(answers.tie)].sum()
         facts["typical"] = float(np.median(subject.asked))
-        if data.comparisons.rater is not None:
-            raters = data.comparisons.raters
-            given = np.bincount(np.asarray(data.comparisons.rater), count, len(raters)).astype(int)
+        if answers.rater is not None:
+            raters = answers.raters
+            given = np.bincount(np.asarray(answers.rater), count, len(raters)).astype(int)
             most = np.argsort(-given, kind="stable")[:_MOST_RATERS]
             facts["raters"] = [(raters[rater], given[rater]) for rater in most]
     return Chapter("What was asked and answered", "utilities.html:asked", facts)
 
 
-_LEADERS = 4  # that are named
-_MOST_GROUPS = 3  # whose first two are named
+_LEADERS = 4  # items with names
+_MOST_GROUPS = 3  # groups with the names of their first two items
 _MOST_TIERS = 6
 
 
 def _used(posterior: UtilityPosterior, part: str) -> bool:
-    """Whether the model has a part; assumed where its parts are not known."""
+    """Whether the model has a part; true if its parts are unknown."""
     parts = parts_of(posterior)
     return part in parts or not parts
 
 
 def _summary(subject: Subject) -> dict[str, Any]:
-    """Who leads, how sure that is, and what it rests on."""
-    posterior, data, order = subject.whole, subject.whole.data, subject.order
-    relations = dict.fromkeys(data.relation_of(part) for part in data.relations if _used(posterior, part))
+    """Facts about the leaders, their certainty, and the data."""
+    posterior, data, order = subject.full, subject.full.data, subject.order
+    relations = dict.fromkeys(
+        data.relation_of(part) for part in data.relations if _used(posterior, part)
+    )
     facts: dict[str, Any] = {
         "s": subject,
         "data": data,
@@ -142,7 +154,9 @@ def _summary(subject: Subject) -> dict[str, Any]:
     if len(order) == 1 or not data.num_answers:
         return facts
     table, named = subject.ranking, subject.names.inline
-    tiers = [members["position"].to_list() for _, members in table.groupby("tier")] if "tier" in table else []
+    tiers = []
+    if "tier" in table:
+        tiers = [members["position"].to_list() for _, members in table.groupby("tier")]
     facts |= {
         "leaders": [named(position) for position in leaders(table)],
         "most": _LEADERS,
@@ -150,22 +164,24 @@ def _summary(subject: Subject) -> dict[str, Any]:
         "chance": next((in_hundred(chance) for chance in subject.beats), None),
         "settled": _settled(subject),
         "places": place_ranges(table["rank_lower"][:1], table["rank_upper"][:1])[0],
-        "tiers": [
-            listed([named(at) for at in tier], _LEADERS) for tier in tiers if 1 < len(tiers) <= _MOST_TIERS
-        ],
+        "tiers": [listed([named(position) for position in tier], _LEADERS) for tier in tiers]
+        if 1 < len(tiers) <= _MOST_TIERS
+        else [],
     }
     if subject.groups is not None:
-        sizes = np.bincount(subject.groups)
-        largest = [group for group in np.argsort(-sizes, kind="stable")[:_MOST_GROUPS] if sizes[group] > 1]
-        facts["groups"] = [order[subject.groups[order] == group] for group in largest]
+        sizes = subject.sizes
+        largest = np.argsort(-sizes, kind="stable")[:_MOST_GROUPS]
+        facts["groups"] = [
+            order[subject.groups[order] == group] for group in largest if sizes[group] > 1
+        ]
     return facts
 
 
-_MOST_SETTLED = 300  # items, all pairs of whom are looked at once more
+_MOST_SETTLED = 300  # items with a further comparison of all pairs
 
 
 def _settled(subject: Subject) -> int:
-    """How many items the first is settled above, all pairs at once; 0 of too many to look."""
+    """Number of items that the first is settled above, for all pairs at once; 0 if not computed."""
     posterior, size = subject.posterior, len(subject.ranking)
     if subject.within is not None or not 2 < size <= _MOST_SETTLED:
         return 0
@@ -176,17 +192,18 @@ _DRAWN = 20
 
 
 def _ranking(subject: Subject) -> Chapter | None:
-    """The forest; None of a single item."""
+    """Chapter with the picture; None for a single item."""
     table, names, size = subject.ranking, subject.names, len(subject.ranking)
     if size == 1:
         return None
     head = table.head(_DRAWN)
     lines = head.assign(name=[names.full[row] for row in head["position"]])
     if len(subject.beats):
-        lines["told"] = [f"{in_hundred(chance)}%" for chance in subject.beats[:_DRAWN]]
+        lines["note"] = [f"{in_hundred(chance)}%" for chance in subject.beats[:_DRAWN]]
     description = (
-        f"One row for each of {len(lines)} items, best first, from {names.short[subject.order[0]]}: a dot for the utility and a line for "
-        "its interval. The table of all places holds the numbers."
+        f"One row for each of {len(lines)} items, best first, from "
+        f"{names.short[subject.order[0]]}: a dot for the utility and a line for its interval. The "
+        "table of all places holds the numbers."
     )
     tiers = tiers_of(table, _DRAWN)
     words = {"title": "Ranking", "description": description, "label": "utility, with 90% intervals"}
@@ -201,19 +218,23 @@ def _ranking(subject: Subject) -> Chapter | None:
 
 
 def _places(subject: Subject) -> Chapter:
-    """The table behind the forest."""
+    """Chapter with the table of places."""
     head = subject.ranking.head(ROWS)
-    told = [(subject.won[row], subject.asked[row]) for row in head["position"]]
+    counts = [(subject.won[row], subject.asked[row]) for row in head["position"]]
     answers = subject.posterior.data.comparisons
-    graded = any(column is not None for column in (answers.tie, answers.strength, answers.probability))
+    graded = any(
+        column is not None for column in (answers.tie, answers.strength, answers.probability)
+    )
     facts = {
         "s": subject,
-        # Winners under the probit model: there a gap has a plain meaning in answers.
-        "probit": not graded and takes_likelihood(subject.whole) and subject.whole.likelihood == Probit(),
+        # A gap of utilities has a simple meaning for winners under the probit model.
+        "probit": not graded
+        and takes_likelihood(subject.full)
+        and subject.full.likelihood == Probit(),
         "raters": answers.rater is not None,
         "head": head,
         "tiers": tiers_of(subject.ranking, ROWS),
-        "won": [f"{won} of {asked}" if asked else "never asked" for won, asked in told],
+        "won": [f"{won} of {asked}" if asked else "never asked" for won, asked in counts],
         "groups": None
         if subject.groups is None
         else pd.factorize(subject.groups[subject.order])[0][:ROWS] + 1,
@@ -225,15 +246,17 @@ _PAIRED = 10
 
 
 def _pairs(subject: Subject) -> Chapter | None:
-    """Who of the first is better than whom."""
+    """Chapter with the matrix of the first items."""
     first, names = subject.order[:_PAIRED], subject.names
     if len(first) < 3 or not subject.posterior.data.num_answers:
         return None
-    one, other = (np.repeat(first, len(first)), np.tile(first, len(first)))
-    better = subject.posterior.belief.differences(one, other).positive.reshape(len(first), -1)
+    ends = np.repeat(first, len(first)), np.tile(first, len(first))
+    better = subject.posterior.belief.differences(*ends).positive.reshape(len(first), -1)
     picture = plots.matrix([names.full[row] for row in first], better, "pairs")
     return Chapter(
-        "Who is better than whom", "utilities.html:pairs", {"picture": picture, "number": len(first)}
+        "Who is better than whom",
+        "utilities.html:pairs",
+        {"picture": picture, "number": len(first)},
     )
 
 
@@ -241,38 +264,41 @@ _MOST_DOTS, _MOST_GRAPHS = 300, 3
 
 
 def _relations(subject: Subject) -> list[Chapter]:
-    """Each relation as a graph, in the color of the utilities."""
+    """Chapters with pictures of the relations, in the color of the utilities."""
     posterior = subject.posterior
     used = [name for name in posterior.data.relations if _used(posterior, name)]
     if posterior.data.num_items > _MOST_DOTS or not posterior.converged:
         return []
-    found, mean = [], posterior.belief.mean()
+    chapters, mean = [], posterior.belief.mean()
     for row, name in enumerate(used[:_MOST_GRAPHS]):
         graph = posterior.data.relations[name]
-        links = pd.DataFrame({"source": graph.source, "target": graph.target, "weight": graph.weight})
+        links = pd.DataFrame(
+            {"source": graph.source, "target": graph.target, "weight": graph.weight}
+        )
         if len(links):
             picture = plots.network(subject.names.full, mean - mean.mean(), links, f"relation{row}")
-            found.append(
-                Chapter(f"The relation {clean(name)}", "utilities.html:relation", {"picture": picture})
+            facts = {"picture": picture}
+            chapters.append(
+                Chapter(f"The relation {clean(name)}", "utilities.html:relation", facts)
             )
-    return found
+    return chapters
 
 
 _ITEMS, _PARTS = 10, 12
 
 
 def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
-    """What the utilities rest on, attributes and each relation: in short, and item by item; None where there is nothing to tell apart."""
-    posterior = subject.whole
+    """Chapters on the parts of the utilities; None if there is only one part."""
+    posterior = subject.full
     try:
         with np.errstate(invalid="ignore"), warnings.catch_warnings():
-            # 0/0 where all utilities are equal, and parts that cannot be told apart: told below.
+            # 0/0 for equal utilities, and parts that cannot be told apart: treated below.
             warnings.simplefilter("ignore", UserWarning)
             shares, parts = posterior.shares(), posterior.explain()
     except DataError:
         return None, None
     names = {str(part): part_name(str(part), posterior) for part in shares.index}
-    for pair in posterior.alike_parts:  # only their sum is known
+    for pair in posterior.alike_parts:  # only their sum is determined
         both = [names[part] for part in pair]
         names = {part: " + ".join(both) if name in both else name for part, name in names.items()}
     sums = parts[list(names)].T.groupby(names, sort=False).sum().T
@@ -286,7 +312,10 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
     facts = {
         "s": subject,
         "parts": len(shares),
-        "bars": [(name, signed_percent(share), float(share)) for name, share in zip(kept, head, strict=True)],
+        "bars": [
+            (name, signed_percent(share), float(share))
+            for name, share in zip(kept, head, strict=True)
+        ],
         "first": first,
         "by_part": [
             (f">{name}", [fixed(number, subject.decimals) for number in numbers])
@@ -300,18 +329,20 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
 
 
 def _inner(name: str) -> str:
-    return f"the {name}" if name.startswith("relation ") or name in ("attributes", "item itself") else name
+    """Name of a part within a sentence."""
+    article = name.startswith("relation ") or name in ("attributes", "item itself")
+    return f"the {name}" if article else name
 
 
 _NEEDED = ("left_out", "log_evidence", "difference")
 
 
-def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Chapter | None:
-    """What each part is worth: True to fit again, or a ready table; otherwise no chapter."""
-    title, macro, table = "What each part is worth", "utilities.html:evidence", wanted
-    if wanted is None or wanted is False:
+def _evidence(posterior: UtilityPosterior, table: bool | pd.DataFrame | None) -> Chapter | None:
+    """Chapter on the evidence of each part, from a table or, if True, from further fits."""
+    title, macro = "What each part is worth", "utilities.html:evidence"
+    if table is None or table is False:
         return None
-    if wanted is True:
+    if table is True:
         try:
             table = evidence_without_each(posterior)
         except RelprefError as error:
@@ -319,8 +350,8 @@ def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -
     assert isinstance(table, pd.DataFrame)
     if missing := [name for name in _NEEDED if name not in table.columns]:
         raise DataError(
-            f"relations_evidence: the table lacks the column {missing[0]!r}; "
-            "pass the table that relpref.diagnostics.evidence_without_each returns, or True or False"
+            f"relations_evidence: the table lacks the column {missing[0]!r}; pass the table that "
+            "relpref.diagnostics.evidence_without_each returns, or True or False"
         )
     notes = table["note"] if "note" in table else pd.Series("", table.index)
     table = table.assign(
@@ -338,35 +369,27 @@ def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -
 
 _FEW = 4.0  # answers about a typical item, below which intervals rest mostly on the prior
 _UNEVEN = 4  # times as many answers as the item with the fewest
-_FEW_EACH = 10  # answers for each hyperparameter, below which maximizing them makes intervals too narrow
-_PRIOR_LEFT = 0.9  # of an item's prior standard deviation, above which its place is the prior's
-_STEEP = 0.1  # slope at which a search for hyperparameters has not ended, in nats for a factor of e
-_SWITCHED_OFF = 0.05  # an amplitude, where the noise of one answer is 1
+# Answers for each hyperparameter, below which maximizing makes intervals too narrow.
+_FEW_EACH = 10
+# Share of an item's prior standard deviation, above which its place rests on the prior.
+_PRIOR_LEFT = 0.9
+_STEEP = 0.1  # slope of a search that has not ended, in nats for a factor of e
+_SWITCHED_OFF = 0.05  # amplitude, where the noise of an answer is 1
 
 
 def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
-    """How far to trust it: facts about all items; of very many, about those that answers are about."""
+    """Facts about the reliability of the page; with very many items, of those with answers."""
     table, subject = shown.ranking, shown
     facts: dict[str, Any] = {
         "posterior": posterior,
         "s": None,
         "size": len(table),
         "few_each": _FEW,
-        "alike": [[_inner(part_name(one, posterior)) for one in pair] for pair in posterior.alike_parts],
-        **dict.fromkeys(
-            (
-                "certificate",
-                "wrong",
-                "unreliable",
-                "calibrated",
-                "least",
-                "never",
-                "never_compared",
-                "unlike",
-                "odd",
-                "refused",
-            )
-        ),
+        "alike": [
+            [_inner(part_name(part, posterior)) for part in pair] for pair in posterior.alike_parts
+        ],
+        **dict.fromkeys(("certificate", "wrong", "unreliable", "calibrated", "refused")),
+        **dict.fromkeys(("least", "never", "never_compared", "unlike", "odd")),
         "typical": np.inf,
         "compared": 1.0,
         "typical_width": float((table["rank_upper"] - table["rank_lower"]).median()),
@@ -379,14 +402,7 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
         except RelprefError as error:
             return facts | {"refused": clean(error, 1000)}
     posterior, checked = subject.posterior, subject.checked
-    facts |= {
-        "s": subject,
-        "size": len(table),
-        "typical": np.inf,
-        "unlike": "",
-        "never": [],
-        "few_each": _FEW,
-    }
+    facts["s"] = subject
     if posterior.data.num_answers:
         typical, least = float(np.median(subject.asked)), subject.asked[subject.asked > 0].min()
         facts |= {"typical": typical, "never": _never(subject)}
@@ -395,35 +411,44 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
             fewest = np.flatnonzero(subject.asked == least)
             many = len(fewest) > _LEADERS
             facts["least_known"] = counted(len(fewest), "item") if many else subject.several(fewest)
-        facts["compared"] = subject.pairs / (posterior.data.num_items * (posterior.data.num_items - 1) / 2)
+        size = posterior.data.num_items
+        facts["compared"] = subject.pairs / (size * (size - 1) / 2)
         if checked.prior_sd is not None:
             prior = np.where(checked.prior_sd > 0, checked.prior_sd, np.inf)
             left = posterior.belief.centred().sd() / prior
-            facts["unlike"] = subject.several(np.flatnonzero((left > _PRIOR_LEFT) & (subject.asked > 0)))
-    raters = checked.raters
-    odd = [] if raters is None else [isolated(shorten(clean(who))) for who in raters.index[raters["at_odds"]]]
-    facts |= {"odd": odd, "raters": None if raters is None else raters.head(_MOST_RATERS)}
+            unlike = np.flatnonzero((left > _PRIOR_LEFT) & (subject.asked > 0))
+            facts["unlike"] = subject.several(unlike)
+    raters = facts["raters"] = checked.raters
+    if raters is not None:
+        facts["raters"] = raters.head(_MOST_RATERS)
+        odd = raters.index[raters["at_odds"]]
+        facts["odd"] = [isolated(shorten(clean(rater))) for rater in odd]
     return facts | checked.facts()
 
 
 def _never(subject: Subject) -> list[dict[str, Any]]:
-    """Items that were never compared, and what their places rest on."""
+    """Items without comparisons, and the basis of their places."""
     data, never = subject.posterior.data, subject.asked == 0
     linked = np.zeros(data.num_items, dtype=bool)
     for part, graph in data.relations.items() if never.any() else ():
         if _used(subject.posterior, part):
             linked[graph.source] = linked[graph.target] = True
-    known = ["attributes"] if data.attribute_names and _used(subject.posterior, ATTRIBUTES) else []
-    kinds = ((never & linked, [*known, "relations"]), (never & ~linked, known or ["the prior"]))
+    used = bool(data.attribute_names) and _used(subject.posterior, ATTRIBUTES)
+    basis = ["attributes"] if used else []
+    kinds = ((never & linked, [*basis, "relations"]), (never & ~linked, basis or ["the prior"]))
     return [
-        {"names": subject.several(np.flatnonzero(which)), "number": which.sum(), "rests": listed(rests)}
+        {
+            "names": subject.several(np.flatnonzero(which)),
+            "number": which.sum(),
+            "rests": listed(rests),
+        }
         for which, rests in kinds
         if which.any()
     ]
 
 
 def _fitted(posterior: UtilityPosterior) -> dict[str, Any]:
-    """Hyperparameters that were maximized from too little, or lie at an edge."""
+    """Facts about hyperparameters that are not determined well by the answers."""
     answers = posterior.data.num_answers
     if not answers or not posterior.searched or posterior.hyperparameter_draws:
         return {"few": 0, "steep": False, "off": []}
@@ -439,57 +464,64 @@ def _fitted(posterior: UtilityPosterior) -> dict[str, Any]:
 
 
 _SURPRISES = 10
-_SURPRISING = 0.25  # held-out probability of what was answered, below which it is shown
+_SURPRISING = 0.25  # held-out probability of an answer, below which it is shown
 
 
 def _surprises(subject: Subject | None) -> Chapter | None:
-    """Answers that contradict the others; None where there are none, or they cannot be left out."""
+    """Chapter on answers that contradict the others; None without them or without hold-outs."""
     if subject is None or not subject.posterior.data.num_answers:
         return None
     title, table, held = "Surprising answers", subject.checked.influence, subject.checked.held_out
     if held is None or table is None:
         return None
-    facts: dict[str, Any] = {"s": subject, "reported": held.forecasts is None, "answers": held.num_answers}
+    facts: dict[str, Any] = {
+        "s": subject,
+        "reported": held.forecasts is None,
+        "answers": held.num_answers,
+    }
     if held.forecasts is not None:
-        # Of the side that was answered, whatever the strength: that is what the others tell of an answer.
+        # The probability of the preferred side, whatever the strength.
         sides = held.chances[np.arange(len(held.outcome)), held.outcome]
-        table = table.assign(probability=sides[table.index]).sort_values("probability", kind="stable")
+        table = table.assign(probability=sides[table.index]).sort_values(
+            "probability", kind="stable"
+        )
         table = table[table["probability"] < _SURPRISING]
         if not len(table):
             return None
-        # Every outcome under the bound, not only the one that was answered, happens with its own probability.
+        # By chance, each outcome under the bound happens with its probability.
         chances = np.where(held.forecasts.chances < _SURPRISING, held.forecasts.chances, 0.0)
         facts["count"] = int(table["count"].sum() if "count" in table else len(table))
         facts["expected"] = round(float(held.forecasts.weight @ chances.sum(axis=1)))
     head = table.head(_SURPRISES)
     facts |= {"table": head, "repeated": "count" in head and bool((head["count"] > 1).any())}
-    facts["said"] = [_said(subject, row) for row in head.to_dict("records")]
+    facts["said"] = [_answer(subject, row) for row in head.to_dict("records")]
     return Chapter(title, "utilities.html:surprises", facts)
 
 
-def _said(subject: Subject, row: dict[Any, Any]) -> str:
+def _answer(subject: Subject, row: dict[Any, Any]) -> str:
+    """Answer in words."""
     if "reported" in row:
         first, second = subject.named(row["first"]), subject.named(row["second"])
         return f"{first} over {second} with {significant(100 * row['reported'])}%"
-    one, other = subject.named(row["winner"]), subject.named(row["loser"])
+    winner, loser = subject.named(row["winner"]), subject.named(row["loser"])
     if row.get("tie"):
-        return f"{one} equal to {other}"
+        return f"{winner} equal to {loser}"
     strength = row.get("strength")
-    return f"{one} over {other}" + ("" if strength is None else f", strength {strength}")
+    return f"{winner} over {loser}" + ("" if strength is None else f", strength {strength}")
 
 
 _NEXT, _MORE = 3, 10
-_MOST_ITEMS = 4000  # whose covariance is looked at as a whole
+_MOST_ITEMS = 4000  # items whose full covariance is used
 
 
 def _questions(subject: Subject) -> Chapter | None:
-    """What to ask next; None where there is nothing to ask."""
-    title, posterior = "What to ask next", subject.whole
+    """Chapter on the next questions; None if there is nothing to ask."""
+    title, posterior = "What to ask next", subject.full
     size = posterior.data.num_items
     if size < 2 or not posterior.converged:
         return None
     if size > _MOST_ITEMS and subject.within is None:
-        return None  # it takes long; relpref.explore.next_pairs asks about some of them
+        return None  # it takes long; relpref.explore.next_pairs can ask about some items
     try:
         pairs, value = next_pairs(posterior, _NEXT), expected_gain(posterior, _MORE)
     except RelprefError:
@@ -502,11 +534,13 @@ _MOST_KERNELS = 6
 
 
 def _methods(posterior: UtilityPosterior) -> Chapter:
+    """Chapter on the model and its computation."""
     data, parts, used = posterior.data, parts_of(posterior), kernels_of(posterior)
     options = options_of(posterior)
-    known = bool(parts) and all(part in used or part == INDIVIDUAL for part in parts)
+    # Whether the kernel of each part is known.
+    described = bool(parts) and all(part in used or part == INDIVIDUAL for part in parts)
     by_kernel: dict[str, list[str]] = {}
-    for part, kernel in used.items() if known else ():
+    for part, kernel in used.items() if described else ():
         name = "the attributes" if part == ATTRIBUTES else f"“{clean(part)}”"
         by_kernel.setdefault(kernel.sentence, []).append(name)
     weights, effective = posterior.belief.weights, posterior.effective_draws
@@ -522,14 +556,14 @@ def _methods(posterior: UtilityPosterior) -> Chapter:
         related=any(part not in (ATTRIBUTES, INDIVIDUAL) for part in parts),
         individual=INDIVIDUAL in parts,
         kernels=[(listed(of, _MOST_KERNELS), text) for text, of in by_kernel.items()],
-        several=known and len(parts) > 1,
-        known=known,
+        several=described and len(parts) > 1,
+        described=described,
         scaled=scaled and all(kernel.unit for kernel in used.values()),
         # Relations that are not undirected, which became graphs.
         relations=[
             (clean(name), links.relation)
             for name, links in data.links.items()
-            if known
+            if described
             and any(part in parts for part in data.parts_of(name))
             and (links.relation.form == "random_walk" or links.relation.kind != "undirected")
         ],

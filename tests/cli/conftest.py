@@ -8,14 +8,12 @@ import pytest
 from relpref.cli import main
 
 ITEMS = "name,size,price\ntea,1,2\ncoffee,2,3\nwater,0.5,0\ncola,1.5,2\n007,1.25,5\nNA,3,1\n"
-COMPARISONS = (
-    "winner,loser,count\ntea,coffee,3\ncoffee,water,2\ntea,water,1\ncola,water,2\n007,cola,1\nNA,007,1\n"
-)
+COMPARISONS = "winner,loser,count\ntea,coffee,3\ncoffee,water,2\ntea,water,1\ncola,water,2\n007,cola,1\nNA,007,1\n"
 LINKS = "source,target,weight\ntea,coffee,1\ncola,water,2\ncoffee,cola,1\nNA,007,0.5\n"
 
 
 class Said(NamedTuple):
-    """What a command said, and its exit code."""
+    """Output of a command, and its exit code."""
 
     code: int
     out: str
@@ -49,22 +47,25 @@ def write_tables() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def snapshot() -> Callable[[Path], dict[str, bytes]]:
-    """Every file under a folder, hidden ones included, with its content."""
+    """Contents of all files under a folder, hidden files included."""
     return _snapshot
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``tables/`` and ``run/``, made once; do not write into it."""
+    """Folder with ``tables/`` and ``run/``, shared by all tests; do not write into it."""
     folder = tmp_path_factory.mktemp("made")
     _write_tables(folder / "tables")
-    assert main(["fit", "--folder", str(folder / "tables"), "--out", str(folder / "run"), "--quiet"]) == 0
+    assert (
+        main(["fit", "--folder", str(folder / "tables"), "--out", str(folder / "run"), "--quiet"])
+        == 0
+    )
     return folder
 
 
 @pytest.fixture
 def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of one's own with ``tables/`` and ``run/``; it is the current one."""
+    """Current folder of a test, with ``tables/`` and ``run/``."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,8 +1,6 @@
-"""Tiers, pictures, ballots, answers alone, and the completion in shells."""
+"""Tiers, pictures, ballots, and answers alone."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -13,7 +11,6 @@ import pandas as pd
 import pytest
 
 import relpref
-from relpref.cli.commands import COMMANDS
 from relpref.posterior.classes import ClassPosterior
 from relpref.runs import load_run
 
@@ -108,27 +105,3 @@ def test_ballots_are_classified_by_those_of_others(ballots: Path, ask: Ask) -> N
     (ballots / "wrong.csv").write_text("voter,group\nv99,hot\n")
     said = ask("classify", "ballots.csv", "--classes", "wrong.csv", "--out", "none")
     assert said.code == 2 and "wrong.csv, line 2: 'v99' gave no ballot" in said.err
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["relpref", "repo"], ["report"]),
-        (["relpref", "rank", "run", "--i"], ["--interval"]),
-        (["relpref", "rank", "run", "-o", "c"], ["csv"]),
-        (["relpref", "conditional", "f"], ["fit"]),
-        (["relpref", "conditional", "fit", "--no"], ["--no-standardize", "--nodes"]),
-    ],
-)
-def test_bash_completes(ask: Ask, words: list[str], offered: list[str]) -> None:
-    script = ask("completion", "bash").out
-    script += f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _relpref; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == offered
-
-
-def test_every_command_is_completed(ask: Ask) -> None:
-    for shell in ("bash", "zsh", "fish"):
-        said = ask("completion", shell)
-        assert said.code == 0 and all(command in said.out for command in COMMANDS)

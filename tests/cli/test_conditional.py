@@ -102,7 +102,7 @@ def test_the_regularization_is_chosen_as_by_the_estimator(place: Path, ask: Ask)
         "labels": 200,
     }
     text = ask(*fit_games("--regularization", "0.1,1", "--force")).out.splitlines()[1]
-    assert text.startswith("Conditioning nodes left out were ranked with the concordance 0.")
+    assert text.startswith("Concordance of the rankings for nodes left out: 0.")
 
 
 def test_a_choice_among_few_nodes(place: Path, ask: Ask) -> None:
@@ -111,7 +111,7 @@ def test_a_choice_among_few_nodes(place: Path, ask: Ask) -> None:
     (place / "drugs.csv").write_text("drug,size\na,1\n")
     (place / "known.csv").write_text("source,target,value\na,x,1\na,y,0\n")
     said = ask(*fit_drugs("--regularization", "0.1,1", "--force"))
-    assert said.code == 2 and "a choice leaves conditioning nodes out, and there is one" in said.err
+    assert said.code == 2 and "and there is only one node; give one value" in said.err
 
 
 def test_objects_of_another_kind_and_the_other_argument(place: Path, ask: Ask) -> None:
@@ -229,7 +229,7 @@ def test_options_that_do_not_fit(place: Path, ask: Ask, more: list[str], reason:
             "new.csv: there is no column 'scissors', which the known nodes have",
         ),
         ("new", "player,rock,paper,scissors,age\nnew,1,0,0,7\n", "new.csv: the column 'age' is not used"),
-        ("new", "player,rock,paper,scissors\nplayer_00,1,0,0\n", "'player_00' was known to the run already"),
+        ("new", "player,rock,paper,scissors\nplayer_00,1,0,0\n", "'player_00' is in the run already"),
     ],
 )
 def test_queries_that_cannot_be_answered(

@@ -148,7 +148,7 @@ def test_demo_replaces_nothing_but_a_demo(small: Path, made: Path, ask: Any, sna
 def test_whatever_is_true_is_said_of_tiers() -> None:
     teams = pd.Index([f"team {number}" for number in range(20)])
     table = pd.DataFrame({"tier": 1, "rank_upper": 8}, index=teams)
-    assert "none is set apart. team 0 is settled above 12 of 19 teams" in demo.tiers_in_words(table)
+    assert "no team is above all others. team 0 is settled above 12 of 19 teams" in demo.tiers_in_words(table)
     two = table.assign(tier=np.repeat([1, 2], [2, 18]))
     assert demo.tiers_in_words(two).startswith("team 0, team 1 are settled above all others (95%")
     many = table.assign(tier=np.repeat([1, 2], [12, 8]))

@@ -59,8 +59,6 @@ def test_commands_that_need_no_jax(place: Path) -> None:
         ["prefer", "run", "tea", "water"],
         ["prefer", "run", "tea", "water", "-o", "csv"],
         ["tiers", "run"],
-        ["completion", "bash"],
-        ["completion", "fish"],
         ["data", "list"],
         ["--help"],
         ["--version"],

@@ -275,7 +275,7 @@ def test_a_choice_of_two_is_a_preference(looked: Any, rater: Any, home: Any) -> 
 
 def test_a_choice_of_two_is_a_preference_under_each_lapse() -> None:
     data = PreferenceData.from_tables(list("abcd"), PAIRS)
-    lapsing = EP(xpgp).run(0, data, likelihood=Probit(lapse=True), progress_bar=False)
+    lapsing: Any = EP(xpgp).run(0, data, likelihood=Probit(lapse=True), progress_bar=False)
     assert np.ptp(lapsing.hyperparameter_draws["lapse"]) > 0.01
     pair = lapsing.prefer([("a", "c")])["probability"][0]
     assert lapsing.choose(["a", "c"])["probability"]["a"] == pytest.approx(pair, abs=1e-9)

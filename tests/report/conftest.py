@@ -20,13 +20,17 @@ PICTURES = ("forest", "matrix", "network", "reliability")
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
 
-def make_data(labels: Sequence[Any] = "abcdefgh", num_answers: int = 30, **attributes: Any) -> PreferenceData:
-    """Items on a path, compared at random; the last one never."""
+def make_data(
+    labels: Sequence[Any] = "abcdefgh", num_answers: int = 30, **attributes: Any
+) -> PreferenceData:
+    """Items on a path, compared at random; the last item is never compared."""
     size = len(labels)
     rng = np.random.default_rng(7)
     index = pd.Index(list(labels), dtype=object, tupleize_cols=False)
     columns = attributes or {"size": rng.normal(size=size), "weight": rng.normal(size=size)}
-    ends = np.stack([rng.choice(size - 1, 2, replace=False) for _ in range(num_answers)]).astype(int)
+    ends = np.stack([rng.choice(size - 1, 2, replace=False) for _ in range(num_answers)]).astype(
+        int
+    )
     ends.sort(axis=1)
 
     def column(positions: Any) -> Any:
@@ -39,7 +43,7 @@ def make_data(labels: Sequence[Any] = "abcdefgh", num_answers: int = 30, **attri
 
 
 def make_posterior(data: PreferenceData | None = None, **changes: Any) -> UtilityPosterior:
-    """A posterior made by hand: no engine, and every number is known."""
+    """Posterior of given numbers, without an engine."""
     data = make_data() if data is None else data
     size = data.num_items
     means = {"attributes": np.linspace(1.5, -1.0, size), "near": np.linspace(0.5, -1.0, size)}
@@ -80,7 +84,7 @@ def make_posterior(data: PreferenceData | None = None, **changes: Any) -> Utilit
 
 
 def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
-    """Have the diagnostics say nothing."""
+    """Make all diagnostics raise a DataError."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise DataError("it was made by hand")
@@ -93,7 +97,7 @@ def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
 
 
 class Page(HTMLParser):
-    """What a browser would see, as flat lists."""
+    """Tags and words of a page, as flat lists."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -158,7 +162,7 @@ def tables() -> Callable[..., PreferenceData]:
 
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages whose words are looked at are not drawn, which takes most of the time."""
+    """Replace pictures, which take most of the time, by empty ones."""
     for name in PICTURES:
         drawn: Any = '<svg role="img"></svg>'
         drawn = drawn if name == "forest" else Picture(drawn)
@@ -167,6 +171,5 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def without_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A posterior made by hand has no sites of which an answer could be left out; tests of the diagnostics' chapters set their own."""
-
+    """Refuse diagnostics of posteriors without sites; tests of diagnostics set results."""
     refuse_diagnostics(monkeypatch.setattr)

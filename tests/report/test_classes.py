@@ -63,7 +63,7 @@ def test_chapters(
     text = found.prose
     assert "learned the classes “no” and “yes” from 6 rankings" in text
     assert (
-        "left out, it put 83 into the right class; who always names the most frequent class is right 67"
+        "left out, it classified 83 correctly; always the most frequent class would be correct for 67"
         in text
     )
     cells = found.text("bdi")

@@ -63,13 +63,13 @@ def test_favourites_count_every_answer_once() -> None:
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.8, "are calibrated"), (0.5, "too sure of itself"), (1.0, "too careful")],
+    [(0.8, "are calibrated"), (0.5, "overconfident"), (1.0, "underconfident")],
 )
 def test_calibration_in_words(make: Make, prose: Callable[..., str], share: float, words: str) -> None:
     number = 100
     outcome = np.where(np.arange(number) < share * number, 0, 2)
     text = prose(make(), leave_one_out=held_out(np.tile([0.8, 0.0, 0.2], (number, 1)), outcome))
-    assert "come true in 80% of the cases, give or take 4.0%" in text and words in text
+    assert "come true in 80% ± 4.0% of the cases" in text and words in text
     assert f"they did in {100 * share:.0f}%" in text or share == 1
     assert "one note." in text and "Log loss" in text
 
@@ -115,9 +115,9 @@ def test_certificates_in_plain_words(make: Make, prose: Callable[..., str]) -> N
     wrong = dict(weights, table=table.assign(shift=[0.02, -0.6], shift_error=0.01, sd_ratio_error=0.01))
     text = prose(make(), certify=Certificate("doubtful", "k-hat 0.3", **wrong))
     assert "The approximation is not accurate: a mean is off by 0.60" in text
-    assert "The intervals are not accurate; “How far to trust it” says by how much." in text
+    assert "The intervals are not accurate; see “How far to trust it”." in text
     exact = prose(make(), certify=Certificate("exact", "Every draw has the same weight", num_samples=4000))
-    assert "Nothing was approximated: given the hyperparameters" in exact and "Every draw" not in exact
+    assert "Nothing was approximated: the result is exact" in exact and "Every draw" not in exact
     assert "There are no answers." in prose(make(), certify=Certificate("exact", "There are no answers"))
 
 
@@ -126,10 +126,10 @@ UNDECIDED = {
     "No error of the approximation was found": Certificate(
         "undecided", "k-hat 0.5", k_hat=0.5, num_samples=4000, table=ERRORS
     ),
-    "Whether the approximation is accurate could not be shown": Certificate(
+    "The accuracy of the approximation could not be determined": Certificate(
         "failed", "k-hat 8", k_hat=8.0, num_samples=4000
     ),
-    "accurate could not be shown here": Certificate("undecided", "lists in groups"),
+    "could not be determined": Certificate("undecided", "lists in groups"),
 }
 
 
@@ -152,7 +152,7 @@ def test_what_is_undecided_is_folded(
 def test_hyperparameters_that_were_drawn_too_few_times(make: Make, prose: Callable[..., str]) -> None:
     failed = Certificate("failed", "R-hat 1.3", k_hat=0.3, num_samples=4000, table=ERRORS)
     text = prose(make(), certify=failed)
-    assert "The hyperparameters were not drawn often enough to rely on the result." in text
+    assert "There are too few draws of the hyperparameters for a reliable result." in text
     assert "not accurate" not in text and "too few or do not agree" in text.partition("All places")[0]
 
 
@@ -191,7 +191,7 @@ def test_surprises_among_ties_and_strengths(make: Make, prose: Callable[..., str
         "Of 30 answers, 10 had a probability under 25% by all the others; about 10 would be expected" in text
     )
     assert "b equal to c 10 20% moves" in text and "over b" not in text
-    assert "of preferring that one, however strongly" in text
+    assert "of this preference, however strong" in text
 
 
 def test_surprises_among_reported_probabilities(make: Make, prose: Callable[..., str]) -> None:
@@ -204,7 +204,7 @@ def test_surprises_among_reported_probabilities(make: Make, prose: Callable[...,
     held = replace(held, outcome=np.full(3, -1), table=held.table.assign(log_score=table["log_score"]))
     text = prose(make(data), leave_one_out=held, influence=table.sort_values("log_score"))
     assert "Answer Density Weight c over d with 12.5% 0.04 moves a by −0.10" in text
-    assert "Density: how much was to be expected" in text and "Probability: of" not in text
+    assert "Density: predictive density" in text and "Probability: of" not in text
 
 
 def test_right_to_left_names_keep_winner_and_loser(
@@ -255,7 +255,7 @@ def test_pairs_of_a_choice_are_not_scored(make: Make, prose: Callable[..., str])
     perfect = held_out([[0.8, 0, 0.2]] * 70, [0] * 70)
     text = prose(make(data, info=info), leave_one_out=perfect)
     assert "the other pairs of a choice tell the winner" in text
-    for claim in ("too careful", "Log loss", "Accuracy", "at odds", "had a probability under"):
+    for claim in ("confident", "Log loss", "Accuracy", "at odds", "had a probability under"):
         assert claim not in text
 
 
@@ -266,14 +266,14 @@ def test_items_of_which_the_answers_say_little(
     sd = posterior.belief.centred().sd()
     prior = np.where(np.arange(8) == 2, 1.05, 3.0) * sd
     monkeypatch.setattr("relpref.report.trust.Checked.prior_sd", prior)
-    assert "Of c the answers say little: over 90% of the uncertainty" in prose(posterior)
+    assert "The answers say little about c: over 90% of the prior uncertainty" in prose(posterior)
 
 
 def test_densities_are_no_probabilities(make: Make, prose: Callable[..., str]) -> None:
     table = pd.DataFrame({"probability": [2.0, 3.0], "log_score": np.log([2.0, 3.0])})
     held = HeldOut(table, "leave-one-out", (), np.full((2, 3), np.nan), np.full(2, -1))
     text = prose(make(), leave_one_out=held)
-    assert "Log density 0.896" in text and "no guessing to hold it against" in text
+    assert "Log density 0.896" in text and "no value of guessing" in text
     assert "Log loss" not in text and "perfect" not in text
 
 
