@@ -37,8 +37,9 @@ class Calibration:
     Attributes
     ----------
     pits : dict from quantity to array, shape (s,)
-        Posterior probability that a quantity lies below its true value, for each of s simulations; the first is the latent one, the
-        others are hyperparameters. NaN where a fit ended without a posterior.
+        Posterior probability that a quantity lies below its true value, for each of s simulations;
+        the first is the latent one, the others are hyperparameters. NaN where a fit ended without a
+        posterior.
     results : tuple of str, length s
         How each fit ended.
     name : str
@@ -71,7 +72,9 @@ class Calibration:
         null = _null(len(pit), seed)
         return float((1 + np.sum(null <= extremes(pit[None])[0])) / (1 + len(null)))
 
-    def band(self, level: float = LEVEL, quantity: str | None = None) -> tuple[Floats, Floats, Floats]:
+    def band(
+        self, level: float = LEVEL, quantity: str | None = None
+    ) -> tuple[Floats, Floats, Floats]:
         """Where the empirical cumulative distribution of a calibrated engine lies as a whole, with the given probability.
 
         Returns
@@ -83,7 +86,11 @@ class Calibration:
 
         size = len(self._finite(quantity))
         tail = float(np.quantile(_null(size, 0), 1 - level))
-        return GRID, binom.ppf(tail / 2, size, GRID) / size, binom.ppf(1 - tail / 2, size, GRID) / size
+        return (
+            GRID,
+            binom.ppf(tail / 2, size, GRID) / size,
+            binom.ppf(1 - tail / 2, size, GRID) / size,
+        )
 
     def ecdf(self, quantity: str | None = None) -> Floats:
         """The empirical cumulative distribution on the grid of `band`."""
@@ -102,30 +109,35 @@ class Calibration:
         Returns
         -------
         DataFrame
-            By quantity: ``simulations``, ``not_converged``, ``p_value``, the share of central intervals of 50, 80 and 95 % that held
-            the truth with its binomial standard error (``coverage_50``, ``se_50`` ...), and ``verdict``.
+            By quantity: ``simulations``, ``not_converged``, ``p_value``, the share of central
+            intervals of 50, 80 and 95 % that held the truth with its binomial standard error
+            (``coverage_50``, ``se_50`` ...), and ``verdict``.
         """
         rows: dict[str, dict[str, object]] = {}
         for quantity, pit in self.pits.items():
             counts = {"simulations": len(pit), "not_converged": self.not_converged}
             row = rows[quantity] = {**counts, "p_value": self.p_value(quantity)}
             for percent in (50, 80, 95):
-                row[f"coverage_{percent}"], row[f"se_{percent}"] = self.coverage(percent / 100, quantity)
+                row[f"coverage_{percent}"], row[f"se_{percent}"] = self.coverage(
+                    percent / 100, quantity
+                )
             row["verdict"] = self.verdict(quantity)
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("quantity")
 
     def verdict(self, quantity: str | None = None) -> str:
         """In two words.
 
-        ``not usable`` where more than one fit in a hundred left no posterior; ``calibrated`` where p is at least 0.01, or ``too few`` of less
-        than 50 simulations; otherwise what the shape says: ``too narrow``, ``too wide`` or ``shifted``.
+        ``not usable`` where more than one fit in a hundred left no posterior; ``calibrated`` where
+        p is at least 0.01, or ``too few`` of less than 50 simulations; otherwise what the shape
+        says: ``too narrow``, ``too wide`` or ``shifted``.
         """
         if self.missing > _MISSING * len(self._of(quantity)):
             return "not usable"
         if self.p_value(quantity) >= 1 - LEVEL:
             return "calibrated" if len(self._finite(quantity)) >= _FEWEST else "too few"
         pit = self._finite(quantity)
-        # In standard errors of uniform numbers: their mean has variance 1/12n, their mean square distance from ½ 1/180n.
+        # In standard errors of uniform numbers: their mean has variance 1/12n, their mean square
+        # distance from ½ 1/180n.
         shift = (np.mean(pit) - 0.5) * np.sqrt(12 * len(pit))
         spread = (np.mean(np.square(pit - 0.5)) - 1 / 12) * np.sqrt(180 * len(pit))
         if abs(shift) > abs(spread):
@@ -141,7 +153,10 @@ class Calibration:
     def sentence(self) -> str:
         """The verdict on the latent quantity in plain words."""
         number, (held, error), verdict = len(self.pit), self.coverage(0.8), self.verdict()
-        facts = f"80 % intervals held the truth in {100 * held:.1f} % of {number} simulations (± {100 * error:.1f})"
+        facts = (
+            f"80 % intervals held the truth in {100 * held:.1f} % of {number} simulations (± "
+            f"{100 * error:.1f})"
+        )
         also = f"; {self.not_converged} of the fits did not converge" if self.not_converged else ""
         if verdict == "not usable":
             return f"Not usable: {self.missing} of {number} fits left no posterior: {facts}{also}."
@@ -164,14 +179,18 @@ class Calibration:
         known = pit[np.isfinite(pit)]
         if not len(known):
             raise DataError(
-                f"none of {len(pit)} fits ended with a posterior: {', '.join(sorted(set(self.results)))}"
+                f"none of {len(pit)} fits ended with a posterior: "
+                f"{', '.join(sorted(set(self.results)))}"
             )
         return known
 
 
-# ArviZ has such a picture (plot_ecdf_pit), with an envelope in 0.x and with points marked by another test (POT-C) in 1.x: neither is
-# the band that the p-value here belongs to, and all versions should give one picture.
-def draw(found: Mapping[str, Calibration], path: str | os.PathLike[str], *, columns: int = 3) -> Path:
+# ArviZ has such a picture (plot_ecdf_pit), with an envelope in 0.x and with points marked by
+# another test (POT-C) in 1.x: neither is the band that the p-value here belongs to, and all
+# versions should give one picture.
+def draw(
+    found: Mapping[str, Calibration], path: str | os.PathLike[str], *, columns: int = 3
+) -> Path:
     """Write one panel for each calibration as SVG, under its title: every quantity's curve and the band of the first."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -189,7 +208,9 @@ def draw(found: Mapping[str, Calibration], path: str | os.PathLike[str], *, colu
             panel.axhline(0.0, color="0.6", lw=0.6)
             for row, quantity in reversed(list(enumerate(calibration.pits))):
                 curve = calibration.ecdf(quantity)
-                panel.plot(grid, curve - grid, f"C{row % 10}", lw=0.9 if row else 1.6, label=quantity)
+                panel.plot(
+                    grid, curve - grid, f"C{row % 10}", lw=0.9 if row else 1.6, label=quantity
+                )
             panel.set_title(title.replace("$", r"\$"), fontsize=9)
             if len(calibration.pits) > 1:
                 panel.legend(fontsize=7, frameon=False)

@@ -1,8 +1,9 @@
 """What a posterior says of answers: of its own with each one's site taken out, or of others that are new to it.
 
-A posterior is a mixture of one or more components, Gaussians or points, each at its own hyperparameters. In every component an answer
-sees one number, its predictor, whose belief without the answer is the cavity of expectation propagation; its probability is the
-normalizer of its tilted distribution there.
+A posterior is a mixture of one or more components, Gaussians or points, each at its own
+hyperparameters. In every component an answer sees one number, its predictor, whose belief without
+the answer is the cavity of expectation propagation; its probability is the normalizer of its tilted
+distribution there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,9 +39,10 @@ from relpref.posterior.origin import Origin
 class Components(NamedTuple):
     """A posterior as K Gaussians, or points without a ``scale``.
 
-    ``moving`` has K values of each hyperparameter; ``location`` and ``scale`` are of shapes (K, n) and (K, n, n); ``precision`` and
-    ``shift``, shape (K, m), are the sites that are taken out, zeros where none is in. ``apart``, shape (K, 2, m), are mean and variance
-    of predictors without their whole groups, NaN of a row without a group; None where there are no groups.
+    ``moving`` has K values of each hyperparameter; ``location`` and ``scale`` are of shapes (K, n)
+    and (K, n, n); ``precision`` and ``shift``, shape (K, m), are the sites that are taken out,
+    zeros where none is in. ``apart``, shape (K, 2, m), are mean and variance of predictors without
+    their whole groups, NaN of a row without a group; None where there are no groups.
     """
 
     moving: Values
@@ -57,29 +59,44 @@ class Predictive(NamedTuple):
     site: Any  # which of the observed sites each row belongs to, shape (m,)
     count: Any  # answers in each row, 0 for one that was not asked, shape (m,)
     value: Any  # what was answered, shape (m,)
-    side: Any  # whom it favors: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers; shape (m,)
-    # Whether an answer compares two, so that exchanging the two is an accident; not so where answers are yes or no; shape (m,).
+    # Whom it favors: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers; shape
+    # (m,).
+    side: Any
+    # Whether an answer compares two, so that exchanging the two is an accident; not so where
+    # answers are yes or no; shape (m,).
     paired: Any
     weights: Any  # of the components, row by row, shape (K, m)
     log_score: Any  # log probability of one answer of each row in each component, shape (K, m)
-    step: Any  # a component's mean without the answer is its mean plus this times Σa, a the row's projection; shape (K, m)
-    chance: Any  # probability of an answer for the first (or yes), for neither, for the second (or no); NaN for numbers; shape (3, m)
-    # Mean, and second and third central moment, of the log probability that an answer gets if the posterior is right; NaN for
-    # numbers unless K = 1; shape (3, m).
+    # A component's mean without the answer is its mean plus this times Σa, a the row's projection;
+    # shape (K, m).
+    step: Any
+    # Probability of an answer for the first (or yes), for neither, for the second (or no); NaN for
+    # numbers; shape (3, m).
+    chance: Any
+    # Mean, and second and third central moment, of the log probability that an answer gets if the
+    # posterior is right; NaN for numbers unless K = 1; shape (3, m).
     moments: Any
-    classes: Any  # probability of each class, where decisions follow each other, shape (c, examples); else of no size
-    leaving: Any  # log probability of all answers that leave with a row's, in each component, shape (K, m)
+    # Probability of each class, where decisions follow each other, shape (c, examples); else of no
+    # size.
+    classes: Any
+    # Log probability of all answers that leave with a row's, in each component, shape (K, m).
+    leaving: Any
 
 
 class Question:
     """A posterior and answers to its program, prepared so that nothing is looked at twice.
 
-    The answers are those of ``origin``, new to the posterior; by default its own, each of which is taken out before it is predicted.
-    ``values`` are hyperparameters at which they are predicted, instead of the posterior's.
+    The answers are those of ``origin``, new to the posterior; by default its own, each of which is
+    taken out before it is predicted. ``values`` are hyperparameters at which they are predicted,
+    instead of the posterior's.
     """
 
     def __init__(
-        self, posterior: Posterior, origin: Origin | None = None, *, values: Mapping[str, Any] | None = None
+        self,
+        posterior: Posterior,
+        origin: Origin | None = None,
+        *,
+        values: Mapping[str, Any] | None = None,
     ) -> None:
         own, values = _usable(posterior), dict(values or {})
         given = own if origin is None else origin
@@ -92,7 +109,9 @@ class Question:
             self._program = program.at({name: jnp.asarray(value) for name, value in fixed.items()})
         layout = program.layout
         if layout.slices != dict(posterior.slices):
-            raise DataError("the program has other Gaussian sites at these answers than the posterior has")
+            raise DataError(
+                "the program has other Gaussian sites at these answers than the posterior has"
+            )
         self.observed = layout.observed
         self.weights = posterior.whole.weights
         location, scale = posterior.whole.locations, posterior.whole.scales
@@ -115,7 +134,9 @@ class Question:
         if weights is None:
             weights = np.repeat(self.weights[:, None], self.components.precision.shape[1], axis=1)
         with float64():
-            found = Predictive(*map(np.asarray, _ask(self._program, self._classes, self.components, weights)))
+            found = Predictive(
+                *map(np.asarray, _ask(self._program, self._classes, self.components, weights))
+            )
             if self._program.layout.ordered:
                 return self._with_lists(found)
             return found if self.components.apart is None else self._with_groups(found)
@@ -125,7 +146,8 @@ class Question:
         arrow, program = self._program.arrow, self._program
         if arrow is None or arrow.rows is None:
             raise UnsupportedProgramError(
-                "some answers share noise and look at more than two latents each, or at what hyperparameters change; what is known "
+                "some answers share noise and look at more than two latents each, or at what "
+                "hyperparameters change; what is known "
                 "without one of them is found for other programs alone"
             )
         for at, (moving, *rest) in enumerate(zip(*self._each(), strict=True)):
@@ -162,7 +184,8 @@ class Question:
         """Mean and variance of each predictor without the sites of its whole group; NaN of rows without one, shape (K, 2, m)."""
         if self._program.layout.ordered:
             raise UnsupportedProgramError(
-                "lists within groups of answers cannot be left out; leave the column 'group' out, or read the answers with lists='pairs'"
+                "lists within groups of answers cannot be left out; leave the column 'group' out, "
+                "or read the answers with lists='pairs'"
             )
         shape = self.components.precision.shape
         found = np.full((shape[0], 2, shape[1] + 1), np.nan)
@@ -175,8 +198,8 @@ class Question:
     def _with_groups(self, found: Predictive) -> Predictive:
         """The log probability of whole groups by EP: the evidence of their rows alone, whose sites are those of the whole.
 
-        With sites exp(h·g − ½ gᵀTg) of predictors g ~ N(m, C) that is the integral of their product, times Ẑ and what makes up for the
-        cavities, row by row.
+        With sites exp(h·g − ½ gᵀTg) of predictors g ~ N(m, C) that is the integral of their
+        product, times Ẑ and what makes up for the cavities, row by row.
         """
         counts, leaving = self._counts, found.log_score.copy()
         for at, blocks in enumerate(self._blocks()):
@@ -190,9 +213,14 @@ class Question:
                 rows = group.rows
                 own, pull = (copies * tau)[rows], (copies * nu)[rows]
                 own_mean = mean - start[rows]
-                inside = np.linalg.inv(np.eye(rows.shape[1]) + covariance * own[:, None, :]) @ covariance
+                inside = (
+                    np.linalg.inv(np.eye(rows.shape[1]) + covariance * own[:, None, :]) @ covariance
+                )
                 rest = pull - own * own_mean
-                after, spread = own_mean + _times(inside, rest), np.diagonal(inside, axis1=1, axis2=2)
+                after, spread = (
+                    own_mean + _times(inside, rest),
+                    np.diagonal(inside, axis1=1, axis2=2),
+                )
                 removed = spread * np.minimum(copies[rows], 1.0)
                 left = 1 - removed * tau[rows]
                 cavity[:, rows] = (after - removed * nu[rows]) / left, spread / left
@@ -203,7 +231,9 @@ class Question:
             log_normalizer = np.asarray(_tilted(program, mean + offset, variance).log_normalizer)
             sites = Sites(precision, shift)
             for rows, joint in members:
-                single = np.append(log_of_sites(counts, log_normalizer, sites, Cavity(mean, variance)), 0.0)
+                single = np.append(
+                    log_of_sites(counts, log_normalizer, sites, Cavity(mean, variance)), 0.0
+                )
                 total[rows] = (joint + single[rows].sum(axis=1))[:, None]
             grouped = ~np.isnan(self.components.apart[at, 0])
             leaving[at] = np.where(grouped, total[:-1], leaving[at])
@@ -214,7 +244,8 @@ class Question:
         for site in survey(self._program.call):
             if site.without_moments is not None:
                 raise UnsupportedProgramError(
-                    "the probability of a new list with logistic noise (Plackett and Luce) is not found; take the likelihood Probit()"
+                    "the probability of a new list with logistic noise (Plackett and Luce) is not "
+                    "found; take the likelihood Probit()"
                 )
         listed, log_score = np.zeros(len(found.value), dtype=bool), found.log_score.copy()
         (kind,) = self._program.arrow.kinds if self._program.arrow else ()
@@ -250,7 +281,8 @@ class Question:
         program, moving = self._program, self.components.moving
         if moving and not program.layout.constant_projection:
             raise UnsupportedProgramError(
-                "what the answers look at depends on hyperparameters that were integrated over; fit with "
+                "what the answers look at depends on hyperparameters that were integrated over; "
+                "fit with "
                 'hyperparameters="maximize"'
             )
         if program.rows is not None:
@@ -259,19 +291,24 @@ class Question:
             shape = len(columns), program.layout.num_latents
             return sparse.csr_array((entries.ravel(), (rows, columns.ravel())), shape=shape)
         with float64():
-            return np.asarray(_projection(program.at({n: jnp.asarray(v[0]) for n, v in moving.items()})))
+            return np.asarray(
+                _projection(program.at({n: jnp.asarray(v[0]) for n, v in moving.items()}))
+            )
 
 
 def _usable(posterior: Posterior) -> Origin:
     """How the program was called, of a posterior that can be asked."""
     if posterior.empty:
-        raise DataError(f"the engine ended with {posterior.result.name} and gave no numbers; fit again")
+        raise DataError(
+            f"the engine ended with {posterior.result.name} and gave no numbers; fit again"
+        )
     posterior._warn_if_not_converged()
     if posterior.quick_answers:
         raise DataError("the posterior has answers that came by quick updates; call update() first")
     if posterior.origin is None:
         raise UnsupportedProgramError(
-            "the posterior does not know its program, which says what an answer's probability is; fit in this session, or with a "
+            "the posterior does not know its program, which says what an answer's probability is; "
+            "fit in this session, or with a "
             "program of relpref.models before saving"
         )
     if not posterior.sites and not posterior.sampled:
@@ -294,7 +331,10 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
             )
             step = jnp.where(grouped, jnp.nan, step)
         its = _slices(reading)
-        each = [_outcomes(o, mean[i], variance[i]) for o, i in zip(reading.observations, its, strict=True)]
+        each = [
+            _outcomes(o, mean[i], variance[i])
+            for o, i in zip(reading.observations, its, strict=True)
+        ]
         sums = {
             "chances": [weight[i] * chance for i, (_, chance, _) in zip(its, each, strict=True)],
             "logs": [weight[i] * log for i, (_, _, log) in zip(its, each, strict=True)],
@@ -313,7 +353,9 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
 
     observations = program.at(first.moving).read().observations
     sizes = np.array([observation.value.size for observation in observations])
-    paired = np.array([getattr(observation.likelihood, "paired", True) for observation in observations])
+    paired = np.array(
+        [getattr(observation.likelihood, "paired", True) for observation in observations]
+    )
     side, chance, moments = [], [], []
     for observation, chances, logs in zip(observations, sums["chances"], sums["logs"], strict=True):
         value = jnp.ravel(jnp.asarray(observation.value))
@@ -327,7 +369,9 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
             chance.append(jnp.stack([unknown] * 3))
         else:
             sides = 2 * known[1] - 1
-            logs = jnp.log(jnp.where(chances > 0, chances, 1.0))  # an outcome that cannot be adds nothing
+            logs = jnp.log(
+                jnp.where(chances > 0, chances, 1.0)
+            )  # an outcome that cannot be adds nothing
             side.append(jnp.asarray(sides)[value.astype(int) - int(known[0][0])])
             chance.append(jnp.stack([jnp.sum(chances[sides == at], axis=0) for at in (1, 0, -1)]))
         moments.append(_central(*(jnp.sum(chances * logs**k, axis=0) for k in (1, 2, 3))))
@@ -364,9 +408,10 @@ def cavities_of_groups(
 ) -> list[tuple[Groups, Floats, Floats]]:
     """Mean and covariance of the predictors of groups of rows without any of their sites, shape (g, p) and (g, p, p) each.
 
-    A component is the mean less that of the prior and the covariance of the latents (None of a point), and the sites of rows. Without the
-    sites of a group, whose rows are N(m, G), these are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G). Sites with ``curvatures``, blocks of shape
-    (g, p, p), are of rows without the noise that they share, which is added to them at last.
+    A component is the mean less that of the prior and the covariance of the latents (None of a
+    point), and the sites of rows. Without the sites of a group, whose rows are N(m, G), these are
+    N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G). Sites with ``curvatures``, blocks of shape (g, p, p), are of
+    rows without the noise that they share, which is added to them at last.
     """
     location, scale, precision, shift = component
     blocks, rows, found = arrow.blocks, arrow.rows, []
@@ -382,7 +427,11 @@ def cavities_of_groups(
         own = factor @ factor.swapaxes(1, 2)
         # Of rows without it the sites are blocks, and their own precisions 0.
         noise = own if curvatures is None else 0 * own
-        sites = tau[:, None, :] * np.eye(tau.shape[1]) if curvatures is None else np.asarray(curvatures[at])
+        sites = (
+            tau[:, None, :] * np.eye(tau.shape[1])
+            if curvatures is None
+            else np.asarray(curvatures[at])
+        )
         pulled = middle_of(tau, factor).weights @ noise  # MC
         left = np.eye(tau.shape[1]) - pulled.swapaxes(1, 2)
         spread = noise - noise @ pulled
@@ -427,11 +476,13 @@ def _slices(reading: Reading) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
-def _without_own(reading: Reading, rows: SparseRows | None, part: Components) -> tuple[Array, Array, Array]:
+def _without_own(
+    reading: Reading, rows: SparseRows | None, part: Components
+) -> tuple[Array, Array, Array]:
     """Mean and variance of every predictor without its own answer, and the step of the mean; shape (m,) each.
 
-    The cavity is N((m − vν)/(1 − vτ), v/(1 − vτ)), as in `relpref.infer.sites.cavities`. Taking the site out is a change of rank one:
-    the mean moves by Σa (τm − ν)/(1 − vτ).
+    The cavity is N((m − vν)/(1 − vτ), v/(1 − vτ)), as in `relpref.infer.sites.cavities`. Taking the
+    site out is a change of rank one: the mean moves by Σa (τm − ν)/(1 − vτ).
     """
     mean = reading.projection.apply(part.location - reading.location)
     if part.scale is None:
@@ -462,8 +513,9 @@ def _without_own(reading: Reading, rows: SparseRows | None, part: Components) ->
 def _without_row(reading: Reading, part: Components, counts: Array) -> tuple[Array, Array]:
     """Mean and variance of every projection without one copy of its row's site, from the prior; shape (m,) each.
 
-    Where a Gaussian site is far more precise than all else that is known of its row, 1 − vτ is rounding. So the whole row is taken out
-    by (I + TG)⁻¹, G the prior covariance of the projections (Rasmussen & Williams 2006, eq. 5.12), and its other copies put back.
+    Where a Gaussian site is far more precise than all else that is known of its row, 1 − vτ is
+    rounding. So the whole row is taken out by (I + TG)⁻¹, G the prior covariance of the projections
+    (Rasmussen & Williams 2006, eq. 5.12), and its other copies put back.
     """
     precision, shift = counts * part.precision, counts * part.shift
     gram = reading.covariance.congruence(reading.projection.apply)
@@ -479,7 +531,8 @@ def _without_row(reading: Reading, part: Components, counts: Array) -> tuple[Arr
     return (mean + rest * part.shift * variance) / left, variance / left
 
 
-# Of the predictive distribution of a number, whose log density is quadratic here: mean and variance of the score are exact with these.
+# Of the predictive distribution of a number, whose log density is quadratic here: mean and variance
+# of the score are exact with these.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
@@ -487,7 +540,8 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
     """Log scores of m answers, shape (m,), and of the q possible ones the probabilities and log probabilities, shape (q, m).
 
-    The predictor is N(mean, variance). Of numbers there are the weights and the log density at q nodes; none where it is not known.
+    The predictor is N(mean, variance). Of numbers there are the weights and the log density at q
+    nodes; none where it is not known.
     """
     likelihood, value, _ = observation
     shape = jnp.shape(likelihood.predictor)

@@ -32,14 +32,16 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     Parameters
     ----------
     candidates : mapping from name to Posterior, RelationPosterior or HeldOut
-        At least two. Posteriors are compared by `leave_one_out`; results of `k_fold` are taken as they are.
+        At least two. Posteriors are compared by `leave_one_out`; results of `k_fold` are taken as
+        they are.
 
     Returns
     -------
     DataFrame
-        By model: ``elpd``, the sum of the held-out log probabilities of all answers, and ``elpd_se``, its standard error over answers
-        like these; ``difference``, to the best, and ``difference_se``, its standard error, answer by answer; ``log_loss``;
-        ``log_evidence``, NaN where there is none.
+        By model: ``elpd``, the sum of the held-out log probabilities of all answers, and
+        ``elpd_se``, its standard error over answers like these; ``difference``, to the best, and
+        ``difference_se``, its standard error, answer by answer; ``log_loss``; ``log_evidence``, NaN
+        where there is none.
 
     Raises
     ------
@@ -50,12 +52,15 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
 
     Notes
     -----
-    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other pairs of a choice. These answers
-    cannot tell a difference of less than two standard errors, or of less than about 4 (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson &
-    Vehtari 2020, "Uncertainty in Bayesian leave-one-out cross-validation based model comparison").
+    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other
+    pairs of a choice. These answers cannot tell a difference of less than two standard errors, or
+    of less than about 4 (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson & Vehtari 2020,
+    "Uncertainty in Bayesian leave-one-out cross-validation based model comparison").
     """
     if len(candidates) < 2:
-        raise DataError(f"compare has {counted(len(candidates), 'model')}; give two or more, by name")
+        raise DataError(
+            f"compare has {counted(len(candidates), 'model')}; give two or more, by name"
+        )
     found = {
         name: candidate if isinstance(candidate, HeldOut) else leave_one_out(candidate)
         for name, candidate in candidates.items()
@@ -88,7 +93,9 @@ def difference_of(one: HeldOut, other: HeldOut) -> tuple[float, float]:
 
 def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
     kept = ["probability", "mean", "sd"]
-    one, other = (held.table.loc[:, :"probability"].drop(columns=kept, errors="ignore") for _, held in models)
+    one, other = (
+        held.table.loc[:, :"probability"].drop(columns=kept, errors="ignore") for _, held in models
+    )
     names = [f"the answers of {name!r}" for name, _ in models]
     facts = [f"have {len(table)} rows" for table in (one, other)]
     if list(one) != list(other):
@@ -99,8 +106,13 @@ def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
             return
         row = int(np.argmin(same))
         names = [f"row {row} of {name}" for name in names]
-        facts = ["is " + ", ".join(f"{k}={v}" for k, v in table.iloc[row].items()) for table in (one, other)]
-    raise DataError(f"{names[0]} {facts[0]}, {names[1]} {facts[1]}; compare models of the same answers")
+        facts = [
+            "is " + ", ".join(f"{k}={v}" for k, v in table.iloc[row].items())
+            for table in (one, other)
+        ]
+    raise DataError(
+        f"{names[0]} {facts[0]}, {names[1]} {facts[1]}; compare models of the same answers"
+    )
 
 
 def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
@@ -114,10 +126,12 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By row of `HeldOut.table`: the answer as it was given; ``probability`` (held out) and ``log_score``; ``shift`` of the utility that
-        would move farthest without the answer (one, of those given several times), in posterior standard deviations and with its sign;
-        ``item``: whose utility it is. Utilities are relative to the average. Of a classifier it is the latent function of an
-        ``example`` (for more than two classes at a decision); of other programs a ``latent`` value of a site.
+        By row of `HeldOut.table`: the answer as it was given; ``probability`` (held out) and
+        ``log_score``; ``shift`` of the utility that would move farthest without the answer (one, of
+        those given several times), in posterior standard deviations and with its sign; ``item``:
+        whose utility it is. Utilities are relative to the average. Of a classifier it is the latent
+        function of an ``example`` (for more than two classes at a decision); of other programs a
+        ``latent`` value of a site.
 
     Raises
     ------
@@ -126,19 +140,21 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
 
     Notes
     -----
-    Taking a site out changes mean and covariance by a matrix of rank one, O(n) for each answer; the others' sites stay. Of a classifier
-    of m examples it is O(m²) products of features.
+    Taking a site out changes mean and covariance by a matrix of rank one, O(n) for each answer; the
+    others' sites stay. Of a classifier of m examples it is O(m²) products of features.
     """
     if posterior.kind == "relation":
         raise UnsupportedProgramError(
-            "influence is about utilities, classes and latent sites; for labels of a relation that surprise, sort the table of "
+            "influence is about utilities, classes and latent sites; for labels of a relation that "
+            "surprise, sort the table of "
             "leave_one_out by log_score"
         )
     posterior = answered(posterior)
     left = left_out(posterior)
     if np.isnan(left.predictive.step).any():
         raise UnsupportedProgramError(
-            "influence is that of single answers, and some are in lists or in groups; see leave_one_out, read the answers with lists='pairs', "
+            "influence is that of single answers, and some are in lists or in groups; see "
+            "leave_one_out, read the answers with lists='pairs', "
             "or leave the column 'group' out"
         )
     table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
@@ -203,11 +219,12 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By rater, those most at odds first: ``answers``; ``log_loss``, the average of −log probability of each answer without it;
-        ``expected``, its mean, and ``sd``, its standard deviation, if the answers came from the model; ``z``, the difference in those;
-        ``p_value``, of a log loss as high as that; ``at_odds``, whether that is below ``false_alarms`` divided by the number of raters
-        (Bonferroni), and by three more where each rater's noise is fitted. Fitted noises are in ``noise``, and all raters are
-        compared with the median of them.
+        By rater, those most at odds first: ``answers``; ``log_loss``, the average of −log
+        probability of each answer without it; ``expected``, its mean, and ``sd``, its standard
+        deviation, if the answers came from the model; ``z``, the difference in those; ``p_value``,
+        of a log loss as high as that; ``at_odds``, whether that is below ``false_alarms`` divided
+        by the number of raters (Bonferroni), and by three more where each rater's noise is fitted.
+        Fitted noises are in ``noise``, and all raters are compared with the median of them.
 
     Raises
     ------
@@ -218,13 +235,15 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
 
     Notes
     -----
-    The log losses of a rater are added up as if they were independent, and the tail of the sum is that of a Pearson distribution of type
-    III with its mean, variance and skewness. A rater with few answers can be at odds only by very improbable ones. Other answers of the
-    same rater stay, and agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
+    The log losses of a rater are added up as if they were independent, and the tail of the sum is
+    that of a Pearson distribution of type III with its mean, variance and skewness. A rater with
+    few answers can be at odds only by very improbable ones. Other answers of the same rater stay,
+    and agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
 
-    If each rater's noise is fitted, the median of them is itself uncertain, and the fit can explain a few surprising answers of a rater
-    by their noise. So small p-values occur about twice too often, and the bound is divided by three: of 500 simulated tables of eight
-    equal raters with 25 answers each, 3 (0.6 %) have a rater at odds, and without the three there would be 8.
+    If each rater's noise is fitted, the median of them is itself uncertain, and the fit can explain
+    a few surprising answers of a rater by their noise. So small p-values occur about twice too
+    often, and the bound is divided by three: of 500 simulated tables of eight equal raters with 25
+    answers each, 3 (0.6 %) have a rater at odds, and without the three there would be 8.
     """
     from scipy.stats import pearson3
 
@@ -239,11 +258,13 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     left, origin = left_out(posterior, usual), posterior.origin
     unknown = np.isnan(left.predictive.moments).any()
     if unknown and posterior.hyperparameter_draws and origin and origin.engine:
-        # The scores of numbers have known moments in one Gaussian only: that at the averages of the hyperparameters.
+        # The scores of numbers have known moments in one Gaussian only: that at the averages of the
+        # hyperparameters.
         left = left_out(origin.run(None, posterior.key, fixed=posterior.hyperparameters), usual)
     if np.isnan(left.predictive.moments).any():
         raise DataError(
-            "the other possible answers are unknown: the likelihood is a custom one, or the posterior is a sample"
+            "the other possible answers are unknown: the likelihood is a custom one, or the "
+            "posterior is a sample"
         )
     each = [np.ones(len(left.log_score)), left.log_score, *left.predictive.moments]
     number, score, mean, variance, third = (
@@ -268,63 +289,76 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     return pd.DataFrame(columns, index)[number > 0].sort_values("p_value", kind="stable")
 
 
-def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = True) -> pd.DataFrame:
+def evidence_without_each(
+    posterior: UtilityPosterior, *, progress_bar: bool = True
+) -> pd.DataFrame:
     """Refit without each part of the model, one at a time, and compare the evidence.
 
-    Hyperparameters are refitted, except those that were fixed. Options for the part that is left out (its kernel, its priors, its
-    fixed values) are left out with it.
+    Hyperparameters are refitted, except those that were fixed. Options for the part that is left
+    out (its kernel, its priors, its fixed values) are left out with it.
 
     Parameters
     ----------
     posterior : UtilityPosterior
-        From EP or Laplace, by a program whose prior is a sum of named parts, such as `relpref.models.xpgp`.
+        From EP or Laplace, by a program whose prior is a sum of named parts, such as
+        `relpref.models.xpgp`.
     progress_bar : bool
         Show progress if stderr is a terminal.
 
     Returns
     -------
     DataFrame
-        One row for each part: ``left_out`` (``attributes`` or the name of a relation), ``log_evidence`` without it, ``difference`` (log
-        evidence with it less that without it, in nats), ``elpd_difference`` (the same of the held-out log probabilities, see
-        `leave_one_out`) and its standard error ``elpd_se``, and ``note`` (why there is no number, or empty).
+        One row for each part: ``left_out`` (``attributes`` or the name of a relation),
+        ``log_evidence`` without it, ``difference`` (log evidence with it less that without it, in
+        nats), ``elpd_difference`` (the same of the held-out log probabilities, see `leave_one_out`)
+        and its standard error ``elpd_se``, and ``note`` (why there is no number, or empty).
 
     Raises
     ------
     UnsupportedProgramError
-        If the posterior has no evidence, does not know its program or its priors, or has one part only.
+        If the posterior has no evidence, does not know its program or its priors, or has one part
+        only.
     InferenceError
-        If the posterior's own fit did not converge. Where only a fit without a part fails, its row says so.
+        If the posterior's own fit did not converge. Where only a fit without a part fails, its row
+        says so.
 
     Notes
     -----
-    Where hyperparameters were integrated over, the difference is the log Bayes factor of the part. Where they were maximized, the larger
-    model contains the smaller one (an amplitude of 0), so the difference is seldom negative, and about one nat for each hyperparameter
-    of the part means nothing.
+    Where hyperparameters were integrated over, the difference is the log Bayes factor of the part.
+    Where they were maximized, the larger model contains the smaller one (an amplitude of 0), so the
+    difference is seldom negative, and about one nat for each hyperparameter of the part means
+    nothing.
     """
     origin, full = posterior.origin, posterior.log_evidence
     if full is None and posterior.hyperparameter_draws and origin is not None and origin.engine:
         raise UnsupportedProgramError(
-            "draws of the hyperparameters give no evidence to compare: fit with hyperparameters='integrate' or 'maximize'"
+            "draws of the hyperparameters give no evidence to compare: fit with "
+            "hyperparameters='integrate' or 'maximize'"
         )
     if full is None or origin is None:
         raise UnsupportedProgramError(
             "the comparison needs a posterior from EP or Laplace that knows its program; "
-            "fit with one of them in this session, or with a program of relpref.models before saving"
+            "fit with one of them in this session, or with a program of relpref.models before "
+            "saving"
         )
     if not origin.complete:
         raise UnsupportedProgramError(
-            "the fit used priors of its own, which a saved posterior does not keep, so fitting again would be another model; "
+            "the fit used priors of its own, which a saved posterior does not keep, so fitting "
+            "again would be another model; "
             "compare before saving, or fit again"
         )
     result, data, parts = posterior.result, posterior.data, parts_of(posterior)
     if not result.ok:
         raise InferenceError(
-            f"the fit itself did not converge, so its evidence compares with nothing: {result.value}", result
+            "the fit itself did not converge, so its evidence compares with nothing: "
+            f"{result.value}",
+            result,
         )
     removable = [part for part in parts if part == ATTRIBUTES or part in data.relations]
     if len(parts) < 2 or not removable:
         raise UnsupportedProgramError(
-            "the model has no two parts of which one could be left out; xpgp with attributes and relations has"
+            "the model has no two parts of which one could be left out; xpgp with attributes and "
+            "relations has"
         )
     held_out: HeldOut | None = None
     rows = []
@@ -351,7 +385,9 @@ def _refit(
     """The posterior without a part, or the reason why there is none."""
 
     def others(by_site: Mapping[str, Any]) -> dict[str, Any]:
-        return {site: value for site, value in by_site.items() if site_part(posterior, site) != part}
+        return {
+            site: value for site, value in by_site.items() if site_part(posterior, site) != part
+        }
 
     data, call = posterior.data, origin.unbound()
     kwargs = dict(call.kwargs)
@@ -371,7 +407,8 @@ def _refit(
             call = call.with_argument(old, smaller) if type(old) is type(data) else call
         engine = origin.engine.changed(call.program, fixed=fixed, throw=True)
         with warnings.catch_warnings():
-            # That groups of items come apart without the part is what the evidence is about to show.
+            # That groups of items come apart without the part is what the evidence is about to
+            # show.
             warnings.simplefilter("ignore", UserWarning)
             fitted = engine.run(posterior.key, *call.args, progress_bar=progress_bar, **call.kwargs)
     except InferenceError as error:
@@ -385,5 +422,7 @@ def _refit(
 
 def site_part(posterior: Posterior, site: str) -> str | None:
     """The part that a hyperparameter ``<part>_<name>`` belongs to; of two that fit, the longer."""
-    fitting = [part for part in parts_of(posterior) if site.startswith(f"{part}_") and site != GROUP_SD]
+    fitting = [
+        part for part in parts_of(posterior) if site.startswith(f"{part}_") and site != GROUP_SD
+    ]
     return max(fitting, key=len, default=None)

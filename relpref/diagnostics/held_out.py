@@ -22,25 +22,30 @@ class HeldOut:
     Attributes
     ----------
     table : DataFrame
-        One row for each row of the data's answers, in its order: the answer as it was given (a probability that was reported is in
-        ``reported``), ``probability`` (held out; the density, where answers are numbers) and its logarithm ``log_score``. Comparisons:
-        ``p_first``, ``p_second`` and, where there are some, ``p_tie``; the first is who stands in the table's first column. Classes:
-        ``p_<class>``. Scores of a relation: ``mean`` and ``sd`` of the label. ``k_hat`` where draws were reweighted: above
-        `relpref.infer.result.threshold`, at most 0.7, the row is not to be relied on.
+        One row for each row of the data's answers, in its order: the answer as it was given (a
+        probability that was reported is in ``reported``), ``probability`` (held out; the density,
+        where answers are numbers) and its logarithm ``log_score``. Comparisons: ``p_first``,
+        ``p_second`` and, where there are some, ``p_tie``; the first is who stands in the table's
+        first column. Classes: ``p_<class>``. Scores of a relation: ``mean`` and ``sd`` of the
+        label. ``k_hat`` where draws were reweighted: above `relpref.infer.result.threshold`, at
+        most 0.7, the row is not to be relied on.
     method : str
         How the answers were held out.
     notes : tuple of str
     chances : array, shape (m, c)
-        Of the categories: the first, neither, the second; or the classes. NaN where answers are numbers.
+        Of the categories: the first, neither, the second; or the classes. NaN where answers are
+        numbers.
     outcome : array of int, shape (m,)
         The category that was answered; −1 where answers are numbers.
     paired : bool
-        Whether the categories are those of comparisons; of a yes or no among them yes is the first, and no the second.
+        Whether the categories are those of comparisons; of a yes or no among them yes is the first,
+        and no the second.
     composed : bool
-        Whether answers are pairs of choices or orderings of which other pairs stayed: these all but tell who won, so no score measures
-        how well new answers are predicted.
+        Whether answers are pairs of choices or orderings of which other pairs stayed: these all but
+        tell who won, so no score measures how well new answers are predicted.
     single : array of bool, shape (m,), or of no size where all are alike
-        Answers that compare nothing, so that to exchange the first and the second would change what they say.
+        Answers that compare nothing, so that to exchange the first and the second would change what
+        they say.
     """
 
     table: pd.DataFrame
@@ -93,9 +98,9 @@ class HeldOut:
     def auc(self) -> float:
         """Area under the receiver operating characteristic.
 
-        Probability that of two answers, one in a category and one not, the first was given the higher probability of it. Of
-        comparisons with a winner, seen from both sides, by how much more probable the one is than the other. Of several classes the
-        average over the classes.
+        Probability that of two answers, one in a category and one not, the first was given the
+        higher probability of it. Of comparisons with a winner, seen from both sides, by how much
+        more probable the one is than the other. Of several classes the average over the classes.
         """
         from sklearn.metrics import roc_auc_score
 
@@ -108,7 +113,10 @@ class HeldOut:
             both = won & ~known.single
             lead = scores[:, FIRST] - scores[:, SECOND]
             lead = np.where(np.abs(lead) < _ROUNDING, 0.0, lead)
-            scores, weight = np.append(lead[won], -lead[both])[:, None], np.append(weight[won], weight[both])
+            scores, weight = (
+                np.append(lead[won], -lead[both])[:, None],
+                np.append(weight[won], weight[both]),
+            )
             hits = np.append(hits[won, FIRST], hits[both, SECOND])[:, None]
         elif scores.shape[1] == 2:
             scores, hits = scores[:, 1:], hits[:, 1:]
@@ -130,9 +138,11 @@ class HeldOut:
         Returns
         -------
         DataFrame
-            One row for each bin: ``lower``, ``upper``; ``predicted``, the average probability; ``observed``, how often it happened;
-            ``count`` of forecasts in the bin (each answer gives two, that the first and that the second is preferred; or one for each
-            class); ``se``, the standard deviation that ``observed`` would have if all forecasts were right. NaN in an empty bin.
+            One row for each bin: ``lower``, ``upper``; ``predicted``, the average probability;
+            ``observed``, how often it happened; ``count`` of forecasts in the bin (each answer
+            gives two, that the first and that the second is preferred; or one for each class);
+            ``se``, the standard deviation that ``observed`` would have if all forecasts were right.
+            NaN in an empty bin.
 
         Raises
         ------
@@ -144,16 +154,19 @@ class HeldOut:
         known = self.forecasts
         if known is None:
             raise DataError(
-                "the answers are numbers, and nothing was predicted with a probability; look at log_score"
+                "the answers are numbers, and nothing was predicted with a probability; look at "
+                "log_score"
             )
         events = [FIRST, SECOND] if known.paired else list(range(known.chances.shape[1]))
         chances, hits, weight = known.chances[:, events], known._hits[:, events], known.weight
         inside = (
-            np.minimum((chances * bins + _ROUNDING).astype(int), bins - 1) == np.arange(bins)[:, None, None]
+            np.minimum((chances * bins + _ROUNDING).astype(int), bins - 1)
+            == np.arange(bins)[:, None, None]
         )
         count = inside.sum(axis=2) @ weight
         predicted = (inside * chances).sum(axis=2)
-        # An answer with both of its events in one bin is less uncertain there: at most one of them happens.
+        # An answer with both of its events in one bin is less uncertain there: at most one of them
+        # happens.
         variance = np.maximum(predicted - np.square(predicted), 0.0) @ weight
         lower = np.arange(bins)
         with np.errstate(invalid="ignore"):
@@ -173,16 +186,20 @@ class HeldOut:
         Returns
         -------
         DataFrame
-            By measure: ``value``, its standard error ``se`` over answers like these, and ``baseline``: what a forecast gets that knows
-            only how often there is a tie, or each class; NaN where some answers are numbers.
+            By measure: ``value``, its standard error ``se`` over answers like these, and
+            ``baseline``: what a forecast gets that knows only how often there is a tie, or each
+            class; NaN where some answers are numbers.
         """
         known, nothing = self.forecasts, float("nan")
         loss, error = average(-self.log_scores, self.weight)
         rows = {"elpd": (self.elpd, self.elpd_se, nothing), "log_loss": (loss, error, nothing)}
         if known is not None:
             base = known._baseline()
-            # Not so with strengths of preference, or numbers among the answers: the categories are not all that was scored.
-            if len(known.outcome) == len(self.outcome) and np.allclose(known._chosen(), self.log_scores):
+            # Not so with strengths of preference, or numbers among the answers: the categories are
+            # not all that was scored.
+            if len(known.outcome) == len(self.outcome) and np.allclose(
+                known._chosen(), self.log_scores
+            ):
                 rate = float(base.weight @ base._chosen())
                 rows["elpd"] = (*rows["elpd"][:2], rate)
                 rows["log_loss"] = (loss, error, -rate / max(self.num_answers, 1))
@@ -252,7 +269,10 @@ class HeldOut:
     def __repr__(self) -> str:
         number = counted(self.num_answers, "answer")
         but = ", no measure of prediction: see notes" if self.composed else ""
-        return f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f}{but})"
+        return (
+            f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd "
+            f"{self.elpd:.1f} ± {self.elpd_se:.1f}{but})"
+        )
 
 
 def average(values: Floats, weight: Floats) -> tuple[float, float]:

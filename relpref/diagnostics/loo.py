@@ -1,8 +1,9 @@
 """Answers as predicted from the others: each without fitting again, or some at a time by fits to the rest.
 
-Labels of a relation have a closed form: the residual of labels U that leave together is P_UU⁻¹ a_U and their covariance σ² P_UU⁻¹
-(Rasmussen & Williams 2006, eq. 5.12); a is the dual, P the matrix that makes the dual of the labels, σ² the scale. Under a constraint a
-label leaves in both directions, as a pair of which the model knows one contrast, (y ± y)/√2.
+Labels of a relation have a closed form: the residual of labels U that leave together is P_UU⁻¹ a_U
+and their covariance σ² P_UU⁻¹ (Rasmussen & Williams 2006, eq. 5.12); a is the dual, P the matrix
+that makes the dual of the labels, σ² the scale. Under a constraint a label leaves in both
+directions, as a pair of which the model knows one contrast, (y ± y)/√2.
 """
 
 import os
@@ -35,11 +36,13 @@ from relpref.posterior.tables import objects
 Positions = NDArray[np.intp]
 
 _SIBLINGS = (
-    "a pair leaves alone, and the others of its choice or list, which stay, all but tell who won: the scores are no measure of "
+    "a pair leaves alone, and the others of its choice or list, which stay, all but tell who won: "
+    "the scores are no measure of "
     "how well answers are predicted"
 )
 _ORDER = (
-    "for errors of single labels, not for their order, which one label left out at a time makes too small: for that see "
+    "for errors of single labels, not for their order, which one label left out at a time makes "
+    "too small: for that see "
     "relpref.rls.leave_object_pairs_out"
 )
 
@@ -47,14 +50,15 @@ _ORDER = (
 class Given(Question):
     """The answers that a posterior comes from, with ``table``, ``outcome``, ``paired`` and ``single`` as of `HeldOut`.
 
-    ``predictive`` is what the posterior says without each, ``unit`` the answer that each row of the program is a part of, ``classes`` are
-    the labels of examples' classes.
+    ``predictive`` is what the posterior says without each, ``unit`` the answer that each row of the
+    program is a part of, ``classes`` are the labels of examples' classes.
     """
 
     def __init__(self, posterior: Posterior, values: Mapping[str, Any] | None = None) -> None:
         if "weights" in posterior.info:
             raise UnsupportedProgramError(
-                "answers with weights are not scored by leaving them out: to a power other than 1, probabilities of their outcomes do not "
+                "answers with weights are not scored by leaving them out: to a power other than 1, "
+                "probabilities of their outcomes do not "
                 "add up to 1; hold some out, fit to the others, and score posterior.prefer"
             )
         super().__init__(posterior, values=values)
@@ -138,14 +142,16 @@ class Given(Question):
         composed = bool(lists) and not lists_leave
         if lists:
             notes = (*notes, f"{lists}; {_SIBLINGS}" if composed else lists)
-        return HeldOut(table, method, notes, chances, self.outcome, self.paired, composed, self.single)
+        return HeldOut(
+            table, method, notes, chances, self.outcome, self.paired, composed, self.single
+        )
 
 
 class LeftOut(NamedTuple):
     """A posterior without each of its answers.
 
-    ``log_score`` and ``k_hat`` (None where the components are no sample) are of each answer, ``weights`` those of the components
-    without each row's answer, shape (K, rows).
+    ``log_score`` and ``k_hat`` (None where the components are no sample) are of each answer,
+    ``weights`` those of the components without each row's answer, shape (K, rows).
     """
 
     given: Given
@@ -161,12 +167,14 @@ def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> L
     sampled = len(prior) > 1 and bool(np.ptp(prior) == 0)  # draws, or components of equal weight
     if (sampled or posterior.sampled) and len(prior) < FEWEST:
         raise DataError(
-            f"the posterior has {counted(len(prior), 'draw')}, too few to be reweighted; draw at least {FEWEST}, better several hundred"
+            f"the posterior has {counted(len(prior), 'draw')}, too few to be reweighted; draw at "
+            f"least {FEWEST}, better several hundred"
         )
     given = Given(posterior, values)
     if posterior.sampled and given.components.apart is not None:
         raise UnsupportedProgramError(
-            "draws are reweighted answer by answer, and answers of one group depend on each other; fit with EP, or leave the column 'group' out"
+            "draws are reweighted answer by answer, and answers of one group depend on each other; "
+            "fit with EP, or leave the column 'group' out"
         )
     log_score = given.log_scores(given.predictive)
     leaving = given.log_scores(given.predictive._replace(log_score=given.predictive.leaving))
@@ -188,34 +196,42 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     Parameters
     ----------
     posterior : Posterior or RelationPosterior
-        From EP or Laplace: each answer's site is taken out of the posterior, and the answer is predicted from what is left, the cavity.
-        Mixtures over hyperparameters: the same in every component, and the components are reweighted by how much less likely the
-        answer made them. Draws (`relpref.infer.from_samples`): reweighted. Scores of a relation from `Exact`: by the closed form of
-        Gaussian regression; (v, w) and (w, v) of a symmetric or reciprocal relation leave together.
+        From EP or Laplace: each answer's site is taken out of the posterior, and the answer is
+        predicted from what is left, the cavity. Mixtures over hyperparameters: the same in every
+        component, and the components are reweighted by how much less likely the answer made them.
+        Draws (`relpref.infer.from_samples`): reweighted. Scores of a relation from `Exact`: by the
+        closed form of Gaussian regression; (v, w) and (w, v) of a symmetric or reciprocal relation
+        leave together.
 
     Returns
     -------
     HeldOut
-        Of an answer that was given k times, one of the k is left out. An example of a classifier leaves with all its decisions, and a
-        list whole: its score is that of all its pairs, and the first of these stands for it. Each answer of a group is predicted without
-        all the others of the group. Of a choice or an ordering that was read
-        with ``lists="pairs"`` each pair leaves alone, which is no test of prediction: then `HeldOut.composed` is true.
+        Of an answer that was given k times, one of the k is left out. An example of a classifier
+        leaves with all its decisions, and a list whole: its score is that of all its pairs, and the
+        first of these stands for it. Each answer of a group is predicted without all the others of
+        the group. Of a choice or an ordering that was read with ``lists="pairs"`` each pair leaves
+        alone, which is no test of prediction: then `HeldOut.composed` is true.
 
     Raises
     ------
     UnsupportedProgramError
-        If the posterior does not know its program (draws or a custom program, read back from a file).
+        If the posterior does not know its program (draws or a custom program, read back from a
+        file).
     DataError
-        If the posterior has no numbers, has answers that came by quick updates, comes from no labels, or has fewer than 25 draws.
+        If the posterior has no numbers, has answers that came by quick updates, comes from no
+        labels, or has fewer than 25 draws.
 
     Notes
     -----
-    The sites of the other answers stay as they are: exact for Gaussian answers, and near to fitting again for others (Opper & Winther
-    2000, "Gaussian processes for classification: mean-field algorithms"; Vehtari, Mononen, Tolvanen, Sivula & Winther 2016, "Bayesian
-    leave-one-out cross-validation approximations for Gaussian latent variable models"). Hyperparameters were fitted to all answers, so
-    scores are a little better than those of new answers; `k_fold` fits them again. It takes milliseconds for thousands of answers, O(p²)
-    for each pair of a complete relation of p nodes under a constraint. Reweighting uses Pareto-smoothed importance weights (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model
-    evaluation using leave-one-out cross-validation and WAIC").
+    The sites of the other answers stay as they are: exact for Gaussian answers, and near to fitting
+    again for others (Opper & Winther 2000, "Gaussian processes for classification: mean-field
+    algorithms"; Vehtari, Mononen, Tolvanen, Sivula & Winther 2016, "Bayesian leave-one-out
+    cross-validation approximations for Gaussian latent variable models"). Hyperparameters were
+    fitted to all answers, so scores are a little better than those of new answers; `k_fold` fits
+    them again. It takes milliseconds for thousands of answers, O(p²) for each pair of a complete
+    relation of p nodes under a constraint. Reweighting uses Pareto-smoothed importance weights
+    (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model evaluation using leave-one-out
+    cross-validation and WAIC").
     """
     if posterior.kind == "relation":
         return _leave_labels_out(posterior)
@@ -227,7 +243,8 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
         bad = int(np.sum(left.k_hat > limit))
         if bad:
             notes = (
-                f"the k-hat of {bad} of {len(left.k_hat)} different answers is above {limit:.2f}: they are not to be relied on; use k_fold",
+                f"the k-hat of {bad} of {len(left.k_hat)} different answers is above {limit:.2f}: "
+                "they are not to be relied on; use k_fold",
             )
     chances = left.given.chances(left.predictive)
     return left.given.held_out(chances, left.log_score, "leave-one-out", notes, left.k_hat)
@@ -252,38 +269,42 @@ def k_fold(
     Parameters
     ----------
     posterior : Posterior or RelationPosterior
-        From EP or Laplace, whose program is fitted again; scores of a relation from `Exact`, by its closed form.
+        From EP or Laplace, whose program is fitted again; scores of a relation from `Exact`, by its
+        closed form.
     folds : int
         At least 2.
     by : {"pair", "answer", "rater", "group"}
-        What leaves together: all answers to a pair of items by any rater, because a repeated question would predict itself;
-        each answer with its repetitions; all answers of a rater, who is then unknown; or all of a group, by default where answers have
-        groups, elsewhere "pair". Lists leave whole. Examples of classes leave one by one, edges
-        between the same two nodes together.
+        What leaves together: all answers to a pair of items by any rater, because a repeated
+        question would predict itself; each answer with its repetitions; all answers of a rater, who
+        is then unknown; or all of a group, by default where answers have groups, elsewhere "pair".
+        Lists leave whole. Examples of classes leave one by one, edges between the same two nodes
+        together.
     hyperparameters : {"refit", "keep"}
-        Whether those that were fitted are fitted again in every fold. Those of a relation are kept, and those of more items than a
-        matrix has room for.
+        Whether those that were fitted are fitted again in every fold. Those of a relation are kept,
+        and those of more items than a matrix has room for.
     rng_key : JAX key or int
         For the folds, which are random and as equal in size as can be.
     scheduler : str, optional
-        Where the folds are fitted, see `relpref.parallel.run_all`; here, one after the other, by default.
+        Where the folds are fitted, see `relpref.parallel.run_all`; here, one after the other, by
+        default.
     folder : path, optional
-        Finished folds are kept there, in a file for each posterior and division, and the same call does only what is missing. Those of
-        a relation have a closed form and are not kept.
+        Finished folds are kept there, in a file for each posterior and division, and the same call
+        does only what is missing. Those of a relation have a closed form and are not kept.
     progress_bar : bool
 
     Returns
     -------
     HeldOut
-        As of `leave_one_out`. Choices and orderings that were read with ``lists="pairs"`` leave whole by rater alone: else
-        `HeldOut.composed` is true.
+        As of `leave_one_out`. Choices and orderings that were read with ``lists="pairs"`` leave
+        whole by rater alone: else `HeldOut.composed` is true.
 
     Raises
     ------
     DataError
         If there are fewer things to leave out than folds, or no raters to leave out by.
     UnsupportedProgramError
-        If the posterior does not know its program or its engine (draws), or its program is not one of answers or examples in rows.
+        If the posterior does not know its program or its engine (draws), or its program is not one
+        of answers or examples in rows.
     InferenceError
         If the fit to a fold did not converge.
     StorageError
@@ -304,19 +325,26 @@ def k_fold(
     origin = posterior.origin
     if origin is None or not origin.engine:
         raise UnsupportedProgramError(
-            "k_fold fits again, and this posterior does not know its program or its engine; fit with EP or Laplace in this session, or "
+            "k_fold fits again, and this posterior does not know its program or its engine; fit "
+            "with EP or Laplace in this session, or "
             "with a program of relpref.models before saving"
         )
     if not origin.complete:
         raise UnsupportedProgramError(
-            "the fit used priors of its own, which a saved posterior does not keep; fit again in this session"
+            "the fit used priors of its own, which a saved posterior does not keep; fit again in "
+            "this session"
         )
     given = Given(posterior)
     classes = posterior.kind == "classes"
-    data: Any = posterior.datasets()["data"] if classes else preference_data(origin.args, origin.kwargs)
-    if not classes and (data is None or len(given.observed) > 1 or len(given.unit) != data.num_comparisons):
+    data: Any = (
+        posterior.datasets()["data"] if classes else preference_data(origin.args, origin.kwargs)
+    )
+    if not classes and (
+        data is None or len(given.observed) > 1 or len(given.unit) != data.num_comparisons
+    ):
         raise UnsupportedProgramError(
-            "k_fold does not know how to leave out answers of this program, whose observed sites are not those of the comparisons "
+            "k_fold does not know how to leave out answers of this program, whose observed sites "
+            "are not those of the comparisons "
             "alone; leave_one_out does"
         )
     grouped = not classes and data.comparisons.group is not None
@@ -340,7 +368,11 @@ def k_fold(
     for at, found in run_all(predict, trained, scheduler, **options):
         test = of_answer == left[at]
         scores = logsumexp(given.log_scores(found) + np.log(found.weights[:, :1]), axis=0)
-        record = {"fold": left[at], "log_score": scores[test], "chances": given.chances(found)[test]}
+        record = {
+            "fold": left[at],
+            "log_score": scores[test],
+            "chances": given.chances(found)[test],
+        }
         done[left[at]] = record
         if journal is not None:
             journal.add(record)
@@ -355,14 +387,21 @@ def k_fold(
 
 
 def _predict(
-    posterior: Posterior, origin: Origin, data: Any, fixed: Values, draws: Values, trained: Positions
+    posterior: Posterior,
+    origin: Origin,
+    data: Any,
+    fixed: Values,
+    draws: Values,
+    trained: Positions,
 ) -> Predictive:
     """What a fit to the answers at some positions says of all."""
     less = origin.with_argument(data, data.select_answers(trained))
     options: dict[str, Any] = {"fixed": fixed}
     if draws:
         weights = {"prior_log_weights": posterior.prior_log_weights, **less.kwargs}
-        fitted = less.engine.changed(**options).run_at_draws(draws, posterior.key, *less.args, **weights)
+        fitted = less.engine.changed(**options).run_at_draws(
+            draws, posterior.key, *less.args, **weights
+        )
     else:
         fitted = less.run(None, posterior.key, at=posterior.hyperparameters, **options)
     return Question(fitted, origin).answer()
@@ -387,17 +426,22 @@ def _leave_labels_out(
     problem, solution = posterior.problem, posterior.solution
     if problem.symmetry != "none" and problem.loss == "ranking":
         raise UnsupportedProgramError(
-            f"the ranking loss of a {problem.symmetry} relation uses every label at both its ends, so labels have no probability; use "
+            f"the ranking loss of a {problem.symmetry} relation uses every label at both its ends, "
+            "so labels have no probability; use "
             'loss="regression", or relpref.rls.leave_nodes_out'
         )
     if not solution.scale > 0:
-        raise DataError(f"the scale of the scores is {solution.scale}, so labels have no probability")
+        raise DataError(
+            f"the scale of the scores is {solution.scale}, so labels have no probability"
+        )
     labels, counts = problem.labels, problem.values.row_counts
     notes: tuple[str, ...] = ()
     if rng is None:
         method, notes = "leave-one-out", (_ORDER,)
         dual, own = solution.left_out()
-        if problem.loss == "ranking":  # nothing is known of the offset of a node without another label
+        if (
+            problem.loss == "ranking"
+        ):  # nothing is known of the offset of a node without another label
             own = np.where(counts[labels.rows] == 1, np.nan, own)
         mean, sd = labels.values - dual / own, np.sqrt(solution.scale / own)
     else:
@@ -409,7 +453,8 @@ def _leave_labels_out(
             test = np.flatnonzero(fold == number)
             block, gone = fit.precision[np.ix_(test, test)], np.zeros(len(test), dtype=bool)
             if problem.loss == "ranking":
-                # Where all labels of a node leave, nothing is known of its offset; the block is made regular.
+                # Where all labels of a node leave, nothing is known of its offset; the block is
+                # made regular.
                 rows = labels.rows[test]
                 gone = (np.bincount(rows, minlength=len(counts)) == counts)[rows]
                 block = block + ((rows[:, None] == rows) & gone) * np.diagonal(block).max()

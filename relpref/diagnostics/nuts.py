@@ -43,13 +43,14 @@ class Check:
         "undecided" if NUTS itself did not converge.
     sentence : str
     table : DataFrame
-        As `Certificate.table`, with NUTS for the exact posterior; of some items alone, relative to their average. Empty where nothing
-        was compared.
+        As `Certificate.table`, with NUTS for the exact posterior; of some items alone, relative to
+        their average. Empty where nothing was compared.
     probability_shift : float
-        Largest difference of a probability: that the first of an asked pair is the better one; of a class, for classifiers. NaN for
-        other programs.
+        Largest difference of a probability: that the first of an asked pair is the better one; of a
+        class, for classifiers. NaN for other programs.
     hyperparameters : DataFrame or None
-        Where NUTS sampled them: by name ``value`` (of the posterior), ``nuts_mean`` and ``nuts_sd``.
+        Where NUTS sampled them: by name ``value`` (of the posterior), ``nuts_mean`` and
+        ``nuts_sd``.
     r_hat, ess, divergences : float, float, int
         Of NUTS: largest R-hat, smallest effective number of draws, divergent steps.
     """
@@ -87,11 +88,13 @@ def check(
     posterior : Posterior or RelationPosterior
         Not from the exact engine.
     max_items : int
-        Of more items this many are compared, those with many answers among themselves, by these answers alone.
+        Of more items this many are compared, those with many answers among themselves, by these
+        answers alone.
     hyperparameters : bool
-        False holds them at the posterior's values, which tests the engine. True samples those that the fit did not fix, which also
-        shows what it means to have maximized them, and takes a Cholesky factor for every step. A mixture over hyperparameters, and
-        samples of them, are compared with NUTS over all.
+        False holds them at the posterior's values, which tests the engine. True samples those that
+        the fit did not fix, which also shows what it means to have maximized them, and takes a
+        Cholesky factor for every step. A mixture over hyperparameters, and samples of them, are
+        compared with NUTS over all.
     draws : int
         Of all chains together.
     chains, warmup : int
@@ -122,23 +125,29 @@ def check(
     if posterior.kind == "relation":
         return Check(
             "agrees" if result.ok else "undecided",
-            "The posterior is the solution of linear equations, not an approximation, so there is nothing that NUTS could tell. "
-            + result.value,
+            "The posterior is the solution of linear equations, not an approximation, so there is "
+            "nothing that NUTS could tell. " + result.value,
         )
     posterior = answered(posterior)
     if result.empty:
-        raise InferenceError(f"there is no posterior to check: {result.name}: {result.value}", result)
+        raise InferenceError(
+            f"there is no posterior to check: {result.name}: {result.value}", result
+        )
     if not posterior.has_answers:
         return Check(
-            "agrees", "There are no answers, so the posterior is the prior, and nothing was approximated."
+            "agrees",
+            "There are no answers, so the posterior is the prior, and nothing was approximated.",
         )
     free = hyperparameters or bool(posterior.hyperparameter_draws)
     if free and posterior.origin is not None and not posterior.origin.complete:
         raise UnsupportedProgramError(
-            "the fit used priors of its own, which a saved posterior does not keep, so that hyperparameters cannot be sampled; check "
+            "the fit used priors of its own, which a saved posterior does not keep, so that "
+            "hyperparameters cannot be sampled; check "
             "before saving, or with the hyperparameters held"
         )
-    rng_key = jax.random.wrap_key_data(jnp.asarray(posterior.key)) if rng_key is None else as_key(rng_key)
+    rng_key = (
+        jax.random.wrap_key_data(jnp.asarray(posterior.key)) if rng_key is None else as_key(rng_key)
+    )
     posterior, chosen, note = _subject(posterior, max_items, free, progress_bar)
     belief = posterior.whole
     if len(chosen) < belief.size:
@@ -172,8 +181,8 @@ def sample(
 ) -> Chains:
     """Sample chosen entries of the exact posterior, whitened by a belief about them; inside ``enable_x64``.
 
-    The others follow from the prior. With ``free`` the hyperparameters that the fit did not fix are sampled, too; ``settings`` are those of
-    `check`.
+    The others follow from the prior. With ``free`` the hyperparameters that the fit did not fix are
+    sampled, too; ``settings`` are those of `check`.
     """
     from numpyro.infer import MCMC, NUTS
 
@@ -188,13 +197,17 @@ def sample(
         theta = program.unconstrained(posterior.hyperparameters)
     prior, location = target.covariance[np.ix_(chosen, chosen)], target.location[chosen]
     lower = cholesky(jnp.asarray(prior)).lower
-    # L (c + R z) has the belief's moments about the prior mean where z is N(0, I): in the directions D of the prior, then turned to
-    # those of L by the orthogonal Q = L⁻¹D; where the prior has no variance, z is as the prior has it.
+    # L (c + R z) has the belief's moments about the prior mean where z is N(0, I): in the
+    # directions D of the prior, then turned to those of L by the orthogonal Q = L⁻¹D; where the
+    # prior has no variance, z is as the prior has it.
     root = directions(prior)
     mean, covariance = whitened(root, belief.location - location, belief.scale)
     turn = solve_triangular(np.asarray(lower), root, lower=True)
     spread = np.eye(len(prior)) + turn @ (covariance - np.eye(len(mean))) @ turn.T
-    centre, spread = jnp.asarray(turn @ mean), cholesky(jnp.asarray(0.5 * (spread + spread.T))).lower
+    centre, spread = (
+        jnp.asarray(turn @ mean),
+        cholesky(jnp.asarray(0.5 * (spread + spread.T))).lower,
+    )
 
     effects = dict(program.layout.integrated)  # sampled, too, in units of their sds
 
@@ -203,7 +216,9 @@ def sample(
         white = centre + spread @ state[_LATENT]
         reading = program.read({name: state[name] for name in theta}) if theta or effects else None
         values = {} if reading is None else dict(reading.hyperparameters)
-        for name, sd in zip(effects, () if reading is None else reading.noise[-len(effects) :], strict=False):
+        for name, sd in zip(
+            effects, () if reading is None else reading.noise[-len(effects) :], strict=False
+        ):
             values[name] = sd[0] * state[name]
         if not theta or reading is None:
             return location + lower @ white, white, values, 0.0
@@ -216,7 +231,9 @@ def sample(
         squares = sum(jnp.vdot(part, part) for part in (white, *(state[name] for name in effects)))
         return 0.5 * squares - log_likelihood(program.at(values), whole) - log_prior
 
-    begin = {_LATENT: jnp.zeros(len(centre)), **theta} | {n: jnp.zeros(size) for n, size in effects.items()}
+    begin = {_LATENT: jnp.zeros(len(centre)), **theta} | {
+        n: jnp.zeros(size) for n, size in effects.items()
+    }
     starts = {
         name: jnp.broadcast_to(value, (chains, *jnp.shape(value)))
         + 0.1 * jax.random.normal(jax.random.fold_in(key, at), (chains, *jnp.shape(value)))
@@ -248,15 +265,17 @@ def _subject(
 ) -> tuple[Posterior, NDArray[np.intp], str]:
     """The posterior, the entries of its latent vector that are compared, and what to say of the choice.
 
-    Of many items it is the posterior of the answers among some well answered ones. Their prior is what the whole prior says of
-    them: no other item's answers, relations or attributes get lost from it.
+    Of many items it is the posterior of the answers among some well answered ones. Their prior is
+    what the whole prior says of them: no other item's answers, relations or attributes get lost
+    from it.
     """
     size = posterior.belief.size
     if posterior.kind != "utilities" or size <= max_items:
         return posterior, np.arange(posterior.whole.size), ""
     if posterior.sampled:
         raise DataError(
-            f"the posterior is made of draws of {size} items, and there is no engine to fit a part of them again; "
+            f"the posterior is made of draws of {size} items, and there is no engine to fit a part "
+            "of them again; "
             f"compare all with max_items={size}"
         )
     data, origin = posterior.datasets()["data"], posterior.origin
@@ -269,7 +288,8 @@ def _subject(
     again = part.run(None, posterior.key, progress_bar=progress_bar, **changes)
     how = "hyperparameters fitted again" if refit else "the same hyperparameters"
     note = (
-        f"Compared on {len(chosen)} of {size} items, which have many answers among themselves, by {smaller.num_answers} of "
+        f"Compared on {len(chosen)} of {size} items, which have many answers among themselves, by "
+        f"{smaller.num_answers} of "
         f"{data.num_answers} answers and with {how}."
     )
     effects = posterior.whole.size - size  # of covariates, before the utilities
@@ -302,7 +322,8 @@ def _compared(
         latent = latent - latent.mean(axis=-1, keepdims=True)
         latent = np.concatenate([latent, nuts.latent[..., :effects]], axis=-1)
     r_hat, ess = convergence(latent)
-    # Chains of NUTS may lean from one side to the other: their means are then known better than their spread.
+    # Chains of NUTS may lean from one side to the other: their means are then known better than
+    # their spread.
     ess = min(ess, convergence(np.square(latent - latent.mean(axis=(0, 1))))[1])
     exact = DrawsBelief(nuts.latent.reshape(-1, nuts.latent.shape[-1]))
     sampled = replace(posterior, belief=exact, hyperparameter_draws=nuts.hyperparameters)
@@ -320,13 +341,18 @@ def _compared(
         place = np.full(data.num_items, -1)
         place[items] = np.arange(len(items))
         pairs = place[data.winner], place[data.loser]
-        shifts, true_shifts = (each.after(effects).differences(*pairs).positive for each in (belief, exact))
+        shifts, true_shifts = (
+            each.after(effects).differences(*pairs).positive for each in (belief, exact)
+        )
         far, what = (
             float(np.max(np.abs(shifts - true_shifts), initial=0.0)),
             "that one of an asked pair is the better",
         )
     elif posterior.kind == "classes":
-        chances, what = [each.predict_proba().to_numpy() for each in (posterior, sampled)], "of a class"  # type: ignore[attr-defined]
+        chances, what = (
+            [each.predict_proba().to_numpy() for each in (posterior, sampled)],
+            "of a class",
+        )  # type: ignore[attr-defined]
         far = float(np.max(np.abs(chances[0] - chances[1])))
     engine = "The sample" if posterior.sampled else posterior.engine
     if posterior.hyperparameter_draws and not posterior.sampled:
@@ -334,26 +360,36 @@ def _compared(
     facts = f"{counted(len(latent), 'chain')}, R-hat {r_hat:.3f}, {ess:.0f} effective draws"
     verdict: Literal["agrees", "differs", "undecided"] = "undecided"
     sentence = (
-        f"NUTS did not converge ({facts}), so it cannot say anything about {engine}; ask for more draws."
+        f"NUTS did not converge ({facts}), so it cannot say anything about {engine}; ask "
+        "for more draws."
     )
     if r_hat <= _AGREE and ess >= _ENOUGH:
-        parts = [f"{number} of {len(table)} {name}" for name, number in off(table).sum().items() if number]
+        parts = [
+            f"{number} of {len(table)} {name}"
+            for name, number in off(table).sum().items()
+            if number
+        ]
         unequal = bool(parts) or far > _PROBABILITY + 3 * 0.5 / np.sqrt(ess)
         verdict, word = ("differs", "differs from") if unequal else ("agrees", "agrees with")
         over = " over hyperparameters, too" if nuts.hyperparameters else ""
         worst, ratios = table["shift"].abs(), table["sd_ratio"]
         label = called(worst.index[int(np.argmax(worst.to_numpy()))])
         sentence = (
-            f"{engine} {word} NUTS{over}: off by up to {worst.max():.2f} posterior sd ({label}) in the mean; sds are {ratios.min():.2f} to "
+            f"{engine} {word} NUTS{over}: off by up to {worst.max():.2f} posterior sd ({label}) in "
+            f"the mean; sds are {ratios.min():.2f} to "
             f"{ratios.max():.2f} times those of NUTS"
         )
         sentence += (
-            f", and probabilities {what} differ by up to {far:.3f} ({facts})." if what else f" ({facts})."
+            f", and probabilities {what} differ by up to {far:.3f} ({facts})."
+            if what
+            else f" ({facts})."
         )
         if parts:
             sentence += f" Off by more than a tenth: {' and '.join(parts)}."
         if nuts.divergences:
-            sentence += f" NUTS reported {nuts.divergences} divergent steps, so it may be off itself."
+            sentence += (
+                f" NUTS reported {nuts.divergences} divergent steps, so it may be off itself."
+            )
     values = _hyperparameters(posterior, nuts) if nuts.hyperparameters else None
     sentence = f"{sentence} {note}".strip()
     return Check(verdict, sentence, table, far, values, r_hat, ess, nuts.divergences)
@@ -366,5 +402,9 @@ def _hyperparameters(posterior: Posterior, nuts: Chains) -> pd.DataFrame:
         for index in np.ndindex(*values.shape):
             at, column = np.ravel_multi_index(index, values.shape), draws[:, *index]
             label = f"{name}[{at}]" if index else name
-            rows[label] = {"value": values[index], "nuts_mean": column.mean(), "nuts_sd": column.std(ddof=1)}
+            rows[label] = {
+                "value": values[index],
+                "nuts_mean": column.mean(),
+                "nuts_sd": column.std(ddof=1),
+            }
     return pd.DataFrame.from_dict(rows, orient="index", dtype=float)

@@ -1,7 +1,8 @@
 """Simulation-based calibration: whether intervals hold the truth as often as they say, when the model is right.
 
-Hyperparameters, Gaussian sites and answers are drawn from a program, an engine fits the answers, and over many simulations the posterior
-probability below the truth is uniform if the engine is calibrated (Cook, Gelman & Rubin 2006; Talts et al. 2018).
+Hyperparameters, Gaussian sites and answers are drawn from a program, an engine fits the answers,
+and over many simulations the posterior probability below the truth is uniform if the engine is
+calibrated (Cook, Gelman & Rubin 2006; Talts et al. 2018).
 """
 
 import os
@@ -64,7 +65,11 @@ _SETTLED = 0.5  # nats that the evidence bound may still gain over the last tent
 
 
 def _below_truths(
-    engine: type[GaussianEngine], each: list[Asked], draws: Draws, tol: float = 1e-6, max_sweeps: int = 500
+    engine: type[GaussianEngine],
+    each: list[Asked],
+    draws: Draws,
+    tol: float = 1e-6,
+    max_sweeps: int = 500,
 ) -> Iterator[tuple[float | None, str]]:
     """Posterior probability that the quantity lies below its true value, and the result code, of simulations fitted at once."""
     first = each[0].truth
@@ -82,7 +87,12 @@ def _below_truths(
 
 @partial(jax.jit, static_argnums=0)
 def _evaluate(
-    evaluate: Any, program: Program, answers: list[Array], fixed: Values, tol: float, max_sweeps: int
+    evaluate: Any,
+    program: Program,
+    answers: list[Array],
+    fixed: Values,
+    tol: float,
+    max_sweeps: int,
 ) -> Any:
     rows, dual = program.layout.num_rows, use_dual_space(program.layout)
     start = Sites(jnp.zeros(rows), jnp.zeros(rows))
@@ -90,7 +100,14 @@ def _evaluate(
     def one(answers: list[Array], fixed: Values) -> Any:
         arrays = (*answers, *program.arrays[len(answers) :])
         return evaluate(
-            replace(program, arrays=arrays, fixed=fixed), dual, False, {}, start, tol, max_sweeps, True
+            replace(program, arrays=arrays, fixed=fixed),
+            dual,
+            False,
+            {},
+            start,
+            tol,
+            max_sweeps,
+            True,
         )
 
     return jax.vmap(one)(answers, fixed)
@@ -100,17 +117,23 @@ def _check_engine(engine: Any, hyperparameters: str) -> None:
     """Refuse an engine that is none, and what it cannot do."""
     sampler = isinstance(engine, str) and engine in _SAMPLERS
     if hyperparameters not in _WORDS:
-        raise DataError(f"hyperparameters is {hyperparameters!r}; it is {', '.join(map(repr, _WORDS))}")
+        raise DataError(
+            f"hyperparameters is {hyperparameters!r}; it is {', '.join(map(repr, _WORDS))}"
+        )
     if sampler and hyperparameters not in ("given", "integrate"):
-        raise DataError(f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'")
+        raise DataError(
+            f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'"
+        )
     if not sampler and not callable(engine):
         raise DataError(
-            f"engine is {engine!r}; it is EP, Laplace or Exact, 'nuts' or 'svi', or a function (program, hyperparameters, key, *args, "
+            f"engine is {engine!r}; it is EP, Laplace or Exact, 'nuts' or 'svi', or a function "
+            "(program, hyperparameters, key, *args, "
             "**kwargs) that returns a posterior"
         )
     if engine is Exact and hyperparameters in ("integrate", "nuts"):
         raise DataError(
-            "Exact does not integrate over hyperparameters; EP does, and is exact for Gaussian labels, too"
+            "Exact does not integrate over hyperparameters; EP does, and is exact for Gaussian "
+            "labels, too"
         )
 
 
@@ -148,7 +171,12 @@ def _is_gaussian(engine: Any) -> bool:
 
 
 def _sampled(
-    engine: str, questions: Questions, answers: Values, given: Values, options: Mapping[str, Any], key: Any
+    engine: str,
+    questions: Questions,
+    answers: Values,
+    given: Values,
+    options: Mapping[str, Any],
+    key: Any,
 ) -> Posterior:
     """By numpyro's NUTS, or by its SVI with a normal guide for every entry by itself."""
     call, arrays = Call.split(questions.program, questions.args, questions.kwargs)
@@ -157,7 +185,9 @@ def _sampled(
         samples, result = run(call, (arrays, {**answers, **given}), key, **options)
         samples = {name: np.asarray(value) for name, value in samples.items()}
     number = len(next(iter(samples.values())))
-    samples |= {name: np.broadcast_to(value, (number, *np.shape(value))) for name, value in given.items()}
+    samples |= {
+        name: np.broadcast_to(value, (number, *np.shape(value))) for name, value in given.items()
+    }
     program, args = Answered(questions.program), (answers, *questions.args)
     found = from_samples(samples, program, *args, rng_key=key, **questions.kwargs)
     return replace(found, info={**found.info, "result": result.name})
@@ -181,7 +211,9 @@ def _sampler(call: Call, draws: int, warmup: int) -> Any:
     return MCMC(NUTS(_model(call)), num_warmup=warmup, num_samples=draws, **options)
 
 
-def _nuts(call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300) -> tuple[Values, Result]:
+def _nuts(
+    call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300
+) -> tuple[Values, Result]:
     from numpyro.diagnostics import split_gelman_rubin
 
     sampler = _sampler(call, draws, warmup)
@@ -191,7 +223,9 @@ def _nuts(call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300)
     return samples, Result.converged if max(r_hats) <= UNMIXED else Result.hyperparameters_not_mixed
 
 
-def _svi(call: Call, given: Any, key: Any, steps: int = 3000, draws: int = 1000) -> tuple[Values, Result]:
+def _svi(
+    call: Call, given: Any, key: Any, steps: int = 3000, draws: int = 1000
+) -> tuple[Values, Result]:
     samples, losses = _mean_field(call, steps, draws, given, key)
     last = np.asarray(losses[-(steps // 5) :])
     if not np.all(np.isfinite(last)):
@@ -212,7 +246,9 @@ def _mean_field(call: Call, steps: int, draws: int, given: Any, key: Any) -> tup
     model = _model(call)
     guide = AutoNormal(model)
     first, second = jax.random.split(key)
-    found = SVI(model, guide, Adam(0.02), Trace_ELBO()).run(first, steps, *given, progress_bar=False)
+    found = SVI(model, guide, Adam(0.02), Trace_ELBO()).run(
+        first, steps, *given, progress_bar=False
+    )
     samples = guide.sample_posterior(second, found.params, sample_shape=(draws,))
     return {name: jnp.asarray(value) for name, value in samples.items()}, found.losses
 
@@ -234,38 +270,46 @@ def calibrate(
 ) -> Calibration:
     """Simulate from a program, fit each simulation, and compare the posteriors with the true values.
 
-    Hyperparameters are drawn from their priors. An engine that is given them, or integrates over them, should be calibrated; one that
-    maximizes them is not; the result measures by how much.
+    Hyperparameters are drawn from their priors. An engine that is given them, or integrates over
+    them, should be calibrated; one that maximizes them is not; the result measures by how much.
 
     Parameters
     ----------
     program : callable
         Such as `relpref.models.xpgp`, or one of your own.
     *args, **kwargs
-        What the program is called with: items, relations, and questions. Its answers are not looked at.
+        What the program is called with: items, relations, and questions. Its answers are not looked
+        at.
     engine : type, str or callable
-        `EP`, `Laplace` or `Exact`; ``"nuts"`` (numpyro's, on the whole program, whitened) or ``"svi"`` (mean field: a normal guide
-        for every entry by itself); or a function ``fit(program, hyperparameters, rng_key, *args, **kwargs)`` that returns a posterior. Its
-        ``args`` are the program's, the simulated answers first; ``hyperparameters`` is empty unless they are given.
+        `EP`, `Laplace` or `Exact`; ``"nuts"`` (numpyro's, on the whole program, whitened) or
+        ``"svi"`` (mean field: a normal guide for every entry by itself); or a function
+        ``fit(program, hyperparameters, rng_key, *args, **kwargs)`` that returns a posterior. Its
+        ``args`` are the program's, the simulated answers first; ``hyperparameters`` is empty unless
+        they are given.
     hyperparameters : {"given", "integrate", "nuts", "maximize"}
-        Whether the engine has those of the simulation, averages over them, samples them, or takes their maximum. The samplers
-        ``"nuts"`` and ``"svi"`` sample everything, which is ``"integrate"``.
+        Whether the engine has those of the simulation, averages over them, samples them, or takes
+        their maximum. The samplers ``"nuts"`` and ``"svi"`` sample everything, which is
+        ``"integrate"``.
     simulations : int
     rng_key : JAX key or int
         Each simulation has a key of its own: the first hundred of a thousand are the hundred.
     quantity : callable, optional
-        From the values of all sites by name to a number, affine in the Gaussian sites. By default the gap of a random pair of items
-        ("gap"); of a relation the difference of the scores of two random objects for a random node ("difference"); otherwise, for
-        classifiers too, what a random observed row looks at ("decision").
+        From the values of all sites by name to a number, affine in the Gaussian sites. By default
+        the gap of a random pair of items ("gap"); of a relation the difference of the scores of two
+        random objects for a random node ("difference"); otherwise, for classifiers too, what a
+        random observed row looks at ("decision").
     fixed : mapping from site to value, optional
         Hyperparameters that are not drawn, because they are known; scalars are broadcast.
     engine_options : mapping, optional
-        Options of the engine, such as ``draws`` and ``warmup``; of ``"svi"`` ``steps`` and ``draws``.
+        Options of the engine, such as ``draws`` and ``warmup``; of ``"svi"`` ``steps`` and
+        ``draws``.
     file : path, optional
-        Finished simulations are added to it, and those that are there are not done again. Program, engine and quantity must be the
-        same functions: their code, what it names in their module, and values bound to them are compared.
+        Finished simulations are added to it, and those that are there are not done again. Program,
+        engine and quantity must be the same functions: their code, what it names in their module,
+        and values bound to them are compared.
     scheduler : str, optional
-        Where simulations are fitted, see `relpref.parallel.run_all`; here, one after the other, by default.
+        Where simulations are fitted, see `relpref.parallel.run_all`; here, one after the other, by
+        default.
     progress_bar : bool
         Show progress if stderr is a terminal.
 
@@ -277,8 +321,8 @@ def calibrate(
     Raises
     ------
     DataError
-        If an option makes no sense, answers could not have been drawn from the program, or it has parts that a file could not tell
-        from others.
+        If an option makes no sense, answers could not have been drawn from the program, or it has
+        parts that a file could not tell from others.
     UnsupportedProgramError
         If the program has no Gaussian site that enters its answers linearly.
     StorageError
@@ -291,7 +335,9 @@ def calibrate(
     Scheduler.read(scheduler)
     _check_engine(engine, hyperparameters)
     if engine is Exact and quantity is not None:
-        raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")
+        raise DataError(
+            "Exact answers for differences of scores only; leave quantity out, or use EP"
+        )
     inner: Any = program
     while hasattr(inner, "func"):  # functools.partial
         inner = inner.func
@@ -314,12 +360,20 @@ def calibrate(
     if together:  # it depends on the problem alone, so that the same ones always are
         most = MAX_NUMBERS_OF_SIMULATIONS // questions.layout.num_latents**2
         size = max(1, min(MAX_SIMULATIONS_AT_ONCE, most))
-    simulator = _Simulator(questions, engine, hyperparameters, chosen, options, words, size, together)
+    simulator = _Simulator(
+        questions, engine, hyperparameters, chosen, options, words, size, together
+    )
     journal = None if file is None else Journal(file, "calibration", simulator.settings(name))
-    records = {} if journal is None else {record["simulation"]: record for record in journal.records}
-    starts = sorted({number // size * size for number in range(simulations) if number not in records})
+    records = (
+        {} if journal is None else {record["simulation"]: record for record in journal.records}
+    )
+    starts = sorted(
+        {number // size * size for number in range(simulations) if number not in records}
+    )
     label = f"simulations ({f'blocks of {size}' if size > 1 else name})"
-    for _, found in run_all(simulator, starts, scheduler, label=label, kept=file, progress_bar=progress_bar):
+    for _, found in run_all(
+        simulator, starts, scheduler, label=label, kept=file, progress_bar=progress_bar
+    ):
         new = {each["simulation"]: each for each in found if each["simulation"] < simulations}
         new = {number: record for number, record in new.items() if number not in records}
         records |= new
@@ -353,8 +407,13 @@ class _Simulator:
                 draws = self.questions.draw(keys)
                 each = [self._asked(number, draws.one(row)) for row, number in enumerate(numbers)]
                 engine: Any = self.engine
-                found = zip(numbers, _below_truths(engine, each, draws, **self.options), strict=True)
-                return [_record(number, result, {self.quantity.name: pit}) for number, (pit, result) in found]
+                found = zip(
+                    numbers, _below_truths(engine, each, draws, **self.options), strict=True
+                )
+                return [
+                    _record(number, result, {self.quantity.name: pit})
+                    for number, (pit, result) in found
+                ]
         # Drawn one by one, so that a simulation does not depend on how many are done together.
         return [self._one(number, key) for number, key in zip(numbers, keys, strict=True)]
 
@@ -408,15 +467,20 @@ class _Simulator:
 
 
 def _record(number: int, result: str, pits: Mapping[str, float | None]) -> dict[str, Any]:
-    plain = {name: None if pit is None or not np.isfinite(pit) else float(pit) for name, pit in pits.items()}
+    plain = {
+        name: None if pit is None or not np.isfinite(pit) else float(pit)
+        for name, pit in pits.items()
+    }
     return {"simulation": number, "result": result, "pits": plain}
 
 
-def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def simulated(
+    posterior: Posterior | RelationPosterior,
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """What `calibrate` takes to simulate from the model of a posterior: program, arguments, keywords.
 
-    With its items, relations and questions, and the hyperparameters that were fixed; of a relation with its kernels and known pairs,
-    at the scale and noise that were found.
+    With its items, relations and questions, and the hyperparameters that were fixed; of a relation
+    with its kernels and known pairs, at the scale and noise that were found.
 
     Raises
     ------
@@ -427,7 +491,8 @@ def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any,
         origin = posterior.origin
         if origin is None or not origin.complete:
             raise UnsupportedProgramError(
-                "the posterior does not know its program with all of its priors, which a file cannot hold; call "
+                "the posterior does not know its program with all of its priors, which a file "
+                "cannot hold; call "
                 "relpref.diagnostics.calibrate with the program"
             )
         call, data = origin.unbound(), posterior.datasets().get("data")
@@ -442,7 +507,9 @@ def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any,
         index = pd.Index(list(side.labels), tupleize_cols=False)
         # The attribute is not looked at, since the kernel is known.
         nodes.append(
-            PreferenceData.from_tables(pd.DataFrame({"number": np.arange(float(len(index)))}, index))
+            PreferenceData.from_tables(
+                pd.DataFrame({"number": np.arange(float(len(index)))}, index)
+            )
         )
     if single:
         del kernels["object_kernel"]

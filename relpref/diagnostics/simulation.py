@@ -37,10 +37,15 @@ class Answered:
     program: Model
 
     def __call__(self, answers: Values, *args: Any, **kwargs: Any) -> None:
-        if DECISION in answers and any(type(value) is Rankings for value in (*args, *kwargs.values())):
-            # Rankings get the classes that the decisions lead to: which decisions were taken depends on them.
+        if DECISION in answers and any(
+            type(value) is Rankings for value in (*args, *kwargs.values())
+        ):
+            # Rankings get the classes that the decisions lead to: which decisions were taken
+            # depends on them.
             label: Any = jnp.sum(jnp.cumprod(answers[DECISION], axis=1), axis=1).astype(np.int32)
-            args, kwargs = _changed(args, kwargs, {Rankings: lambda data: replace(data, label=label)})
+            args, kwargs = _changed(
+                args, kwargs, {Rankings: lambda data: replace(data, label=label)}
+            )
             answers = {}
         with handlers.condition(data=answers):
             self.program(*args, **kwargs)
@@ -89,21 +94,35 @@ class Questions:
     ) -> "Questions":
         """Read a program; inside ``enable_x64``.
 
-        ``relation`` is for the exact engine, ``sampled`` for samplers, which take labels that depend on each other, too.
+        ``relation`` is for the exact engine, ``sampled`` for samplers, which take labels that
+        depend on each other, too.
         """
-        # Every answer is a row of its own: to an answer that was given k times belong k simulated ones, which may differ.
-        single: Any = {PreferenceData: lambda data: replace(data, comparisons=data.comparisons.single())}
+        # Every answer is a row of its own: to an answer that was given k times belong k simulated
+        # ones, which may differ.
+        single: Any = {
+            PreferenceData: lambda data: replace(data, comparisons=data.comparisons.single())
+        }
         args, kwargs = _changed(args, kwargs, single)
         layout = _layout(*Call.split(program, args, kwargs), relation, sampled)
         # Nothing tells the program which answers there were.
-        hidden: Any = {PreferenceData: PreferenceData.without_answers, Rankings: Rankings.without_labels}
+        hidden: Any = {
+            PreferenceData: PreferenceData.without_answers,
+            Rankings: Rankings.without_labels,
+        }
         return cls(program, *_changed(args, kwargs, hidden), layout)
 
     def draw(self, keys: Array) -> Draws:
         """One simulation for each of s keys; inside ``enable_x64``."""
-        sites = jax.tree.map(np.asarray, _draw(*Call.split(self.program, self.args, self.kwargs), keys))
-        parts = [[name for name, _ in part] for part in (self.layout.hyperparameters, self.layout.latents)]
-        return Draws(*({name: sites[name] for name in part} for part in (*parts, self.layout.observed)))
+        sites = jax.tree.map(
+            np.asarray, _draw(*Call.split(self.program, self.args, self.kwargs), keys)
+        )
+        parts = [
+            [name for name, _ in part]
+            for part in (self.layout.hyperparameters, self.layout.latents)
+        ]
+        return Draws(
+            *({name: sites[name] for name in part} for part in (*parts, self.layout.observed))
+        )
 
     def call(self, answers: Values) -> tuple[Call, tuple[Any, ...]]:
         """The program with simulated answers, for JAX; the arrays begin with those of the answers."""
@@ -133,14 +152,17 @@ def _layout(call: Call, arrays: tuple[Any, ...], relation: bool, sampled: bool) 
         else:
             if not np.all(np.isin(found.counts, (0.0, 1.0))):
                 raise DataError(
-                    "the program gives some of its answers another weight than one, so that they cannot be drawn; calibrate it without weights"
+                    "the program gives some of its answers another weight than one, so that they "
+                    "cannot be drawn; calibrate it without weights"
                 )
             return found.layout
     structure = find_structure(call, arrays, {})
     if structure.loss == "ranking" and structure.symmetry != "none":
         raise DataError(
-            f"the ranking loss uses every label of a {structure.symmetry} relation at both its ends, which is no distribution of labels "
-            "to draw from; take loss='regression', which is relpref conditional fit --loss regression"
+            f"the ranking loss uses every label of a {structure.symmetry} relation at both its "
+            "ends, which is no distribution of labels "
+            "to draw from; take loss='regression', which is relpref conditional fit --loss "
+            "regression"
         )
     return structure.program.layout
 
@@ -170,7 +192,9 @@ class Gap:
     name: str = "gap"
 
     def pick(self, rng: np.random.Generator) -> Picked:
-        return int(rng.integers(self.rows)) * self.columns + rng.choice(self.columns, 2, replace=False)
+        return int(rng.integers(self.rows)) * self.columns + rng.choice(
+            self.columns, 2, replace=False
+        )
 
     def __call__(self, sites: Mapping[str, Any], picked: Any) -> Array:
         """The first less the second."""
@@ -243,7 +267,9 @@ class Asked(NamedTuple):
     def true(self) -> float:
         """The value in the simulation."""
         latents = [np.ravel(self.truth.latents[name]) for name, _ in self.questions.layout.latents]
-        return float(self._moments(self.truth.hyperparameters, np.concatenate(latents)[None], None)[0][0])
+        return float(
+            self._moments(self.truth.hyperparameters, np.concatenate(latents)[None], None)[0][0]
+        )
 
     def below(self, posterior: Posterior | RelationPosterior) -> float:
         """Posterior probability that it lies below its true value."""
@@ -252,7 +278,10 @@ class Asked(NamedTuple):
             return self.below_belief(posterior.whole, values)
         # Of the difference of two objects' scores for one node.
         objects = posterior.objects.labels
-        node, pair = int(self.picked[0]) // len(objects), [objects[at] for at in self.picked % len(objects)]
+        node, pair = (
+            int(self.picked[0]) // len(objects),
+            [objects[at] for at in self.picked % len(objects)],
+        )
         belief = posterior.belief(posterior.nodes.labels[node], pair)
         margins = belief.differences(np.array([0]), np.array([1]))
         return _average_below(self.true, margins.mean, margins.sd**2, margins.weights)
@@ -280,7 +309,13 @@ class Asked(NamedTuple):
 
 @lazy_jit(static_argnums=(0, 1, 2))
 def _moments(
-    quantity: Quantity, call: Call, layout: Layout, given: Any, known: Values, means: Any, covariances: Any
+    quantity: Quantity,
+    call: Call,
+    layout: Layout,
+    given: Any,
+    known: Values,
+    means: Any,
+    covariances: Any,
 ) -> tuple[Array, Array]:
     """Mean and variance of the quantity under each of s hyperparameters and Gaussians, or points; shape (s,) each."""
     arrays, picked = given
