@@ -30,8 +30,9 @@ def orders(number: int, size: int) -> pd.DataFrame:
     rows = []
     for at in range(number):
         chosen = rng.choice(len(ITEMS), size, replace=False)
-        seen = utility[chosen] + np.sqrt(0.5) * rng.normal(size=size)
-        rows += [(at, ITEMS[item], place) for place, item in enumerate(chosen[np.argsort(-seen)])]
+        noisy = utility[chosen] + np.sqrt(0.5) * rng.normal(size=size)
+        ranked = enumerate(chosen[np.argsort(-noisy)], start=1)
+        rows += [(at, ITEMS[item], place) for place, item in ranked]
     return pd.DataFrame(rows, columns=["no", "item", "place"])
 
 
