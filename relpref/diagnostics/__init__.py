@@ -1,4 +1,4 @@
-"""How far a result can be trusted, and what it rests on."""
+"""Checks of posteriors: held-out predictions, certificates, comparison with NUTS, calibration."""
 
 from relpref.diagnostics.calibration import Calibration as Calibration
 from relpref.diagnostics.certificate import Certificate as Certificate

@@ -1,4 +1,4 @@
-"""Where the truth fell in the posteriors of many simulations, and what that says of an engine."""
+"""Results of simulation-based calibration: posterior probabilities below the true values."""
 
 import os
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from relpref.limits import MAX_NUMBERS_OF_UNIFORM
 
 Floats = NDArray[np.float64]
 
-LEVEL = 0.99  # of the band that pictures show and words go by
-GRID = np.arange(1, 101) / 101  # where cumulative distributions are compared
+LEVEL = 0.99  # of the band in plots and of verdicts
+GRID = np.arange(1, 101) / 101  # where distribution functions are compared
 _REPLICATES = 10_000  # of the null distribution
-_FEWEST = 50  # simulations of which silence says something
-_MISSING = 0.01  # share of fits without a posterior: more say that the engine cannot be used there
+_FEWEST = 50  # simulations for the verdict that an engine is calibrated
+_MISSING = 0.01  # share of fits without a posterior above which the engine is not usable
 _WHY = {
     "calibrated": "No sign of miscalibration of the {}",
     "too few": "Too few simulations to tell whether the {} is calibrated",
@@ -32,17 +32,18 @@ _WHY = {
 
 @dataclass(frozen=True)
 class Calibration:
-    """Where the truth fell.
+    """Posterior probabilities below the true values of simulations.
 
     Attributes
     ----------
     pits : dict from quantity to array, shape (s,)
-        Posterior probability that a quantity lies below its true value, for each of s simulations; the first is the latent one, the
-        others are hyperparameters. NaN where a fit ended without a posterior.
+        Posterior probability that a quantity lies below its true value, for each of s simulations;
+        the first is the latent one, the others are hyperparameters. NaN where a fit ended without a
+        posterior.
     results : tuple of str, length s
         How each fit ended.
     name : str
-        What was tried, such as ``"xpgp, EP, hyperparameters given"``.
+        Program, engine and hyperparameters, such as ``"xpgp, EP, hyperparameters given"``.
     """
 
     pits: Mapping[str, Floats]
@@ -51,47 +52,57 @@ class Calibration:
 
     @property
     def pit(self) -> Floats:
-        """Of the latent quantity, shape (s,)."""
+        """Posterior probabilities below the truth of the latent quantity, shape (s,)."""
         return self._of(None)
 
     @property
     def not_converged(self) -> int:
-        """How many fits did not converge; they are counted like the others, those without a posterior as misses."""
+        """Number of fits that did not converge; they are not left out."""
         return sum(result != "converged" for result in self.results)
 
     def coverage(self, probability: float, quantity: str | None = None) -> tuple[float, float]:
-        """Share of central intervals of a probability that held the truth, and its binomial standard error if that is right."""
+        """Share of central intervals that held the truth, and its standard error if calibrated.
+
+        A fit without a posterior counts as a miss.
+        """
         pit = self._of(quantity)
         held = np.abs(np.where(np.isnan(pit), 1.0, pit) - 0.5) <= probability / 2
         return float(np.mean(held)), float(np.sqrt(probability * (1 - probability) / len(pit)))
 
     def p_value(self, quantity: str | None = None, *, seed: int = 0) -> float:
-        """Of the hypothesis that the transforms are uniform, over the whole cumulative distribution at once (10,000 replicates)."""
+        """P-value of a test for uniform probabilities, from 10,000 replicates.
+
+        The statistic is the most extreme point of the cumulative distribution.
+        """
         pit = self._finite(quantity)
         null = _null(len(pit), seed)
         return float((1 + np.sum(null <= extremes(pit[None])[0])) / (1 + len(null)))
 
-    def band(self, level: float = LEVEL, quantity: str | None = None) -> tuple[Floats, Floats, Floats]:
-        """Where the empirical cumulative distribution of a calibrated engine lies as a whole, with the given probability.
+    def band(
+        self, level: float = LEVEL, quantity: str | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Simultaneous band of the empirical distribution function of a calibrated engine.
 
         Returns
         -------
         grid, lower, upper : array, shape (100,)
-            Simultaneous, by simulation (Säilynoja, Bürkner & Vehtari 2022).
+            The distribution function lies between ``lower`` and ``upper`` at all points of
+            ``grid`` with probability ``level`` (Säilynoja, Bürkner & Vehtari 2022).
         """
         from scipy.stats import binom
 
         size = len(self._finite(quantity))
         tail = float(np.quantile(_null(size, 0), 1 - level))
-        return GRID, binom.ppf(tail / 2, size, GRID) / size, binom.ppf(1 - tail / 2, size, GRID) / size
+        lower, upper = (binom.ppf(p, size, GRID) / size for p in (tail / 2, 1 - tail / 2))
+        return GRID, lower, upper
 
     def ecdf(self, quantity: str | None = None) -> Floats:
-        """The empirical cumulative distribution on the grid of `band`."""
+        """Empirical distribution function on the grid of `band`."""
         pit = self._finite(quantity)
         return np.searchsorted(np.sort(pit), GRID, side="right") / len(pit)
 
     def inside(self, level: float = LEVEL, quantity: str | None = None) -> bool:
-        """Whether the empirical cumulative distribution stays inside that band."""
+        """Whether the empirical distribution function stays inside the band."""
         _, lower, upper = self.band(level, quantity)
         curve = self.ecdf(quantity)
         return bool(np.all((lower <= curve) & (curve <= upper)))
@@ -102,30 +113,35 @@ class Calibration:
         Returns
         -------
         DataFrame
-            By quantity: ``simulations``, ``not_converged``, ``p_value``, the share of central intervals of 50, 80 and 95 % that held
-            the truth with its binomial standard error (``coverage_50``, ``se_50`` ...), and ``verdict``.
+            By quantity: ``simulations``, ``not_converged``, ``p_value``, the share of central
+            intervals of 50, 80 and 95 % that held the truth with its binomial standard error
+            (``coverage_50``, ``se_50`` ...), and ``verdict``.
         """
         rows: dict[str, dict[str, object]] = {}
         for quantity, pit in self.pits.items():
             counts = {"simulations": len(pit), "not_converged": self.not_converged}
             row = rows[quantity] = {**counts, "p_value": self.p_value(quantity)}
             for percent in (50, 80, 95):
-                row[f"coverage_{percent}"], row[f"se_{percent}"] = self.coverage(percent / 100, quantity)
+                row[f"coverage_{percent}"], row[f"se_{percent}"] = self.coverage(
+                    percent / 100, quantity
+                )
             row["verdict"] = self.verdict(quantity)
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("quantity")
 
     def verdict(self, quantity: str | None = None) -> str:
-        """In two words.
+        """Verdict in one or two words.
 
-        ``not usable`` where more than one fit in a hundred left no posterior; ``calibrated`` where p is at least 0.01, or ``too few`` of less
-        than 50 simulations; otherwise what the shape says: ``too narrow``, ``too wide`` or ``shifted``.
+        ``not usable`` if more than 1 % of the fits have no posterior; ``calibrated`` if p is at
+        least 0.01, or ``too few`` with less than 50 simulations; otherwise the kind of deviation:
+        ``too narrow``, ``too wide`` or ``shifted``.
         """
         if self.missing > _MISSING * len(self._of(quantity)):
             return "not usable"
         if self.p_value(quantity) >= 1 - LEVEL:
             return "calibrated" if len(self._finite(quantity)) >= _FEWEST else "too few"
         pit = self._finite(quantity)
-        # In standard errors of uniform numbers: their mean has variance 1/12n, their mean square distance from ½ 1/180n.
+        # Both in standard errors: for uniform numbers the mean has variance 1/12n, and the mean
+        # square distance from ½ has variance 1/180n.
         shift = (np.mean(pit) - 0.5) * np.sqrt(12 * len(pit))
         spread = (np.mean(np.square(pit - 0.5)) - 1 / 12) * np.sqrt(180 * len(pit))
         if abs(shift) > abs(spread):
@@ -134,14 +150,15 @@ class Calibration:
 
     @property
     def missing(self) -> int:
-        """Fits that left no posterior; coverage counts them as misses, the distribution is without them."""
+        """Number of fits without a posterior, which the distribution functions leave out."""
         return int(np.sum(~np.isfinite(self.pit)))
 
     @property
     def sentence(self) -> str:
-        """The verdict on the latent quantity in plain words."""
+        """Verdict on the latent quantity as a sentence."""
         number, (held, error), verdict = len(self.pit), self.coverage(0.8), self.verdict()
-        facts = f"80 % intervals held the truth in {100 * held:.1f} % of {number} simulations (± {100 * error:.1f})"
+        share = f"{100 * held:.1f} % of {number} simulations (± {100 * error:.1f})"
+        facts = f"80 % intervals held the truth in {share}"
         also = f"; {self.not_converged} of the fits did not converge" if self.not_converged else ""
         if verdict == "not usable":
             return f"Not usable: {self.missing} of {number} fits left no posterior: {facts}{also}."
@@ -149,7 +166,10 @@ class Calibration:
         return f"{why}: {facts}, p = {self.p_value():.3g}{also}."
 
     def picture(self, path: str | os.PathLike[str]) -> Path:
-        """Write the difference of empirical and uniform distribution, with the band, as SVG; the same bytes for the same transforms."""
+        """Write the empirical minus the uniform distribution function, with the band, as SVG.
+
+        Equal results give equal bytes.
+        """
         return draw({self.name: self}, path)
 
     def _of(self, quantity: str | None) -> Floats:
@@ -161,62 +181,68 @@ class Calibration:
 
     def _finite(self, quantity: str | None) -> Floats:
         pit = self._of(quantity)
-        known = pit[np.isfinite(pit)]
-        if not len(known):
+        finite = pit[np.isfinite(pit)]
+        if not len(finite):
             raise DataError(
-                f"none of {len(pit)} fits ended with a posterior: {', '.join(sorted(set(self.results)))}"
+                f"none of {len(pit)} fits ended with a posterior: "
+                f"{', '.join(sorted(set(self.results)))}"
             )
-        return known
+        return finite
 
 
-# ArviZ has such a picture (plot_ecdf_pit), with an envelope in 0.x and with points marked by another test (POT-C) in 1.x: neither is
-# the band that the p-value here belongs to, and all versions should give one picture.
-def draw(found: Mapping[str, Calibration], path: str | os.PathLike[str], *, columns: int = 3) -> Path:
-    """Write one panel for each calibration as SVG, under its title: every quantity's curve and the band of the first."""
+# ArviZ has a similar plot (plot_ecdf_pit), with an envelope in 0.x and points marked by another
+# test (POT-C) in 1.x. Neither is the band that belongs to the p-value here.
+def draw(
+    calibrations: Mapping[str, Calibration], path: str | os.PathLike[str], *, columns: int = 3
+) -> Path:
+    """Write the curves of all quantities as SVG, one panel for each calibration under its title.
+
+    The band in a panel is that of the first quantity.
+    """
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    wide = min(columns, len(found))
-    high = -(-len(found) // wide)
+    columns = min(columns, len(calibrations))
+    rows = -(-len(calibrations) // columns)
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "relpref", "font.size": 9}):
-        figure = Figure(figsize=(0.8 + 3.2 * wide, 0.6 + 2.4 * high), layout="constrained")
+        figure = Figure(figsize=(0.8 + 3.2 * columns, 0.6 + 2.4 * rows), layout="constrained")
         FigureCanvasSVG(figure)
-        panels = figure.subplots(high, wide, squeeze=False, sharex=True, sharey=True).ravel()
-        for panel, (title, calibration) in zip(panels, found.items(), strict=False):
+        panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+        for panel, (title, calibration) in zip(panels, calibrations.items(), strict=False):
             grid, lower, upper = calibration.band()
             panel.fill_between(grid, lower - grid, upper - grid, color="0.88", lw=0)
             panel.axhline(0.0, color="0.6", lw=0.6)
-            for row, quantity in reversed(list(enumerate(calibration.pits))):
+            for at, quantity in reversed(list(enumerate(calibration.pits))):
                 curve = calibration.ecdf(quantity)
-                panel.plot(grid, curve - grid, f"C{row % 10}", lw=0.9 if row else 1.6, label=quantity)
+                panel.plot(grid, curve - grid, f"C{at % 10}", lw=0.9 if at else 1.6, label=quantity)
             panel.set_title(title.replace("$", r"\$"), fontsize=9)
             if len(calibration.pits) > 1:
                 panel.legend(fontsize=7, frameon=False)
-        for panel in panels[len(found) :]:
+        for panel in panels[len(calibrations) :]:
             panel.set_visible(False)
         figure.supxlabel("posterior probability below the truth", fontsize=9)
         figure.supylabel("empirical less uniform", fontsize=9)
         with replaced(path) as part:
-            # No date and no version: the same bytes for the same numbers.
+            # Without date and version, so that equal numbers give equal bytes.
             figure.savefig(part, format="svg", metadata={"Date": None, "Creator": None})
     return Path(path)
 
 
 @lru_cache(maxsize=16)
 def _null(size: int, seed: int) -> Floats:
-    """The extremes of replicates of as many uniform numbers."""
+    """Values of `extremes` for replicates of ``size`` uniform numbers."""
     rng, rows = np.random.default_rng(seed), max(1, MAX_NUMBERS_OF_UNIFORM // size)
     parts = [min(rows, _REPLICATES - start) for start in range(0, _REPLICATES, rows)]
     return np.concatenate([extremes(rng.uniform(size=(part, size))) for part in parts])
 
 
 def extremes(pit: Floats) -> Floats:
-    """The smallest two-sided binomial tail probability over the grid, for each row."""
+    """Smallest two-sided binomial tail probability over the grid, for each row."""
     from scipy.stats import binom
 
     size, points = pit.shape[1], len(GRID)
-    # How many of a row lie at or below each point, by counting what falls between two points.
+    # Count the numbers between neighboring points, then sum to those at or below each point.
     cells = np.searchsorted(GRID, pit, side="left") + (points + 1) * np.arange(len(pit))[:, None]
     between = np.bincount(cells.ravel(), minlength=len(pit) * (points + 1)).reshape(len(pit), -1)
     counts = np.cumsum(between, axis=1)[:, :points]

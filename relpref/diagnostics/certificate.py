@@ -1,4 +1,4 @@
-"""Whether an approximate posterior is the exact one, as far as importance weights can tell, in numbers and in a sentence."""
+"""Certificates: whether a posterior agrees with the exact one, by importance weights or chains."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -17,69 +17,80 @@ from relpref.posterior.gaussian import generator
 
 Verdict = Literal["exact", "good", "undecided", "doubtful", "failed"]
 
-# A posterior is called right where every mean is known to be off by at most a tenth of a posterior sd and every sd by at most a tenth:
-# with three Monte Carlo errors on either side. It is called wrong where one is off by more, and they do not reach back.
+# A posterior is called right if every mean is off by at most a tenth of a posterior sd and every sd
+# by at most a tenth, even with three Monte Carlo errors added. It is called wrong if one is off by
+# more even with three Monte Carlo errors subtracted.
 TOLERANCE, ERRORS = 0.1, 3.0
 CHECK = "compare with NUTS instead (relpref check, or relpref.diagnostics.check)"
-_MANY = 600  # dimensions from which weights often fail of themselves
-_AGREE, _ENOUGH = 1.01, 400  # R-hat and effective draws that can be relied on (Vehtari et al. 2021)
+_MANY = 600  # dimensions above which weights often fail for right posteriors, too
+_AGREE, _ENOUGH = 1.01, 400  # R-hat and effective draws (Vehtari et al. 2021)
 _DISAGREE = 1.05
-_MIN_DRAWS = 50  # effective ones, over which a posterior is only averaged
-_FALLEN = 0.95  # errors after twice the draws, where these are what errors come from (0.71 is expected)
+_MIN_DRAWS = 50  # effective draws of hyperparameters
+# Largest ratio of errors after twice the draws for which more draws help; 0.71 is expected.
+_FALLEN = 0.95
 _EQUAL = 1e-3  # sd of log weights that are equal up to rounding
 
-# By verdict and case.
+# Sentences by verdict and case; a case alone serves several verdicts.
 _SENTENCES = {
     "failed unfinished": "The engine did not finish, so the posterior is not the exact one: {why}",
-    "exact algebra": "The posterior is exact: prior and noise are Gaussian, so it was solved for and not approximated "
-    "(solver {solver}).",
+    "exact algebra": "The posterior is exact: prior and noise are Gaussian (solver {solver}).",
     "failed empty": "There is no posterior to certify: {why}",
-    "undecided groups": "Importance weights cannot certify a posterior of lists in groups of answers: {check}.",
+    "undecided groups": "Importance weights cannot certify lists in groups of answers: {check}.",
     "exact prior": "There are no answers, so the posterior is the prior, which is exact.",
-    "exact weights": "Every draw has the same weight: at its hyperparameters this posterior is the exact one.",
-    "failed stuck": "{still} of {size} values never move in {number} draws: a sampler that is stuck says nothing of the posterior.",
-    "failed few": "Draws that are too few, or not finite, cannot be compared ({facts}); draw longer chains.",
+    "exact weights": "All draws have equal weights: at its hyperparameters the posterior is exact.",
+    "failed stuck": "{still} of {size} values never move in {number} draws: the sampler is stuck.",
+    "failed few": "Draws that are too few, or not finite, cannot be compared ({facts}); "
+    "draw longer chains.",
     "failed chains": "The draws do not agree among themselves ({facts}); draw longer chains.",
-    "doubtful chains": "The draws are too few, or do not quite agree ({facts}); draw longer chains.",
-    "doubtful chain": "The draws are of one chain, which agrees with itself ({facts}). Draws of a variational guide (SVI) always do, "
-    "whatever the guide is worth, and so may a chain that is stuck: draw several chains with NUTS and pass num_chains, or {check}.",
-    "good chains": "{chains} chains agree ({facts}). That is what can be asked of NUTS; draws of a variational guide (SVI) always "
-    "agree, and for them it says nothing: {check}.",
-    "failed hyperparameters": "The chains over the hyperparameters do not agree ({facts}); raise draws and warmup.",
-    "doubtful hyperparameters": "The hyperparameters were drawn too few times ({facts}); raise draws, at least until {least} are "
-    "effective.",
-    "good weights": "{engine} is certified: against the exact posterior{at} no mean is off by more than {largest}, and {ratios} "
-    "({facts}).",
-    "undecided weights": "Whether {engine} is right is not decided: means seem off by up to {largest}, {ratios}, and the Monte Carlo "
-    "errors reach over the tolerance of a tenth ({facts}). Raise num_samples, or use the draws themselves: posterior.reweighted().",
-    "reliability": "Importance weights cannot certify this posterior, {cause} ({facts}; to be relied on, k-hat is at most {limit:.2f} and "
-    "at least {least} draws are effective): {check}.",
-    "doubtful weights": "{engine} is off: by up to {largest} in the mean, and {ratios}. The weights can be relied on ({facts}): use "
-    "posterior.reweighted(), or a more accurate engine.",
+    "doubtful chains": "The draws are too few, or do not quite agree ({facts}); "
+    "draw longer chains.",
+    "doubtful chain": "The draws are of one chain, which agrees with itself ({facts}). So do all "
+    "draws of a variational guide (SVI), and so may a chain that is stuck: draw several chains "
+    "with NUTS and pass num_chains, or {check}.",
+    "good chains": "{chains} chains agree ({facts}). For NUTS that is all that can be tested; "
+    "draws of a variational guide (SVI) always agree, so for them it says nothing: {check}.",
+    "failed hyperparameters": "The chains over the hyperparameters do not agree ({facts}); "
+    "raise draws and warmup.",
+    "doubtful hyperparameters": "The hyperparameters were drawn too few times ({facts}); raise "
+    "draws, at least until {least} are effective.",
+    "good weights": "{engine} is certified: against the exact posterior{at} no mean is off by more "
+    "than {largest}, and {ratios} ({facts}).",
+    "undecided weights": "Whether {engine} is right is not decided: means seem off by up to "
+    "{largest}, {ratios}, and the Monte Carlo errors reach over the tolerance of a tenth "
+    "({facts}). Raise num_samples, or use the draws themselves: posterior.reweighted().",
+    "reliability": "Importance weights cannot certify this posterior, {cause} ({facts}; reliable "
+    "weights have a k-hat of at most {limit:.2f} and at least {least} effective draws): {check}.",
+    "doubtful weights": "{engine} is off: by up to {largest} in the mean, and {ratios}. The "
+    "weights are reliable ({facts}): use posterior.reweighted(), or a more accurate engine.",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """How good a posterior is as an approximation of the exact one.
+    """Accuracy of a posterior as an approximation of the exact one.
 
     Attributes
     ----------
     verdict : {"exact", "good", "undecided", "doubtful", "failed"}
-        "exact": nothing is approximated. "good": shown to be right, within the tolerance. "undecided": Monte Carlo errors reach over
-        the tolerance after all draws. "doubtful": something is off, or the weights are at the border of what can be relied on.
-        "failed": nothing can be said, or draws disagree, which alone does not show that the posterior is wrong.
+        "exact": nothing is approximated. "good": right within the tolerance. "undecided": Monte
+        Carlo errors reach over the tolerance after all draws. "doubtful": something is off, or the
+        weights are barely reliable. "failed": there is no evidence, or draws disagree, which alone
+        does not show that the posterior is wrong.
     sentence : str
     k_hat : float
-        Shape of the tail of the importance weights; at most 0.7 is fine. NaN where there are no weights.
+        Shape of the tail of the importance weights; at most 0.7 is fine. NaN where there are no
+        weights.
     ess : float
-        Effective sample size: so many independent draws of the exact posterior say as much as the weighted ones.
+        Effective sample size: the number of independent draws of the exact posterior with the same
+        Monte Carlo error as the weighted ones.
     num_samples : int
     table : DataFrame or None
-        Where the weights can be relied on, see `comparison`; the exact posterior by reweighting. By item (relative to the average of
-        all) and effect of covariates, by example for classifiers, by site and position otherwise.
+        The columns of `comparison`, with the exact posterior by reweighting; None if the weights
+        are unreliable. Rows are items (relative to the average of all) and effects of covariates,
+        examples for classifiers, sites and positions otherwise.
     log_evidence : float
-        Of the exact model at the posterior's hyperparameters, by reweighting; NaN where there are no weights to rely on, and of a mixture.
+        Log evidence of the exact model at the posterior's hyperparameters, by reweighting; NaN for
+        a mixture or where the weights are unreliable.
     """
 
     verdict: Verdict
@@ -92,38 +103,40 @@ class Certificate:
 
     @classmethod
     def _of(cls, case: str, numbers: dict[str, Any] | None = None, **words: Any) -> "Certificate":
-        verdict, _, what = case.partition(" ")
-        sentence = _SENTENCES.get(case) or _SENTENCES[what]
+        """Certificate with the sentence of a case, such as ``"good chains"``, filled with words."""
+        verdict, _, reason = case.partition(" ")
+        sentence = _SENTENCES.get(case) or _SENTENCES[reason]
         return cls(cast(Verdict, verdict), sentence.format(check=CHECK, **words), **(numbers or {}))
 
     @property
     def efficiency(self) -> float:
-        """Effective draws for each draw; NaN where there are none."""
+        """Effective draws per draw; NaN without draws."""
         return self.ess / self.num_samples if self.num_samples else np.nan
 
     @property
     def mean(self) -> pd.Series | None:
-        """Reweighted mean, where the weights can be relied on."""
+        """Reweighted mean; None if the weights are unreliable."""
         return None if self.table is None else self.table["exact_mean"]
 
     @property
     def sd(self) -> pd.Series | None:
-        """Reweighted standard deviation, where the weights can be relied on."""
+        """Reweighted standard deviation; None if the weights are unreliable."""
         return None if self.table is None else self.table["exact_sd"]
 
 
 def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.DataFrame) -> pd.DataFrame:
-    """How far reported means and sds are from exact ones, whose Monte Carlo errors are known.
+    """Compare reported means and sds with exact ones that have Monte Carlo errors.
 
     Returns
     -------
     DataFrame
-        ``mean`` and ``sd`` as reported; ``exact_mean`` and ``exact_sd``; ``shift``, the first mean less the second, in reported sds;
-        ``sd_ratio``, the first sd over the second; ``shift_error`` and ``sd_ratio_error``, their Monte Carlo errors.
+        ``mean`` and ``sd`` as reported; ``exact_mean`` and ``exact_sd``; ``shift``, the first mean
+        less the second, in reported sds; ``sd_ratio``, the first sd over the second;
+        ``shift_error`` and ``sd_ratio_error``, their Monte Carlo errors.
     """
     scale = reported["sd"].where(reported["sd"] > 0, 1.0)
     exact_sd = exact["sd"].where(exact["sd"] > 0)
-    ratio = (reported["sd"] / exact_sd).fillna(1.0)  # where nothing is uncertain
+    ratio = (reported["sd"] / exact_sd).fillna(1.0)  # both are 0
     return reported.assign(
         exact_mean=exact["mean"],
         exact_sd=exact["sd"],
@@ -135,19 +148,21 @@ def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.DataFrame)
 
 
 def _sizes(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """How far ``means`` and ``sds`` are off, and as far as Monte Carlo errors reach."""
+    """Errors of ``means`` and ``sds``, and three Monte Carlo errors of each."""
     sizes = pd.DataFrame({"means": table["shift"].abs(), "sds": (table["sd_ratio"] - 1).abs()})
-    return sizes, ERRORS * table[["shift_error", "sd_ratio_error"]].set_axis(["means", "sds"], axis=1)
+    return sizes, ERRORS * table[["shift_error", "sd_ratio_error"]].set_axis(
+        ["means", "sds"], axis=1
+    )
 
 
 def off(table: pd.DataFrame) -> pd.DataFrame:
-    """Which ``means`` and ``sds`` are off by more than the tolerance, beyond their Monte Carlo errors."""
+    """Mask of ``means`` and ``sds`` that are off by more than the tolerance and their errors."""
     sizes, errors = _sizes(table)
-    return ~(sizes - errors <= TOLERANCE)  # what cannot be computed is off
+    return ~(sizes - errors <= TOLERANCE)  # NaN is off
 
 
 def _verdict(table: pd.DataFrame) -> Literal["good", "undecided", "doubtful"]:
-    """Undecided where Monte Carlo errors reach over the tolerance, and nothing is off."""
+    """Verdict on a table of `comparison`."""
     sizes, errors = _sizes(table)
     if off(table).any(axis=None):
         return "doubtful"
@@ -155,7 +170,7 @@ def _verdict(table: pd.DataFrame) -> Literal["good", "undecided", "doubtful"]:
 
 
 def called(label: Any) -> str:
-    """The label of a row as it is said in a sentence."""
+    """Label of a row as text."""
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
@@ -167,12 +182,13 @@ def certify(
     Parameters
     ----------
     posterior : Posterior or RelationPosterior
-        From EP or Laplace: at its hyperparameters, whose own uncertainty is not checked. A mixture over hyperparameters: as
-        a proposal for hyperparameters and latent vector together, by 25 of its components. From samples: whether the chains agree.
-        Of `Exact`: it is exact.
+        A posterior from EP or Laplace is checked at its hyperparameters, a mixture over
+        hyperparameters as a proposal for hyperparameters and latent vector together, by 25 of its
+        components, samples by the agreement of their chains. One from `Exact` is exact.
     num_samples : int
-        Draws to be weighted, at least 100; up to 16 times as many, until the verdict is decided, or more draws of the same components
-        of a mixture do not make the errors smaller. They come in pairs on either side of the mean.
+        Draws to be weighted, at least 100, in antithetic pairs. Up to 16 times as many are drawn
+        until the verdict is decided, or until more draws of the same components of a mixture do
+        not reduce the errors.
     rng_key : JAX key or int, optional
         The posterior's own by default.
 
@@ -189,8 +205,8 @@ def certify(
 
     Notes
     -----
-    Weights of n-dimensional draws vary the more the larger n is, even where every margin is right: with hundreds of items they may
-    fail although EP is right. `check` compares with NUTS then.
+    Weights vary more in more dimensions, even where every margin is right: with hundreds of items
+    they may fail although EP is right. Compare with NUTS then, see `check`.
     """
     require_draws(num_samples)
     if posterior.kind == "relation":
@@ -207,34 +223,40 @@ def certify(
         return Certificate._of("undecided groups")
     table, before = None, np.inf
     with threads_for(posterior.belief.size):
-        for found in weighted_draws(
-            posterior, num_samples, generator(posterior.key if rng_key is None else rng_key)
-        ):
-            log_weights = found.log_weights
+        rng = generator(posterior.key if rng_key is None else rng_key)
+        for weighted in weighted_draws(posterior, num_samples, rng):
+            log_weights = weighted.log_weights
             if np.all(np.isfinite(log_weights)) and np.std(log_weights) < _EQUAL:
                 number, mean = len(log_weights), float(np.mean(log_weights))
                 numbers = {"ess": float(number), "num_samples": number, "log_evidence": mean}
                 return Certificate._of("exact weights", numbers)
-            table = comparison(posterior.reported(), *found.moments(posterior)) if found.reliable else None
+            table = (
+                comparison(posterior.reported(), *weighted.moments(posterior))
+                if weighted.reliable
+                else None
+            )
             if table is None:
                 continue
-            error = float(np.sqrt(np.square(table[["shift_error", "sd_ratio_error"]]).mean(axis=None)))
-            # What is left where errors do not fall is between the components, and all their draws say no more of it.
-            if _verdict(table) != "undecided" or (len(found.values) > 1 and error > _FALLEN * before):
+            error = float(
+                np.sqrt(np.square(table[["shift_error", "sd_ratio_error"]]).mean(axis=None))
+            )
+            # Errors that do not fall come from the choice of components, not from their draws.
+            exhausted = len(weighted.values) > 1 and error > _FALLEN * before
+            if _verdict(table) != "undecided" or exhausted:
                 break
             before = error
     facts: dict[str, Any] = {
-        "k_hat": float(found.smoothed.k_hat),
-        "ess": float(found.smoothed.ess),
-        "num_samples": len(found.log_weights),
+        "k_hat": float(weighted.smoothed.k_hat),
+        "ess": float(weighted.smoothed.ess),
+        "num_samples": len(weighted.log_weights),
         "table": table,
-        "log_evidence": found.log_evidence,
+        "log_evidence": weighted.log_evidence,
     }
     return _of_weights(posterior, table, facts)
 
 
 def _of_draws(posterior: Posterior) -> Certificate:
-    """Of samples: whether the chains agree."""
+    """Certificate of samples, by the agreement of their chains."""
     draws, chains = posterior.whole.locations, posterior.chains
     r_hat, ess = convergence(by_chain(draws, chains))
     still = int(np.sum(np.ptp(draws, axis=0) == 0))
@@ -244,21 +266,31 @@ def _of_draws(posterior: Posterior) -> Certificate:
     elif not still and not (r_hat <= _AGREE and ess >= _ENOUGH):
         case = "failed chains" if r_hat > _DISAGREE else "doubtful chains"
     facts = f"R-hat {r_hat:.3f}, {ess:.0f} effective draws of {len(draws)}"
-    words = {"facts": facts, "chains": chains, "still": still, "size": draws.shape[1], "number": len(draws)}
+    words = {
+        "facts": facts,
+        "chains": chains,
+        "still": still,
+        "size": draws.shape[1],
+        "number": len(draws),
+    }
     return Certificate._of(case, {"ess": ess, "num_samples": len(draws)}, **words)
 
 
-def _of_weights(posterior: Posterior, table: pd.DataFrame | None, numbers: dict[str, Any]) -> Certificate:
-    """Of importance weights; ``table`` is there where they can be relied on."""
+def _of_weights(
+    posterior: Posterior, table: pd.DataFrame | None, numbers: dict[str, Any]
+) -> Certificate:
+    """Certificate by importance weights; ``table`` is None if they are unreliable."""
     k_hat, ess, number = (numbers[name] for name in ("k_hat", "ess", "num_samples"))
     facts = f"k-hat {k_hat:.2f}, {ess:.0f} effective draws of {number}"
     if table is None:
         size = posterior.whole.size
-        many = f"with {size} dimensions that happens even where every mean and sd is right"
+        many = f"which with {size} dimensions happens even where every mean and sd is right"
         cause = many if size > _MANY else "the posterior may be right or wrong"
         words = {"cause": cause, "facts": facts, "limit": threshold(number), "least": MIN_EFFECTIVE}
-        return Certificate._of(f"{'doubtful' if k_hat <= 1 else 'failed'} reliability", numbers, **words)
-    # Weights cannot see hyperparameters that were never drawn.
+        return Certificate._of(
+            f"{'doubtful' if k_hat <= 1 else 'failed'} reliability", numbers, **words
+        )
+    # Weights say nothing about hyperparameters that were never drawn.
     r_hat, drawn = posterior.r_hat, posterior.effective_draws
     if r_hat is not None and drawn is not None and not (r_hat <= UNMIXED and drawn >= _MIN_DRAWS):
         case = f"{'doubtful' if r_hat <= UNMIXED else 'failed'} hyperparameters"

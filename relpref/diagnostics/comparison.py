@@ -1,4 +1,4 @@
-"""Models of the same answers side by side, and what single answers, raters and parts of the prior add to one."""
+"""Comparison of models, and influence of single answers, raters and parts of the prior."""
 
 import warnings
 from collections.abc import Mapping
@@ -32,40 +32,45 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     Parameters
     ----------
     candidates : mapping from name to Posterior, RelationPosterior or HeldOut
-        At least two. Posteriors are compared by `leave_one_out`; results of `k_fold` are taken as they are.
+        At least two. Posteriors are compared by `leave_one_out`; results of `k_fold` are taken as
+        they are.
 
     Returns
     -------
     DataFrame
-        By model: ``elpd``, the sum of the held-out log probabilities of all answers, and ``elpd_se``, its standard error over answers
-        like these; ``difference``, to the best, and ``difference_se``, its standard error, answer by answer; ``log_loss``;
-        ``log_evidence``, NaN where there is none.
+        By model: ``elpd``, the sum of the held-out log probabilities of all answers, and
+        ``elpd_se``, its standard error over answers like these; ``difference`` to the best, and
+        ``difference_se``, its standard error by paired answers; ``log_loss``; ``log_evidence``, NaN
+        if unknown.
 
     Raises
     ------
     DataError
-        If there are fewer than two models, or their answers differ: where.
+        If there are fewer than two models, or their answers differ.
     UnsupportedProgramError
-        As for `leave_one_out`.
+        See `leave_one_out`.
 
     Notes
     -----
-    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other pairs of a choice. These answers
-    cannot tell a difference of less than two standard errors, or of less than about 4 (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson &
-    Vehtari 2020, "Uncertainty in Bayesian leave-one-out cross-validation based model comparison").
+    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other
+    pairs of a choice. A difference of less than two standard errors, or of less than about 4, is
+    not significant (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson & Vehtari 2020, "Uncertainty in
+    Bayesian leave-one-out cross-validation based model comparison").
     """
     if len(candidates) < 2:
-        raise DataError(f"compare has {counted(len(candidates), 'model')}; give two or more, by name")
-    found = {
+        raise DataError(
+            f"compare has {counted(len(candidates), 'model')}; give two or more, by name"
+        )
+    models = {
         name: candidate if isinstance(candidate, HeldOut) else leave_one_out(candidate)
         for name, candidate in candidates.items()
     }
-    first, *others = found.items()
+    first, *others = models.items()
     for other in others:
         _check_same_answers(first, other)
-    best = max(found.values(), key=lambda held_out: held_out.elpd)
+    best = max(models.values(), key=lambda held_out: held_out.elpd)
     rows = {}
-    for name, held_out in found.items():
+    for name, held_out in models.items():
         evidence = getattr(candidates[name], "log_evidence", None)
         difference, error = difference_of(held_out, best)
         rows[name] = {
@@ -80,80 +85,89 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     return table.sort_values("elpd", ascending=False, kind="stable")
 
 
-def difference_of(one: HeldOut, other: HeldOut) -> tuple[float, float]:
+def difference_of(first: HeldOut, second: HeldOut) -> tuple[float, float]:
     """Sum of the differences of the log scores of the same answers, and its standard error."""
-    mean, error = average(one.log_scores - other.log_scores, one.weight)
-    return float(one.weight.sum() * mean), float(one.weight.sum() * error)
+    mean, error = average(first.log_scores - second.log_scores, first.weight)
+    return float(first.weight.sum() * mean), float(first.weight.sum() * error)
 
 
 def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
-    kept = ["probability", "mean", "sd"]
-    one, other = (held.table.loc[:, :"probability"].drop(columns=kept, errors="ignore") for _, held in models)
+    """Raise DataError if the tables of two models have different answers, and name the first."""
+    predictions = ["probability", "mean", "sd"]
+    tables = first, second = [
+        held_out.table.loc[:, :"probability"].drop(columns=predictions, errors="ignore")
+        for _, held_out in models
+    ]
     names = [f"the answers of {name!r}" for name, _ in models]
-    facts = [f"have {len(table)} rows" for table in (one, other)]
-    if list(one) != list(other):
-        facts = [f"have the columns {', '.join(table)}" for table in (one, other)]
-    elif len(one) == len(other):
-        same = ((one == other) | (one.isna() & other.isna())).all(axis=1)
+    facts = [f"have {len(table)} rows" for table in tables]
+    if list(first) != list(second):
+        facts = [f"have the columns {', '.join(table)}" for table in tables]
+    elif len(first) == len(second):
+        same = ((first == second) | (first.isna() & second.isna())).all(axis=1)
         if same.all():
             return
         row = int(np.argmin(same))
         names = [f"row {row} of {name}" for name in names]
-        facts = ["is " + ", ".join(f"{k}={v}" for k, v in table.iloc[row].items()) for table in (one, other)]
-    raise DataError(f"{names[0]} {facts[0]}, {names[1]} {facts[1]}; compare models of the same answers")
+        facts = [
+            "is " + ", ".join(f"{k}={v}" for k, v in table.iloc[row].items()) for table in tables
+        ]
+    raise DataError(
+        f"{names[0]} {facts[0]}, {names[1]} {facts[1]}; compare models of the same answers"
+    )
 
 
 def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
-    """How surprising each answer is given the others, and its effect on the utilities; most surprising first.
+    """Surprise of each answer given the others, and its effect on utilities; most surprising first.
 
     Parameters
     ----------
     posterior : Posterior
-        As for `leave_one_out`; not of the scores of a relation.
+        A posterior for `leave_one_out`, other than of the scores of a relation.
 
     Returns
     -------
     DataFrame
-        By row of `HeldOut.table`: the answer as it was given; ``probability`` (held out) and ``log_score``; ``shift`` of the utility that
-        would move farthest without the answer (one, of those given several times), in posterior standard deviations and with its sign;
-        ``item``: whose utility it is. Utilities are relative to the average. Of a classifier it is the latent function of an
-        ``example`` (for more than two classes at a decision); of other programs a ``latent`` value of a site.
+        By row of `HeldOut.table`: the answer; its held-out ``probability`` and ``log_score``;
+        ``item``, whose utility, relative to the average, would move farthest without one copy of
+        the answer; ``shift``, its signed change in posterior standard deviations. For a classifier
+        it is the latent function of an ``example`` (for more than two classes at a decision), for
+        other programs a ``latent`` value of a site.
 
     Raises
     ------
     UnsupportedProgramError, DataError
-        As for `leave_one_out`.
+        See `leave_one_out`.
 
     Notes
     -----
-    Taking a site out changes mean and covariance by a matrix of rank one, O(n) for each answer; the others' sites stay. Of a classifier
-    of m examples it is O(m²) products of features.
+    Without a site, mean and covariance change by a matrix of rank one, O(n) for each answer; the
+    sites of the others are kept. A classifier of m examples takes O(m²) products of features.
     """
     if posterior.kind == "relation":
         raise UnsupportedProgramError(
-            "influence is about utilities, classes and latent sites; for labels of a relation that surprise, sort the table of "
-            "leave_one_out by log_score"
+            "influence is about utilities, classes and latent sites; for surprising labels of a "
+            "relation sort the table of leave_one_out by log_score"
         )
     posterior = answered(posterior)
     left = left_out(posterior)
     if np.isnan(left.predictive.step).any():
         raise UnsupportedProgramError(
-            "influence is that of single answers, and some are in lists or in groups; see leave_one_out, read the answers with lists='pairs', "
-            "or leave the column 'group' out"
+            "influence is that of single answers, and some are in lists or in groups; see "
+            "leave_one_out, read the answers with lists='pairs', or leave the column 'group' out"
         )
     table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
     projection, belief = left.given.projection(), posterior.whole
     matrix = None
-    if posterior.kind == "classes":  # every decision on an example may be moved
-        what, matrix = "example", np.asarray(projection @ np.eye(belief.size))
+    if posterior.kind == "classes":  # decisions on all examples may move
+        column, matrix = "example", np.asarray(projection @ np.eye(belief.size))
         sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
         ends = left.given.table.drop(columns="class").itertuples(index=False, name=None)
         labels = [end if len(end) > 1 else end[0] for end in ends for _ in left.given.classes[1:]]
     else:
         reported = posterior.reported()
-        sd, labels, what = reported["sd"].to_numpy(), reported.index.tolist(), "item"
+        sd, labels, column = reported["sd"].to_numpy(), reported.index.tolist(), "item"
         if posterior.kind != "utilities":
-            what, labels = "latent", [f"{site}[{at}]" for site, at in labels]
+            column, labels = "latent", [f"{site}[{at}]" for site, at in labels]
     shift, which = np.zeros(len(table)), np.zeros(len(table), dtype=np.intp)
     size = max(1, MAX_NUMBERS_OF_INFLUENCE // max(belief.size, len(sd)))
     for start in range(0, len(table), size):
@@ -161,18 +175,18 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         moved = _moved(posterior, left, projection, units)
         if matrix is not None:
             moved = moved @ matrix.T
-        elif what == "item":
+        elif column == "item":
             moved = np.asarray(posterior.seen(moved))
         moved = moved / np.where(sd > 0, sd, np.inf)
         which[units] = np.argmax(np.abs(moved), axis=1)
         shift[units] = np.take_along_axis(moved, which[units, None], axis=1)[:, 0]
     table["shift"] = shift
-    table[what] = objects(labels[at] for at in which.tolist())
+    table[column] = objects(labels[at] for at in which.tolist())
     return table.sort_values("log_score", kind="stable")
 
 
 def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -> Floats:
-    """Change of the latent vector's mean when an answer is left out, of some answers; shape (k, n)."""
+    """Change of the latent mean when each of k answers is left out, shape (k, n)."""
     belief, step, unit = posterior.whole, left.predictive.step, left.given.unit
     first, last = np.searchsorted(unit, (units.start, units.stop))
     starts = np.searchsorted(unit, np.arange(units.start, units.stop))
@@ -187,44 +201,47 @@ def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -
     return np.asarray(moved)
 
 
-_FITTED = 3  # how much too often p-values near the bound occur where noises are fitted
+_FITTED = 3  # divisor of the bound where noises are fitted, see the notes of `raters`
 
 
 def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
-    """How well all other answers predict those of each rater, compared with those of a typical rater.
+    """Compare how well all other answers predict those of each rater and of a typical rater.
 
     Parameters
     ----------
     posterior : UtilityPosterior
-        As for `leave_one_out`, of answers with raters.
+        A posterior for `leave_one_out`, of answers with raters.
     false_alarms : float
         Probability that any rater of the table is at odds if all raters are alike.
 
     Returns
     -------
     DataFrame
-        By rater, those most at odds first: ``answers``; ``log_loss``, the average of −log probability of each answer without it;
-        ``expected``, its mean, and ``sd``, its standard deviation, if the answers came from the model; ``z``, the difference in those;
-        ``p_value``, of a log loss as high as that; ``at_odds``, whether that is below ``false_alarms`` divided by the number of raters
-        (Bonferroni), and by three more where each rater's noise is fitted. Fitted noises are in ``noise``, and all raters are
-        compared with the median of them.
+        By rater, lowest p-value first: ``answers``, their number; ``log_loss``, the average of
+        −log held-out probability; ``expected`` and ``sd``, its mean and standard deviation if the
+        answers came from the model; ``z``, the difference in standard deviations; ``p_value`` of a
+        log loss at least as high; ``at_odds``, whether that is below ``false_alarms`` divided by
+        the number of raters (Bonferroni), and by another 3 if the raters' noises are fitted. Fitted
+        noises are in ``noise``, and all raters are compared with their median.
 
     Raises
     ------
     DataError
-        If the answers do not say who gave them, or it is not known what they could have been.
+        If the answers have no raters, or the other possible answers are unknown.
     UnsupportedProgramError
-        As for `leave_one_out`.
+        See `leave_one_out`.
 
     Notes
     -----
-    The log losses of a rater are added up as if they were independent, and the tail of the sum is that of a Pearson distribution of type
-    III with its mean, variance and skewness. A rater with few answers can be at odds only by very improbable ones. Other answers of the
-    same rater stay, and agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
+    The log losses of a rater are added up as if they were independent, and the tail of the sum is
+    that of a Pearson distribution of type III with its mean, variance and skewness. A rater with
+    few answers can be at odds only by very improbable ones. Other answers of the same rater stay,
+    and agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
 
-    If each rater's noise is fitted, the median of them is itself uncertain, and the fit can explain a few surprising answers of a rater
-    by their noise. So small p-values occur about twice too often, and the bound is divided by three: of 500 simulated tables of eight
-    equal raters with 25 answers each, 3 (0.6 %) have a rater at odds, and without the three there would be 8.
+    If each rater's noise is fitted, the median of them is itself uncertain, and the fit can explain
+    a few surprising answers of a rater by their noise. So small p-values occur about twice too
+    often, and the bound is divided by three: of 500 simulated tables of eight equal raters with 25
+    answers each, 3 (0.6 %) have a rater at odds, and without the three there would be 8.
     """
     from scipy.stats import pearson3
 
@@ -239,15 +256,17 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     left, origin = left_out(posterior, usual), posterior.origin
     unknown = np.isnan(left.predictive.moments).any()
     if unknown and posterior.hyperparameter_draws and origin and origin.engine:
-        # The scores of numbers have known moments in one Gaussian only: that at the averages of the hyperparameters.
+        # Scores of numbers have known moments under one Gaussian only. Take the one at the averages
+        # of the hyperparameters.
         left = left_out(origin.run(None, posterior.key, fixed=posterior.hyperparameters), usual)
     if np.isnan(left.predictive.moments).any():
         raise DataError(
-            "the other possible answers are unknown: the likelihood is a custom one, or the posterior is a sample"
+            "the other possible answers are unknown: the likelihood is a custom one, or the "
+            "posterior is a sample"
         )
-    each = [np.ones(len(left.log_score)), left.log_score, *left.predictive.moments]
+    values = [np.ones(len(left.log_score)), left.log_score, *left.predictive.moments]
     number, score, mean, variance, third = (
-        np.bincount(answers.rater, answers.count * values, len(answers.raters)) for values in each
+        np.bincount(answers.rater, answers.count * value, len(answers.raters)) for value in values
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         sd = np.sqrt(variance)
@@ -268,63 +287,74 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     return pd.DataFrame(columns, index)[number > 0].sort_values("p_value", kind="stable")
 
 
-def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = True) -> pd.DataFrame:
+def evidence_without_each(
+    posterior: UtilityPosterior, *, progress_bar: bool = True
+) -> pd.DataFrame:
     """Refit without each part of the model, one at a time, and compare the evidence.
 
-    Hyperparameters are refitted, except those that were fixed. Options for the part that is left out (its kernel, its priors, its
-    fixed values) are left out with it.
+    Hyperparameters are refitted, except those that were fixed. Options for the part that is left
+    out (its kernel, its priors, its fixed values) are left out with it.
 
     Parameters
     ----------
     posterior : UtilityPosterior
-        From EP or Laplace, by a program whose prior is a sum of named parts, such as `relpref.models.xpgp`.
+        From EP or Laplace, by a program whose prior is a sum of named parts, such as
+        `relpref.models.xpgp`.
     progress_bar : bool
         Show progress if stderr is a terminal.
 
     Returns
     -------
     DataFrame
-        One row for each part: ``left_out`` (``attributes`` or the name of a relation), ``log_evidence`` without it, ``difference`` (log
-        evidence with it less that without it, in nats), ``elpd_difference`` (the same of the held-out log probabilities, see
-        `leave_one_out`) and its standard error ``elpd_se``, and ``note`` (why there is no number, or empty).
+        One row for each part: ``left_out`` (``attributes`` or the name of a relation),
+        ``log_evidence`` without it, ``difference`` (log evidence with it less that without it, in
+        nats), ``elpd_difference`` (the same of the held-out log probabilities, see `leave_one_out`)
+        and its standard error ``elpd_se``, and ``note`` (why there is no number, or empty).
 
     Raises
     ------
     UnsupportedProgramError
-        If the posterior has no evidence, does not know its program or its priors, or has one part only.
+        If the posterior has no evidence, does not know its program or its priors, or has only one
+        part.
     InferenceError
-        If the posterior's own fit did not converge. Where only a fit without a part fails, its row says so.
+        If the fit of the posterior did not converge. A fit without a part that fails is reported in
+        ``note``.
 
     Notes
     -----
-    Where hyperparameters were integrated over, the difference is the log Bayes factor of the part. Where they were maximized, the larger
-    model contains the smaller one (an amplitude of 0), so the difference is seldom negative, and about one nat for each hyperparameter
-    of the part means nothing.
+    If hyperparameters were integrated over, the difference is the log Bayes factor of the part. If
+    they were maximized, the larger model contains the smaller one (an amplitude of 0), so the
+    difference is seldom negative, and about one nat for each hyperparameter of the part is no
+    evidence.
     """
     origin, full = posterior.origin, posterior.log_evidence
     if full is None and posterior.hyperparameter_draws and origin is not None and origin.engine:
         raise UnsupportedProgramError(
-            "draws of the hyperparameters give no evidence to compare: fit with hyperparameters='integrate' or 'maximize'"
+            "draws of the hyperparameters give no evidence to compare: fit with "
+            "hyperparameters='integrate' or 'maximize'"
         )
     if full is None or origin is None:
         raise UnsupportedProgramError(
-            "the comparison needs a posterior from EP or Laplace that knows its program; "
-            "fit with one of them in this session, or with a program of relpref.models before saving"
+            "the comparison needs a posterior from EP or Laplace that knows its program; fit with "
+            "one of them in this session, or with a program of relpref.models before saving"
         )
     if not origin.complete:
         raise UnsupportedProgramError(
-            "the fit used priors of its own, which a saved posterior does not keep, so fitting again would be another model; "
-            "compare before saving, or fit again"
+            "the fit used priors of its own, which a saved posterior does not keep, so fitting "
+            "again would be another model; compare before saving, or fit again"
         )
     result, data, parts = posterior.result, posterior.data, parts_of(posterior)
     if not result.ok:
         raise InferenceError(
-            f"the fit itself did not converge, so its evidence compares with nothing: {result.value}", result
+            "the fit itself did not converge, so its evidence compares with nothing: "
+            f"{result.value}",
+            result,
         )
     removable = [part for part in parts if part == ATTRIBUTES or part in data.relations]
     if len(parts) < 2 or not removable:
         raise UnsupportedProgramError(
-            "the model has no two parts of which one could be left out; xpgp with attributes and relations has"
+            "the model has no two parts of which one could be left out; xpgp with attributes and "
+            "relations has"
         )
     held_out: HeldOut | None = None
     rows = []
@@ -341,17 +371,19 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
 
 
 def parts_of(posterior: Posterior) -> tuple[str, ...]:
-    """Names of the parts of the utilities' prior, in its order."""
+    """Names of the parts of the prior, in their order."""
     return tuple(name for parts in posterior.parts.values() for name in parts.means)
 
 
 def _refit(
     posterior: UtilityPosterior, origin: Origin, part: str, progress_bar: bool
 ) -> tuple[Posterior | None, str]:
-    """The posterior without a part, or the reason why there is none."""
+    """Fit without a part; return the posterior or None, and the reason why there is none."""
 
     def others(by_site: Mapping[str, Any]) -> dict[str, Any]:
-        return {site: value for site, value in by_site.items() if site_part(posterior, site) != part}
+        return {
+            site: value for site, value in by_site.items() if site_part(posterior, site) != part
+        }
 
     data, call = posterior.data, origin.unbound()
     kwargs = dict(call.kwargs)
@@ -359,8 +391,9 @@ def _refit(
         kwargs.pop("attribute_kernel", None)
     if kernels := kwargs.get("relation_kernels"):
         # The kernel of a directed relation stays with the role that is left.
-        kept = {name: kernel for name, kernel in kernels.items() if data.parts_of(name) != (part,)}
-        kwargs["relation_kernels"] = kept
+        kwargs["relation_kernels"] = {
+            name: kernel for name, kernel in kernels.items() if data.parts_of(name) != (part,)
+        }
     if kwargs.get("priors"):
         kwargs["priors"] = others(kwargs["priors"])
     fixed = others(origin.fixed if posterior.searched else posterior.hyperparameters)
@@ -368,10 +401,11 @@ def _refit(
         smaller = data.without_attributes() if part == ATTRIBUTES else data.without_relation(part)
         call = replace(call, kwargs=kwargs)
         for old in origin.datasets().values():
-            call = call.with_argument(old, smaller) if type(old) is type(data) else call
+            if type(old) is type(data):
+                call = call.with_argument(old, smaller)
         engine = origin.engine.changed(call.program, fixed=fixed, throw=True)
         with warnings.catch_warnings():
-            # That groups of items come apart without the part is what the evidence is about to show.
+            # Items that are unconnected without the part show in the evidence.
             warnings.simplefilter("ignore", UserWarning)
             fitted = engine.run(posterior.key, *call.args, progress_bar=progress_bar, **call.kwargs)
     except InferenceError as error:
@@ -384,6 +418,8 @@ def _refit(
 
 
 def site_part(posterior: Posterior, site: str) -> str | None:
-    """The part that a hyperparameter ``<part>_<name>`` belongs to; of two that fit, the longer."""
-    fitting = [part for part in parts_of(posterior) if site.startswith(f"{part}_") and site != GROUP_SD]
+    """Part of a hyperparameter ``<part>_<name>``, the longest that fits, or None."""
+    fitting = [
+        part for part in parts_of(posterior) if site.startswith(f"{part}_") and site != GROUP_SD
+    ]
     return max(fitting, key=len, default=None)

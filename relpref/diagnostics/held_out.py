@@ -1,4 +1,4 @@
-"""How well answers were predicted by a fit that did not have them."""
+"""Predictions of answers by fits without them, and measures of their quality."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,35 +12,39 @@ from relpref.errors import DataError
 from relpref.posterior.gaussian import Floats
 
 FIRST, NEITHER, SECOND = 0, 1, 2
-_ROUNDING = 1e-9  # in probabilities, which are equal within it
+_ROUNDING = 1e-9  # largest difference of probabilities that count as equal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOut:
-    """Every answer as predicted by a fit without it.
+    """Predictions of every answer by a fit without it.
 
     Attributes
     ----------
     table : DataFrame
-        One row for each row of the data's answers, in its order: the answer as it was given (a probability that was reported is in
-        ``reported``), ``probability`` (held out; the density, where answers are numbers) and its logarithm ``log_score``. Comparisons:
-        ``p_first``, ``p_second`` and, where there are some, ``p_tie``; the first is who stands in the table's first column. Classes:
-        ``p_<class>``. Scores of a relation: ``mean`` and ``sd`` of the label. ``k_hat`` where draws were reweighted: above
-        `relpref.infer.result.threshold`, at most 0.7, the row is not to be relied on.
+        One row for each row of the data's answers, in the same order: the answer (a reported
+        probability is in ``reported``), its held-out ``probability`` (the density for numbers) and
+        the logarithm ``log_score``. Comparisons have ``p_first``, ``p_second`` and, if there are
+        ties, ``p_tie``; the first is the item in the first column. Classes have ``p_<class>``, and
+        scores of a relation ``mean`` and ``sd`` of the label. Reweighted draws have ``k_hat``: a
+        row above `relpref.infer.result.threshold`, at most 0.7, is unreliable.
     method : str
-        How the answers were held out.
+        Name of the way in which the answers were held out.
     notes : tuple of str
     chances : array, shape (m, c)
-        Of the categories: the first, neither, the second; or the classes. NaN where answers are numbers.
+        Probabilities of the categories: the first, neither, the second; or the classes. NaN for
+        numbers.
     outcome : array of int, shape (m,)
-        The category that was answered; −1 where answers are numbers.
+        Category of the answer; −1 for numbers.
     paired : bool
-        Whether the categories are those of comparisons; of a yes or no among them yes is the first, and no the second.
+        Whether the categories are those of comparisons; yes and no count as the first and the
+        second.
     composed : bool
-        Whether answers are pairs of choices or orderings of which other pairs stayed: these all but tell who won, so no score measures
-        how well new answers are predicted.
-    single : array of bool, shape (m,), or of no size where all are alike
-        Answers that compare nothing, so that to exchange the first and the second would change what they say.
+        Whether answers are pairs of choices or orderings whose other pairs were not held out:
+        these nearly determine the winner, so the scores do not measure prediction of new answers.
+    single : array of bool, shape (m,) or (0,)
+        Answers that compare nothing, so that the two categories cannot be exchanged. If it is empty
+        all rows are as ``paired`` says.
     """
 
     table: pd.DataFrame
@@ -54,19 +58,19 @@ class HeldOut:
 
     @property
     def weight(self) -> Floats:
-        """How many answers each row stands for, shape (m,)."""
+        """Number of answers in each row, shape (m,)."""
         if "count" in self.table:
             return self.table["count"].to_numpy(dtype=np.float64)
         return np.ones(len(self.table))
 
     @property
     def num_answers(self) -> int:
-        """How many answers there are, repeated ones included."""
+        """Number of answers, repeated ones included."""
         return round(float(self.weight.sum()))
 
     @property
     def elpd(self) -> float:
-        """Sum of the log scores over all answers: the expected log predictive density of as many new ones."""
+        """Sum of the log scores: the expected log predictive density of as many new answers."""
         return float(self.weight @ self.log_scores)
 
     @property
@@ -76,63 +80,67 @@ class HeldOut:
 
     @property
     def log_loss(self) -> float:
-        """Average of −log probability; ln 2 = 0.693 is what tossing a coin gets. May be negative for numbers."""
+        """Average of −log probability; 0.693 for a coin, and possibly negative for numbers."""
         return -average(self.log_scores, self.weight)[0]
 
     @property
     def brier(self) -> float:
-        """Average of half the squared distance between probabilities and what happened: (1 − p)² without ties."""
+        """Average of half the squared distance from the outcome: (1 − p)² without ties."""
         return self._measured(HeldOut._squared)[0]
 
     @property
     def accuracy(self) -> float:
-        """Share of the answers whose more probable category was given; equals count one half, ties are left out."""
+        """Share of answers in the more probable category; equals count ½, ties are left out."""
         return self._measured(HeldOut._correct)[0]
 
     @property
     def auc(self) -> float:
         """Area under the receiver operating characteristic.
 
-        Probability that of two answers, one in a category and one not, the first was given the higher probability of it. Of
-        comparisons with a winner, seen from both sides, by how much more probable the one is than the other. Of several classes the
-        average over the classes.
+        Probability that of two answers, one in a category and one not, the first had the higher
+        predicted probability of the category. Comparisons with a winner are ranked by the
+        difference of the two probabilities, from both sides. With several classes the average over
+        the classes.
         """
         from sklearn.metrics import roc_auc_score
 
-        known = self.forecasts
-        if known is None:
+        forecasts = self.forecasts
+        if forecasts is None:
             return float("nan")
-        scores, hits, weight = known.chances, known._hits, known.weight
+        scores, hits, weight = forecasts.chances, forecasts._hits, forecasts.weight
         if self.paired:
-            won = known.outcome != NEITHER
-            both = won & ~known.single
+            won = forecasts.outcome != NEITHER
+            both = won & ~forecasts.single
             lead = scores[:, FIRST] - scores[:, SECOND]
             lead = np.where(np.abs(lead) < _ROUNDING, 0.0, lead)
-            scores, weight = np.append(lead[won], -lead[both])[:, None], np.append(weight[won], weight[both])
+            scores = np.append(lead[won], -lead[both])[:, None]
+            weight = np.append(weight[won], weight[both])
             hits = np.append(hits[won, FIRST], hits[both, SECOND])[:, None]
         elif scores.shape[1] == 2:
             scores, hits = scores[:, 1:], hits[:, 1:]
-        found = [
+        areas = [
             roc_auc_score(hit, score, sample_weight=weight)
             for hit, score in zip(hits.T, scores.T, strict=True)
             if hit.any() and not hit.all()
         ]
-        return float(np.mean(found)) if found else float("nan")
+        return float(np.mean(areas)) if areas else float("nan")
 
     def reliability(self, bins: int = 10) -> pd.DataFrame:
-        """Whether what was predicted with probability p happened in a share p of the cases.
+        """Compare predicted probabilities with the shares of cases in which the event happened.
 
         Parameters
         ----------
         bins : int
-            Of equal width.
+            Number of bins of equal width.
 
         Returns
         -------
         DataFrame
-            One row for each bin: ``lower``, ``upper``; ``predicted``, the average probability; ``observed``, how often it happened;
-            ``count`` of forecasts in the bin (each answer gives two, that the first and that the second is preferred; or one for each
-            class); ``se``, the standard deviation that ``observed`` would have if all forecasts were right. NaN in an empty bin.
+            One row for each bin: ``lower``, ``upper``; ``predicted``, the average probability;
+            ``observed``, the share of cases in which the event happened; ``count`` of forecasts in
+            the bin (two for each comparison, that the first and that the second is preferred, or
+            one for each class); ``se``, the standard deviation of ``observed`` if all forecasts
+            were right. NaN in an empty bin.
 
         Raises
         ------
@@ -141,19 +149,16 @@ class HeldOut:
         """
         if bins < 1:
             raise DataError(f"bins is {bins}; give at least 1")
-        known = self.forecasts
-        if known is None:
-            raise DataError(
-                "the answers are numbers, and nothing was predicted with a probability; look at log_score"
-            )
-        events = [FIRST, SECOND] if known.paired else list(range(known.chances.shape[1]))
-        chances, hits, weight = known.chances[:, events], known._hits[:, events], known.weight
-        inside = (
-            np.minimum((chances * bins + _ROUNDING).astype(int), bins - 1) == np.arange(bins)[:, None, None]
-        )
+        forecasts = self.forecasts
+        if forecasts is None:
+            raise DataError("the answers are numbers without probabilities; look at log_score")
+        events, weight = forecasts._events, forecasts.weight
+        chances, hits = forecasts.chances[:, events], forecasts._hits[:, events]
+        bin_of = np.minimum((chances * bins + _ROUNDING).astype(int), bins - 1)
+        inside = bin_of == np.arange(bins)[:, None, None]
         count = inside.sum(axis=2) @ weight
         predicted = (inside * chances).sum(axis=2)
-        # An answer with both of its events in one bin is less uncertain there: at most one of them happens.
+        # An answer with both events in one bin adds less variance there: at most one happens.
         variance = np.maximum(predicted - np.square(predicted), 0.0) @ weight
         lower = np.arange(bins)
         with np.errstate(invalid="ignore"):
@@ -168,74 +173,81 @@ class HeldOut:
         return pd.DataFrame(columns)
 
     def summary(self) -> pd.DataFrame:
-        """The measures, one row each.
+        """Table of the measures.
 
         Returns
         -------
         DataFrame
-            By measure: ``value``, its standard error ``se`` over answers like these, and ``baseline``: what a forecast gets that knows
-            only how often there is a tie, or each class; NaN where some answers are numbers.
+            By measure: ``value``, its standard error ``se`` over answers like these, and
+            ``baseline``, the value of a forecast by the overall shares of ties or classes; NaN if
+            some answers are numbers.
         """
-        known, nothing = self.forecasts, float("nan")
+        forecasts, nothing = self.forecasts, float("nan")
         loss, error = average(-self.log_scores, self.weight)
         rows = {"elpd": (self.elpd, self.elpd_se, nothing), "log_loss": (loss, error, nothing)}
-        if known is not None:
-            base = known._baseline()
-            # Not so with strengths of preference, or numbers among the answers: the categories are not all that was scored.
-            if len(known.outcome) == len(self.outcome) and np.allclose(known._chosen(), self.log_scores):
+        if forecasts is not None:
+            base, complete = forecasts._baseline(), len(forecasts.outcome) == len(self.outcome)
+            # Strengths of preference and numbers are scored by more than the categories.
+            if complete and np.allclose(forecasts._chosen(), self.log_scores):
                 rate = float(base.weight @ base._chosen())
                 rows["elpd"] = (*rows["elpd"][:2], rate)
                 rows["log_loss"] = (loss, error, -rate / max(self.num_answers, 1))
-            for name, of in (("brier", HeldOut._squared), ("accuracy", HeldOut._correct)):
-                rows[name] = (*known._measured(of), base._measured(of)[0])
+            for name, measure in (("brier", HeldOut._squared), ("accuracy", HeldOut._correct)):
+                rows[name] = (*forecasts._measured(measure), base._measured(measure)[0])
             rows["auc"] = (self.auc, nothing, 0.5)
         columns = ["value", "se", "baseline"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("measure")
 
     @property
     def forecasts(self) -> "HeldOut | None":
-        """The rows that are answered by categories; None if there are none."""
-        known = self.outcome >= 0
-        if not known.any():
+        """Rows whose answers are categories; None if there are none."""
+        rows = self.outcome >= 0
+        if not rows.any():
             return None
-        single = self.single if self.single.size else np.full(len(known), not self.paired)
+        single = self.single if self.single.size else np.full(len(rows), not self.paired)
         return replace(
             self,
-            table=self.table[known],
-            chances=self.chances[known],
-            outcome=self.outcome[known],
-            single=single[known],
+            table=self.table[rows],
+            chances=self.chances[rows],
+            outcome=self.outcome[rows],
+            single=single[rows],
         )
 
-    def _measured(self, of: Callable[["HeldOut"], Floats]) -> tuple[float, float]:
-        """Average of a measure that rows answered by categories have, and its standard error; NaN if there are none."""
-        known = self.forecasts
-        values = np.empty(0) if known is None else of(known)
-        there = ~np.isnan(values)
-        return average(values[there], known.weight[there] if known else values)
+    def _measured(self, measure: Callable[["HeldOut"], Floats]) -> tuple[float, float]:
+        """Average of a measure over rows with categories, and its standard error; NaN without."""
+        forecasts = self.forecasts
+        if forecasts is None:
+            return float("nan"), float("nan")
+        values = measure(forecasts)
+        defined = ~np.isnan(values)
+        return average(values[defined], forecasts.weight[defined])
+
+    @property
+    def _events(self) -> list[int]:
+        """Categories with forecasts of their own: all but ties."""
+        return [FIRST, SECOND] if self.paired else list(range(self.chances.shape[1]))
 
     def _squared(self) -> Floats:
-        """Half the squared distance of probabilities and outcome, of each answer."""
+        """Half the squared distance of probabilities and outcome for each row."""
         return np.asarray(0.5 * np.square(self.chances - self._hits).sum(axis=1))
 
     def _correct(self) -> Floats:
-        """1 where the most probable category was answered, a share of it among equals; NaN for an answer for neither of two."""
-        chances = self.chances[:, [FIRST, SECOND]] if self.paired else self.chances
-        hits = self._hits[:, [FIRST, SECOND]] if self.paired else self._hits
+        """1 if the most probable category was right, 1/k if k are equal, else 0; NaN for ties."""
+        chances, hits = self.chances[:, self._events], self._hits[:, self._events]
         best = chances >= chances.max(axis=1, keepdims=True, initial=0.0) - _ROUNDING
-        found = (best & hits).sum(axis=1) / np.maximum(best.sum(axis=1), 1)
-        return np.where(hits.any(axis=1), found, np.nan)
+        correct = (best & hits).sum(axis=1) / np.maximum(best.sum(axis=1), 1)
+        return np.where(hits.any(axis=1), correct, np.nan)
 
     def _chosen(self) -> Floats:
-        """Log probability of each category that was answered."""
+        """Log probability of the answer's category for each row."""
         return np.asarray(np.log(self.chances[np.arange(len(self.outcome)), self.outcome]))
 
     def _baseline(self) -> "HeldOut":
-        """What a forecast says that knows only how often each category is answered, the two of a pair being alike."""
+        """Forecasts by the overall shares of the categories, which are equal for two of a pair."""
         chances = np.empty_like(self.chances)
-        for rows, alike in ((~self.single, self.paired), (self.single, False)):
+        for rows, equal in ((~self.single, self.paired), (self.single, False)):
             rates = self.weight[rows] @ self._hits[rows] / max(self.weight[rows].sum(), 1.0)
-            if alike:
+            if equal:
                 rates[[FIRST, SECOND]] = rates[[FIRST, SECOND]].mean()
             chances[rows] = rates
         return replace(self, chances=chances)
@@ -246,17 +258,20 @@ class HeldOut:
 
     @property
     def log_scores(self) -> Floats:
-        """The column ``log_score``."""
+        """Column ``log_score``."""
         return self.table["log_score"].to_numpy(dtype=np.float64)
 
     def __repr__(self) -> str:
         number = counted(self.num_answers, "answer")
-        but = ", no measure of prediction: see notes" if self.composed else ""
-        return f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f}{but})"
+        note = ", no measure of prediction: see notes" if self.composed else ""
+        return (
+            f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd "
+            f"{self.elpd:.1f} ± {self.elpd_se:.1f}{note})"
+        )
 
 
 def average(values: Floats, weight: Floats) -> tuple[float, float]:
-    """Average of values that occur so often, and its standard error."""
+    """Weighted average of values, and its standard error; weights are numbers of repeats."""
     number = weight.sum()
     mean = float(weight @ values / number) if number else float("nan")
     if not number > 1:

@@ -1,4 +1,4 @@
-"""A posterior against NUTS on the same answers."""
+"""Comparison of a posterior with NUTS on the same answers."""
 
 import sys
 from dataclasses import dataclass, field, replace
@@ -28,14 +28,14 @@ from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, GaussianBelief, as_key
 
-_AGREE, _ENOUGH = 1.02, 200  # largest R-hat and fewest effective draws with which NUTS may judge
-_PROBABILITY = 0.05  # by which a probability may be off
-_LATENT = "latent vector, whitened"  # no site of a program is called that
+_AGREE, _ENOUGH = 1.02, 200  # R-hat and effective draws of NUTS that are required
+_PROBABILITY = 0.05  # tolerance of probabilities
+_LATENT = "latent vector, whitened"  # differs from the name of any site
 
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """What differs between a posterior and NUTS.
+    """Differences between a posterior and NUTS.
 
     Attributes
     ----------
@@ -43,15 +43,15 @@ class Check:
         "undecided" if NUTS itself did not converge.
     sentence : str
     table : DataFrame
-        As `Certificate.table`, with NUTS for the exact posterior; of some items alone, relative to their average. Empty where nothing
-        was compared.
+        The columns of `Certificate.table`, with NUTS for the exact posterior. If only some items
+        are compared, utilities are relative to their average. Empty if nothing was compared.
     probability_shift : float
-        Largest difference of a probability: that the first of an asked pair is the better one; of a class, for classifiers. NaN for
-        other programs.
+        Largest difference of a probability: that the first of a compared pair is better, or of a
+        class. NaN for other programs.
     hyperparameters : DataFrame or None
-        Where NUTS sampled them: by name ``value`` (of the posterior), ``nuts_mean`` and ``nuts_sd``.
+        ``value`` of the posterior, ``nuts_mean`` and ``nuts_sd`` by name; None unless sampled.
     r_hat, ess, divergences : float, float, int
-        Of NUTS: largest R-hat, smallest effective number of draws, divergent steps.
+        Largest R-hat, smallest effective number of draws and number of divergent steps of NUTS.
     """
 
     verdict: Literal["agrees", "differs", "undecided"]
@@ -85,17 +85,18 @@ def check(
     Parameters
     ----------
     posterior : Posterior or RelationPosterior
-        Not from the exact engine.
+        The posterior, other than from the exact engine.
     max_items : int
-        Of more items this many are compared, those with many answers among themselves, by these answers alone.
+        Largest number of items. Of more items those with many answers among themselves are
+        compared, by these answers alone.
     hyperparameters : bool
-        False holds them at the posterior's values, which tests the engine. True samples those that the fit did not fix, which also
-        shows what it means to have maximized them, and takes a Cholesky factor for every step. A mixture over hyperparameters, and
-        samples of them, are compared with NUTS over all.
+        False holds them at the posterior's values, which tests the engine. True samples those that
+        the fit did not fix, which also shows the effect of maximizing them, and takes a Cholesky
+        factor for every step. Mixtures over hyperparameters and samples always have them sampled.
     draws : int
-        Of all chains together.
+        Number of draws of all chains together.
     chains, warmup : int
-        Chains, and steps to tune each by.
+        Number of chains, and of warmup steps of each.
     rng_key : JAX key or int, optional
         The posterior's own by default.
     progress_bar : bool
@@ -114,48 +115,51 @@ def check(
     InferenceError
         If there is no posterior, or a part of it cannot be fitted.
     """
-    given = {"max_items": max_items, "draws": draws, "chains": chains, "warmup": warmup}
-    for (name, number), least in zip(given.items(), (2, 100, 1, 10), strict=True):
-        if number < least:
-            raise DataError(f"{name} is {number}; it must be at least {least}")
+    settings = {"draws": draws, "chains": chains, "warmup": warmup}
+    numbers, least = {"max_items": max_items, **settings}, (2, 100, 1, 10)
+    for (name, number), minimum in zip(numbers.items(), least, strict=True):
+        if number < minimum:
+            raise DataError(f"{name} is {number}; it must be at least {minimum}")
     result = posterior.result
     if posterior.kind == "relation":
-        return Check(
-            "agrees" if result.ok else "undecided",
-            "The posterior is the solution of linear equations, not an approximation, so there is nothing that NUTS could tell. "
-            + result.value,
+        sentence = (
+            "The posterior solves linear equations, so there is nothing that NUTS could tell. "
         )
+        return Check("agrees" if result.ok else "undecided", sentence + result.value)
     posterior = answered(posterior)
     if result.empty:
-        raise InferenceError(f"there is no posterior to check: {result.name}: {result.value}", result)
+        raise InferenceError(
+            f"there is no posterior to check: {result.name}: {result.value}", result
+        )
     if not posterior.has_answers:
         return Check(
-            "agrees", "There are no answers, so the posterior is the prior, and nothing was approximated."
+            "agrees", "There are no answers, so the posterior is the prior, which is exact."
         )
     free = hyperparameters or bool(posterior.hyperparameter_draws)
     if free and posterior.origin is not None and not posterior.origin.complete:
         raise UnsupportedProgramError(
-            "the fit used priors of its own, which a saved posterior does not keep, so that hyperparameters cannot be sampled; check "
-            "before saving, or with the hyperparameters held"
+            "the fit used priors of its own, which a saved posterior does not keep, so that "
+            "hyperparameters cannot be sampled; check before saving, or with hyperparameters held"
         )
-    rng_key = jax.random.wrap_key_data(jnp.asarray(posterior.key)) if rng_key is None else as_key(rng_key)
+    if rng_key is None:
+        rng_key = jax.random.wrap_key_data(jnp.asarray(posterior.key))
     posterior, chosen, note = _subject(posterior, max_items, free, progress_bar)
     belief = posterior.whole
     if len(chosen) < belief.size:
         belief = belief.subset(chosen)
     covariance = belief.covariance()
-    if posterior.sampled:  # of few draws the covariance is singular
+    if posterior.sampled:  # the covariance of few draws is singular
         weight = len(belief.weights) / (len(belief.weights) + belief.size)
         covariance = weight * covariance + (1 - weight) * np.diag(np.diagonal(covariance))
     near = GaussianBelief(belief.mean(), covariance)
-    settings: dict[str, Any] = {"draws": draws, "chains": chains, "warmup": warmup}
+    options = {**settings, "progress_bar": progress_bar}
     with float64():
-        nuts = sample(posterior, chosen, near, free, rng_key, **settings, progress_bar=progress_bar)
+        nuts = sample(posterior, chosen, near, free, as_key(rng_key), **options)
     return _compared(posterior, chosen, belief, nuts, note)
 
 
 class Chains(NamedTuple):
-    """Draws of the chosen latent entries, shape (chains, s, k), and of hyperparameters, shape (chains * s, ...), by NUTS."""
+    """Draws by NUTS of latent entries, (chains, s, k), and hyperparameters, (chains * s, ...)."""
 
     latent: Floats
     hyperparameters: dict[str, Floats]
@@ -170,53 +174,54 @@ def sample(
     key: Any,
     **settings: Any,
 ) -> Chains:
-    """Sample chosen entries of the exact posterior, whitened by a belief about them; inside ``enable_x64``.
+    """Sample chosen entries of the exact posterior, whitened by a belief; inside ``enable_x64``.
 
-    The others follow from the prior. With ``free`` the hyperparameters that the fit did not fix are sampled, too; ``settings`` are those of
-    `check`.
+    With ``free`` the hyperparameters that the fit did not fix are sampled, too. ``settings`` are
+    those of `check`.
     """
     from numpyro.infer import MCMC, NUTS
 
-    target, origin, chains = (
-        Target.of(posterior, dict(posterior.hyperparameters)),
-        posterior.origin,
-        settings["chains"],
-    )
+    target = Target.of(posterior, dict(posterior.hyperparameters))
+    origin, chains = posterior.origin, settings["chains"]
     program, theta = target.program, dict[str, Any]()
     if free and origin is not None:
         program = Program.of(origin.program, origin.args, origin.kwargs, dict(origin.fixed))
         theta = program.unconstrained(posterior.hyperparameters)
     prior, location = target.covariance[np.ix_(chosen, chosen)], target.location[chosen]
     lower = cholesky(jnp.asarray(prior)).lower
-    # L (c + R z) has the belief's moments about the prior mean where z is N(0, I): in the directions D of the prior, then turned to
-    # those of L by the orthogonal Q = L⁻¹D; where the prior has no variance, z is as the prior has it.
+    # Choose c and R so that L (c + R z) has the belief's moments about the prior mean for z ~
+    # N(0, I). They are computed in the directions D of the prior and turned to those of L by the
+    # orthogonal Q = L⁻¹D. Where the prior has no variance, z keeps its prior.
     root = directions(prior)
     mean, covariance = whitened(root, belief.location - location, belief.scale)
     turn = solve_triangular(np.asarray(lower), root, lower=True)
     spread = np.eye(len(prior)) + turn @ (covariance - np.eye(len(mean))) @ turn.T
-    centre, spread = jnp.asarray(turn @ mean), cholesky(jnp.asarray(0.5 * (spread + spread.T))).lower
-
-    effects = dict(program.layout.integrated)  # sampled, too, in units of their sds
+    center = jnp.asarray(turn @ mean)
+    factor = cholesky(jnp.asarray(0.5 * (spread + spread.T))).lower
+    effects = dict(program.layout.integrated)  # sampled in units of their sds
 
     def latent(state: Values) -> tuple[Array, Array, Values, Any]:
-        """u, its whitened form w = c + R z, all that is held or drawn besides, and the log prior of free hyperparameters."""
-        white = centre + spread @ state[_LATENT]
+        """Latent u, whitened w = c + R z, other values, and log prior of the hyperparameters."""
+        white = center + factor @ state[_LATENT]
         reading = program.read({name: state[name] for name in theta}) if theta or effects else None
         values = {} if reading is None else dict(reading.hyperparameters)
-        for name, sd in zip(effects, () if reading is None else reading.noise[-len(effects) :], strict=False):
+        for name, sd in zip(
+            effects, () if reading is None else reading.noise[-len(effects) :], strict=False
+        ):
             values[name] = sd[0] * state[name]
         if not theta or reading is None:
             return location + lower @ white, white, values, 0.0
-        own = cholesky(reading.covariance.congruence(lambda u: u[chosen])).lower
-        return reading.location[chosen] + own @ white, white, values, reading.log_prior
+        root = cholesky(reading.covariance.congruence(lambda u: u[chosen])).lower
+        return reading.location[chosen] + root @ white, white, values, reading.log_prior
 
     def potential(state: Values) -> Array:
         vector, white, values, log_prior = latent(state)
-        whole = jnp.zeros(program.layout.num_latents).at[chosen].set(vector)
+        latents = jnp.zeros(program.layout.num_latents).at[chosen].set(vector)
         squares = sum(jnp.vdot(part, part) for part in (white, *(state[name] for name in effects)))
-        return 0.5 * squares - log_likelihood(program.at(values), whole) - log_prior
+        return 0.5 * squares - log_likelihood(program.at(values), latents) - log_prior
 
-    begin = {_LATENT: jnp.zeros(len(centre)), **theta} | {n: jnp.zeros(size) for n, size in effects.items()}
+    begin = {_LATENT: jnp.zeros(len(center)), **theta}
+    begin |= {name: jnp.zeros(size) for name, size in effects.items()}
     starts = {
         name: jnp.broadcast_to(value, (chains, *jnp.shape(value)))
         + 0.1 * jax.random.normal(jax.random.fold_in(key, at), (chains, *jnp.shape(value)))
@@ -234,7 +239,7 @@ def sample(
         starts = {name: value[0] for name, value in starts.items()}
     sampler.run(jax.random.fold_in(key, 0), init_params=starts, extra_fields=("diverging",))
     states = sampler.get_samples()
-    vectors = jax.jit(lambda s: jax.lax.map(lambda one: latent(one)[0], s))(states)
+    vectors = jax.jit(lambda states: jax.lax.map(lambda state: latent(state)[0], states))(states)
     values = program.constrained({name: states[name] for name in theta}) if theta else {}
     return Chains(
         np.asarray(vectors).reshape(chains, -1, len(chosen)),
@@ -246,18 +251,18 @@ def sample(
 def _subject(
     posterior: Posterior, max_items: int, refit: bool, progress_bar: bool
 ) -> tuple[Posterior, NDArray[np.intp], str]:
-    """The posterior, the entries of its latent vector that are compared, and what to say of the choice.
+    """Posterior and entries of its latent vector to compare, and a note on the choice.
 
-    Of many items it is the posterior of the answers among some well answered ones. Their prior is what the whole prior says of
-    them: no other item's answers, relations or attributes get lost from it.
+    With many items it is the posterior of the answers among those with many answers. Their prior is
+    the marginal of the full prior, so relations and attributes of other items still count.
     """
     size = posterior.belief.size
     if posterior.kind != "utilities" or size <= max_items:
         return posterior, np.arange(posterior.whole.size), ""
     if posterior.sampled:
         raise DataError(
-            f"the posterior is made of draws of {size} items, and there is no engine to fit a part of them again; "
-            f"compare all with max_items={size}"
+            f"the posterior is made of draws of {size} items, and no engine can fit a part of them "
+            f"again; compare all with max_items={size}"
         )
     data, origin = posterior.datasets()["data"], posterior.origin
     assert origin is not None  # from an engine
@@ -269,22 +274,25 @@ def _subject(
     again = part.run(None, posterior.key, progress_bar=progress_bar, **changes)
     how = "hyperparameters fitted again" if refit else "the same hyperparameters"
     note = (
-        f"Compared on {len(chosen)} of {size} items, which have many answers among themselves, by {smaller.num_answers} of "
-        f"{data.num_answers} answers and with {how}."
+        f"Compared on {len(chosen)} of {size} items, which have many answers among themselves, by "
+        f"{smaller.num_answers} of {data.num_answers} answers and with {how}."
     )
     effects = posterior.whole.size - size  # of covariates, before the utilities
     return again, np.concatenate([np.arange(effects), effects + chosen]), note
 
 
 def well_answered(data: PreferenceData, number: int) -> NDArray[np.intp]:
-    """Items with many answers among themselves: the most answered one, then always the one with the most answers about those before."""
+    """Items with many answers among themselves.
+
+    The first is the one with most answers, each further one has the most answers with those before.
+    """
     size = data.num_items
     ends = (np.concatenate([data.winner, data.loser]), np.concatenate([data.loser, data.winner]))
     counts = sparse.csr_array((np.tile(data.count, 2), ends), shape=(size, size))
     total = np.asarray(counts.sum(axis=1), dtype=np.float64)
     shared, chosen = np.zeros(size), np.zeros(size, dtype=bool)
     for _ in range(min(number, size)):
-        # Of equally many shared answers the item with more answers in all.
+        # Ties go to the item with more answers in all.
         order = np.where(chosen, -1.0, shared + total / (1 + total.max(initial=0.0)))
         best = int(np.argmax(order))
         chosen[best] = True
@@ -296,75 +304,82 @@ def well_answered(data: PreferenceData, number: int) -> NDArray[np.intp]:
 def _compared(
     posterior: Posterior, chosen: NDArray[np.intp], belief: Belief, nuts: Chains, note: str
 ) -> Check:
+    """Compare the belief about the chosen entries with the draws of NUTS."""
     utilities, effects = posterior.kind == "utilities", posterior.whole.size - posterior.belief.size
     latent, items = nuts.latent[..., effects:], chosen[effects:] - effects
     if utilities:  # only their differences are reported
         latent = latent - latent.mean(axis=-1, keepdims=True)
         latent = np.concatenate([latent, nuts.latent[..., :effects]], axis=-1)
     r_hat, ess = convergence(latent)
-    # Chains of NUTS may lean from one side to the other: their means are then known better than their spread.
+    # Chains may alternate between sides, so that means are more precise than variances.
     ess = min(ess, convergence(np.square(latent - latent.mean(axis=(0, 1))))[1])
     exact = DrawsBelief(nuts.latent.reshape(-1, nuts.latent.shape[-1]))
     sampled = replace(posterior, belief=exact, hyperparameter_draws=nuts.hyperparameters)
     reported, true = posterior.reported(belief, items), sampled.reported(exact, items)
-    own = np.inf  # effective number of draws that the posterior itself consists of
+    effective = np.inf  # draws of the posterior
     if posterior.sampled:
-        own = convergence(by_chain(belief.locations, posterior.chains))[1]
+        effective = convergence(by_chain(belief.locations, posterior.chains))[1]
     elif posterior.hyperparameter_draws:
-        own = posterior.effective_draws or float(1 / np.sum(np.square(belief.weights)))
-    both = 1 / (1 / ess + 1 / own)
+        effective = posterior.effective_draws or float(1 / np.sum(np.square(belief.weights)))
+    both = 1 / (1 / ess + 1 / effective)
     error = pd.DataFrame({"mean": true["sd"] / np.sqrt(both), "sd": true["sd"] / np.sqrt(2 * both)})
-    table, far, what = comparison(reported, true, error), np.nan, ""
+    table, far, event = comparison(reported, true, error), np.nan, ""
     if utilities:
         data = posterior.datasets()["data"]
         place = np.full(data.num_items, -1)
         place[items] = np.arange(len(items))
         pairs = place[data.winner], place[data.loser]
-        shifts, true_shifts = (each.after(effects).differences(*pairs).positive for each in (belief, exact))
-        far, what = (
-            float(np.max(np.abs(shifts - true_shifts), initial=0.0)),
-            "that one of an asked pair is the better",
-        )
+        event = "that one of an asked pair is the better"
+        chances = [each.after(effects).differences(*pairs).positive for each in (belief, exact)]
     elif posterior.kind == "classes":
-        chances, what = [each.predict_proba().to_numpy() for each in (posterior, sampled)], "of a class"  # type: ignore[attr-defined]
-        far = float(np.max(np.abs(chances[0] - chances[1])))
+        event = "of a class"
+        classifiers: Any = posterior, sampled
+        chances = [each.predict_proba().to_numpy() for each in classifiers]
+    if event:
+        far = float(np.max(np.abs(chances[0] - chances[1]), initial=0.0))
     engine = "The sample" if posterior.sampled else posterior.engine
     if posterior.hyperparameter_draws and not posterior.sampled:
         engine += ", averaged over hyperparameters,"
     facts = f"{counted(len(latent), 'chain')}, R-hat {r_hat:.3f}, {ess:.0f} effective draws"
     verdict: Literal["agrees", "differs", "undecided"] = "undecided"
-    sentence = (
-        f"NUTS did not converge ({facts}), so it cannot say anything about {engine}; ask for more draws."
-    )
+    sentence = f"NUTS did not converge ({facts}), so {engine} cannot be judged; use more draws."
     if r_hat <= _AGREE and ess >= _ENOUGH:
-        parts = [f"{number} of {len(table)} {name}" for name, number in off(table).sum().items() if number]
+        parts = [
+            f"{number} of {len(table)} {name}"
+            for name, number in off(table).sum().items()
+            if number
+        ]
         unequal = bool(parts) or far > _PROBABILITY + 3 * 0.5 / np.sqrt(ess)
         verdict, word = ("differs", "differs from") if unequal else ("agrees", "agrees with")
         over = " over hyperparameters, too" if nuts.hyperparameters else ""
         worst, ratios = table["shift"].abs(), table["sd_ratio"]
         label = called(worst.index[int(np.argmax(worst.to_numpy()))])
+        also = f", and probabilities {event} differ by up to {far:.3f}" if event else ""
         sentence = (
-            f"{engine} {word} NUTS{over}: off by up to {worst.max():.2f} posterior sd ({label}) in the mean; sds are {ratios.min():.2f} to "
-            f"{ratios.max():.2f} times those of NUTS"
-        )
-        sentence += (
-            f", and probabilities {what} differ by up to {far:.3f} ({facts})." if what else f" ({facts})."
+            f"{engine} {word} NUTS{over}: off by up to {worst.max():.2f} posterior sd ({label}) in "
+            f"the mean; sds are {ratios.min():.2f} to {ratios.max():.2f} times those of NUTS{also} "
+            f"({facts})."
         )
         if parts:
             sentence += f" Off by more than a tenth: {' and '.join(parts)}."
         if nuts.divergences:
-            sentence += f" NUTS reported {nuts.divergences} divergent steps, so it may be off itself."
+            sentence += f" NUTS had {nuts.divergences} divergent steps, so it may be off itself."
     values = _hyperparameters(posterior, nuts) if nuts.hyperparameters else None
     sentence = f"{sentence} {note}".strip()
     return Check(verdict, sentence, table, far, values, r_hat, ess, nuts.divergences)
 
 
 def _hyperparameters(posterior: Posterior, nuts: Chains) -> pd.DataFrame:
+    """Table of every entry of the hyperparameters, see `Check`."""
     rows = {}
     for name, draws in nuts.hyperparameters.items():
         values = np.broadcast_to(posterior.hyperparameters[name], draws.shape[1:])
         for index in np.ndindex(*values.shape):
             at, column = np.ravel_multi_index(index, values.shape), draws[:, *index]
             label = f"{name}[{at}]" if index else name
-            rows[label] = {"value": values[index], "nuts_mean": column.mean(), "nuts_sd": column.std(ddof=1)}
+            rows[label] = {
+                "value": values[index],
+                "nuts_mean": column.mean(),
+                "nuts_sd": column.std(ddof=1),
+            }
     return pd.DataFrame.from_dict(rows, orient="index", dtype=float)

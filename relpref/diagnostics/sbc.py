@@ -1,7 +1,8 @@
-"""Simulation-based calibration: whether intervals hold the truth as often as they say, when the model is right.
+"""Simulation-based calibration: coverage of posterior intervals if the model is right.
 
-Hyperparameters, Gaussian sites and answers are drawn from a program, an engine fits the answers, and over many simulations the posterior
-probability below the truth is uniform if the engine is calibrated (Cook, Gelman & Rubin 2006; Talts et al. 2018).
+Hyperparameters, Gaussian sites and answers are drawn from a program, an engine fits the answers,
+and over many simulations the posterior probability below the truth is uniform if the engine is
+calibrated (Cook, Gelman & Rubin 2006; Talts et al. 2018).
 """
 
 import os
@@ -23,11 +24,11 @@ from relpref.diagnostics.calibration import Calibration
 from relpref.diagnostics.simulation import (
     Answered,
     Asked,
+    Custom,
     Draws,
-    Known,
-    Own,
     Quantity,
     Questions,
+    Substituted,
     rank,
     usual,
 )
@@ -59,14 +60,18 @@ _WORDS = {
     "nuts": "sampled by NUTS",
     "maximize": "maximized",
 }
-_TOGETHER = 5  # simulations that a worker is handed at a time, where they are fitted one by one
-_SETTLED = 0.5  # nats that the evidence bound may still gain over the last tenth of the steps
+_TOGETHER = 5  # simulations of a task of a worker, if they are fitted one by one
+_LARGEST_GAIN = 0.5  # nats, of the evidence bound over the last tenth of the steps
 
 
 def _below_truths(
-    engine: type[GaussianEngine], each: list[Asked], draws: Draws, tol: float = 1e-6, max_sweeps: int = 500
+    engine: type[GaussianEngine],
+    each: list[Asked],
+    draws: Draws,
+    tol: float = 1e-6,
+    max_sweeps: int = 500,
 ) -> Iterator[tuple[float | None, str]]:
-    """Posterior probability that the quantity lies below its true value, and the result code, of simulations fitted at once."""
+    """Fit simulations together; yield the posterior probability below the truth, and the result."""
     first = each[0].truth
     program = discover(*each[0].questions.call(first.answers), first.hyperparameters)
     answers = [jnp.asarray(value) for value in jax.tree.leaves(draws.answers)]
@@ -82,35 +87,44 @@ def _below_truths(
 
 @partial(jax.jit, static_argnums=0)
 def _evaluate(
-    evaluate: Any, program: Program, answers: list[Array], fixed: Values, tol: float, max_sweeps: int
+    evaluate: Any,
+    program: Program,
+    answers: list[Array],
+    fixed: Values,
+    tol: float,
+    max_sweeps: int,
 ) -> Any:
     rows, dual = program.layout.num_rows, use_dual_space(program.layout)
     start = Sites(jnp.zeros(rows), jnp.zeros(rows))
 
-    def one(answers: list[Array], fixed: Values) -> Any:
+    def fit(answers: list[Array], fixed: Values) -> Any:
         arrays = (*answers, *program.arrays[len(answers) :])
-        return evaluate(
-            replace(program, arrays=arrays, fixed=fixed), dual, False, {}, start, tol, max_sweeps, True
-        )
+        changed = replace(program, arrays=arrays, fixed=fixed)
+        return evaluate(changed, dual, False, {}, start, tol, max_sweeps, True)
 
-    return jax.vmap(one)(answers, fixed)
+    return jax.vmap(fit)(answers, fixed)
 
 
 def _check_engine(engine: Any, hyperparameters: str) -> None:
-    """Refuse an engine that is none, and what it cannot do."""
+    """Raise DataError if an engine is invalid or cannot treat hyperparameters in this way."""
     sampler = isinstance(engine, str) and engine in _SAMPLERS
     if hyperparameters not in _WORDS:
-        raise DataError(f"hyperparameters is {hyperparameters!r}; it is {', '.join(map(repr, _WORDS))}")
+        raise DataError(
+            f"hyperparameters is {hyperparameters!r}; it is {', '.join(map(repr, _WORDS))}"
+        )
     if sampler and hyperparameters not in ("given", "integrate"):
-        raise DataError(f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'")
+        raise DataError(
+            f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'"
+        )
     if not sampler and not callable(engine):
         raise DataError(
-            f"engine is {engine!r}; it is EP, Laplace or Exact, 'nuts' or 'svi', or a function (program, hyperparameters, key, *args, "
-            "**kwargs) that returns a posterior"
+            f"engine is {engine!r}; it is EP, Laplace or Exact, 'nuts' or 'svi', or a function "
+            "(program, hyperparameters, key, *args, **kwargs) that returns a posterior"
         )
     if engine is Exact and hyperparameters in ("integrate", "nuts"):
         raise DataError(
-            "Exact does not integrate over hyperparameters; EP does, and is exact for Gaussian labels, too"
+            "Exact does not integrate over hyperparameters; EP does, and is exact for Gaussian "
+            "labels, too"
         )
 
 
@@ -122,25 +136,25 @@ def fitted(
     draw: Draws,
     key: Any,
 ) -> tuple[Posterior | RelationPosterior | None, str]:
-    """The posterior of one simulation, None where there is none, and how the fit ended."""
+    """Fit one simulation; return the posterior or None, and the name of the result."""
     given = draw.hyperparameters if hyperparameters == "given" else {}
     program, call = Answered(questions.program), (key, draw.answers, *questions.args)
-    found: Any
+    posterior: Any
     make: Any = engine
     try:
         if isinstance(engine, str):
-            found = _sampled(engine, questions, draw.answers, given, options, key)
+            posterior = _sampled(engine, questions, draw.answers, given, options, key)
         elif _is_gaussian(engine) or engine is Exact:
             if engine is not Exact:
                 strategy = "maximize" if hyperparameters == "given" else hyperparameters
                 options = {"hyperparameters": strategy, **options}
             fit = make(program, fixed=given, throw=False, **options)
-            found = fit.run(*call, progress_bar=False, **questions.kwargs)
+            posterior = fit.run(*call, progress_bar=False, **questions.kwargs)
         else:
-            found = make(program, given, *call, **questions.kwargs)
+            posterior = make(program, given, *call, **questions.kwargs)
     except InferenceError as error:
         return None, error.result.name
-    return (None if found.empty else found), found.result.name
+    return (None if posterior.empty else posterior), posterior.result.name
 
 
 def _is_gaussian(engine: Any) -> bool:
@@ -148,19 +162,26 @@ def _is_gaussian(engine: Any) -> bool:
 
 
 def _sampled(
-    engine: str, questions: Questions, answers: Values, given: Values, options: Mapping[str, Any], key: Any
+    engine: str,
+    questions: Questions,
+    answers: Values,
+    given: Values,
+    options: Mapping[str, Any],
+    key: Any,
 ) -> Posterior:
-    """By numpyro's NUTS, or by its SVI with a normal guide for every entry by itself."""
+    """Sample by numpyro's NUTS, or by its SVI with an independent normal guide for every entry."""
     call, arrays = Call.split(questions.program, questions.args, questions.kwargs)
     with float64(), running:  # the samplers run the program by themselves
         run = _nuts if engine == "nuts" else _svi
         samples, result = run(call, (arrays, {**answers, **given}), key, **options)
         samples = {name: np.asarray(value) for name, value in samples.items()}
     number = len(next(iter(samples.values())))
-    samples |= {name: np.broadcast_to(value, (number, *np.shape(value))) for name, value in given.items()}
+    samples |= {
+        name: np.broadcast_to(value, (number, *np.shape(value))) for name, value in given.items()
+    }
     program, args = Answered(questions.program), (answers, *questions.args)
-    found = from_samples(samples, program, *args, rng_key=key, **questions.kwargs)
-    return replace(found, info={**found.info, "result": result.name})
+    posterior = from_samples(samples, program, *args, rng_key=key, **questions.kwargs)
+    return replace(posterior, info={**posterior.info, "result": result.name})
 
 
 @lru_cache(maxsize=8)
@@ -181,7 +202,9 @@ def _sampler(call: Call, draws: int, warmup: int) -> Any:
     return MCMC(NUTS(_model(call)), num_warmup=warmup, num_samples=draws, **options)
 
 
-def _nuts(call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300) -> tuple[Values, Result]:
+def _nuts(
+    call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300
+) -> tuple[Values, Result]:
     from numpyro.diagnostics import split_gelman_rubin
 
     sampler = _sampler(call, draws, warmup)
@@ -191,15 +214,17 @@ def _nuts(call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300)
     return samples, Result.converged if max(r_hats) <= UNMIXED else Result.hyperparameters_not_mixed
 
 
-def _svi(call: Call, given: Any, key: Any, steps: int = 3000, draws: int = 1000) -> tuple[Values, Result]:
+def _svi(
+    call: Call, given: Any, key: Any, steps: int = 3000, draws: int = 1000
+) -> tuple[Values, Result]:
     samples, losses = _mean_field(call, steps, draws, given, key)
     last = np.asarray(losses[-(steps // 5) :])
     if not np.all(np.isfinite(last)):
         return samples, Result.nonfinite
     before, after = last[: -(steps // 10)], last[-(steps // 10) :]
     error = np.hypot(np.std(before), np.std(after)) / np.sqrt(len(after))
-    settled = np.mean(before) - np.mean(after) < _SETTLED + 3 * error
-    return samples, Result.converged if settled else Result.max_iterations
+    converged = np.mean(before) - np.mean(after) < _LARGEST_GAIN + 3 * error
+    return samples, Result.converged if converged else Result.max_iterations
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -212,9 +237,10 @@ def _mean_field(call: Call, steps: int, draws: int, given: Any, key: Any) -> tup
     model = _model(call)
     guide = AutoNormal(model)
     first, second = jax.random.split(key)
-    found = SVI(model, guide, Adam(0.02), Trace_ELBO()).run(first, steps, *given, progress_bar=False)
-    samples = guide.sample_posterior(second, found.params, sample_shape=(draws,))
-    return {name: jnp.asarray(value) for name, value in samples.items()}, found.losses
+    svi = SVI(model, guide, Adam(0.02), Trace_ELBO())
+    fit = svi.run(first, steps, *given, progress_bar=False)
+    samples = guide.sample_posterior(second, fit.params, sample_shape=(draws,))
+    return {name: jnp.asarray(value) for name, value in samples.items()}, fit.losses
 
 
 def calibrate(
@@ -232,96 +258,110 @@ def calibrate(
     progress_bar: bool = True,
     **kwargs: Any,
 ) -> Calibration:
-    """Simulate from a program, fit each simulation, and compare the posteriors with the true values.
+    """Simulate from a program, fit each simulation, and compare posteriors with true values.
 
-    Hyperparameters are drawn from their priors. An engine that is given them, or integrates over them, should be calibrated; one that
-    maximizes them is not; the result measures by how much.
+    Hyperparameters are drawn from their priors. An engine that is given them, or integrates over
+    them, should be calibrated. One that maximizes them is not, and the result measures by how much.
 
     Parameters
     ----------
     program : callable
-        Such as `relpref.models.xpgp`, or one of your own.
+        Program such as `relpref.models.xpgp`, or a custom one.
     *args, **kwargs
-        What the program is called with: items, relations, and questions. Its answers are not looked at.
+        Arguments of the program: items, relations and questions. Answers in them are ignored.
     engine : type, str or callable
-        `EP`, `Laplace` or `Exact`; ``"nuts"`` (numpyro's, on the whole program, whitened) or ``"svi"`` (mean field: a normal guide
-        for every entry by itself); or a function ``fit(program, hyperparameters, rng_key, *args, **kwargs)`` that returns a posterior. Its
-        ``args`` are the program's, the simulated answers first; ``hyperparameters`` is empty unless they are given.
+        `EP`, `Laplace` or `Exact`; ``"nuts"`` (numpyro's, on the whole program, whitened) or
+        ``"svi"`` (mean field: an independent normal guide for every entry); or a function
+        ``fit(program, hyperparameters, rng_key, *args, **kwargs)`` that returns a posterior. Its
+        ``args`` are the simulated answers and the program's arguments; ``hyperparameters`` is empty
+        unless they are given.
     hyperparameters : {"given", "integrate", "nuts", "maximize"}
-        Whether the engine has those of the simulation, averages over them, samples them, or takes their maximum. The samplers
-        ``"nuts"`` and ``"svi"`` sample everything, which is ``"integrate"``.
+        Whether the engine has those of the simulation, integrates over them, samples them, or
+        maximizes. The samplers ``"nuts"`` and ``"svi"`` sample everything, which is
+        ``"integrate"``.
     simulations : int
     rng_key : JAX key or int
-        Each simulation has a key of its own: the first hundred of a thousand are the hundred.
+        Each simulation has its own key, so more simulations begin with the same ones.
     quantity : callable, optional
-        From the values of all sites by name to a number, affine in the Gaussian sites. By default the gap of a random pair of items
-        ("gap"); of a relation the difference of the scores of two random objects for a random node ("difference"); otherwise, for
-        classifiers too, what a random observed row looks at ("decision").
+        Function from the values of all sites by name to a number, affine in the Gaussian sites. By
+        default the gap of a random pair of items ("gap"); for a relation the difference of the
+        scores of two random objects for a random node ("difference"); otherwise, for classifiers
+        too, the predictor of a random observed row ("decision").
     fixed : mapping from site to value, optional
-        Hyperparameters that are not drawn, because they are known; scalars are broadcast.
+        Known hyperparameters, which are not drawn; scalars are broadcast.
     engine_options : mapping, optional
-        Options of the engine, such as ``draws`` and ``warmup``; of ``"svi"`` ``steps`` and ``draws``.
+        Options of the engine, such as ``draws`` and ``warmup``; for ``"svi"`` ``steps`` and
+        ``draws``.
     file : path, optional
-        Finished simulations are added to it, and those that are there are not done again. Program, engine and quantity must be the
-        same functions: their code, what it names in their module, and values bound to them are compared.
+        File for finished simulations, which are not repeated. Program, engine and quantity must be
+        the same functions: their code, the names that it uses from their module, and bound values
+        are compared.
     scheduler : str, optional
-        Where simulations are fitted, see `relpref.parallel.run_all`; here, one after the other, by default.
+        Scheduler for the fits, see `relpref.parallel.run_all`; by default they run here, one after
+        the other.
     progress_bar : bool
         Show progress if stderr is a terminal.
 
     Returns
     -------
     Calibration
-        Where hyperparameters are integrated over, with their transforms, too.
+        Results for the quantity, and for hyperparameters that are integrated over.
 
     Raises
     ------
     DataError
-        If an option makes no sense, answers could not have been drawn from the program, or it has parts that a file could not tell
-        from others.
+        If an option is invalid, answers cannot be drawn from the program, or parts of it cannot be
+        identified in a file.
     UnsupportedProgramError
         If the program has no Gaussian site that enters its answers linearly.
     StorageError
-        If the file is of other simulations, or cannot be written.
+        If the file belongs to other simulations, or cannot be written.
     ClusterError
-        If other processes went away; the same call continues with what is in the file.
+        If other processes went away; the same call continues from the file.
     """
     if simulations < 1:
         raise DataError(f"simulations is {simulations}; it must be at least 1")
     read_scheduler(scheduler)
     _check_engine(engine, hyperparameters)
     if engine is Exact and quantity is not None:
-        raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")
+        raise DataError(
+            "Exact answers for differences of scores only; leave quantity out, or use EP"
+        )
     inner: Any = program
     while hasattr(inner, "func"):  # functools.partial
         inner = inner.func
     called = _SAMPLERS[engine] if isinstance(engine, str) else getattr(engine, "name", None)
     if not isinstance(called, str):
         called = f"{engine.__module__}.{engine.__qualname__}"  # type: ignore[union-attr]
-    what = getattr(inner, "__name__", type(inner).__name__)
-    name = f"{what}, {called}, hyperparameters {_WORDS[hyperparameters]}"
+    title = getattr(inner, "__name__", type(inner).__name__)
+    name = f"{title}, {called}, hyperparameters {_WORDS[hyperparameters]}"
     with float64():
         if fixed:
-            known = broadcast_fixed(Call.split(program, args, kwargs)[0], dict(fixed))
-            program, args = Known(program), (known, *args)
+            values = broadcast_fixed(Call.split(program, args, kwargs)[0], dict(fixed))
+            program, args = Substituted(program), (values, *args)
         questions = Questions.of(
             program, args, kwargs, relation=engine is Exact, sampled=isinstance(engine, str)
         )
-    chosen = usual(questions) if quantity is None else Own(quantity)
+    chosen = usual(questions) if quantity is None else Custom(quantity)
     options, words = dict(engine_options or {}), key_words(as_key(rng_key))
     together = hyperparameters == "given" and _is_gaussian(engine)
     size = 1 if scheduler is None else _TOGETHER
-    if together:  # it depends on the problem alone, so that the same ones always are
+    if together:  # a size that depends on the problem alone, so that results are reproducible
         most = MAX_NUMBERS_OF_SIMULATIONS // questions.layout.num_latents**2
         size = max(1, min(MAX_SIMULATIONS_AT_ONCE, most))
-    simulator = _Simulator(questions, engine, hyperparameters, chosen, options, words, size, together)
+    simulator = _Simulator(
+        questions, engine, hyperparameters, chosen, options, words, size, together
+    )
     journal = None if file is None else Journal(file, "calibration", simulator.settings(name))
-    records = {} if journal is None else {record["simulation"]: record for record in journal.records}
-    starts = sorted({number // size * size for number in range(simulations) if number not in records})
+    records = {record["simulation"]: record for record in (journal.records if journal else ())}
+    starts = sorted(
+        {number // size * size for number in range(simulations) if number not in records}
+    )
     label = f"simulations ({f'blocks of {size}' if size > 1 else name})"
-    for _, found in run_all(simulator, starts, scheduler, label=label, kept=file, progress_bar=progress_bar):
-        new = {each["simulation"]: each for each in found if each["simulation"] < simulations}
-        new = {number: record for number, record in new.items() if number not in records}
+    show: Any = {"label": label, "kept": file, "progress_bar": progress_bar}
+    for _, block in run_all(simulator, starts, scheduler, **show):
+        new = {record["simulation"]: record for record in block}
+        new = {n: record for n, record in new.items() if n < simulations and n not in records}
         records |= new
         if journal is not None:
             journal.add(*new.values())
@@ -332,7 +372,7 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False)
 class _Simulator:
-    """Does some simulations; can be sent to other processes."""
+    """Task that draws and fits a block of simulations; can be sent to other processes."""
 
     questions: Questions
     engine: Engine
@@ -344,27 +384,30 @@ class _Simulator:
     together: bool
 
     def __call__(self, start: int) -> list[dict[str, Any]]:
-        """The block of simulations that begins there."""
+        """Return the records of the block that begins at ``start``."""
         numbers = range(start, start + self.size)
         with float64():
             root = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
             keys = jax.vmap(lambda number: jax.random.fold_in(root, number))(np.asarray(numbers))
             if self.together:
                 draws = self.questions.draw(keys)
-                each = [self._asked(number, draws.one(row)) for row, number in enumerate(numbers)]
+                each = [self._asked(number, draws.at(row)) for row, number in enumerate(numbers)]
                 engine: Any = self.engine
-                found = zip(numbers, _below_truths(engine, each, draws, **self.options), strict=True)
-                return [_record(number, result, {self.quantity.name: pit}) for number, (pit, result) in found]
-        # Drawn one by one, so that a simulation does not depend on how many are done together.
-        return [self._one(number, key) for number, key in zip(numbers, keys, strict=True)]
+                fits = _below_truths(engine, each, draws, **self.options)
+                return [
+                    _record(number, result, {self.quantity.name: pit})
+                    for number, (pit, result) in zip(numbers, fits, strict=True)
+                ]
+        # Draw one by one, so that a simulation does not depend on the size of its block.
+        return [self._simulate(number, key) for number, key in zip(numbers, keys, strict=True)]
 
     def _asked(self, number: int, truth: Draws) -> Asked:
         rng = np.random.default_rng([*np.asarray(self.key).tolist(), number])
         return Asked(self.questions, self.quantity, truth, self.quantity.pick(rng), rng)
 
-    def _one(self, number: int, key: Array) -> dict[str, Any]:
+    def _simulate(self, number: int, key: Array) -> dict[str, Any]:
         with float64():
-            asked = self._asked(number, self.questions.draw(key[None]).one(0))
+            asked = self._asked(number, self.questions.draw(key[None]).at(0))
         fit: Any
         options = (self.hyperparameters, self.options, self.questions, asked.truth)
         fit, result = fitted(self.engine, *options, jax.random.fold_in(key, 1))
@@ -384,7 +427,7 @@ class _Simulator:
         return _record(number, result, pits)
 
     def _scalars(self, values: Values) -> dict[str, Any]:
-        """Every entry of the hyperparameters by its name."""
+        """Every entry of the hyperparameters by name."""
         return {
             site + "".join(f"[{at}]" for at in index): np.asarray(values[site])[..., *index]
             for site, shape in self.questions.layout.hyperparameters
@@ -392,7 +435,7 @@ class _Simulator:
         }
 
     def settings(self, name: str) -> dict[str, Any]:
-        """What must be the same for simulations to belong together, as plain values."""
+        """Settings that simulations in one file share, as plain values."""
         from relpref._version import __version__
 
         return {
@@ -408,27 +451,32 @@ class _Simulator:
 
 
 def _record(number: int, result: str, pits: Mapping[str, float | None]) -> dict[str, Any]:
-    plain = {name: None if pit is None or not np.isfinite(pit) else float(pit) for name, pit in pits.items()}
+    plain = {
+        name: None if pit is None or not np.isfinite(pit) else float(pit)
+        for name, pit in pits.items()
+    }
     return {"simulation": number, "result": result, "pits": plain}
 
 
-def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What `calibrate` takes to simulate from the model of a posterior: program, arguments, keywords.
+def simulated(
+    posterior: Posterior | RelationPosterior,
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Program, arguments and keywords for `calibrate` to simulate from the model of a posterior.
 
-    With its items, relations and questions, and the hyperparameters that were fixed; of a relation with its kernels and known pairs,
-    at the scale and noise that were found.
+    Items, relations, questions and fixed hyperparameters are the posterior's. A relation has its
+    kernels and known pairs, at the fitted scale and noise.
 
     Raises
     ------
     UnsupportedProgramError
-        If the program is not known any more.
+        If the program is unknown.
     """
     if posterior.kind != "relation":
         origin = posterior.origin
         if origin is None or not origin.complete:
             raise UnsupportedProgramError(
-                "the posterior does not know its program with all of its priors, which a file cannot hold; call "
-                "relpref.diagnostics.calibrate with the program"
+                "the posterior does not know its program with all of its priors, which a file "
+                "cannot hold; call relpref.diagnostics.calibrate with the program"
             )
         call, data = origin.unbound(), posterior.datasets().get("data")
         args = tuple(data if type(value) is type(data) else value for value in call.args)
@@ -440,21 +488,18 @@ def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any,
         gram = np.asarray(side.gram, dtype=np.float64)
         kernels[name] = Precomputed(0.5 * (gram + gram.T))
         index = pd.Index(list(side.labels), tupleize_cols=False)
-        # The attribute is not looked at, since the kernel is known.
-        nodes.append(
-            PreferenceData.from_tables(pd.DataFrame({"number": np.arange(float(len(index)))}, index))
-        )
+        # The attribute is not used, since the kernel is known.
+        table = pd.DataFrame({"number": np.arange(float(len(index)))}, index)
+        nodes.append(PreferenceData.from_tables(table))
     if single:
         del kernels["object_kernel"]
     values, symmetry = problem.values, problem.symmetry
     distinct = None if symmetry == "none" else values.distinct(symmetry)
     second = None if single else nodes[1]
     relation = RelationData(nodes[0], second, values, symmetry, posterior.shift, distinct)
-    # One set of nodes: the amplitude is squared in both factors of the product.
     scale = posterior.noise / posterior.solution.regularization
-    fixed = {
-        "attributes_amplitude": scale ** (0.25 if single else 0.5),
-        "noise": np.sqrt(posterior.noise),
-    }
+    # With one set of nodes both factors of the product contain the squared amplitude.
+    amplitude = scale ** (0.25 if single else 0.5)
+    fixed = {"attributes_amplitude": amplitude, "noise": np.sqrt(posterior.noise)}
     options = {"loss": problem.loss, "standardize": False, **kernels, "fixed": fixed}
     return conditional_ranking, (relation,), options

@@ -1,4 +1,4 @@
-"""Simulations of a program, and the numbers that a posterior of them is asked about: affine in the Gaussian sites."""
+"""Simulations of a program, and quantities of them that are affine in the Gaussian sites."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,29 +32,34 @@ Picked = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Answered:
-    """A program with other answers, which are its first argument: all simulations share what JAX compiles."""
+    """A program whose answers are its first argument, so that simulations share compiled code."""
 
     program: Model
 
     def __call__(self, answers: Values, *args: Any, **kwargs: Any) -> None:
-        if DECISION in answers and any(type(value) is Rankings for value in (*args, *kwargs.values())):
-            # Rankings get the classes that the decisions lead to: which decisions were taken depends on them.
+        if DECISION in answers and any(
+            type(value) is Rankings for value in (*args, *kwargs.values())
+        ):
+            # Rankings get the classes that the decisions lead to, because the program derives from
+            # them which decisions were taken.
             label: Any = jnp.sum(jnp.cumprod(answers[DECISION], axis=1), axis=1).astype(np.int32)
-            args, kwargs = _changed(args, kwargs, {Rankings: lambda data: replace(data, label=label)})
+            args, kwargs = _changed(
+                args, kwargs, {Rankings: lambda data: replace(data, label=label)}
+            )
             answers = {}
         with handlers.condition(data=answers):
             self.program(*args, **kwargs)
 
 
 @dataclass(frozen=True)
-class Known:
-    """A program some of whose sites have known values, which are its first argument; to engines they are no sites."""
+class Substituted:
+    """A program with values of some sites as first argument, which hides these sites."""
 
     program: Model
 
-    def __call__(self, known: Values, *args: Any, **kwargs: Any) -> None:
-        inner = handlers.substitute(self.program, data=known)
-        handlers.block(inner, hide=list(known))(*args, **kwargs)
+    def __call__(self, values: Values, *args: Any, **kwargs: Any) -> None:
+        inner = handlers.substitute(self.program, data=values)
+        handlers.block(inner, hide=list(values))(*args, **kwargs)
 
 
 class Draws(NamedTuple):
@@ -64,13 +69,14 @@ class Draws(NamedTuple):
     latents: Values
     answers: Values
 
-    def one(self, row: int) -> "Draws":
+    def at(self, row: int) -> "Draws":
+        """Return a single simulation."""
         return Draws(*({name: value[row] for name, value in part.items()} for part in self))
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What is simulated: a program, what it was called with, without answers, and which of its sites are what."""
+    """A program to simulate, its arguments without answers, and the layout of its sites."""
 
     program: Model
     args: tuple[Any, ...]
@@ -89,24 +95,36 @@ class Questions:
     ) -> "Questions":
         """Read a program; inside ``enable_x64``.
 
-        ``relation`` is for the exact engine, ``sampled`` for samplers, which take labels that depend on each other, too.
+        ``relation`` is for the exact engine. ``sampled`` is for samplers, which also take labels
+        that depend on each other.
         """
-        # Every answer is a row of its own: to an answer that was given k times belong k simulated ones, which may differ.
-        single: Any = {PreferenceData: lambda data: replace(data, comparisons=data.comparisons.single())}
+        # One row per answer: the k simulated answers of an answer with k repeats may differ.
+        single: Any = {
+            PreferenceData: lambda data: replace(data, comparisons=data.comparisons.single())
+        }
         args, kwargs = _changed(args, kwargs, single)
         layout = _layout(*Call.split(program, args, kwargs), relation, sampled)
-        # Nothing tells the program which answers there were.
-        hidden: Any = {PreferenceData: PreferenceData.without_answers, Rankings: Rankings.without_labels}
+        # Hide the answers from the program.
+        hidden: Any = {
+            PreferenceData: PreferenceData.without_answers,
+            Rankings: Rankings.without_labels,
+        }
         return cls(program, *_changed(args, kwargs, hidden), layout)
 
     def draw(self, keys: Array) -> Draws:
-        """One simulation for each of s keys; inside ``enable_x64``."""
-        sites = jax.tree.map(np.asarray, _draw(*Call.split(self.program, self.args, self.kwargs), keys))
-        parts = [[name for name, _ in part] for part in (self.layout.hyperparameters, self.layout.latents)]
-        return Draws(*({name: sites[name] for name in part} for part in (*parts, self.layout.observed)))
+        """Draw one simulation for each of s keys; inside ``enable_x64``."""
+        call, arrays = Call.split(self.program, self.args, self.kwargs)
+        sites = jax.tree.map(np.asarray, _draw(call, arrays, keys))
+        parts = [
+            [name for name, _ in part]
+            for part in (self.layout.hyperparameters, self.layout.latents)
+        ]
+        return Draws(
+            *({name: sites[name] for name in part} for part in (*parts, self.layout.observed))
+        )
 
     def call(self, answers: Values) -> tuple[Call, tuple[Any, ...]]:
-        """The program with simulated answers, for JAX; the arrays begin with those of the answers."""
+        """Call of the program with simulated answers, and its arrays, which begin with the answers."""
         return Call.split(Answered(self.program), (answers, *self.args), self.kwargs)
 
 
@@ -114,33 +132,36 @@ class Questions:
 def _draw(call: Call, arrays: tuple[Any, ...], keys: Array) -> Values:
     args, kwargs = call.skeleton.join(arrays)
 
-    def one(key: Array) -> Values:
+    def draw(key: Array) -> Values:
         model = handlers.seed(handlers.uncondition(call.program), key)
         with running:
             sites = handlers.trace(model).get_trace(*args, **kwargs)
         return {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
 
-    return jax.vmap(one)(keys)
+    return jax.vmap(draw)(keys)
 
 
 def _layout(call: Call, arrays: tuple[Any, ...], relation: bool, sampled: bool) -> Layout:
+    """Layout of a program's sites; raise if its answers cannot be drawn."""
     if not relation:
         try:
-            found = discover(call, arrays, {})
+            program = discover(call, arrays, {})
         except UnsupportedProgramError:
             if not sampled:
                 raise
         else:
-            if not np.all(np.isin(found.counts, (0.0, 1.0))):
+            if not np.all(np.isin(program.counts, (0.0, 1.0))):
                 raise DataError(
-                    "the program gives some of its answers another weight than one, so that they cannot be drawn; calibrate it without weights"
+                    "the program gives some of its answers another weight than one, so that they "
+                    "cannot be drawn; calibrate it without weights"
                 )
-            return found.layout
+            return program.layout
     structure = find_structure(call, arrays, {})
     if structure.loss == "ranking" and structure.symmetry != "none":
         raise DataError(
-            f"the ranking loss uses every label of a {structure.symmetry} relation at both its ends, which is no distribution of labels "
-            "to draw from; take loss='regression', which is relpref conditional fit --loss regression"
+            f"the ranking loss uses every label of a {structure.symmetry} relation at both its "
+            "ends, so that labels cannot be drawn; take loss='regression', which is relpref "
+            "conditional fit --loss regression"
         )
     return structure.program.layout
 
@@ -148,19 +169,20 @@ def _layout(call: Call, arrays: tuple[Any, ...], relation: bool, sampled: bool) 
 def _changed(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], changes: Mapping[type, Callable[[Any], Any]]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with those of some types changed."""
+    """Replace the arguments of some types by functions of them."""
 
-    def one(value: Any) -> Any:
+    def change(value: Any) -> Any:
         return changes[type(value)](value) if type(value) in changes else value
 
-    return tuple(map(one, args)), {name: one(value) for name, value in kwargs.items()}
+    return tuple(map(change, args)), {name: change(value) for name, value in kwargs.items()}
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Difference of two random entries in a random row of a Gaussian site; the only thing that comparisons identify.
+    """Difference of two random entries in a random row of a Gaussian site.
 
-    ``sign`` (0, 1, -1) is that of the transpose that is averaged with the site.
+    Comparisons identify only such differences. ``sign`` (0, 1, -1) is that of the transpose that is
+    averaged with the site.
     """
 
     site: str
@@ -170,10 +192,12 @@ class Gap:
     name: str = "gap"
 
     def pick(self, rng: np.random.Generator) -> Picked:
-        return int(rng.integers(self.rows)) * self.columns + rng.choice(self.columns, 2, replace=False)
+        return int(rng.integers(self.rows)) * self.columns + rng.choice(
+            self.columns, 2, replace=False
+        )
 
     def __call__(self, sites: Mapping[str, Any], picked: Any) -> Array:
-        """The first less the second."""
+        """First entry minus the second."""
         entries = sites[self.site]["value"]
         if self.sign:
             transposed = picked % self.columns * self.columns + picked // self.columns
@@ -185,7 +209,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Predictor:
-    """What a random observed row looks at: a classifier's latent decision on an example."""
+    """Predictor of a random observed row, such as a classifier's latent decision on an example."""
 
     observed: tuple[str, ...]
     rows: int
@@ -200,8 +224,8 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class Own:
-    """A function of the sites' values."""
+class Custom:
+    """A function of the values of all sites."""
 
     function: Callable[[Mapping[str, Any]], Any]
     name: str = "quantity"
@@ -213,11 +237,11 @@ class Own:
         return jnp.asarray(self.function({name: site["value"] for name, site in sites.items()}))
 
 
-Quantity = Gap | Predictor | Own  # hashable, because JAX compiles for it
+Quantity = Gap | Predictor | Custom  # hashable, as static argument of compiled functions
 
 
 def usual(questions: Questions) -> Quantity:
-    """The gap of two items' utilities, the difference of two objects' scores, or the predictor of a random row."""
+    """Gap of two utilities, difference of two objects' scores, or predictor of a random row."""
     layout = questions.layout
     latents = [latent for latent in layout.latents if latent[0] != EFFECT]
     for value in (*questions.args, *questions.kwargs.values()):
@@ -231,7 +255,7 @@ def usual(questions: Questions) -> Quantity:
 
 
 class Asked(NamedTuple):
-    """A quantity of one simulation, whose value is known; to be asked inside ``enable_x64``."""
+    """A quantity of one simulation with a known value; use its methods inside ``enable_x64``."""
 
     questions: Questions
     quantity: Quantity
@@ -241,24 +265,29 @@ class Asked(NamedTuple):
 
     @property
     def true(self) -> float:
-        """The value in the simulation."""
+        """Value in the simulation."""
         latents = [np.ravel(self.truth.latents[name]) for name, _ in self.questions.layout.latents]
-        return float(self._moments(self.truth.hyperparameters, np.concatenate(latents)[None], None)[0][0])
+        return float(
+            self._moments(self.truth.hyperparameters, np.concatenate(latents)[None], None)[0][0]
+        )
 
     def below(self, posterior: Posterior | RelationPosterior) -> float:
-        """Posterior probability that it lies below its true value."""
+        """Posterior probability that the quantity lies below its true value."""
         if posterior.kind != "relation":
             values = {**posterior.hyperparameters, **posterior.hyperparameter_draws}
             return self.below_belief(posterior.whole, values)
-        # Of the difference of two objects' scores for one node.
+        # The difference of two objects' scores for one node.
         objects = posterior.objects.labels
-        node, pair = int(self.picked[0]) // len(objects), [objects[at] for at in self.picked % len(objects)]
+        node, pair = (
+            int(self.picked[0]) // len(objects),
+            [objects[at] for at in self.picked % len(objects)],
+        )
         belief = posterior.belief(posterior.nodes.labels[node], pair)
         margins = belief.differences(np.array([0]), np.array([1]))
         return _average_below(self.true, margins.mean, margins.sd**2, margins.weights)
 
     def below_belief(self, belief: Belief, values: Mapping[str, Any]) -> float:
-        """The same under a belief, at hyperparameters with a value for each component or one for all."""
+        """Compute `below` for a belief, with values of hyperparameters by component or for all."""
         means, covariances = belief.locations, belief.scales
         mean, variance = self._moments(values, means, covariances)
         if covariances is None:
@@ -267,42 +296,48 @@ class Asked(NamedTuple):
 
     def _moments(self, values: Mapping[str, Any], means: Any, covariances: Any) -> tuple[Any, Any]:
         layout = self.questions.layout
-        known = {
+        values = {
             name: np.broadcast_to(np.asarray(values[name], float), (len(means), *shape))
             for name, shape in layout.hyperparameters
         }
         call, arrays = self.questions.call(self.truth.answers)
         mean, variance = _moments(
-            self.quantity, call, layout, (arrays, self.picked), known, means, covariances
+            self.quantity, call, layout, (arrays, self.picked), values, means, covariances
         )
         return np.asarray(mean), np.asarray(variance)
 
 
 @lazy_jit(static_argnums=(0, 1, 2))
 def _moments(
-    quantity: Quantity, call: Call, layout: Layout, given: Any, known: Values, means: Any, covariances: Any
+    quantity: Quantity,
+    call: Call,
+    layout: Layout,
+    inputs: Any,
+    values: Values,
+    means: Any,
+    covariances: Any,
 ) -> tuple[Array, Array]:
-    """Mean and variance of the quantity under each of s hyperparameters and Gaussians, or points; shape (s,) each."""
-    arrays, picked = given
+    """Mean and variance of the quantity for each of s hyperparameters and Gaussians or points."""
+    arrays, picked = inputs
 
-    def one(known: Values, mean: Array, covariance: Array | None) -> tuple[Array, Array]:
+    def moments(values: Values, mean: Array, covariance: Array | None) -> tuple[Array, Array]:
         def at(vector: Array) -> Array:
-            return quantity(call.trace(arrays, {**known, **layout.unravel(vector)}), picked)
+            return quantity(call.trace(arrays, {**values, **layout.unravel(vector)}), picked)
 
         if covariance is None:
             return at(mean), jnp.zeros(())
         value, slope = jax.value_and_grad(at)(mean)
         return value, slope @ covariance @ slope
 
-    return jax.vmap(one)(known, means, covariances)
+    return jax.vmap(moments)(values, means, covariances)
 
 
 def _average_below(true: float, means: Any, variances: Any, weights: Any) -> float:
-    """Φ((truth − mean)/sd), averaged over the Gaussians."""
+    """Average of Φ((truth − mean)/sd) over the Gaussians."""
     return float(weights @ np.ravel(ndtr((true - means) / np.sqrt(variances))))
 
 
 def rank(draws: NDArray[np.float64], true: float, rng: np.random.Generator) -> float:
-    """Where the truth ranks among draws, between 0 and 1: uniform if it is one more of them."""
+    """Rank of the truth among draws, scaled to (0, 1): uniform if it has their distribution."""
     below, equal = np.sum(draws < true), np.sum(draws == true)
     return float((below + rng.uniform() * (1 + equal)) / (len(draws) + 1))

@@ -41,15 +41,17 @@ def next_choices(
     k : int
         How many sets; no two of them have an item in common.
     items : iterable of labels, optional
-        Ask about these only. As many as ``size``: what a choice among just these is expected to tell.
+        Ask about these only. As many as ``size``: what a choice among just these is expected to
+        tell.
     rng_key : JAX key or int, optional
         Of draws of the utilities; the posterior's own by default.
 
     Returns
     -------
     DataFrame
-        ``items``, a tuple of labels in the data's order, and ``score``, the expected information of the choice about the utilities, in
-        nats, with an error of about 0.01. Fewer than k rows where fewer items are left.
+        ``items``, a tuple of labels in the data's order, and ``score``, the expected information of
+        the choice about the utilities, in nats, with an error of about 0.01. Fewer than k rows
+        where fewer items are left.
 
     Raises
     ------
@@ -60,8 +62,9 @@ def next_choices(
 
     Notes
     -----
-    The information is H(E p) − E H(p), p the probabilities of the items at utilities drawn from the posterior, H the entropy. A set grows
-    item by item, and then each item is exchanged for the best one, until none is better: the set is the best within one exchange, not among all sets.
+    The information is H(E p) − E H(p), p the probabilities of the items at utilities drawn from the
+    posterior, H the entropy. A set grows item by item, and then each item is exchanged for the best
+    one, until none is better: the set is the best within one exchange, not among all sets.
     """
     whole_number("size", size, 2)
     whole_number("k", k, 1)
@@ -79,11 +82,13 @@ def next_choices(
     if len(open_) < size:
         raise DataError(f"size is {shown(size)}; there are {len(open_)} items to choose among")
     lapse, noise = posterior.hyperparameters.get("lapse", 0.0), likelihood.noise
-    # In a group of its own each item has a value besides its utility: to the choice it is more noise.
+    # In a group of its own each item has a value besides its utility: to the choice it is more
+    # noise.
     total = np.hypot(1.0, float(posterior.hyperparameters.get(GROUP_SD, 0.0)))
     if total > 1 and noise == "logistic":
         raise UnsupportedProgramError(
-            "what a choice tells is unknown where groups share effects and noise is logistic; leave the column 'group' out, or take the "
+            "what a choice tells is unknown where groups share effects and noise is logistic; "
+            "leave the column 'group' out, or take the "
             "likelihood Probit()"
         )
     found: list[tuple[tuple[Any, ...], float]] = []
@@ -117,7 +122,8 @@ class Chances:
         number = int(np.ceil(((high - low).max() / NOISE + 2 * _REACH) * NOISE / _STEP)) + 1
         nodes = (0.5 * (low + high))[:, None] + _STEP * (np.arange(number) - 0.5 * (number - 1))
         z = (nodes - draws.T[:, :, None]) / NOISE
-        # Shape (n, s, g) each: P(an item is below the node), and the weight of the node under its density.
+        # Shape (n, s, g) each: P(an item is below the node), and the weight of the node under its
+        # density.
         self.below = ndtr(z)
         self.density = np.exp(-0.5 * z**2) * (_STEP / NOISE / np.sqrt(2 * np.pi))
 

@@ -18,11 +18,18 @@ from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
 from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.posterior.gaussian import Margins, generator
-from relpref.posterior.tables import expectations, of_its_raters, pairs_of_labels, preference_table, questions
+from relpref.posterior.tables import (
+    expectations,
+    of_its_raters,
+    pairs_of_labels,
+    preference_table,
+    questions,
+)
 from relpref.registry import find, names
 
 _MEAN_ITEMS = 128  # whose average utility stands for that of all
-# Scores that differ by less, relatively, are tied: rounding must not choose the question. The quick ones may be single precision.
+# Scores that differ by less, relatively, are tied: rounding must not choose the question. The quick
+# ones may be single precision.
 _TIE, _QUICK_TIE = 1e-9, 3e-7
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -49,7 +56,8 @@ class Limits:
             raise DataError(f"items is the text {text}; give a list of labels, [{text}]")
         if self.hardest is not None and not 0 <= self.hardest < 0.5:
             raise DataError(
-                f"hardest is {self.hardest!r}; give a distance from one half, such as 0.02, below 0.5"
+                f"hardest is {self.hardest!r}; give a distance from one half, such as 0.02, below "
+                "0.5"
             )
 
 
@@ -77,7 +85,9 @@ class Asked:
         self._listed = None if limits.pairs is None else _positions(data, limits.pairs, "pairs")
         self._avoided = _positions(data, limits.avoid, "avoid")
         low, high = np.minimum(known.winner, known.loser), np.maximum(known.winner, known.loser)
-        self._codes, where = np.unique(low.astype(np.int64) * self._number + high, return_inverse=True)
+        self._codes, where = np.unique(
+            low.astype(np.int64) * self._number + high, return_inverse=True
+        )
         self._times = np.bincount(where, weights=known.count, minlength=len(self._codes))
         self._appearances = appearances(data) if often is None else often.copy()
 
@@ -97,7 +107,9 @@ class Asked:
         avoided = self._avoided[0] * self._number + self._avoided[1]
         answered = ~np.isin(self._codes, avoided)
         codes = np.concatenate([avoided, self._codes[answered]])
-        used = np.concatenate([np.full(len(avoided), most), np.minimum(self._times[answered], most)])
+        used = np.concatenate(
+            [np.full(len(avoided), most), np.minimum(self._times[answered], most)]
+        )
         inside = here[np.stack(np.divmod(codes, self._number))].all(axis=0)
         pairs = len(pool.members) * (len(pool.members) - 1) // 2
         if self._listed is not None:
@@ -122,7 +134,9 @@ def _positions(data: PreferenceData, pairs: Iterable[Any], name: str) -> Positio
     ends = [data.index([pair[side] for pair in labels]).astype(np.int64) for side in (0, 1)]
     same = np.flatnonzero(ends[0] == ends[1])
     if len(same):
-        raise DataError(f"{name}[{same[0]}] compares {shown(labels[same[0]][0])} with itself; name two items")
+        raise DataError(
+            f"{name}[{same[0]}] compares {shown(labels[same[0]][0])} with itself; name two items"
+        )
     return np.unique(np.sort(np.stack(ends), axis=0), axis=1)
 
 
@@ -143,7 +157,8 @@ def narrowed(
         positions = np.unique(_candidates(posterior, limits, rng))
     if len(positions) > 5 * sizes.MAX_CANDIDATES:
         raise DataError(
-            f"{len(positions)} items were named; name at most {5 * sizes.MAX_CANDIDATES} where there are so many"
+            f"{len(positions)} items were named; name at most {5 * sizes.MAX_CANDIDATES} where "
+            "there are so many"
         )
     avoid = pairs_of_labels(limits.avoid)
     ends = data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
@@ -163,9 +178,13 @@ def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Gene
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
     room = sizes.MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2
     number = int(np.clip(room, sizes.MIN_CANDIDATES, sizes.MAX_CANDIDATES))
-    new = int(np.clip(sizes.MAX_LINKS_TIMES_CANDIDATES / max(links, 1), 20, sizes.MAX_NEW_CANDIDATES))
+    new = int(
+        np.clip(sizes.MAX_LINKS_TIMES_CANDIDATES / max(links, 1), 20, sizes.MAX_NEW_CANDIDATES)
+    )
     groups = ((known & open_, number - new), (~known & open_, new))
-    chosen = np.concatenate([_halves(np.flatnonzero(group), mean, size, rng) for group, size in groups])
+    chosen = np.concatenate(
+        [_halves(np.flatnonzero(group), mean, size, rng) for group, size in groups]
+    )
     # If no item may be asked about, none of these may be either.
     return chosen if len(chosen) > 1 else touched(data)[:2]
 
@@ -180,17 +199,22 @@ def _halves(group: Positions, promise: Floats, number: int, rng: np.random.Gener
     return np.concatenate([best, rng.choice(others, number - len(best), replace=False)])
 
 
-def screened(members: Positions, belief: Belief, score: Score, rng: np.random.Generator) -> Positions:
+def screened(
+    members: Positions, belief: Belief, score: Score, rng: np.random.Generator
+) -> Positions:
     """At most as many of the members as the score looks at, ascending: half the most promising, half drawn at random.
 
-    Promising are those whose utility, relative to the average, is the most uncertain; for a score about the best, the highest mean plus sd.
+    Promising are those whose utility, relative to the average, is the most uncertain; for a score
+    about the best, the highest mean plus sd.
     """
     if len(members) <= score.max_items:
         return members
     sample = rng.choice(members, _MEAN_ITEMS, replace=False)
     rows = belief.covariance[sample]
     average = rows[:, sample].mean()
-    promise = np.sqrt(np.maximum(np.diagonal(belief.covariance) - 2 * rows.mean(axis=0) + average, 0.0))
+    promise = np.sqrt(
+        np.maximum(np.diagonal(belief.covariance) - 2 * rows.mean(axis=0) + average, 0.0)
+    )
     if score.about_the_best:
         promise = promise + belief.mean
     return np.sort(_halves(members, promise, score.max_items, rng))
@@ -223,7 +247,8 @@ def _shortlist(
     none = np.zeros(0, dtype=np.int64)
     kept: tuple[Any, ...] = (np.zeros(0), none, none)
     floor = -np.inf
-    # How hard a pair is to the one who answers does not change by what a batch is expected to teach the model.
+    # How hard a pair is to the one who answers does not change by what a batch is expected to teach
+    # the model.
     known = state.pool.blocks(state.now) if hardest is not None else repeat(None)
     for (gaps, closed), now in zip(state.pool.blocks(state.belief), known, strict=False):
         values = _untied(scorer.quick(gaps), gaps, rng, _QUICK_TIE)
@@ -278,7 +303,8 @@ def next_pairs(
 ) -> pd.DataFrame:
     """The next questions to ask, best first.
 
-    Where answers have groups, each is scored as one of a new group; where they have covariates, the two sides are equal in them.
+    Where answers have groups, each is scored as one of a new group; where they have covariates, the
+    two sides are equal in them.
 
     Parameters
     ----------
@@ -294,8 +320,9 @@ def next_pairs(
     most_appearances : int, optional
         An item with this many answers is not asked about again.
     hardest : float, optional
-        Pairs whose preference probability is nearer to one half than that are left out, because people cannot answer them. 0.02 leaves out
-        those between 0.48 and 0.52, a tie counting one half.
+        Pairs whose preference probability is nearer to one half than that are left out, because
+        people cannot answer them. 0.02 leaves out those between 0.48 and 0.52, a tie counting one
+        half.
     rater : label, optional
         Who is asked; a typical rater by default.
     avoid : iterable of (label, label)
@@ -306,8 +333,9 @@ def next_pairs(
     Returns
     -------
     DataFrame
-        ``first``, ``second``, ``score``; and, as in `UtilityPosterior.prefer`, ``probability``, ``gap_mean`` and ``gap_sd`` by what is
-        known now. Fewer than k rows where fewer pairs are left, none where none is.
+        ``first``, ``second``, ``score``; and, as in `UtilityPosterior.prefer`, ``probability``,
+        ``gap_mean`` and ``gap_sd`` by what is known now. Fewer than k rows where fewer pairs are
+        left, none where none is.
 
     Raises
     ------
@@ -342,7 +370,8 @@ class Plan(NamedTuple):
     questions: list[tuple[int, int, float]]  # two positions and the score
     before: Belief
     answers: Answers
-    left: int  # questions that may be asked; more than these only where there are as many as were wanted
+    # Questions that may be asked; more than these only where there are as many as were wanted.
+    left: int
 
     def beliefs(self) -> Iterator[Belief]:
         """Before any answer, after the first, and so on to after the last."""
@@ -366,7 +395,9 @@ def plan(
     answers = answers_of(posterior, rater)
     mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
     if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(np.diagonal(covariance))):
-        raise DataError(f"the posterior has no numbers to choose by ({posterior.result.name}); fit it again")
+        raise DataError(
+            f"the posterior has no numbers to choose by ({posterior.result.name}); fit it again"
+        )
     now = belief = Belief(mean, covariance)
     chosen: list[tuple[int, int, float]] = []
     while len(chosen) < k:
@@ -388,7 +419,8 @@ def plan(
 def _answered(before: Belief, belief: Belief, answers: Answers, first: int, second: int) -> Belief:
     """With the covariance that is expected after one more answer.
 
-    Answers between ``before`` and ``belief`` will have moved the gap's mean; how far is known in distribution: N(m, v_before − v).
+    Answers between ``before`` and ``belief`` will have moved the gap's mean; how far is known in
+    distribution: N(m, v_before − v).
     """
     then, now = (each.gaps(np.array([first]), np.array([second])) for each in (before, belief))
     moved = then.mean + np.sqrt(np.maximum(then.variance - now.variance, 0.0)) * _NODES
@@ -418,9 +450,13 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
     missing = [name for name in names if name not in posterior.hyperparameters]
     if missing:
         raise DataError(
-            f"the posterior has no hyperparameter {listed(missing)}, so the information of an answer is unknown; "
-            "use a program of relpref.models, or leave the columns of answers out that it belongs to"
+            f"the posterior has no hyperparameter {listed(missing)}, so the information of an "
+            "answer is unknown; "
+            "use a program of relpref.models, or leave the columns of answers out that it belongs "
+            "to"
         )
     # One row stands for all pairs: the tie margin is that of two typical items.
-    parameters = {name: posterior.hyperparameters[name] for name in names if PLATES.get(name) != "item"}
+    parameters = {
+        name: posterior.hyperparameters[name] for name in names if PLATES.get(name) != "item"
+    }
     return shared(Answers(posterior.likelihood, *of_its_raters(asked, parameters)))

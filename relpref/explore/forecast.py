@@ -24,13 +24,18 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 Singles = NDArray[np.float32]
 
-_MAX_ROWS = 128  # of a block: half of their square lies below the diagonal, and is computed for nothing
+_MAX_ROWS = (
+    128  # of a block: half of their square lies below the diagonal, and is computed for nothing
+)
 
 _BLOCK = 128  # pairs of one call of the compiled function: its shapes never change
-# Trapezoidal rule: in steps of this many sds of the difference, or noise scales if it is wide, on either side. The integrand
-# is analytic in a strip of about two noise scales, so the error falls like exp(−2π·2/step).
+# Trapezoidal rule: in steps of this many sds of the difference, or noise scales if it is wide, on
+# either side. The integrand is analytic in a strip of about two noise scales, so the error falls
+# like exp(−2π·2/step).
 _NODES, _STEP, _NOISE_STEP = 40, 0.16, 0.5
-_REACH = _NODES * _NOISE_STEP  # noise scales beyond which an answer is certain, logistic noise included
+_REACH = (
+    _NODES * _NOISE_STEP
+)  # noise scales beyond which an answer is certain, logistic noise included
 _FAR = 1e6  # noise scales
 
 # The table of `Answers`.
@@ -100,10 +105,14 @@ class Pool:
         here = np.zeros(number, dtype=bool)
         here[self.members] = True
         kept = here[self.listed].all(axis=0)
-        kept &= ~np.isin(self.listed[0] * number + self.listed[1], self.closed[0] * number + self.closed[1])
+        kept &= ~np.isin(
+            self.listed[0] * number + self.listed[1], self.closed[0] * number + self.closed[1]
+        )
         return self.listed[:, kept]
 
-    def blocks(self, belief: Belief, size: int = MAX_PAIRS_AT_ONCE) -> Iterator[tuple[Gaps, Positions]]:
+    def blocks(
+        self, belief: Belief, size: int = MAX_PAIRS_AT_ONCE
+    ) -> Iterator[tuple[Gaps, Positions]]:
         """Gaps of all pairs, and the places in the flattened block of those that may not be asked."""
         number = len(belief.mean)
         if self.listed is not None:
@@ -119,7 +128,8 @@ class Pool:
         closed = place[self.closed]
         closed = closed[:, (closed >= 0).all(axis=0)]
         row, column = closed[:, np.argsort(closed[0], kind="stable")]
-        start = 0  # rows of the covariance are contiguous, so a block is a few of them from the diagonal on
+        # Rows of the covariance are contiguous, so a block is a few of them from the diagonal on.
+        start = 0
         while start < k - 1:
             stop = min(k - 1, start + min(_MAX_ROWS, max(1, size // (k - start))))
             chosen: Any = np.ix_(members[start:stop], members[start:])
@@ -134,7 +144,9 @@ class Pool:
             below, left = np.tril_indices(stop - start)
             low, high = np.searchsorted(row, (start, stop))
             shut = np.stack([row[low:high], column[low:high]]) - start
-            places = np.concatenate([below, shut[0]]) * (k - start) + np.concatenate([left, shut[1]])
+            places = np.concatenate([below, shut[0]]) * (k - start) + np.concatenate(
+                [left, shut[1]]
+            )
             yield Gaps(members[start:stop, None], members[None, start:], means, variance), places
             start = stop
 
@@ -144,7 +156,8 @@ class Forecast(NamedTuple):
 
     shrinkage: Any  # κ: the gap's variance v is expected to become v − κ v², shape (k,)
     favoured: Any  # probability that the answer favors the first, a tie counting one half
-    # Of each possible outcome, shape (o, k): its probability, and the derivatives of log Ẑ, see `TiltedMoments`.
+    # Of each possible outcome, shape (o, k): its probability, and the derivatives of log Ẑ, see
+    # `TiltedMoments`.
     probability: Any
     gradient: Any
     curvature: Any
@@ -155,7 +168,8 @@ class Answers:
     """What the answers of one rater, or of a typical one, tell about gaps; each in a group of its own, where groups share effects."""
 
     model: AnswerModel
-    asked: Comparisons  # one row that says who is asked and how, see `relpref.posterior.tables.questions`
+    # One row that says who is asked and how, see `relpref.posterior.tables.questions`.
+    asked: Comparisons
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __hash__(self) -> int:
@@ -180,7 +194,9 @@ class Answers:
         (found,) = self._in_blocks(_information, mean, variance)
         return np.asarray(found)
 
-    def _in_blocks(self, function: Callable[..., Any], mean: Floats, variance: Floats) -> Iterator[Any]:
+    def _in_blocks(
+        self, function: Callable[..., Any], mean: Floats, variance: Floats
+    ) -> Iterator[Any]:
         """What a compiled function of means and variances returns, of any number of them."""
         parts = []
         with float64():
@@ -249,7 +265,9 @@ class Answers:
         """Of shrinkage, and of how far from one half the probability is."""
         mean, variance, total, _ = self._cells
         answer = self.forecast(mean, variance)
-        return np.stack([answer.shrinkage * total, np.abs(answer.favoured - 0.5)]).astype(np.float32)
+        return np.stack([answer.shrinkage * total, np.abs(answer.favoured - 0.5)]).astype(
+            np.float32
+        )
 
     def _places(self, gaps: Gaps) -> tuple[Singles, Singles, Singles]:
         """Of the gaps in the table: row and column, in fractions of a step, and s."""
@@ -296,7 +314,11 @@ def _noise(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Array, Array, bool]:
     distribution, shared = _asked(model, jnp.zeros(1), asked, parameters)
-    return _scale(distribution, shared), jnp.max(distribution.outermost), distribution.outcomes is None
+    return (
+        _scale(distribution, shared),
+        jnp.max(distribution.outermost),
+        distribution.outcomes is None,
+    )
 
 
 def _asked(
@@ -314,7 +336,11 @@ def _scale(distribution: Comparison, shared: Array) -> Array:
 
 @lazy_jit(static_argnums=0)
 def _forecast(
-    model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
+    model: AnswerModel,
+    asked: Comparisons,
+    parameters: Mapping[str, Array],
+    mean: Array,
+    variance: Array,
 ) -> Forecast:
     mean = real(mean)
     distribution, shared = _asked(model, mean, asked, parameters)
@@ -324,10 +350,16 @@ def _forecast(
         return _of_report(distribution, mean, variance)
     moments = _moments(distribution, mean, variance)
     probability = jnp.exp(moments.log_normalizer)
-    possible = probability > 0  # of a tie where there are none, log Ẑ is −∞ and its derivatives mean nothing
-    gradient, curvature = (jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature))
+    possible = (
+        probability > 0
+    )  # of a tie where there are none, log Ẑ is −∞ and its derivatives mean nothing
+    gradient, curvature = (
+        jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature)
+    )
     favoured = jnp.sum(probability * distribution.outcomes[1][:, None], axis=0)
-    return Forecast(jnp.sum(probability * curvature, axis=0), favoured, probability, gradient, curvature)
+    return Forecast(
+        jnp.sum(probability * curvature, axis=0), favoured, probability, gradient, curvature
+    )
 
 
 def _moments(distribution: Comparison, mean: Array, variance: Array) -> TiltedMoments:
@@ -355,7 +387,11 @@ def _of_report(distribution: Comparison, mean: Array, variance: Array) -> Foreca
 
 @lazy_jit(static_argnums=0)
 def _information(
-    model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
+    model: AnswerModel,
+    asked: Comparisons,
+    parameters: Mapping[str, Array],
+    mean: Array,
+    variance: Array,
 ) -> tuple[Array]:
     """H(answer) − E[H(answer | gap)] (Houlsby et al. 2011)."""
     mean, variance = real(mean), real(variance)
@@ -382,19 +418,25 @@ def _information(
     return (jnp.maximum(jnp.sum(entr(chances), axis=0) - expected, 0.0),)
 
 
-def _quadrature(distribution: Comparison, scale: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+def _quadrature(
+    distribution: Comparison, scale: Array, mean: Array, variance: Array
+) -> tuple[Array, Array]:
     """Nodes and weights, shape (k, nodes), for the entropy of an answer under N(mean, variance).
 
-    Around the mean where the Gaussian is the narrower factor of the integrand; where the entropy is, around no gap.
+    Around the mean where the Gaussian is the narrower factor of the integrand; where the entropy
+    is, around no gap.
     """
     steps = jnp.arange(-_NODES, _NODES + 1, dtype=mean.dtype)
     sd = jnp.sqrt(variance)[:, None]
     reach = _REACH * scale + jnp.max(distribution.outermost)
     widest = reach / _NODES
     narrow = _STEP * sd <= widest
-    z = jnp.where(narrow, _STEP * steps, (widest * steps - mean[:, None]) / jnp.where(narrow, 1.0, sd))
+    z = jnp.where(
+        narrow, _STEP * steps, (widest * steps - mean[:, None]) / jnp.where(narrow, 1.0, sd)
+    )
     step = jnp.where(narrow, _STEP, widest / jnp.where(narrow, 1.0, sd))
     weights = step * jnp.exp(-0.5 * jnp.square(z)) / jnp.sqrt(2 * jnp.pi)
-    # A little of the tails is cut off: without it the weights of the narrow rule add up to 1, and I → 0 with v.
+    # A little of the tails is cut off: without it the weights of the narrow rule add up to 1, and I
+    # → 0 with v.
     weights = jnp.where(narrow, weights / jnp.sum(weights, axis=-1, keepdims=True), weights)
     return mean[:, None] + sd * z, weights

@@ -10,7 +10,16 @@ from scipy.linalg import solve
 from scipy.special import entr, ndtr
 
 from relpref.errors import DataError
-from relpref.explore.forecast import Answers, Belief, Floats, Forecast, Gaps, Pool, Positions, Singles
+from relpref.explore.forecast import (
+    Answers,
+    Belief,
+    Floats,
+    Forecast,
+    Gaps,
+    Pool,
+    Positions,
+    Singles,
+)
 from relpref.limits import MAX_ITEMS_OF_EXACT_INFORMATION, MAX_ITEMS_OF_SCORES
 
 Values = Callable[[Gaps], Floats | Singles]
@@ -43,7 +52,9 @@ class Score:
 
     name: ClassVar[str]
     reason: ClassVar[str]  # why a pair is asked about, for the one who answers
-    about_the_best: ClassVar[bool] = False  # of too many items, look at the best, not at the uncertain ones
+    about_the_best: ClassVar[bool] = (
+        False  # of too many items, look at the best, not at the uncertain ones
+    )
     few: ClassVar[int] = 128
     max_items: ClassVar[int] = MAX_ITEMS_OF_SCORES  # items whose pairs are all scored
 
@@ -91,7 +102,8 @@ class Ratio(Score):
 
     def value(self, state: State, pairs: Gaps) -> Floats:
         square = np.square(pairs.mean)
-        # A mean that is 0 up to rounding is 0: otherwise the digits that are lost would choose the question.
+        # A mean that is 0 up to rounding is 0: otherwise the digits that are lost would choose the
+        # question.
         square *= square > 1e-20 * pairs.variance
         certain = pairs.variance == 0
         ratio = np.where(certain, 0.0, np.inf)
@@ -139,7 +151,9 @@ class LookAhead(Bald):
     """
 
     name = "look_ahead"
-    reason = "its answer and that to the next question are expected to be the most informative together"
+    reason = (
+        "its answer and that to the next question are expected to be the most informative together"
+    )
     few: ClassVar[int] = 384
 
     def value(self, state: State, pairs: Gaps) -> Floats:
@@ -159,14 +173,16 @@ class LookAhead(Bald):
 class MutualInformation(Score):
     """What an answer tells about all other answers that could still be asked for (Krause et al. 2008).
 
-    ½ log(1 + τ v) + ½ log(1 − τ c): each answer is its gap with Gaussian noise of the precision τ that expectation propagation gives
-    it on average, v is the gap's variance now and c that after every pair of the pool was answered once.
+    ½ log(1 + τ v) + ½ log(1 − τ c): each answer is its gap with Gaussian noise of the precision τ
+    that expectation propagation gives it on average, v is the gap's variance now and c that after
+    every pair of the pool was answered once.
 
     Notes
     -----
-    Krause, Singh & Guestrin (2008), "Near-optimal sensor placements in Gaussian processes". Unlike with BALD, what an answer tells
-    about its own gap alone counts for nothing. In a pool of more than ``exact_items`` items the second term is left out, so that
-    every pair can be looked at: c falls with the number of answers that it comes after.
+    Krause, Singh & Guestrin (2008), "Near-optimal sensor placements in Gaussian processes". Unlike
+    with BALD, what an answer tells about its own gap alone counts for nothing. In a pool of more
+    than ``exact_items`` items the second term is left out, so that every pair can be looked at: c
+    falls with the number of answers that it comes after.
     """
 
     name = "mutual_information"
@@ -224,8 +240,9 @@ _PART = 4096  # listed pairs whose covariances with them are formed together
 class TopK(Score):
     """Information about who is among the k best: the expected fall of Σᵢ h(pᵢ), h the entropy of a yes or no, in nats.
 
-    Item i is among them with probability pᵢ = P(uᵢ > b), where the boundary b is the average utility of the two that are k-th and
-    next by their means now. Everything is a closed form of Gaussian moments.
+    Item i is among them with probability pᵢ = P(uᵢ > b), where the boundary b is the average
+    utility of the two that are k-th and next by their means now. Everything is a closed form of
+    Gaussian moments.
 
     Parameters
     ----------
@@ -245,12 +262,15 @@ class TopK(Score):
         belief, number = state.belief, len(state.belief.mean)
         k = min(10, number // 2) if self.k is None else self.k
         if not 0 < k < number:
-            raise DataError(f"k of TopK is {k}; among {number} items give at least 1 and less than {number}")
+            raise DataError(
+                f"k of TopK is {k}; among {number} items give at least 1 and less than {number}"
+            )
         (first, last), edge, mean, variance = belief.boundary(k)
         variance = np.maximum(variance, belief.rounding)
         doubt = _sign_entropy(mean, variance)
 
-        # An answer that moves uᵢ − b by a little δ of its variance takes δ φ²/(2 p (1 − p)) from h(pᵢ), φ the density at its mean.
+        # An answer that moves uᵢ − b by a little δ of its variance takes δ φ²/(2 p (1 − p)) from
+        # h(pᵢ), φ the density at its mean.
         z = mean / np.sqrt(variance)
         p = np.maximum(ndtr(-np.abs(z)), 1e-300)
         weight = np.exp(-np.square(z)) / (4 * np.pi * p * (1 - p))
@@ -277,7 +297,9 @@ class TopK(Score):
             response -= 0.5 * (response[:, first] + response[:, last])[:, None]
             left = np.zeros(len(gaps.mean))
             for probability, moved, narrowed in _after_each(answer, mean, variance, response):
-                left += probability * _sign_entropy(moved, np.maximum(narrowed, belief.rounding)).sum(axis=1)
+                left += probability * _sign_entropy(
+                    moved, np.maximum(narrowed, belief.rounding)
+                ).sum(axis=1)
             return np.asarray(doubt.sum() - left)
 
         return Scorer(quick, exact, self.few)
@@ -302,7 +324,8 @@ def _sign_entropy(mean: Floats, variance: Floats) -> Floats:
 
 
 SCORES: dict[str, type[Score]] = {
-    score.name: score for score in (Ratio, Variance, Bald, MutualInformation, LookAhead, Eubo, TopK, Random)
+    score.name: score
+    for score in (Ratio, Variance, Bald, MutualInformation, LookAhead, Eubo, TopK, Random)
 }
 # Needs the fewest answers in most simulators, see docs/exploration_results.md.
 DEFAULT = MutualInformation.name

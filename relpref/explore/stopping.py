@@ -16,7 +16,9 @@ from relpref.limits import MAX_FORECAST_ANSWERS, MAX_ITEMS_OF_GAIN
 from relpref.posterior.gaussian import generator
 
 GOAL = 0.1  # of the pairs in the wrong order
-_MIN_GAIN = 0.05  # of the share: where the next n/2 answers gain less, more of them will not reach the goal
+_MIN_GAIN = (
+    0.05  # of the share: where the next n/2 answers gain less, more of them will not reach the goal
+)
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,21 @@ class ExpectedGain:
     answers : int
         How many further answers; fewer than asked for where fewer questions are left.
     wrong_now, wrong_after : float
-        Expected share of the pairs whose order, by the posterior means, is wrong, now and after these answers; between 0 and 1/2.
-        With ``top`` the expected share of the leading items that do not belong there, between 0 and 1.
+        Expected share of the pairs whose order, by the posterior means, is wrong, now and after
+        these answers; between 0 and 1/2. With ``top`` the expected share of the leading items that
+        do not belong there, between 0 and 1.
     all_items : bool
-        Whether all items' pairs are meant; of too many for a matrix those of the candidates are, see `next_pairs`.
+        Whether all items' pairs are meant; of too many for a matrix those of the candidates are,
+        see `next_pairs`.
     goal : float
         The share at which enough is known.
     missing : int or None
-        About how many more answers reach the goal; 0 where it is reached, None if it is unknown or they will not.
+        About how many more answers reach the goal; 0 where it is reached, None if it is unknown or
+        they will not.
     stalled : bool
-        Whether more answers will not reach the goal: the next n/2 of n items are expected to gain less than 5 % of ``wrong_now``
-        (ties, for example, never settle), or too few questions are left.
+        Whether more answers will not reach the goal: the next n/2 of n items are expected to gain
+        less than 5 % of ``wrong_now`` (ties, for example, never settle), or too few questions are
+        left.
     top : int, optional
         How many of the best are to be known, instead of the order of all.
     """
@@ -67,7 +73,9 @@ class ExpectedGain:
             among = "" if self.all_items else " of the candidates"
             lead = "the one that leads" if self.top == 1 else f"the {self.top} that lead"
             best = "the best" if self.top == 1 else f"the best {self.top}"
-            return f"About {self.wrong_now:.1%} of {lead} are expected not to be among {best}{among}"
+            return (
+                f"About {self.wrong_now:.1%} of {lead} are expected not to be among {best}{among}"
+            )
         pairs = "all pairs" if self.all_items else "the candidates' pairs"
         return f"About {self.wrong_now:.1%} of {pairs} are expected to be in the wrong order"
 
@@ -79,7 +87,10 @@ class ExpectedGain:
         if not self.answers:
             return f"{now}; no question is left to ask."
         more, after = counted(self.answers, "more answer"), f"{self.wrong_after:.1%}"
-        after = f"{more} would {f'bring that to about {after}' if after != f'{self.wrong_now:.1%}' else 'change that little'}."
+        after = (
+            f"{more} would "
+            f"{f'bring that to about {after}' if after != f'{self.wrong_now:.1%}' else 'change that little'}."
+        )
         if self.enough():
             return f"{now}: you can stop here. {after}"
         if self.stalled:
@@ -108,23 +119,27 @@ def expected_gain(
     answers : int
         How many further answers.
     goal : float
-        Enough is known where the expected share of pairs in the wrong order is at most this; above 0 and below 1/2.
+        Enough is known where the expected share of pairs in the wrong order is at most this; above
+        0 and below 1/2.
     top : int, optional
-        Ask for the best K instead: the goal is for the expected share of the K leading items that are not among the best K.
+        Ask for the best K instead: the goal is for the expected share of the K leading items that
+        are not among the best K.
     score, rater, rng_key, **limits
-        How questions are chosen, as in `next_pairs`; of more than 1000 items ``rng_key`` also draws those whose pairs stand for all.
+        How questions are chosen, as in `next_pairs`; of more than 1000 items ``rng_key`` also draws
+        those whose pairs stand for all.
 
     Notes
     -----
-    With gap mean m and variance v now and v' after the answers, the mean then is N(m, v − v'), seen from now. That it then is on the
+    With gap mean m and variance v now and v' after the answers, the mean then is N(m, v − v'), seen
+    from now. That it then is on the
     wrong side of 0 has the probability ``2 T(|m|/√v, √(v'/(v − v')))``, T Owen's function; before any answer ``Φ(−|m|/√v)``. The answers
     are those of a batch: questions that are chosen answer by answer may do better.
 
-    With ``top`` the gaps are those between each item and the average utility of the two that are last among the best and next by
-    their means now.
+    With ``top`` the gaps are those between each item and the average utility of the two that are
+    last among the best and next by their means now.
 
-    ``missing`` is read off the curve w/(1 + a/b)², w being the share now, through the share after a batch of n/2 answers (4 at least,
-    50 at most; of more than 1000 items after ``answers``).
+    ``missing`` is read off the curve w/(1 + a/b)², w being the share now, through the share after a
+    batch of n/2 answers (4 at least, 50 at most; of more than 1000 items after ``answers``).
 
     Raises
     ------
@@ -162,8 +177,8 @@ def expected_gain(
 def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple[int | None, bool]:
     """How many answers are missing, and whether more will not reach the goal.
 
-    Both shares are relative to now: ``end`` after ``asked`` answers, and the goal. The next ``soon`` answers must gain something, and
-    there can be ``left``.
+    Both shares are relative to now: ``end`` after ``asked`` answers, and the goal. The next
+    ``soon`` answers must gain something, and there can be ``left``.
     """
     if goal >= 1:
         return 0, False
@@ -180,7 +195,9 @@ def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple
 def rounded(number: int) -> int:
     """To about one digit and a half."""
     step = next(
-        size for most, size in ((10, 1), (50, 5), (200, 10), (1000, 50), (np.inf, 100)) if number < most
+        size
+        for most, size in ((10, 1), (50, 5), (200, 10), (1000, 50), (np.inf, 100))
+        if number < most
     )
     return max(step * round(number / step), 1)
 
@@ -188,7 +205,9 @@ def rounded(number: int) -> int:
 def check_goal(goal: float) -> float:
     """Refuse what is no share that can be a goal."""
     if not 0 < goal < 0.5:
-        raise DataError(f"goal is {goal!r}; it is a share of all pairs, above 0 and below 0.5, such as 0.1")
+        raise DataError(
+            f"goal is {goal!r}; it is a share of all pairs, above 0 and below 0.5, such as 0.1"
+        )
     return goal
 
 
@@ -228,7 +247,9 @@ def _wrong(mean: Floats, variance: Floats, rest: Floats) -> Floats:
     z = np.divide(np.abs(mean), sd, out=np.full(sd.shape, np.inf), where=sd > 0)
     slope = np.divide(rest, learned, out=np.full(sd.shape, np.inf), where=learned > 0)
     # Sheppard's formula is the case m = 0.
-    return np.where(np.isfinite(z), 2 * owens_t(np.where(np.isfinite(z), z, 0.0), np.sqrt(slope)), 0.0)
+    return np.where(
+        np.isfinite(z), 2 * owens_t(np.where(np.isfinite(z), z, 0.0), np.sqrt(slope)), 0.0
+    )
 
 
 def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score = DEFAULT) -> str:
@@ -245,5 +266,8 @@ def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score
         known = "So far nothing tells which of the two is the better"
     else:
         label = first if better > 0.5 else second
-        known = f"So far {shown(label)} is thought to be the better with a probability of {max(better, 1 - better):.0%}"
+        known = (
+            f"So far {shown(label)} is thought to be the better with a probability of "
+            f"{max(better, 1 - better):.0%}"
+        )
     return f"{known}. This pair was chosen because {reason}."

@@ -1,4 +1,6 @@
-"""Programs and engines against simulations of themselves. Seeds are fixed: a p-value below 0.001 fails, by chance alone in one seed of a thousand."""
+"""Programs and engines against simulations of themselves. Seeds are fixed: a p-value below 0.001
+fails, by chance alone in one seed of a thousand.
+"""
 
 import json
 import os
@@ -116,7 +118,9 @@ def test_nuts_under_the_ranking_loss(hyperparameters: Any) -> None:
     nuts = few(engine="nuts", engine_options=options)
     assert nuts.results == ("converged",) * 3 and np.all(np.isfinite(nuts.pit))
     if hyperparameters == "given":
-        np.testing.assert_allclose(nuts.pit, few(engine=Exact).pit, atol=0.12)  # 0.035 would be one error
+        np.testing.assert_allclose(
+            nuts.pit, few(engine=Exact).pit, atol=0.12
+        )  # 0.035 would be one error
 
 
 def test_few_simulations_are_no_verdict() -> None:
@@ -173,7 +177,9 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "sbc.jsonl"
     run = partial(calibrate, LINE, hyperparameters="maximize", simulations=1, file=file)
     run(X, X)
-    with pytest.raises(StorageError, match=r"sbc.jsonl: its records have key \[0, 0\], and \[0, 1\]"):
+    with pytest.raises(
+        StorageError, match=r"sbc.jsonl: its records have key \[0, 0\], and \[0, 1\]"
+    ):
         run(X, X, rng_key=1)
     with pytest.raises(StorageError, match="have data"):
         run(2 * X, X)
@@ -197,7 +203,9 @@ def test_a_file_of_another_program_engine_or_quantity_is_refused(tmp_path: Path)
         return EP(program, fixed=given, tol=scale).run(key, *args, progress_bar=False, **kwargs)
 
     file, scale = tmp_path / "sbc.jsonl", 1e-6
-    run = partial(calibrate, simulations=1, hyperparameters="maximize", file=file, progress_bar=False)
+    run = partial(
+        calibrate, simulations=1, hyperparameters="maximize", file=file, progress_bar=False
+    )
     program = LINE
     run(program, X, X, engine=fit, quantity=factor(1.0))
     before = file.read_bytes()
@@ -239,7 +247,9 @@ def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path: Path) -
     assert 11 <= done < 200
     resumed = tried("xpgp", hyperparameters="maximize", simulations=done + 3, file=file)
     whole = tried("xpgp", hyperparameters="maximize", simulations=done + 3)
-    np.testing.assert_allclose(resumed.pit, whole.pit, rtol=1e-9)  # another process may use other threads
+    np.testing.assert_allclose(
+        resumed.pit, whole.pit, rtol=1e-9
+    )  # another process may use other threads
     assert resumed.results == whole.results
 
 
@@ -254,7 +264,9 @@ def test_fits_that_fail_are_counted() -> None:
 
     found = calibrate(LINE, X, X, engine=failing, simulations=4)
     assert set(found.results) == {"diverged", "max_iterations"} and found.not_converged == 4
-    assert [np.isnan(pit) for pit in found.pit] == [result == "diverged" for result in found.results]
+    assert [np.isnan(pit) for pit in found.pit] == [
+        result == "diverged" for result in found.results
+    ]
     assert "4 of the fits did not converge" in found.sentence
 
 
@@ -289,23 +301,33 @@ def test_every_program_and_likelihood_at_given_hyperparameters(name: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*(name for name in PROGRAMS if name != "conditional_ranking"), SOME_NOISE])
+@pytest.mark.parametrize(
+    "name", [*(name for name in PROGRAMS if name != "conditional_ranking"), SOME_NOISE]
+)
 def test_every_program_with_hyperparameters_integrated_over(name: str) -> None:
     options = {"draws": 100, "warmup": 100}
     advance: Any = integrate._advance
     compiled = advance._cache_size()
-    check(tried(name, simulations=100, hyperparameters="integrate", engine_options=options), most_failures=5)
+    check(
+        tried(name, simulations=100, hyperparameters="integrate", engine_options=options),
+        most_failures=5,
+    )
     assert advance._cache_size() == compiled + 1  # for all hundred
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hyperparameters", ["given", "integrate"])
 def test_numpyros_nuts(hyperparameters: Any) -> None:
-    check(tried("xpgp", simulations=100, engine="nuts", hyperparameters=hyperparameters), most_failures=5)
+    check(
+        tried("xpgp", simulations=100, engine="nuts", hyperparameters=hyperparameters),
+        most_failures=5,
+    )
 
 
 @pytest.mark.slow
-def test_an_answer_given_five_times_is_five_answers(make_counted: Callable[[], PreferenceData]) -> None:
+def test_an_answer_given_five_times_is_five_answers(
+    make_counted: Callable[[], PreferenceData],
+) -> None:
     program, _, kwargs = case("xpgp")
     check(calibrate(program, make_counted(), simulations=1000, **kwargs))
 

@@ -1,4 +1,6 @@
-"""Certificates against quadrature and the gold file; posteriors that are wrong on purpose get worse ones. Seeds are fixed."""
+"""Certificates against quadrature and the gold file; posteriors that are wrong on purpose get worse
+ones. Seeds are fixed.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,10 +44,16 @@ def two_items() -> PreferenceData:
 def quadrature() -> tuple[float, float, float]:
     """Mean and variance of the gap, and the log evidence."""
     grid = np.linspace(-20, 20, 40_001)
-    density = norm.pdf(grid, scale=np.sqrt(2 * VARIANCE)) * ndtr(grid) ** WINS * ndtr(-grid) ** LOSSES
+    density = (
+        norm.pdf(grid, scale=np.sqrt(2 * VARIANCE)) * ndtr(grid) ** WINS * ndtr(-grid) ** LOSSES
+    )
     total = density.sum()
     mean = float(grid @ density / total)
-    return mean, float((grid - mean) ** 2 @ density / total), float(np.log(total * (grid[1] - grid[0])))
+    return (
+        mean,
+        float((grid - mean) ** 2 @ density / total),
+        float(np.log(total * (grid[1] - grid[0]))),
+    )
 
 
 def belief(mean: float, variance: float) -> GaussianBelief:
@@ -69,7 +77,9 @@ def posterior() -> UtilityPosterior:
         sites={},
         key=np.array([0, 1], dtype=np.uint32),
         origin=Origin(
-            xpgp, (data,), {"attribute_kernel": Precomputed(VARIANCE * np.eye(2)), "individual": False}
+            xpgp,
+            (data,),
+            {"attribute_kernel": Precomputed(VARIANCE * np.eye(2)), "individual": False},
         ),
         data=data,
     )
@@ -90,7 +100,9 @@ def test_reweighted_moments_are_those_of_quadrature(posterior: UtilityPosterior)
     )  # 5 standard errors: one in a million
     np.testing.assert_allclose(found.table["exact_mean"], [mean / 2, -mean / 2], rtol=0, atol=error)
     np.testing.assert_allclose(
-        found.table["exact_sd"], np.sqrt(variance) / 2, rtol=5 * found.table["sd_ratio_error"].iloc[0]
+        found.table["exact_sd"],
+        np.sqrt(variance) / 2,
+        rtol=5 * found.table["sd_ratio_error"].iloc[0],
     )
     assert abs(found.log_evidence - log_evidence) <= 5 / np.sqrt(found.ess)
 
@@ -103,7 +115,11 @@ def test_the_same_key_gives_the_same_certificate(posterior: UtilityPosterior) ->
 
 @pytest.mark.parametrize(
     ("shift", "factor", "said"),
-    [(0.5, 1.0, "in the mean"), (0.0, 0.8, "times the exact ones"), (0.0, 1.4, "times the exact ones")],
+    [
+        (0.5, 1.0, "in the mean"),
+        (0.0, 0.8, "times the exact ones"),
+        (0.0, 1.4, "times the exact ones"),
+    ],
 )
 def test_wrong_posteriors_are_not_certified(
     posterior: UtilityPosterior, shift: float, factor: float, said: str
@@ -119,7 +135,9 @@ def test_wrong_posteriors_are_not_certified(
     assert abs(found.table["exact_mean"].iloc[0] - mean / 2) <= 5 * found.table["shift_error"].iloc[
         0
     ] * np.sqrt(variance)
-    assert abs(found.table["sd_ratio"].iloc[0] - factor) <= 5 * found.table["sd_ratio_error"].iloc[0]
+    assert (
+        abs(found.table["sd_ratio"].iloc[0] - factor) <= 5 * found.table["sd_ratio_error"].iloc[0]
+    )
 
 
 @pytest.mark.parametrize(("shift", "factor"), [(0.2, 1.0), (-0.2, 1.0), (0.0, 0.85), (0.0, 1.2)])
@@ -128,7 +146,9 @@ def test_few_draws_do_not_certify_what_is_wrong(
 ) -> None:
     """Errors of a hundred draws reach back over the tolerance; then more are drawn."""
     mean, variance, _ = quadrature()
-    wrong = replace(posterior, belief=belief(mean + shift * np.sqrt(variance), factor**2 * variance))
+    wrong = replace(
+        posterior, belief=belief(mean + shift * np.sqrt(variance), factor**2 * variance)
+    )
     for key in range(5):
         assert certify(wrong, num_samples=100, rng_key=key).verdict in ("doubtful", "undecided")
         assert certify(wrong, num_samples=1000, rng_key=key).verdict == "doubtful"
@@ -174,7 +194,9 @@ def test_reweighted_draws_are_the_exact_posterior(posterior: UtilityPosterior) -
 
 
 def test_reweighting_mends_unanimous_answers() -> None:
-    """EP's many sites are far off where one answer was given many times; its reweighted draws are not."""
+    """EP's many sites are far off where one answer was given many times; its reweighted draws are
+    not.
+    """
     items = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
     answers = pd.DataFrame({"winner": ["a"], "loser": ["b"], "count": [30]})
     data = PreferenceData.from_tables(items, answers)
@@ -193,7 +215,9 @@ def test_reweighting_mends_unanimous_answers() -> None:
 
 
 def test_errors_are_what_keys_differ_by(posterior: UtilityPosterior) -> None:
-    """Of 30 keys the root mean square of error over claimed error has sd 0.13: false alarms are one in 300."""
+    """Of 30 keys the root mean square of error over claimed error has sd 0.13: false alarms are one
+    in 300.
+    """
     mean, variance, _ = quadrature()
     wrong = replace(posterior, belief=belief(mean - 0.3 * np.sqrt(variance), 1.3**2 * variance))
     found = [certify(wrong, num_samples=1000, rng_key=key).table for key in range(30)]
@@ -206,10 +230,16 @@ def test_errors_are_what_keys_differ_by(posterior: UtilityPosterior) -> None:
 
 
 def test_few_components_stand_for_all_of_a_mixture(posterior: UtilityPosterior) -> None:
-    """With equal weights the exact mean is the posterior's, not that of the components that were looked at."""
+    """With equal weights the exact mean is the posterior's, not that of the components that were
+    looked at.
+    """
     rng = np.random.default_rng(0)
-    both = MixtureBelief(rng.normal(size=(60, 2)), np.stack([0.3 * np.eye(2)] * 60), np.full(60, 1 / 60))
-    mixed = replace(posterior, belief=both, hyperparameter_draws={"attributes_amplitude": np.ones(60)})
+    both = MixtureBelief(
+        rng.normal(size=(60, 2)), np.stack([0.3 * np.eye(2)] * 60), np.full(60, 1 / 60)
+    )
+    mixed = replace(
+        posterior, belief=both, hyperparameter_draws={"attributes_amplitude": np.ones(60)}
+    )
     noise = rng.normal(size=(10, 8, 2))
     some = both.locations[:10, None] + np.concatenate([noise, -noise], axis=1)
     exact, errors = reweighted_moments(
@@ -225,8 +255,13 @@ def test_the_weights_of_a_mixture_hold_its_evidence() -> None:
     """So that nobody runs the engine again; where a file has equal weights and no more, it runs."""
     fitted: Any = EP(xpgp, tol=1e-10).run(0, two_items(), progress_bar=False, individual=False)
     origin, draws = fitted.origin, fitted.hyperparameter_draws
-    afresh = [origin.run(None, 0, fixed={n: v[at] for n, v in draws.items()}).log_evidence for at in (0, 1)]
-    np.testing.assert_allclose(log_evidences_of(fitted)[:2], afresh, atol=1e-4)  # points have a tolerance
+    afresh = [
+        origin.run(None, 0, fixed={n: v[at] for n, v in draws.items()}).log_evidence
+        for at in (0, 1)
+    ]
+    np.testing.assert_allclose(
+        log_evidences_of(fitted)[:2], afresh, atol=1e-4
+    )  # points have a tolerance
     few = {name: value[:2] for name, value in draws.items()}
     both: Any = fitted.belief
     belief = MixtureBelief(both.locations[:2], both.scales[:2], np.ones(2) / 2)
@@ -236,7 +271,9 @@ def test_the_weights_of_a_mixture_hold_its_evidence() -> None:
     np.testing.assert_allclose(np.diff(log_evidences_of(earlier)), np.diff(afresh), atol=1e-4)
 
 
-@pytest.mark.parametrize(("components", "falling", "rounds"), [(1, 1.0, 5), (2, 1.0, 2), (2, 0.71, 5)])
+@pytest.mark.parametrize(
+    ("components", "falling", "rounds"), [(1, 1.0, 5), (2, 1.0, 2), (2, 0.71, 5)]
+)
 def test_draws_that_decide_nothing_are_not_taken(
     posterior: UtilityPosterior,
     monkeypatch: pytest.MonkeyPatch,
@@ -244,7 +281,9 @@ def test_draws_that_decide_nothing_are_not_taken(
     falling: float,
     rounds: int,
 ) -> None:
-    """Errors between the components of a mixture stay as they are, however many draws are taken of each."""
+    """Errors between the components of a mixture stay as they are, however many draws are taken of
+    each.
+    """
     rng, reported = np.random.default_rng(0), posterior.reported()
 
     def draws(*_: Any) -> Any:
@@ -319,7 +358,9 @@ def test_a_gaussian_likelihood_is_exact_and_a_narrower_one_is_not() -> None:
     assert found.verdict == "exact"
     spread = design @ prior @ design.T + 0.49 * np.eye(3)
     gap = y - design @ centre
-    evidence = -0.5 * (gap @ np.linalg.solve(spread, gap) + np.linalg.slogdet(2 * np.pi * spread)[1])
+    evidence = -0.5 * (
+        gap @ np.linalg.solve(spread, gap) + np.linalg.slogdet(2 * np.pi * spread)[1]
+    )
     assert abs(found.log_evidence - evidence) <= 1e-5
     narrow = certify(replace(posterior, belief=GaussianBelief(exact.location, 0.64 * exact.scale)))
     assert narrow.verdict in ("doubtful", "failed")
@@ -338,7 +379,9 @@ def test_draws_are_asked_whether_chains_agree(posterior: UtilityPosterior) -> No
     assert verdict(draws, 4).verdict == "good"
     assert "SVI" in verdict(draws, 4).sentence
     assert verdict(draws, 1).verdict == "doubtful"
-    assert verdict(draws + np.linspace(0, 3, 2000)[:, None], 1).verdict == "failed"  # on its way still
+    assert (
+        verdict(draws + np.linspace(0, 3, 2000)[:, None], 1).verdict == "failed"
+    )  # on its way still
     assert verdict(draws[:200], 4).verdict == "doubtful"
     stuck = draws + np.repeat([0.0, 0.0, 0.0, 3.0], 500)[:, None]
     assert verdict(stuck, 4).verdict == "failed"
@@ -352,7 +395,9 @@ def test_relations_are_exact() -> None:
     fake = object.__new__(RelationPosterior)
     object.__setattr__(fake, "info", {"result": "converged", "solver": "eigen"})
     assert certify(fake).verdict == "exact"
-    object.__setattr__(fake, "info", {"result": "iterations_not_converged", "solver": "conjugate gradients"})
+    object.__setattr__(
+        fake, "info", {"result": "iterations_not_converged", "solver": "conjugate gradients"}
+    )
     assert certify(fake).verdict == "failed"
 
 
@@ -362,7 +407,8 @@ def test_smoothing_of_weights() -> None:
     np.testing.assert_allclose(np.exp(equal.log_weights), 1 / 50)
     np.testing.assert_allclose(equal.ess, 50)
     assert np.all(equal.k_hat == -np.inf)
-    # Weights with a Pareto tail of a known shape: k-hat is near it (sd of it about 0.1 with 190 tail draws).
+    # Weights with a Pareto tail of a known shape: k-hat is near it (sd of it about 0.1 with 190
+    # tail draws).
     for shape in (0.3, 1.2):
         log_weights = rng.exponential(size=4000) * shape
         assert abs(float(smoothed(log_weights).k_hat) - shape) <= 0.35
@@ -425,17 +471,23 @@ def test_the_gold_problem(gold: Any, fitted: Callable[[Any], Any]) -> None:
 
 @pytest.mark.slow
 def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
-    """The prior of a long lengthscale has directions without variance; the EP of it is certified all the same."""
+    """The prior of a long lengthscale has directions without variance; the EP of it is certified
+    all the same.
+    """
     rng = np.random.default_rng(1)
     labels = [f"e{row}" for row in range(60)]
     items = pd.DataFrame({"x": np.linspace(0, 1, 60)}, index=labels)
     first, second = rng.permuted(np.tile(np.arange(60), (80, 1)), axis=1)[:, :2].T
     first, second = np.maximum(first, second), np.minimum(first, second)
-    answers = pd.DataFrame({"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]})
+    answers = pd.DataFrame(
+        {"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]}
+    )
     data = PreferenceData.from_tables(items, answers)
     fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 2.0, "attributes_linear_share": 0.5}
     for space in ("latent", "observation"):
-        posterior = EP(xpgp, fixed=fixed, space=space).run(0, data, progress_bar=False, individual=False)
+        posterior = EP(xpgp, fixed=fixed, space=space).run(
+            0, data, progress_bar=False, individual=False
+        )
         found = certify(posterior)
         assert found.verdict == "good"
         assert found.efficiency > 0.5
@@ -456,7 +508,9 @@ def test_a_mixture_is_certified_with_its_hyperparameters() -> None:
     assert "hyperparameters included" in found.sentence
     assert found.table is not None
     belief: Any = posterior.belief
-    np.testing.assert_allclose(found.table["mean"], belief.centred().mean())  # all components, not the 25
+    np.testing.assert_allclose(
+        found.table["mean"], belief.centred().mean()
+    )  # all components, not the 25
     narrow = replace(posterior, belief=replace(belief, scales=0.4 * belief.scales))
     assert certify(narrow).verdict in ("doubtful", "failed")
 
@@ -473,7 +527,9 @@ def test_classifiers_by_example(classes: int) -> None:
     )
     found = certify(posterior)
     assert found.verdict in ("good", "doubtful")
-    if classes > 2:  # of 80 latents the weights are just beyond what is reliable, and no table is shown
+    if (
+        classes > 2
+    ):  # of 80 latents the weights are just beyond what is reliable, and no table is shown
         assert (found.verdict, found.table) == ("doubtful", None)
         assert found.k_hat > 0.7
         return

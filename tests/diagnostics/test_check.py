@@ -1,4 +1,6 @@
-"""Posteriors against NUTS: one small problem in earnest; what is made of its draws, by draws from elsewhere. Seeds are fixed."""
+"""Posteriors against NUTS: one small problem in earnest; what is made of its draws, by draws from
+elsewhere. Seeds are fixed.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +28,9 @@ SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum
 
 def moments_of_gap(wins: int, losses: int) -> tuple[float, float]:
     grid = np.linspace(-20, 20, 40_001)
-    density = norm.pdf(grid, scale=np.sqrt(2 * VARIANCE)) * ndtr(grid) ** wins * ndtr(-grid) ** losses
+    density = (
+        norm.pdf(grid, scale=np.sqrt(2 * VARIANCE)) * ndtr(grid) ** wins * ndtr(-grid) ** losses
+    )
     mean = float(grid @ density / density.sum())
     return mean, float((grid - mean) ** 2 @ density / density.sum())
 
@@ -50,7 +54,9 @@ def posterior() -> UtilityPosterior:
         sites={},
         key=np.array([0, 1], dtype=np.uint32),
         origin=Origin(
-            xpgp, (data,), {"attribute_kernel": Precomputed(VARIANCE * np.eye(2)), "individual": False}
+            xpgp,
+            (data,),
+            {"attribute_kernel": Precomputed(VARIANCE * np.eye(2)), "individual": False},
         ),
         data=data,
     )
@@ -78,7 +84,9 @@ def nuts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def instead(belief: GaussianBelief, size: int = 2000, **more: Any) -> None:
         def sample(_: Any, chosen: Any, *__: Any, **___: Any) -> Chains:
-            draws = belief.draw(size, np.random.default_rng(0))[:, chosen].reshape(4, -1, len(chosen))
+            draws = belief.draw(size, np.random.default_rng(0))[:, chosen].reshape(
+                4, -1, len(chosen)
+            )
             given: dict[str, Any] = {"hyperparameters": {}, "divergences": 0} | more
             return Chains(draws + np.asarray(given.pop("drift", np.zeros((4, 1, 1)))), **given)
 
@@ -101,10 +109,14 @@ def test_what_differs_is_said(posterior: UtilityPosterior, nuts: Callable[..., N
     assert narrow.verdict == "differs"
     assert "2 of 2 sds" in narrow.sentence
     assert "means" not in narrow.sentence.partition("Off by more")[2]
-    np.testing.assert_allclose(narrow.table["sd_ratio"], 0.8, atol=5 * narrow.table["sd_ratio_error"].max())
+    np.testing.assert_allclose(
+        narrow.table["sd_ratio"], 0.8, atol=5 * narrow.table["sd_ratio_error"].max()
+    )
 
 
-def test_chains_that_disagree_accuse_nobody(posterior: UtilityPosterior, nuts: Callable[..., None]) -> None:
+def test_chains_that_disagree_accuse_nobody(
+    posterior: UtilityPosterior, nuts: Callable[..., None]
+) -> None:
     stuck = np.zeros((4, 1, 2))
     stuck[3, 0, 0] = 3.0
     nuts(posterior.belief, drift=stuck)
@@ -155,7 +167,9 @@ def chain() -> PreferenceData:
     labels = [f"e{row}" for row in range(60)]
     first = np.concatenate([rng.integers(0, 20, 150), rng.integers(20, 59, 30)])
     second = np.where(first < 20, (first + rng.integers(1, 20, 180)) % 20, first + 1)
-    answers = pd.DataFrame({"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]})
+    answers = pd.DataFrame(
+        {"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]}
+    )
     items = pd.DataFrame({"x": rng.standard_normal(60)}, index=labels)
     return PreferenceData.from_tables(items, answers)
 
@@ -166,7 +180,10 @@ def test_well_answered_items_are_asked_about_together(chain: PreferenceData) -> 
     assert len(well_answered(chain, 100)) == 60
     # The graph of their answers is connected as long as there is one.
     groups = {int(at) for at in chosen}
-    reached, edges = {int(chosen[0])}, list(zip(chain.winner.tolist(), chain.loser.tolist(), strict=True))
+    reached, edges = (
+        {int(chosen[0])},
+        list(zip(chain.winner.tolist(), chain.loser.tolist(), strict=True)),
+    )
     for _ in range(20):
         reached |= {j for i, j in edges if i in reached} | {i for i, j in edges if j in reached}
     assert groups <= reached
@@ -190,7 +207,10 @@ def test_engines_in_earnest(chain: PreferenceData) -> None:
     few = chain.select_comparisons(np.arange(6))
     fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5, "attributes_linear_share": 0.5}
     ep, laplace = (
-        check(engine(xpgp, fixed=fixed).run(0, few, individual=False, progress_bar=False), progress_bar=False)
+        check(
+            engine(xpgp, fixed=fixed).run(0, few, individual=False, progress_bar=False),
+            progress_bar=False,
+        )
         for engine in (EP, Laplace)
     )
     assert ep.ok
@@ -199,10 +219,14 @@ def test_engines_in_earnest(chain: PreferenceData) -> None:
 
 @pytest.mark.slow
 def test_what_maximising_leaves_out() -> None:
-    """Of four items and five answers much is left open about the hyperparameters, and maximising them shuts it."""
+    """Of four items and five answers much is left open about the hyperparameters, and maximising
+    them shuts it.
+    """
     labels = ["a", "b", "c", "d"]
     answers = pd.DataFrame({"winner": list("aabca"), "loser": list("bccdd")})
-    data = PreferenceData.from_tables(pd.DataFrame({"x": [2.0, 1.0, 0.5, -1.0]}, index=labels), answers)
+    data = PreferenceData.from_tables(
+        pd.DataFrame({"x": [2.0, 1.0, 0.5, -1.0]}, index=labels), answers
+    )
     engine = EP(xpgp, hyperparameters="maximize")
     highest = engine.run(0, data, individual=False, progress_bar=False)
     free = check(highest, hyperparameters=True, progress_bar=False)

@@ -44,7 +44,9 @@ def table(kind: str, rows: int = 12) -> pd.DataFrame:
     found["count"] = rng.integers(1, 4, size=rows)
     if kind == "everything":
         found["rater"] = np.array(["x", "y", "z"])[rng.integers(3, size=rows)]
-        found["shown_first"] = np.where(rng.uniform(size=rows) < 0.5, found["winner"], found["loser"])
+        found["shown_first"] = np.where(
+            rng.uniform(size=rows) < 0.5, found["winner"], found["loser"]
+        )
         found["tie"] = rng.uniform(size=rows) < 0.3
         found["strength"] = np.where(found["tie"], 0, rng.integers(1, 3, size=rows))
     return found
@@ -136,23 +138,29 @@ def test_draws_are_reweighted_as_arviz_does(posterior: UtilityPosterior) -> None
     np.testing.assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
     np.testing.assert_allclose(found.table["p_first"], found.table["probability"])
     # These draws are of the same Gaussian, whose other sites EP would not leave as they are.
-    assert np.abs(found.table["log_score"] - leave_one_out(posterior).table["log_score"]).max() < 0.15
+    assert (
+        np.abs(found.table["log_score"] - leave_one_out(posterior).table["log_score"]).max() < 0.15
+    )
 
 
 def test_what_the_table_says(posterior: UtilityPosterior) -> None:
     found = leave_one_out(posterior)
-    assert list(found.table[["winner", "loser", "count"]].itertuples(index=False, name=None)) == list(
-        posterior.data.comparisons.table(LABELS).itertuples(index=False, name=None)
-    )
+    assert list(
+        found.table[["winner", "loser", "count"]].itertuples(index=False, name=None)
+    ) == list(posterior.data.comparisons.table(LABELS).itertuples(index=False, name=None))
     assert found.num_answers == posterior.data.num_answers
     np.testing.assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
     np.testing.assert_allclose(found.table["probability"], found.table["p_first"])
-    np.testing.assert_allclose(found.elpd, posterior.data.count @ np.log(found.table["probability"]))
+    np.testing.assert_allclose(
+        found.elpd, posterior.data.count @ np.log(found.table["probability"])
+    )
     np.testing.assert_allclose(found.log_loss, -found.elpd / found.num_answers)
     single = np.repeat(found.table["log_score"], posterior.data.count)
     np.testing.assert_allclose(found.elpd_se, np.sqrt(len(single)) * single.std(ddof=1))
     assert "p_tie" not in found.table
-    assert repr(found).startswith(f"HeldOut(leave-one-out, {found.num_answers} answers: log loss 0.")
+    assert repr(found).startswith(
+        f"HeldOut(leave-one-out, {found.num_answers} answers: log loss 0."
+    )
 
 
 def test_what_moves_is_what_moves_without_the_answer(posterior: UtilityPosterior) -> None:
@@ -181,7 +189,9 @@ def test_repeated_answers_leave_together(posterior: UtilityPosterior) -> None:
     smaller = origin.engine.changed().run(0, data.select_comparisons(others), progress_bar=False)
     assert isinstance(smaller, UtilityPosterior)
     answer = (found.table["winner"][row], found.table["loser"][row])
-    assert found.table["probability"][row] == pytest.approx(smaller.prefer([answer])["probability"][0])
+    assert found.table["probability"][row] == pytest.approx(
+        smaller.prefer([answer])["probability"][0]
+    )
     with pytest.raises(DataError, match="7 pairs cannot make 10 folds"):
         k_fold(posterior, folds=10, progress_bar=False)
 
@@ -197,7 +207,9 @@ def test_finished_folds_are_kept(posterior: UtilityPosterior, tmp_path: Path) ->
     file.write_bytes(first + lines[2] + lines[0] + lines[1][:50])  # interrupted, in another order
     pd.testing.assert_frame_equal(fold(), whole, check_exact=True)
     assert file.read_bytes() == first + lines[2] + lines[0] + lines[1]
-    assert k_fold(posterior, 4, by="answer", folder=tmp_path, progress_bar=False).method.startswith("4 folds")
+    assert k_fold(posterior, 4, by="answer", folder=tmp_path, progress_bar=False).method.startswith(
+        "4 folds"
+    )
     assert len(list(tmp_path.iterdir())) == 2
     file.write_bytes(first + lines[2] + b"{]\n" + lines[1])
     with pytest.raises(StorageError, match=f"{file.name}: line 3 is damaged"):
@@ -206,7 +218,9 @@ def test_finished_folds_are_kept(posterior: UtilityPosterior, tmp_path: Path) ->
 
 def test_models_are_compared_answer_by_answer(posterior: UtilityPosterior) -> None:
     held_out = leave_one_out(posterior)
-    other = replace(held_out, table=held_out.table.assign(log_score=held_out.table["log_score"] - 0.1))
+    other = replace(
+        held_out, table=held_out.table.assign(log_score=held_out.table["log_score"] - 0.1)
+    )
     found = compare({"worse": other, "ours": posterior})
     assert list(found.index) == ["ours", "worse"]
     assert found["difference"]["worse"] == pytest.approx(-0.1 * held_out.num_answers)
@@ -222,7 +236,9 @@ def test_models_are_compared_answer_by_answer(posterior: UtilityPosterior) -> No
 def drawn(reports: Any, number: int) -> UtilityPosterior:
     """Draws of the prior, of reported probabilities."""
     items = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
-    answers = pd.DataFrame({"first": ["a", "b", "c"], "second": ["b", "c", "d"], "probability": reports})
+    answers = pd.DataFrame(
+        {"first": ["a", "b", "c"], "second": ["b", "c", "d"], "probability": reports}
+    )
     draws: dict[str, Any] = {"utility": np.random.default_rng(0).normal(size=(number, 6))}
     for name, value in {**HYPERPARAMETERS, "soft_noise": 1.0}.items():
         draws[name] = np.repeat(np.asarray(value)[None], number, axis=0)
@@ -258,7 +274,8 @@ def test_raters_need_names(posterior: UtilityPosterior) -> None:
 
 
 def test_equal_raters_are_not_at_odds() -> None:
-    """The most suspect of 8 equal raters had a p-value of .00095 here, below a hundredth divided by 8. Of such tables 1 in 100 has anybody
+    """The most suspect of 8 equal raters had a p-value of .00095 here, below a hundredth divided by
+    8. Of such tables 1 in 100 has anybody
     at odds."""
     rng = np.random.default_rng(102)
     utility, names = 1.5 * rng.normal(size=10), np.array([f"i{row}" for row in range(10)])
@@ -275,7 +292,9 @@ def test_equal_raters_are_not_at_odds() -> None:
     assert not found["at_odds"].any()
     # If this rater prefers what is worse, the verdict is right, and is about nobody else.
     contrary = answers["rater"] == 0
-    answers.loc[contrary, ["winner", "loser"]] = answers.loc[contrary, ["loser", "winner"]].to_numpy()
+    answers.loc[contrary, ["winner", "loser"]] = answers.loc[
+        contrary, ["loser", "winner"]
+    ].to_numpy()
     found = raters(relpref.fit(answers=answers, progress_bar=False))
     assert found.index[found["at_odds"]].tolist() == [0]
 
@@ -310,8 +329,12 @@ def test_one_that_did_not_converge_warns(posterior: UtilityPosterior) -> None:
         leave_one_out(hasty)
 
 
-def test_pairs_of_a_list_leave_alone_which_is_no_test_of_prediction(posterior: UtilityPosterior) -> None:
-    composed = replace(posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"})
+def test_pairs_of_a_list_leave_alone_which_is_no_test_of_prediction(
+    posterior: UtilityPosterior,
+) -> None:
+    composed = replace(
+        posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"}
+    )
     found = leave_one_out(composed)
     assert found.composed
     (note,) = found.notes
@@ -324,9 +347,13 @@ def test_pairs_of_a_list_leave_alone_which_is_no_test_of_prediction(posterior: U
 
 
 def test_a_list_leaves_whole_with_its_rater(posterior: UtilityPosterior) -> None:
-    composed = replace(posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"})
+    composed = replace(
+        posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"}
+    )
     given = Given(composed)
     rows = len(given.table)
-    found = given.held_out(np.full((rows, 3), 1 / 3), np.full(rows, -1.0), "3 folds", lists_leave=True)
+    found = given.held_out(
+        np.full((rows, 3), 1 / 3), np.full(rows, -1.0), "3 folds", lists_leave=True
+    )
     assert not found.composed
     assert found.notes == ("9 pairs composed from 2 lists",)

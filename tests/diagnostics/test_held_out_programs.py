@@ -1,4 +1,6 @@
-"""Held-out answers of every kind of program: against fits without them, and against dense algebra."""
+"""Held-out answers of every kind of program: against fits without them, and against dense
+algebra.
+"""
 
 from dataclasses import replace
 from itertools import permutations
@@ -27,7 +29,9 @@ LABELS = list("abcdef")
 
 def item_table(number: int = 6) -> pd.DataFrame:
     rng = np.random.default_rng(3)
-    return pd.DataFrame({"size": rng.normal(size=number)}, index=[f"e{row}" for row in range(number)])
+    return pd.DataFrame(
+        {"size": rng.normal(size=number)}, index=[f"e{row}" for row in range(number)]
+    )
 
 
 # Relations
@@ -58,7 +62,9 @@ def fitted_relation(symmetry: str, kind: str, loss: str) -> RelationPosterior:
 
 
 def label_covariance(posterior: RelationPosterior, rows: Any, columns: Any) -> np.ndarray:
-    """Of the labels' prior, noise included; an unknown offset of each node is one of a huge variance."""
+    """Of the labels' prior, noise included; an unknown offset of each node is one of a huge
+    variance.
+    """
     symmetry, scores = posterior.problem.symmetry, posterior.solution
     left, right = posterior.nodes.gram, posterior.objects.gram
     found = left[np.ix_(rows, rows)] * right[np.ix_(columns, columns)]
@@ -83,16 +89,22 @@ def test_labels_of_a_relation_by_dense_algebra(symmetry: str, kind: str, loss: s
     labels = held_out.table["label"].to_numpy() - posterior.shift
     covariance = label_covariance(posterior, rows, columns)
     low, high = (
-        (rows, columns) if symmetry == "none" else (np.minimum(rows, columns), np.maximum(rows, columns))
+        (rows, columns)
+        if symmetry == "none"
+        else (np.minimum(rows, columns), np.maximum(rows, columns))
     )
     fold = fold_of(low * 6 + high, 3, generator(1), "edge")
     assert len(folds.table) == len(labels)
     for table, groups in ((held_out.table, np.arange(len(labels))), (folds.table, fold)):
         for group in np.unique(groups):
             test, train = np.flatnonzero(groups == group), np.flatnonzero(groups != group)
-            weights = np.linalg.solve(covariance[np.ix_(train, train)], covariance[np.ix_(train, test)])
+            weights = np.linalg.solve(
+                covariance[np.ix_(train, train)], covariance[np.ix_(train, test)]
+            )
             mean = weights.T @ labels[train] + posterior.shift
-            variance = np.diagonal(covariance[np.ix_(test, test)] - covariance[np.ix_(test, train)] @ weights)
+            variance = np.diagonal(
+                covariance[np.ix_(test, test)] - covariance[np.ix_(test, train)] @ weights
+            )
             np.testing.assert_allclose(table["mean"][test], mean, atol=1e-5)
             np.testing.assert_allclose(table["sd"][test], np.sqrt(variance), rtol=1e-5)
 
@@ -133,7 +145,9 @@ def test_an_example_leaves_with_all_its_decisions() -> None:
         assert isinstance(without, ClassPosterior)
         chances = without.predict_proba(data[[row]]).to_numpy()[0]
         np.testing.assert_allclose(found.chances[row], chances, atol=0.02)
-        assert found.table["probability"][row] == pytest.approx(chances[found.outcome[row]], abs=0.02)
+        assert found.table["probability"][row] == pytest.approx(
+            chances[found.outcome[row]], abs=0.02
+        )
         change = without.latent(data)["mean"] - posterior.latent()["mean"]
         largest = np.abs(change / posterior.latent()["sd"]).to_numpy().max()
         assert abs(moved["shift"][row]) == pytest.approx(largest, rel=0.1)
@@ -148,13 +162,17 @@ def test_an_edge_leaves_in_both_directions(symmetry: Any) -> None:
     rng = np.random.default_rng(2)
     nodes = pd.DataFrame(rng.normal(size=(6, 2)), columns=["x", "y"], index=LABELS)
     labels = rng.normal(size=(6, 6)) + nodes["x"].to_numpy()
-    labels = (labels + {"none": 0, "symmetric": 1, "reciprocal": -1}[symmetry] * labels.T > 0).astype(float)
+    labels = (
+        labels + {"none": 0, "symmetric": 1, "reciprocal": -1}[symmetry] * labels.T > 0
+    ).astype(float)
     if symmetry == "reciprocal":
         np.fill_diagonal(labels, 0.5)
     data = RelationData.from_tables(nodes, pd.DataFrame(labels, LABELS, LABELS), symmetry=symmetry)
     fixed = {"amplitude": 1.0, "attributes_lengthscale": 1.0}
     landmarks = edge_landmarks(data, values={"attributes_lengthscale": 1.0})
-    posterior = EP(kronecker_classifier, fixed=fixed).run(0, data, landmarks=landmarks, progress_bar=False)
+    posterior = EP(kronecker_classifier, fixed=fixed).run(
+        0, data, landmarks=landmarks, progress_bar=False
+    )
     found = leave_one_out(posterior)
     row = 4
     pair = (found.table["source"][row], found.table["target"][row])
@@ -164,7 +182,9 @@ def test_an_edge_leaves_in_both_directions(symmetry: Any) -> None:
     gone = {pair} if symmetry == "none" else {pair, pair[::-1]}
     edges = edges[[end not in gone for end in ends]]
     fewer = RelationData.from_tables(nodes, edges, symmetry=symmetry)
-    without = EP(kronecker_classifier, fixed=fixed).run(0, fewer, landmarks=landmarks, progress_bar=False)
+    without = EP(kronecker_classifier, fixed=fixed).run(
+        0, fewer, landmarks=landmarks, progress_bar=False
+    )
     assert isinstance(without, ClassPosterior)
     position = data.nodes.index(pair).astype(np.intp)
     chances = without.predict_proba(fewer.asking(position[:1], position[1:])).to_numpy()[0]
@@ -180,7 +200,9 @@ def two_kinds(utility_sd: Any, first: Any, second: Any, yes: Any, rating: Any) -
     """Comparisons, decisions and measurements of the same utilities."""
     utility = numpyro.sample("utility", dist.Normal(0.0, utility_sd).expand([5]).to_event(1))
     numpyro.sample(
-        "compared", ProbitComparison(utility[first] - utility[second]), obs=jnp.ones(len(first), int)
+        "compared",
+        ProbitComparison(utility[first] - utility[second]),
+        obs=jnp.ones(len(first), int),
     )
     numpyro.sample("liked", ProbitBernoulli(utility[:3]), obs=yes)
     numpyro.sample("rated", dist.Normal(utility, 0.5), obs=rating)
@@ -197,7 +219,9 @@ def test_a_program_with_several_kinds_of_answers() -> None:
     assert list(found.table["site"]) == ["compared"] * 6 + ["liked"] * 3 + ["rated"] * 5
     for row in range(6):
         kept = np.arange(6) != row
-        without = EP(two_kinds).run(0, 1.0, first[kept], second[kept], *arguments[3:], progress_bar=False)
+        without = EP(two_kinds).run(
+            0, 1.0, first[kept], second[kept], *arguments[3:], progress_bar=False
+        )
         weights = np.eye(5)[first[row]] - np.eye(5)[second[row]]
         mean, variance = without.mean(weights)[0], without.covariance(weights)[0, 0]
         truth = float(norm.logcdf(mean / np.sqrt(1 + variance)))
@@ -234,7 +258,9 @@ def test_a_mixture_is_reweighted() -> None:
         count = np.array(data.count)
         count[row] -= 1
         fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.labels)
-        without = engine.run(1, replace(data, comparisons=fewer), individual=False, progress_bar=False)
+        without = engine.run(
+            1, replace(data, comparisons=fewer), individual=False, progress_bar=False
+        )
         assert isinstance(without, UtilityPosterior)
         # 400 draws of two chains: probabilities are known to about 0.01.
         assert found.table["probability"][row] == pytest.approx(
@@ -264,7 +290,9 @@ def rated_by(contrary: bool, seed: int) -> UtilityPosterior:
             "rater": np.array(list("uvwxyz"))[rater],
         }
     )
-    posterior = EP(preference_gp).run(0, PreferenceData.from_tables(items, answers), progress_bar=False)
+    posterior = EP(preference_gp).run(
+        0, PreferenceData.from_tables(items, answers), progress_bar=False
+    )
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 
@@ -281,7 +309,8 @@ def test_who_answers_otherwise_is_at_odds() -> None:
 def test_raters_who_are_alike_are_seldom_at_odds() -> None:
     tables = [raters(rated_by(False, seed)) for seed in range(40)]
     z = np.concatenate([table["z"] for table in tables])
-    # 240 raters; more than 3 of 40 tables with anybody at odds at a rate of 0.0125 happen 2 times in 1000.
+    # 240 raters; more than 3 of 40 tables with anybody at odds at a rate of 0.0125 happen 2 times
+    # in 1000.
     assert sum(bool(table["at_odds"].any()) for table in tables) <= 3
     assert abs(z.mean()) < 0.4
     assert 0.8 < z.std() < 1.25

@@ -30,8 +30,9 @@ def orders(number: int, size: int) -> pd.DataFrame:
     rows = []
     for at in range(number):
         chosen = rng.choice(len(ITEMS), size, replace=False)
-        seen = utility[chosen] + np.sqrt(0.5) * rng.normal(size=size)
-        rows += [(at, ITEMS[item], place) for place, item in enumerate(chosen[np.argsort(-seen)])]
+        noisy = utility[chosen] + np.sqrt(0.5) * rng.normal(size=size)
+        ranked = enumerate(chosen[np.argsort(-noisy)], start=1)
+        rows += [(at, ITEMS[item], place) for place, item in ranked]
     return pd.DataFrame(rows, columns=["no", "item", "place"])
 
 
@@ -107,7 +108,9 @@ def test_laplace_takes_a_block_of_curvature_out(data: PreferenceData) -> None:
     )
     points = here + moves.reshape(-1, 4)
     with jax.enable_x64(True):
-        found = np.asarray(log_probability(points, jnp.tile(jnp.arange(4), (len(points), 1)), tied=False))
+        found = np.asarray(
+            log_probability(points, jnp.tile(jnp.arange(4), (len(points), 1)), tied=False)
+        )
     found = found.reshape(4, 4, 4)
     curvature = -np.einsum("s,sij->ij", signs.prod(axis=1), found) / (4 * step**2)
     slope = np.diagonal(found[0] - found[3]) / (4 * step)
@@ -126,11 +129,15 @@ def test_against_fits_to_the_others(data: PreferenceData, engine: Any) -> None:
     assert found["list"].isna().tolist() == [True] * 3 + [False] * 9
     for _, row in list(found.iterrows())[3:]:
         others = fit(data.select_answers(~rows_of(row["list"], data)), engine, fixed=FIXED)
-        assert row["log_score"] == pytest.approx(np.log(others.order(order_of(row, data))), abs=0.25)
+        assert row["log_score"] == pytest.approx(
+            np.log(others.order(order_of(row, data))), abs=0.25
+        )
 
 
 def test_rows_that_follow_from_others() -> None:
-    """Of best and worst of four there are four rows, one of which the others tell; against fits to the others."""
+    """Of best and worst of four there are four rows, one of which the others tell; against fits to
+    the others.
+    """
     table = pd.DataFrame(
         {
             "best": list("abcabc"),
@@ -144,7 +151,10 @@ def test_rows_that_follow_from_others() -> None:
         for item in row[3]
     ]
     answers = orderings(
-        pd.DataFrame(rows, columns=["no", "item", "place"]), list="no", item="item", position="place"
+        pd.DataFrame(rows, columns=["no", "item", "place"]),
+        list="no",
+        item="item",
+        position="place",
     )
     data = PreferenceData.from_tables(ITEMS, answers)
     posterior = fit(data, fixed={"individual_amplitude": 0.7})
@@ -158,7 +168,8 @@ def test_rows_that_follow_from_others() -> None:
         worst = keys.loser[here][~np.isin(keys.loser[here], keys.winner[here])][0]
         middle = sorted({*keys.winner[here], *keys.loser[here]} - {best, worst})
         chance = sum(
-            others.order([ITEMS[at] for at in (best, *between, worst)]) for between in (middle, middle[::-1])
+            others.order([ITEMS[at] for at in (best, *between, worst)])
+            for between in (middle, middle[::-1])
         )
         assert found[number] == pytest.approx(np.log(chance), abs=0.25)
 
@@ -186,7 +197,9 @@ def test_lists_keep_their_labels_and_their_order() -> None:
 
 
 def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
-    """After updates, withdrawals, selections, repetitions and files; the numbers are those of the lists alone."""
+    """After updates, withdrawals, selections, repetitions and files; the numbers are those of the
+    lists alone.
+    """
     races = list(RACES)
     start, later = NAMED[NAMED["list"].isin(races[:3])], NAMED[NAMED["list"].isin(races[3:])]
     data = PreferenceData.from_tables(list("abcd"), start)

@@ -21,7 +21,12 @@ from relpref.posterior.origin import Origin
 from relpref.report.page import render
 
 LABELS = list("abcdef")
-FIXED = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.5, "near_amplitude": 1.2, "near_range": 1.0}
+FIXED = {
+    "attributes_amplitude": 1.0,
+    "attributes_lengthscale": 1.5,
+    "near_amplitude": 1.2,
+    "near_range": 1.0,
+}
 OPTIONS: dict[str, Any] = {
     "attribute_kernel": SquaredExponential(shared_lengthscale=True),
     "relation_kernels": {"near": RegularizedLaplacian()},
@@ -34,7 +39,9 @@ def data() -> PreferenceData:
     """Six items on a path."""
     links = pd.DataFrame({"source": LABELS[:-1], "target": LABELS[1:]})
     pairs = ["ab", "ac", "bd", "bc", "ce", "de", "df", "fa", "ef", "ad", "cf"]
-    answers = pd.DataFrame({"winner": [pair[0] for pair in pairs], "loser": [pair[1] for pair in pairs]})
+    answers = pd.DataFrame(
+        {"winner": [pair[0] for pair in pairs], "loser": [pair[1] for pair in pairs]}
+    )
     items = pd.DataFrame({"size": [3.0, 2.5, 1.0, 1.5, -1.0, 0.0]}, index=LABELS)
     return PreferenceData.from_tables(items, answers, {"near": links})
 
@@ -96,7 +103,9 @@ def test_fitted_hyperparameters_are_fitted_anew(data: PreferenceData) -> None:
 
 def test_a_fit_that_fails_is_a_row_without_a_number(given: UtilityPosterior) -> None:
     assert given.origin is not None
-    hasty = replace(given, origin=replace(given.origin, engine=given.origin.engine.changed(max_sweeps=1)))
+    hasty = replace(
+        given, origin=replace(given.origin, engine=given.origin.engine.changed(max_sweeps=1))
+    )
     table = evidence_without_each(hasty, progress_bar=False)
     assert table["log_evidence"].isna().all() and table["difference"].isna().all()
     assert table["note"].tolist() == ["EP on the rest ended with max_iterations"] * 2
@@ -141,12 +150,17 @@ def test_a_program_that_keeps_the_part(given: UtilityPosterior, engine: type[Eng
 def test_how_the_program_is_called_again(
     data: PreferenceData, given: UtilityPosterior, engine: type[Engine]
 ) -> None:
-    """Data as a keyword, a positional argument bound, only some hyperparameters given, and no warning about groups."""
+    """Data as a keyword, a positional argument bound, only some hyperparameters given, and no
+    warning about groups.
+    """
 
     def program(first: int, *, data: PreferenceData, **options: Any) -> None:
         raise AssertionError("only the engine calls it")
 
-    options: dict[str, Any] = {"tol": 1e-6, "fixed": {"near_range": 1.0, "attributes_amplitude": 2.0}}
+    options: dict[str, Any] = {
+        "tol": 1e-6,
+        "fixed": {"near_range": 1.0, "attributes_amplitude": 2.0},
+    }
     origin = Origin(partial(program, 5, data=data), (), OPTIONS, Engine(program, **options))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -160,7 +174,10 @@ def test_how_the_program_is_called_again(
     assert set(kwargs) == {"data", "relation_kernels", "priors"}
     assert set(kwargs["priors"]) == {"near_amplitude", "near_range"}
     assert others["data"].attribute_names == ("size",) and not others["data"].relations
-    assert others["relation_kernels"] == {} and others["attribute_kernel"] is OPTIONS["attribute_kernel"]
+    assert (
+        others["relation_kernels"] == {}
+        and others["attribute_kernel"] is OPTIONS["attribute_kernel"]
+    )
 
 
 def test_a_role_of_a_directed_relation(
@@ -169,12 +186,19 @@ def test_a_role_of_a_directed_relation(
     """The kernel of the relation stays with the role that is left."""
     items, answers, _ = data.to_tables()
     links = pd.DataFrame({"source": list("abcd"), "target": list("ccaa")})
-    directed = PreferenceData.from_tables(items, answers, {"cites": Relation(links, kind="directed")})
+    directed = PreferenceData.from_tables(
+        items, answers, {"cites": Relation(links, kind="directed")}
+    )
     zeros = {part: np.zeros(6) for part in ("cites_linking", "cites_linked")}
     origin = Origin(xpgp, (directed,), {"relation_kernels": {"cites": Diffusion()}}, engine(None))
     posterior = replace(given, data=directed, parts={"utility": Parts(zeros, zeros)}, origin=origin)
-    assert evidence_without_each(posterior)["left_out"].tolist() == ["cites_linking", "cites_linked"]
-    for (_, _, (smaller,), kwargs), left in zip(engine.calls, ("cites_linked", "cites_linking"), strict=True):
+    assert evidence_without_each(posterior)["left_out"].tolist() == [
+        "cites_linking",
+        "cites_linked",
+    ]
+    for (_, _, (smaller,), kwargs), left in zip(
+        engine.calls, ("cites_linked", "cites_linking"), strict=True
+    ):
         assert list(smaller.relations) == [left]
         assert kwargs["relation_kernels"] == {"cites": Diffusion()}
 
@@ -183,14 +207,18 @@ def test_nothing_left_in_the_data(given: UtilityPosterior, engine: type[Engine])
     """A kernel that needs no attributes can be a part of data without attributes."""
     assert given.origin is not None
     origin = replace(given.origin, engine=engine(None))
-    table = evidence_without_each(replace(given, data=given.data.without_attributes(), origin=origin))
+    table = evidence_without_each(
+        replace(given, data=given.data.without_attributes(), origin=origin)
+    )
     assert table["note"].iloc[1] == "the program keeps this part when the data lacks it"
 
 
 def test_one_part_is_refused(data: PreferenceData, given: UtilityPosterior) -> None:
     one = {"utility": Parts({"attributes": np.zeros(6)}, {"attributes": np.ones(6)})}
     posterior = replace(given, parts=one, origin=Origin(preference_gp, (data,), {}))
-    with pytest.raises(UnsupportedProgramError, match="no two parts of which one could be left out"):
+    with pytest.raises(
+        UnsupportedProgramError, match="no two parts of which one could be left out"
+    ):
         evidence_without_each(posterior)
 
 

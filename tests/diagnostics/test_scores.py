@@ -32,7 +32,10 @@ def comparisons() -> HeldOut:
     """With ties, and some answers given several times."""
     rng = np.random.default_rng(1)
     return of(
-        rng.dirichlet(np.ones(3), 50), rng.integers(3, size=50), rng.integers(1, 4, size=50), paired=True
+        rng.dirichlet(np.ones(3), 50),
+        rng.integers(3, size=50),
+        rng.integers(1, 4, size=50),
+        paired=True,
     )
 
 
@@ -40,7 +43,9 @@ def single(held_out: HeldOut) -> HeldOut:
     """Every answer in a row of its own."""
     rows = np.repeat(np.arange(len(held_out.table)), held_out.weight.astype(int))
     table = held_out.table.iloc[rows].drop(columns="count").reset_index(drop=True)
-    return replace(held_out, table=table, chances=held_out.chances[rows], outcome=held_out.outcome[rows])
+    return replace(
+        held_out, table=table, chances=held_out.chances[rows], outcome=held_out.outcome[rows]
+    )
 
 
 def exchanged(held_out: HeldOut) -> HeldOut:
@@ -64,7 +69,9 @@ def measures(held_out: HeldOut) -> list[float]:
 def test_classes_as_scikit_learn_has_them(classes: HeldOut) -> None:
     chances, outcome = classes.chances, classes.outcome
     assert classes.log_loss == pytest.approx(log_loss(outcome, chances))
-    assert classes.brier == pytest.approx(0.5 * np.square(chances - np.eye(3)[outcome]).sum(axis=1).mean())
+    assert classes.brier == pytest.approx(
+        0.5 * np.square(chances - np.eye(3)[outcome]).sum(axis=1).mean()
+    )
     assert classes.accuracy == np.mean(chances.argmax(axis=1) == outcome)
     assert classes.auc == pytest.approx(roc_auc_score(outcome, chances, multi_class="ovr"))
     rates = np.bincount(outcome) / 60
@@ -92,12 +99,16 @@ def test_comparisons_by_counting(comparisons: HeldOut) -> None:
     found = single(comparisons)
     lead = found.chances[:, 0] - found.chances[:, 2]
     won, lost = found.outcome == 0, found.outcome == 2
-    assert found.accuracy == pytest.approx(np.mean((lead > 0)[won].tolist() + (lead < 0)[lost].tolist()))
+    assert found.accuracy == pytest.approx(
+        np.mean((lead > 0)[won].tolist() + (lead < 0)[lost].tolist())
+    )
     highs, lows = np.append(lead[won], -lead[lost]), np.append(-lead[won], lead[lost])
     pairs = (highs[:, None] > lows) + 0.5 * (highs[:, None] == lows)
     assert found.auc == pytest.approx(pairs.mean())
     bins = found.reliability(4)
-    assert bins["count"].sum() == 2 * len(found.table)  # that the first is preferred, and that the second is
+    assert bins["count"].sum() == 2 * len(
+        found.table
+    )  # that the first is preferred, and that the second is
     inside = [(found.chances[:, side] >= 0.25) & (found.chances[:, side] < 0.5) for side in (0, 2)]
     hits = [(found.outcome == side)[mask].sum() for side, mask in zip((0, 2), inside, strict=True)]
     assert bins["observed"][1] == pytest.approx(sum(hits) / sum(mask.sum() for mask in inside))
@@ -111,7 +122,8 @@ def test_the_standard_error_of_a_bin_is_that_of_right_forecasts() -> None:
         outcome = (rng.uniform(size=(40, 1)) > chances.cumsum(axis=1)[:, :2]).sum(axis=1)
         found.append(of(chances, outcome, paired=True).reliability(3))
     observed = np.stack([bins["observed"] for bins in found])
-    # 400 runs: standard deviations are known to 3.5 percent, averages to 5 percent of one; five times that.
+    # 400 runs: standard deviations are known to 3.5 percent, averages to 5 percent of one; five
+    # times that.
     np.testing.assert_allclose(observed.std(axis=0), found[0]["se"], rtol=0.18)
     assert np.all(np.abs(observed.mean(axis=0) - found[0]["predicted"]) < 0.25 * found[0]["se"])
 

@@ -1,4 +1,6 @@
-"""The test of the test, NumPy alone. Seeds are fixed; false-alarm rates are those of other seeds."""
+"""The test of the test, NumPy alone. Seeds are fixed; false-alarm rates are those of other
+seeds.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ def calibration(pit: object) -> Calibration:
 
 
 def conjugate(seed: int, factor: float, size: int = 500) -> Calibration:
-    """θ ~ N(0, 1), y | θ ~ N(θ, ½²): the posterior is N(0.8 y, 0.2); its sd is multiplied by the factor."""
+    """θ ~ N(0, 1), y | θ ~ N(θ, ½²): the posterior is N(0.8 y, 0.2); its sd is multiplied by the
+    factor.
+    """
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=size)
     answer = truth + 0.5 * rng.normal(size=size)
@@ -89,7 +93,9 @@ def test_the_picture_is_the_same_every_time(tmp_path: object) -> None:
     folder = Path(str(tmp_path))
     found = conjugate(0, 0.8, 100)
     first, second = (found.picture(folder / name).read_bytes() for name in ("a.svg", "b.svg"))
-    assert first == second and b"<svg" in first and b"posterior probability below the truth" in first
+    assert (
+        first == second and b"<svg" in first and b"posterior probability below the truth" in first
+    )
 
 
 def test_fits_without_a_posterior_are_no_calibration() -> None:
@@ -97,4 +103,6 @@ def test_fits_without_a_posterior_are_no_calibration() -> None:
     pits = np.concatenate([rng.uniform(size=240), np.full(160, np.nan)])
     found = Calibration({"gap": pits}, ("converged",) * 240 + ("nonfinite",) * 160)
     assert found.missing == 160 and found.verdict() == "not usable"
-    assert found.sentence.startswith("Not usable: 160 of 400 fits left no posterior: 80 % intervals")
+    assert found.sentence.startswith(
+        "Not usable: 160 of 400 fits left no posterior: 80 % intervals"
+    )

@@ -1,4 +1,6 @@
-"""Which of several items to ask about: against all sets, the score of pairs, and how long it takes."""
+"""Which of several items to ask about: against all sets, the score of pairs, and how long it
+takes.
+"""
 
 from itertools import combinations
 from typing import Any
@@ -50,7 +52,9 @@ def test_probabilities_and_information(logistic: bool) -> None:
 def test_two_items_are_a_pair(posterior: Any) -> None:
     """400 draws of 4,000: three standard errors are about 0.01."""
     belief = Belief(posterior.belief.mean(), posterior.belief.covariance())
-    state = State(belief, belief, answers_of(posterior), Pool(np.arange(8), np.zeros((2, 0), dtype=np.int64)))
+    state = State(
+        belief, belief, answers_of(posterior), Pool(np.arange(8), np.zeros((2, 0), dtype=np.int64))
+    )
     every = np.triu_indices(8, 1)
     exact = Bald().scorer(state).exact(belief.gaps(*every))
     for place in (0, 9, 20):
@@ -65,7 +69,9 @@ def test_against_all_sets(posterior: Any, size: int) -> None:
     draws = posterior.belief.draw(2000, np.random.default_rng(5))
     sets = list(combinations(range(8), size))
     told = [
-        float(information(Chances(draws[:, one], "gaussian").with_each(list(range(size - 1)))[-1:])[0])
+        float(
+            information(Chances(draws[:, one], "gaussian").with_each(list(range(size - 1)))[-1:])[0]
+        )
         for one in sets
     ]
     found = next_choices(posterior, size)

@@ -21,7 +21,9 @@ def asked(table: pd.DataFrame) -> list[frozenset[Any]]:
     return [frozenset(pair) for pair in zip(table["first"], table["second"], strict=True)]
 
 
-def test_every_pair_but_the_answered_ones_once(posterior: UtilityPosterior, labels: list[str]) -> None:
+def test_every_pair_but_the_answered_ones_once(
+    posterior: UtilityPosterior, labels: list[str]
+) -> None:
     table = next_pairs(posterior, 100)
     every = {frozenset(pair) for pair in combinations(labels, 2)}
     assert len(table) == len(every) - 2
@@ -38,8 +40,12 @@ def test_the_table_says_what_prefer_says(name: str, posterior: UtilityPosterior)
 
 
 def test_the_default_and_instances(posterior: UtilityPosterior) -> None:
-    pd.testing.assert_frame_equal(next_pairs(posterior), next_pairs(posterior, score=SCORES[DEFAULT]()))
-    pd.testing.assert_frame_equal(next_pairs(posterior, score="bald"), next_pairs(posterior, score=Bald()))
+    pd.testing.assert_frame_equal(
+        next_pairs(posterior), next_pairs(posterior, score=SCORES[DEFAULT]())
+    )
+    pd.testing.assert_frame_equal(
+        next_pairs(posterior, score="bald"), next_pairs(posterior, score=Bald())
+    )
 
 
 def test_repeats(posterior: UtilityPosterior) -> None:
@@ -48,7 +54,12 @@ def test_repeats(posterior: UtilityPosterior) -> None:
     once = asked(next_pairs(posterior, 9, pairs=pairs, repeats=1))
     assert sorted(map(sorted, once)) == [["e0", "e1"], ["e3", "e4"], ["e3", "e4"]]
     # The pair of e1 and e2 was answered three times already.
-    assert sum(pair == {"e1", "e2"} for pair in asked(next_pairs(posterior, 9, pairs=pairs, repeats=3))) == 1
+    assert (
+        sum(
+            pair == {"e1", "e2"} for pair in asked(next_pairs(posterior, 9, pairs=pairs, repeats=3))
+        )
+        == 1
+    )
 
 
 def test_items_and_pairs(posterior: UtilityPosterior) -> None:
@@ -88,8 +99,11 @@ def test_difficulty_limit(posterior: UtilityPosterior) -> None:
     assert set(asked(table)) == set(asked(every[~hard]))
 
 
-def test_a_batch_is_not_the_best_of_a_single_question(make: Callable[..., UtilityPosterior]) -> None:
-    # Three near-copies of one uncertain item: alone, each pair with it looks best; together they would ask the same thing.
+def test_a_batch_is_not_the_best_of_a_single_question(
+    make: Callable[..., UtilityPosterior],
+) -> None:
+    # Three near-copies of one uncertain item: alone, each pair with it looks best; together they
+    # would ask the same thing.
     covariance = np.eye(6) * 0.3
     covariance[:3, :3] = 3.0 + 0.01 * np.eye(3)
     posterior = make(
@@ -99,11 +113,17 @@ def test_a_batch_is_not_the_best_of_a_single_question(make: Callable[..., Utilit
         answers=pd.DataFrame({"winner": ["d"], "loser": ["e"]}),
     )
     batch = next_pairs(posterior, 3)
-    alone = [pair for pair in next_pairs(posterior, 1, avoid=[])[["first", "second"]].to_numpy().tolist()]
+    alone = [
+        pair for pair in next_pairs(posterior, 1, avoid=[])[["first", "second"]].to_numpy().tolist()
+    ]
     assert asked(batch)[0] == frozenset(alone[0])
     assert batch["score"].is_monotonic_decreasing
     copies = [len(pair & {"a", "b", "c"}) for pair in asked(batch)]
-    others = [next(iter(pair & set("def"))) for pair, k in zip(asked(batch), copies, strict=True) if k == 1]
+    others = [
+        next(iter(pair & set("def")))
+        for pair, k in zip(asked(batch), copies, strict=True)
+        if k == 1
+    ]
     assert len(set(others)) == len(others)
     assert batch["score"][1] < 0.9 * batch["score"][0]
 
@@ -112,10 +132,14 @@ def test_a_batch_is_not_the_best_of_a_single_question(make: Callable[..., Utilit
 def test_members_of_a_batch_are_the_best_by_the_covariance_after_those_before(
     name: str, make: Callable[..., UtilityPosterior], labels: list[str]
 ) -> None:
-    """By enumeration of all pairs and both answers; integrals over gaps, and over what means will be, by the trapezoidal rule."""
+    """By enumeration of all pairs and both answers; integrals over gaps, and over what means will
+    be, by the trapezoidal rule.
+    """
 
     def told(m: float, v: float) -> tuple[float, float]:
-        """Of the next answer: what it tells about the gap, in nats, and the variance that is left on average."""
+        """Of the next answer: what it tells about the gap, in nats, and the variance that is left
+        on average.
+        """
         x = m + np.sqrt(v) * np.linspace(-9, 9, 2001)
         weights = norm.pdf(x, m, np.sqrt(v)) * (x[1] - x[0])
         given = ndtr([x, -x])
@@ -128,7 +152,9 @@ def test_members_of_a_batch_are_the_best_by_the_covariance_after_those_before(
     for seed in range(4):
         posterior = make(labels, seed)
         mean, covariance = posterior.belief.mean(), posterior.belief.covariance().copy()
-        left = [pair for pair in combinations(range(len(labels)), 2) if pair not in ((0, 1), (1, 2))]
+        left = [
+            pair for pair in combinations(range(len(labels)), 2) if pair not in ((0, 1), (1, 2))
+        ]
         batch = next_pairs(posterior, 3, score=name)
         start, orders = covariance.copy(), []
         for at in range(3):
@@ -158,8 +184,11 @@ def test_ties_are_broken_by_the_key(make: Callable[..., UtilityPosterior]) -> No
     for name in ("bald", "ratio", "random"):
         same = [asked(next_pairs(posterior, score=name, rng_key=3))[0] for _ in range(2)]
         assert same[0] == same[1]
-        found = [sorted(asked(next_pairs(posterior, score=name, rng_key=key))[0]) for key in range(60)]
-        # Of 778 pairs: uniform over them, so that the mean position is near the middle (5 standard errors).
+        found = [
+            sorted(asked(next_pairs(posterior, score=name, rng_key=key))[0]) for key in range(60)
+        ]
+        # Of 778 pairs: uniform over them, so that the mean position is near the middle (5 standard
+        # errors).
         assert len({tuple(pair) for pair in found}) > 40
         assert abs(np.mean(found) - (n - 1) / 2) < 5 * n / np.sqrt(12 * 120)
     assert asked(next_pairs(posterior)) == asked(next_pairs(posterior))
@@ -210,12 +239,16 @@ def test_bad_input(arguments: dict[str, Any], words: str, posterior: UtilityPost
         next_pairs(posterior, **arguments)
 
 
-def test_a_posterior_without_numbers(make: Callable[..., UtilityPosterior], labels: list[str]) -> None:
+def test_a_posterior_without_numbers(
+    make: Callable[..., UtilityPosterior], labels: list[str]
+) -> None:
     with pytest.raises(DataError, match="no numbers"):
         next_pairs(make(labels, mean=np.full(len(labels), np.nan)))
 
 
-def test_a_parameter_that_is_missing(make: Callable[..., UtilityPosterior], labels: list[str]) -> None:
+def test_a_parameter_that_is_missing(
+    make: Callable[..., UtilityPosterior], labels: list[str]
+) -> None:
     table = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "tie": [True, False]})
     with pytest.raises(DataError, match="tie_margin"):
         next_pairs(make(labels, answers=table))
@@ -234,9 +267,12 @@ def test_beliefs_of_every_kind(posterior: UtilityPosterior) -> None:
     """Draws and mixtures are chosen by as the Gaussian of their moments."""
     rng = np.random.default_rng(0)
     mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
-    draws = replace(posterior, belief=DrawsBelief(rng.multivariate_normal(mean, covariance, 20_000)))
+    draws = replace(
+        posterior, belief=DrawsBelief(rng.multivariate_normal(mean, covariance, 20_000))
+    )
     mixture = replace(
-        posterior, belief=MixtureBelief(np.stack([mean] * 2), np.stack([covariance] * 2), np.full(2, 0.5))
+        posterior,
+        belief=MixtureBelief(np.stack([mean] * 2), np.stack([covariance] * 2), np.full(2, 0.5)),
     )
     expected = next_pairs(posterior, 2)
     for other in (draws, mixture):

@@ -18,7 +18,8 @@ from relpref.infer import UtilityPosterior
 
 
 @pytest.mark.parametrize(
-    ("mean", "variance", "rest"), [(0.0, 1.0, 0.3), (0.7, 2.0, 1.9), (-1.5, 0.4, 0.01), (2.0, 9.0, 4.0)]
+    ("mean", "variance", "rest"),
+    [(0.0, 1.0, 0.3), (0.7, 2.0, 1.9), (-1.5, 0.4, 0.01), (2.0, 9.0, 4.0)],
 )
 def test_the_share_after_is_the_average_over_what_the_mean_will_be(
     mean: float, variance: float, rest: float
@@ -28,7 +29,9 @@ def test_the_share_after_is_the_average_over_what_the_mean_will_be(
     def wrong(m: float) -> float:
         return float(norm.cdf(-abs(m) / np.sqrt(rest)) * norm.pdf(m, mean, spread))
 
-    ends = sorted({mean - 9 * spread, min(max(0.0, mean - 9 * spread), mean + 9 * spread), mean + 9 * spread})
+    ends = sorted(
+        {mean - 9 * spread, min(max(0.0, mean - 9 * spread), mean + 9 * spread), mean + 9 * spread}
+    )
     expected = sum(quad(wrong, a, b, epsabs=1e-12)[0] for a, b in pairwise(ends))
     arrays = (np.array([x]) for x in (mean, variance, rest))
     assert _wrong(*arrays)[0] == pytest.approx(expected, abs=1e-9)
@@ -43,7 +46,9 @@ def test_the_ends_of_the_formula() -> None:
 
 
 def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> None:
-    """Truths drawn from the belief, answers from the truths; each answer moves the belief by its tilted moments."""
+    """Truths drawn from the belief, answers from the truths; each answer moves the belief by its
+    tilted moments.
+    """
     answers, runs = 8, 3000
     found = expected_gain(posterior, answers, repeats=9)
     questions = plan(posterior, answers, DEFAULT, Limits(repeats=9), None, None).questions
@@ -55,7 +60,9 @@ def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> N
     for first, second, _ in questions:
         response = spread[:, first] - spread[:, second]
         v = response[:, first] - response[:, second]
-        sign = np.where(truth[:, first] - truth[:, second] + rng.standard_normal(runs) > 0, 1.0, -1.0)
+        sign = np.where(
+            truth[:, first] - truth[:, second] + rng.standard_normal(runs) > 0, 1.0, -1.0
+        )
         z = sign * (mean[:, first] - mean[:, second]) / np.sqrt(1 + v)
         mills = norm.pdf(z) / norm.cdf(z)
         mean += response * (sign * mills / np.sqrt(1 + v))[:, None]
@@ -65,16 +72,22 @@ def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> N
         order = np.sign(truth[:, i] - truth[:, j])
         wrong_now.append(order != np.sign(start[i] - start[j]))
         wrong_after.append(order != np.sign(mean[:, i] - mean[:, j]))
-    # The share before is exact: within 4 standard errors (a false alarm in 15,000 seeds). That after rests on the expected
-    # covariance and on a Gaussian for the mean: within a twentieth of itself besides.
-    for expected, seen, slack in ((found.wrong_now, wrong_now, 0.0), (found.wrong_after, wrong_after, 0.05)):
+    # The share before is exact: within 4 standard errors (a false alarm in 15,000 seeds). That
+    # after rests on the expected covariance and on a Gaussian for the mean: within a twentieth of
+    # itself besides.
+    for expected, seen, slack in (
+        (found.wrong_now, wrong_now, 0.0),
+        (found.wrong_after, wrong_after, 0.05),
+    ):
         shares = np.mean(seen, axis=0)
         error = shares.std() / np.sqrt(runs)
         assert abs(shares.mean() - expected) < 4 * error + slack * expected
     assert found.wrong_after < 0.9 * found.wrong_now
 
 
-def test_the_missing_answers_are_about_those_that_it_takes(make: Callable[..., UtilityPosterior]) -> None:
+def test_the_missing_answers_are_about_those_that_it_takes(
+    make: Callable[..., UtilityPosterior],
+) -> None:
     """One question after the other, answered from a truth that is drawn from the prior."""
     n, rng = 10, np.random.default_rng(3)
     mean, covariance = np.zeros(n), 4 * np.eye(n)
@@ -134,13 +147,20 @@ def test_the_rule_and_its_words(posterior: UtilityPosterior) -> None:
 
 
 def test_little_to_gain_is_not_enough(make: Callable[..., UtilityPosterior]) -> None:
-    """Items of one utility never settle: a third of the pairs in the wrong order was once called enough."""
+    """Items of one utility never settle: a third of the pairs in the wrong order was once called
+    enough.
+    """
     n = 12
-    same = np.full((n, n), 0.9999) + 0.0001 * np.eye(n)  # next to the noise of an answer the gaps are small
+    same = np.full((n, n), 0.9999) + 0.0001 * np.eye(
+        n
+    )  # next to the noise of an answer the gaps are small
     tied = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=same))
     assert tied.gain < 0.005 and tied.wrong_now > 1 / 3
     assert not tied.enough() and tied.stalled and tied.missing is None
-    assert "More answers will not reach the goal of 10%." in tied.sentence and "stop" not in tied.sentence
+    assert (
+        "More answers will not reach the goal of 10%." in tied.sentence
+        and "stop" not in tied.sentence
+    )
     apart = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)))
     assert not apart.enough() and not apart.stalled and apart.missing is not None
     assert apart.sentence.endswith("more would reach the goal of 10%.")
@@ -156,7 +176,8 @@ def test_the_best_may_be_known_when_the_order_is_not(make: Callable[..., Utility
     assert not expected_gain(posterior).enough()
     settled = expected_gain(posterior, top=2)
     assert (
-        settled.enough() and "of the 2 that lead are expected not to be among the best 2" in settled.sentence
+        settled.enough()
+        and "of the 2 that lead are expected not to be among the best 2" in settled.sentence
     )
     assert not expected_gain(posterior, top=1).enough()
     rng = np.random.default_rng(0)

@@ -1,4 +1,6 @@
-"""What an answer tells, against integrals by another rule and against the belief that it leaves behind."""
+"""What an answer tells, against integrals by another rule and against the belief that it leaves
+behind.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -48,7 +50,12 @@ CASES: dict[str, tuple[Any, dict[str, Any], Any, Callable[[Any], Any]]] = {
         None,
         lambda x: 0.05 + 0.9 * ndtr([x, -x]),
     ),
-    "groups": (GROUPS, {"group_sd": 0.8}, None, lambda x: ndtr(np.array([x, -x]) / np.hypot(1, 0.8))),
+    "groups": (
+        GROUPS,
+        {"group_sd": 0.8},
+        None,
+        lambda x: ndtr(np.array([x, -x]) / np.hypot(1, 0.8)),
+    ),
     "lapses in groups": (
         GROUPS,
         {"likelihood": Probit(lapse=True), "lapse": 0.1, "group_sd": 2.0},
@@ -61,12 +68,21 @@ CASES: dict[str, tuple[Any, dict[str, Any], Any, Callable[[Any], Any]]] = {
         None,
         lambda x: cut(x, [0.6, 2.1], float(np.hypot(1, 0.5))),
     ),
-    "rater": (RATERS, {"rater_noise": np.array([0.4, 2.0])}, "bob", lambda x: ndtr([x / 2, -x / 2])),
+    "rater": (
+        RATERS,
+        {"rater_noise": np.array([0.4, 2.0])},
+        "bob",
+        lambda x: ndtr([x / 2, -x / 2]),
+    ),
 }
 
 
-@pytest.fixture(params=[pytest.param(c, marks=pytest.mark.slow) if c == "logistic" else c for c in CASES])
-def case(request: pytest.FixtureRequest, make: Callable[..., UtilityPosterior]) -> tuple[Answers, Any]:
+@pytest.fixture(
+    params=[pytest.param(c, marks=pytest.mark.slow) if c == "logistic" else c for c in CASES]
+)
+def case(
+    request: pytest.FixtureRequest, make: Callable[..., UtilityPosterior]
+) -> tuple[Answers, Any]:
     table, options, rater, chances = CASES[request.param]
     answers = None if table is None else pd.DataFrame(table)
     posterior = make(["a", "b", "c"], answers=answers, **options)
@@ -74,7 +90,9 @@ def case(request: pytest.FixtureRequest, make: Callable[..., UtilityPosterior]) 
 
 
 def average(values: Any, mean: float, variance: float) -> Any:
-    """Under N(mean, variance), of values at `fine`, by a trapezoidal rule that is far finer than either factor."""
+    """Under N(mean, variance), of values at `fine`, by a trapezoidal rule that is far finer than
+    either factor.
+    """
     weights = norm.pdf(fine(mean, variance), mean, np.sqrt(variance))
     return np.trapezoid(values * weights, fine(mean, variance), axis=-1)
 
@@ -86,7 +104,10 @@ def fine(mean: float, variance: float) -> Any:
 
 def test_information_and_shrinkage_are_those_of_quadrature(case: tuple[Answers, Any]) -> None:
     answers, chances = case
-    found, information = answers.forecast(MEANS, VARIANCES), answers.exact_information(MEANS, VARIANCES)
+    found, information = (
+        answers.forecast(MEANS, VARIANCES),
+        answers.exact_information(MEANS, VARIANCES),
+    )
     for row, (mean, variance) in enumerate(zip(MEANS, VARIANCES, strict=True)):
         x = fine(mean, variance)
         given = chances(x)
@@ -120,13 +141,19 @@ def test_the_table_is_near(case: tuple[Answers, Any]) -> None:
     rng = np.random.default_rng(0)
     mean = rng.normal(size=400) * 3
     variance = rng.gamma(0.5, 2.0, size=400) * 10.0 ** rng.integers(-6, 2, size=400)
-    gaps, exact = Gaps(np.zeros(0, int), np.zeros(0, int), mean, variance), answers.forecast(mean, variance)
+    gaps, exact = (
+        Gaps(np.zeros(0, int), np.zeros(0, int), mean, variance),
+        answers.forecast(mean, variance),
+    )
     near = np.abs(mean) < 3 * np.sqrt(1 + variance)
     information = answers.exact_information(mean, variance)
     assert answers.information(gaps)[near] == pytest.approx(information[near], rel=4e-3, abs=2e-6)
-    # With lapses it has a small hump where it falls to 0, of which a table with coarse steps misses up to a hundredth.
+    # With lapses it has a small hump where it falls to 0, of which a table with coarse steps misses
+    # up to a hundredth.
     slack = 1e-4 if isinstance(answers.model, Probit) and answers.model.lapse else 1e-12
-    assert answers.shrinkage(gaps)[near] == pytest.approx(exact.shrinkage[near], rel=4e-3, abs=slack)
+    assert answers.shrinkage(gaps)[near] == pytest.approx(
+        exact.shrinkage[near], rel=4e-3, abs=slack
+    )
     assert answers.undecided(gaps) == pytest.approx(np.abs(exact.favoured - 0.5), abs=5e-4)
 
 

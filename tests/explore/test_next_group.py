@@ -1,4 +1,6 @@
-"""What the next answer tells where answers have groups and covariates, against a fit with each of the answers that it may be."""
+"""What the next answer tells where answers have groups and covariates, against a fit with each of
+the answers that it may be.
+"""
 
 from typing import Any
 
@@ -50,10 +52,13 @@ def test_the_next_answer_is_of_a_new_group_and_of_equal_sides(posterior: Any) ->
         (*pair, prefer["probability"][0]),
         (*pair[::-1], 1 - prefer["probability"][0]),
     ):
-        answer = pd.DataFrame({"winner": [winner], "loser": [loser], "group": ["new"], "home": [None]})
+        answer = pd.DataFrame(
+            {"winner": [winner], "loser": [loser], "group": ["new"], "home": [None]}
+        )
         after = posterior.update(answer).belief.differences(*ends)
         moved, shrunk = (after.mean[0] - before.mean[0]) / before.sd[0], after.sd[0] / before.sd[0]
-        # On average over the answers what is told is how far, by Kullback and Leibler, the posterior is from the one before.
+        # On average over the answers what is told is how far, by Kullback and Leibler, the
+        # posterior is from the one before.
         information += chance * 0.5 * (shrunk**2 + moved**2 - 1 - 2 * np.log(shrunk))
         left += chance * after.sd[0] ** 2
     assert table["score"][0] == pytest.approx(information, rel=0.03)

@@ -49,7 +49,9 @@ def test_ratio_and_variance(posterior: UtilityPosterior) -> None:
     assert exact("ratio", state) == pytest.approx(gaps.variance / gaps.mean**2)
 
 
-def test_before_the_first_answer_the_ratio_takes_the_largest_variance(posterior: UtilityPosterior) -> None:
+def test_before_the_first_answer_the_ratio_takes_the_largest_variance(
+    posterior: UtilityPosterior,
+) -> None:
     state = state_of(posterior, mean=np.full(N, 0.1) + np.arange(N) * 1e-17)
     gaps, values = best(state, score_of("ratio").scorer(state), None, np.random.default_rng(0))
     assert np.all(np.isposinf(values))
@@ -58,7 +60,9 @@ def test_before_the_first_answer_the_ratio_takes_the_largest_variance(posterior:
 
 def test_eubo_is_the_expected_maximum(posterior: UtilityPosterior) -> None:
     state = state_of(posterior)
-    draws = np.random.default_rng(0).multivariate_normal(state.belief.mean, state.belief.covariance, 100_000)
+    draws = np.random.default_rng(0).multivariate_normal(
+        state.belief.mean, state.belief.covariance, 100_000
+    )
     draws -= state.belief.mean.mean()
     better = np.maximum(draws[:, EVERY[0]], draws[:, EVERY[1]])
     error = better.std(axis=0) / np.sqrt(len(draws))
@@ -83,14 +87,18 @@ def test_what_must_not_matter(name: str, seed: int, posterior: UtilityPosterior)
     rng = np.random.default_rng(seed)
     before = exact(name, state)
     moved = state_of(
-        posterior, mean=state.belief.mean + rng.normal(), covariance=state.belief.covariance + rng.random()
+        posterior,
+        mean=state.belief.mean + rng.normal(),
+        covariance=state.belief.covariance + rng.random(),
     )
     assert exact(name, moved) == pytest.approx(before, rel=1e-6, abs=1e-9)
     assert exact(name, state, EVERY[::-1]) == pytest.approx(before, rel=1e-6, abs=1e-9)
     order = rng.permutation(N)
     place = np.argsort(order)
     renamed = state_of(
-        posterior, mean=state.belief.mean[order], covariance=state.belief.covariance[np.ix_(order, order)]
+        posterior,
+        mean=state.belief.mean[order],
+        covariance=state.belief.covariance[np.ix_(order, order)],
     )
     assert exact(name, renamed, tuple(place[end] for end in EVERY)) == pytest.approx(
         before, rel=1e-6, abs=1e-9
@@ -109,7 +117,9 @@ def test_chunks_change_nothing(
         for gaps, closed in state.pool.blocks(state.belief, width):
             values = np.array(scorer.quick(gaps), dtype=float)
             values.ravel()[closed] = np.nan
-            rows, columns = (np.broadcast_to(end, values.shape) for end in (gaps.first, gaps.second))
+            rows, columns = (
+                np.broadcast_to(end, values.shape) for end in (gaps.first, gaps.second)
+            )
             seen = ~np.isnan(values)
             assert np.all(np.isnan(target[rows[seen], columns[seen]]))
             target[rows[seen], columns[seen]] = values[seen]
@@ -145,11 +155,15 @@ def test_in_a_large_pool_only_the_asked_answer_counts(
     left = gaps.variance - state.answers.shrinkage(gaps) * gaps.variance**2
     monkeypatch.setattr(SCORES["mutual_information"], "exact_items", N - 1)
     # What an answer takes from the log variance of its gap.
-    assert exact("mutual_information", state) == pytest.approx(0.5 * np.log(gaps.variance / left), rel=1e-5)
+    assert exact("mutual_information", state) == pytest.approx(
+        0.5 * np.log(gaps.variance / left), rel=1e-5
+    )
 
 
 def outcomes(state: State, pair: tuple[int, int]) -> list[tuple[float, Belief]]:
-    """Probability of each outcome and the belief after it, by the moments of the tilted distribution."""
+    """Probability of each outcome and the belief after it, by the moments of the tilted
+    distribution.
+    """
     mean, covariance = state.belief.mean, state.belief.covariance
     contrast = np.eye(N)[pair[0]] - np.eye(N)[pair[1]]
     m, v = contrast @ mean, contrast @ covariance @ contrast
@@ -164,7 +178,9 @@ def outcomes(state: State, pair: tuple[int, int]) -> list[tuple[float, Belief]]:
     return found
 
 
-def test_look_ahead_is_the_best_second_question_after_each_answer(posterior: UtilityPosterior) -> None:
+def test_look_ahead_is_the_best_second_question_after_each_answer(
+    posterior: UtilityPosterior,
+) -> None:
     state = state_of(posterior)
     values, single = exact("look_ahead", state), exact("bald", state)
     for row in (0, 7, 20):
@@ -195,11 +211,15 @@ def test_top_k_is_the_information_about_membership(posterior: UtilityPosterior) 
         TopK(9).scorer(state)
 
 
-@pytest.mark.parametrize(("score", "share"), [(Bald(), 0.999), (TopK(10), 0.98), (LookAhead(), 0.95)])
+@pytest.mark.parametrize(
+    ("score", "share"), [(Bald(), 0.999), (TopK(10), 0.98), (LookAhead(), 0.95)]
+)
 def test_the_shortlist_holds_what_is_best(
     score: Any, share: float, make: Callable[..., UtilityPosterior]
 ) -> None:
-    """Among 1225 pairs it loses at most a thousandth of the best score, or a little where the quick score is another."""
+    """Among 1225 pairs it loses at most a thousandth of the best score, or a little where the quick
+    score is another.
+    """
     n = 50
     for seed in range(3):
         state = state_of(make(list(range(n)), seed))

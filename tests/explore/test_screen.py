@@ -1,4 +1,6 @@
-"""Where pairs are many: bounded memory, one table for all questions, and the items that take part."""
+"""Where pairs are many: bounded memory, one table for all questions, and the items that take
+part.
+"""
 
 import tracemalloc
 from collections.abc import Callable
@@ -40,7 +42,9 @@ def test_memory_is_bounded(make: Callable[..., UtilityPosterior]) -> None:
     assert peak < 8.5e6
 
 
-def test_screened_items_are_promising_ones_and_others(make: Callable[..., UtilityPosterior]) -> None:
+def test_screened_items_are_promising_ones_and_others(
+    make: Callable[..., UtilityPosterior],
+) -> None:
     n = 400
     sd = np.linspace(0.1, 2.0, n)
     mean = np.where(np.arange(n) < 100, 9.0, 0.0)  # the first are the best, and well known
