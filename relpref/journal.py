@@ -24,10 +24,12 @@ _SCHEMA = 1
 class Journal:
     """Records of one computation in one file, for example of its simulations or folds.
 
-    The first line of the file has the settings, each other line a record, all as JSON. A record is whole or not there: what an
-    interruption left of a line is dropped when the file is opened again. One process writes at a time.
+    The first line of the file has the settings, each other line a record, all as JSON. A record is
+    whole or not there: what an interruption left of a line is dropped when the file is opened
+    again. One process writes at a time.
 
-    Open it with everything that decides the results, compute what is not among ``records``, and `add` each result once it is there::
+    Open it with everything that decides the results, compute what is not among ``records``, and
+    `add` each result once it is there::
 
         settings = {"version": __version__, "fit": fingerprint((posterior.origin, options))}
         journal = Journal("folds.jsonl", "folds", settings)
@@ -41,7 +43,8 @@ class Journal:
     kind : str
         What the file holds, in one lowercase word.
     settings : mapping
-        What must be the same for records to belong together, as JSON values; `fingerprint` makes one of anything else.
+        What must be the same for records to belong together, as JSON values; `fingerprint` makes
+        one of anything else.
 
     Attributes
     ----------
@@ -52,10 +55,13 @@ class Journal:
     Raises
     ------
     StorageError
-        If the file has other settings, is something else, is damaged before its last line, or cannot be written.
+        If the file has other settings, is something else, is damaged before its last line, or
+        cannot be written.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], kind: str, settings: Mapping[str, Any]
+    ) -> None:
         self.path, self.records = Path(path), list[dict[str, Any]]()
         first = _encoded({f"relpref_{kind}": _SCHEMA, **settings})
         try:
@@ -63,10 +69,14 @@ class Journal:
             whole = content[: content.rfind(b"\n") + 1]
             lines = whole.decode("utf-8").split("\n")[:-1]
         except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"{self.path}: cannot be read ({error}); give another name") from error
+            raise StorageError(
+                f"{self.path}: cannot be read ({error}); give another name"
+            ) from error
         if lines:
             self._check(self._decoded(lines[0], 1), json.loads(first))
-            self.records += [self._decoded(line, number) for number, line in enumerate(lines[1:], 2)]
+            self.records += [
+                self._decoded(line, number) for number, line in enumerate(lines[1:], 2)
+            ]
         elif not first.startswith(content):
             raise StorageError(f"{self.path}: this is not a file of relpref; give another name")
         self._write(len(whole), b"" if lines else first)
@@ -92,16 +102,21 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise StorageError(f"{self.path}: cannot be written ({error.strerror}); give another") from error
+            raise StorageError(
+                f"{self.path}: cannot be written ({error.strerror}); give another"
+            ) from error
 
     def _check(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
         schema = next(iter(wanted))
         if schema not in stored:
-            raise StorageError(f"{self.path}: not a {schema.replace('_', ' ')} file; give another name")
+            raise StorageError(
+                f"{self.path}: not a {schema.replace('_', ' ')} file; give another name"
+            )
         for name in [*wanted, *stored]:
             if stored.get(name) != wanted.get(name):
                 raise StorageError(
-                    f"{self.path}: its records have {name} {stored.get(name)!r}, and {wanted.get(name)!r} is asked for; give another "
+                    f"{self.path}: its records have {name} {stored.get(name)!r}, and "
+                    f"{wanted.get(name)!r} is asked for; give another "
                     "file, or remove this one"
                 )
 
@@ -147,7 +162,8 @@ _HOLDERS = (list, tuple, dict, set, frozenset, partial, dist.Distribution)
 def fingerprint(value: Any) -> str:
     """Sixteen hexadecimal digits that are the same for equal values, in any process.
 
-    The value may be anything: arrays, containers, functions with what they refer to, distributions, dataclasses.
+    The value may be anything: arrays, containers, functions with what they refer to, distributions,
+    dataclasses.
 
     Raises
     ------
@@ -164,9 +180,9 @@ def _read(value: Any, known: dict[int, tuple[str, Any]], within: tuple[int, ...]
     if id(value) in within:  # functions may call themselves
         return _digest("within", str(within.index(id(value))))
     if id(value) not in known:
-        kind, *parts = next((take for types_, take in _TAKEN_APART if isinstance(value, types_)), _instance)(
-            value
-        )
+        kind, *parts = next(
+            (take for types_, take in _TAKEN_APART if isinstance(value, types_)), _instance
+        )(value)
         inner = *within, id(value)
         # The object, too, which keeps others from its identity.
         known[id(value)] = _digest(kind, *(_read(part, known, inner) for part in parts)), value
@@ -193,8 +209,16 @@ def _function(value: types.FunctionType) -> tuple[Any, ...]:
     own = ("function", _name(value), value.__defaults__, value.__kwdefaults__, closure)
     if _is_relprefs(value):
         return own
-    outer = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
-    return *own, value.__code__, {name: _outer(part, value.__module__) for name, part in outer.items()}
+    outer = {
+        name: value.__globals__[name]
+        for name in _names(value.__code__)
+        if name in value.__globals__
+    }
+    return (
+        *own,
+        value.__code__,
+        {name: _outer(part, value.__module__) for name, part in outer.items()},
+    )
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -215,7 +239,9 @@ def _class(value: type) -> tuple[Any, ...]:
     if _is_relprefs(value):
         return "class", _name(value)
     own = {
-        name: part for name, part in vars(value).items() if isinstance(part, (types.FunctionType, *_PLAIN))
+        name: part
+        for name, part in vars(value).items()
+        if isinstance(part, (types.FunctionType, *_PLAIN))
     }
     return "class", _name(value), [_name(base) for base in value.__bases__], own
 
@@ -235,7 +261,8 @@ def _instance(value: Any) -> tuple[Any, ...]:
     if " at 0x" not in repr(value):
         return "object", _name(kind), repr(value)
     raise DataError(
-        f"{value!r} cannot be told from others of its kind, so that files of its results would not be known again; keep none, or give "
+        f"{value!r} cannot be told from others of its kind, so that files of its results would not "
+        "be known again; keep none, or give "
         "a function, a functools.partial or a frozen dataclass in its place"
     )
 

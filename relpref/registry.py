@@ -1,6 +1,7 @@
 """Everything that plugs in, by name: the package's own, and what `register` was given.
 
-Nothing but what is registered is reachable from a file, and nothing is imported because a file says so.
+Nothing but what is registered is reachable from a file, and nothing is imported because a file says
+so.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,13 @@ POSTERIORS = (
 )  # what a chapter can be about: the `kind` of a posterior
 GROUP = "relpref"  # of entry points
 
-_PROGRAMS = ("conditional_ranking", "kronecker_classifier", "preference_gp", "ranking_classifier", "xpgp")
+_PROGRAMS = (
+    "conditional_ranking",
+    "kronecker_classifier",
+    "preference_gp",
+    "ranking_classifier",
+    "xpgp",
+)
 _KERNELS = {  # by the module that they were in when files named modules
     "attribute": ("SquaredExponential", "Matern32", "Matern52", "Linear"),
     "edge_landmarks": ("EdgeLandmarks",),
@@ -45,7 +52,8 @@ _SCORES = {
     "random": "Random",
 }
 
-# The package's own, with the module that each is imported from when it is first wanted; ``module:attribute`` where that is not the name.
+# The package's own, with the module that each is imported from when it is first wanted;
+# ``module:attribute`` where that is not the name.
 OWN: dict[Kind, dict[str, str]] = {
     "program": dict.fromkeys(_PROGRAMS, "relpref.models"),
     "kernel": {name: "relpref.kernels" for name in sorted(sum(_KERNELS.values(), ()))}
@@ -59,9 +67,16 @@ OWN: dict[Kind, dict[str, str]] = {
 # What files called them that were written before this registry was.
 EARLIER: dict[str, tuple[Kind, str]] = {
     **{f"relpref.models.{name}:{name}": ("program", name) for name in _PROGRAMS},
-    **{f"relpref.kernels.{m}:{name}": ("kernel", name) for m, names in _KERNELS.items() for name in names},
+    **{
+        f"relpref.kernels.{m}:{name}": ("kernel", name)
+        for m, names in _KERNELS.items()
+        for name in names
+    },
     "relpref.rls.node_kernels:NodeKernel": ("kernel", "NodeKernel"),
-    **{f"relpref.likelihoods.models:{name}": ("likelihood", name) for name in ("Probit", "Logistic")},
+    **{
+        f"relpref.likelihoods.models:{name}": ("likelihood", name)
+        for name in ("Probit", "Logistic")
+    },
 }
 
 _added: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -71,18 +86,19 @@ _with_entry_points = False
 def register(kind: Kind, name: str, object: Any) -> None:
     """Register a custom object by name, for saved files, the report, the command line and `relpref.explore.next_pairs`.
 
-    Call it before `relpref.load`, in every session that reads such files. Files keep the name, and for kernels and likelihoods the
-    values of the fields, never the code.
+    Call it before `relpref.load`, in every session that reads such files. Files keep the name, and
+    for kernels and likelihoods the values of the fields, never the code.
 
     Parameters
     ----------
     kind : {"program", "kernel", "likelihood", "engine", "score", "chapter"}
     name : str
-        Not one of the package's own names. Of a chapter the kind of posterior (``utilities``, ``relation``, ``classes``, ``program``),
-        a dot, and a name: ``utilities.regret``.
+        Not one of the package's own names. Of a chapter the kind of posterior (``utilities``,
+        ``relation``, ``classes``, ``program``), a dot, and a name: ``utilities.regret``.
     object : callable or class
-        Of a program the function itself. Of a kernel or likelihood the class, a dataclass: it is made again from its fields, after their
-        values were checked against their annotations. Of an engine or a score the class. Of a chapter a function from the posterior to a
+        Of a program the function itself. Of a kernel or likelihood the class, a dataclass: it is
+        made again from its fields, after their values were checked against their annotations. Of an
+        engine or a score the class. Of a chapter a function from the posterior to a
         `relpref.report.Section`, or to None for no section.
 
     Raises
@@ -99,22 +115,30 @@ def register(kind: Kind, name: str, object: Any) -> None:
     >>> relpref.register("program", "my_program", my_program)
     """
     if kind not in KINDS:
-        raise DataError(f"kind is {kind!r}; it is {', '.join(map(repr, KINDS[:-1]))} or {KINDS[-1]!r}")
+        raise DataError(
+            f"kind is {kind!r}; it is {', '.join(map(repr, KINDS[:-1]))} or {KINDS[-1]!r}"
+        )
     if not isinstance(name, str) or not name:
         raise DataError(f"name is {name!r}; give the {kind} a name, as text")
     if name in OWN[kind] or _added[kind].get(name, object) is not object:
-        raise DataError(f"the {kind} {name!r} is registered already, as another object; choose another name")
+        raise DataError(
+            f"the {kind} {name!r} is registered already, as another object; choose another name"
+        )
     if not callable(object):
-        raise DataError(f"the {kind} {name!r} is {object!r}, which is not callable; give the {kind} itself")
+        raise DataError(
+            f"the {kind} {name!r} is {object!r}, which is not callable; give the {kind} itself"
+        )
     if kind in ("kernel", "likelihood") and not (isinstance(object, type) and is_dataclass(object)):
         raise DataError(
-            f"the {kind} {name!r} is {object!r}; give its class, a dataclass, so that a file can keep its fields"
+            f"the {kind} {name!r} is {object!r}; give its class, a dataclass, so that a file can "
+            "keep its fields"
         )
     if kind in ("engine", "score") and not isinstance(object, type):
         raise DataError(f"the {kind} {name!r} is {object!r}; give its class")
     if kind == "chapter" and name.partition(".")[0] not in POSTERIORS:
         raise DataError(
-            f"the chapter {name!r} names no kind of posterior; begin its name with {', '.join(POSTERIORS)} and a dot"
+            f"the chapter {name!r} names no kind of posterior; begin its name with "
+            f"{', '.join(POSTERIORS)} and a dot"
         )
     _added[kind][name] = object
 

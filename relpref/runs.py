@@ -1,9 +1,10 @@
 """The folder of a run: the tables it was made from, how, and what came out.
 
-``run.json`` says which versions, model, seed and options, and the SHA-256 of every other file; ``data/`` holds the tables as they
-were given; ``posterior.nc`` is the posterior; ``report.html`` the report, where one was written. There are no dates and no timings:
-the same tables, seed and versions give the same bytes. Where people were asked, ``answers.sqlite`` holds what they answered, and
-``posterior-<version>.nc`` is the posterior of the answers up to that version.
+``run.json`` says which versions, model, seed and options, and the SHA-256 of every other file;
+``data/`` holds the tables as they were given; ``posterior.nc`` is the posterior; ``report.html``
+the report, where one was written. There are no dates and no timings: the same tables, seed and
+versions give the same bytes. Where people were asked, ``answers.sqlite`` holds what they answered,
+and ``posterior-<version>.nc`` is the posterior of the answers up to that version.
 """
 
 import hashlib
@@ -59,14 +60,22 @@ class Copy:
         """Look at the content as it is now."""
         source = self.source
         try:
-            digest = hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else file_digest(source)
+            digest = (
+                hashlib.sha256(source).hexdigest()
+                if isinstance(source, bytes)
+                else file_digest(source)
+            )
         except OSError as error:
-            raise DataError(f"{source!s}: cannot be read ({error.strerror}); check its name") from error
+            raise DataError(
+                f"{source!s}: cannot be read ({error.strerror}); check its name"
+            ) from error
         object.__setattr__(self, "sha256", digest)
 
     def write(self, file: Path) -> None:
         """Write the content where there is nothing yet."""
-        with file.open("xb") as opened:  # two relations whose names differ in case only may be one file
+        with file.open(
+            "xb"
+        ) as opened:  # two relations whose names differ in case only may be one file
             if isinstance(self.source, bytes):
                 opened.write(self.source)
                 return
@@ -74,7 +83,8 @@ class Copy:
                 shutil.copyfileobj(given, opened)
         if file_digest(file) != self.sha256:
             raise StorageError(
-                f"{self.source}: the file was changed after it was read, so what was computed does not belong to it; run the command again"
+                f"{self.source}: the file was changed after it was read, so what was computed does "
+                "not belong to it; run the command again"
             )
 
 
@@ -103,7 +113,9 @@ def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
     """Look at files as they are; their names in the folder of the run are the keys."""
     from relpref.data.tables import suffix_of
 
-    return tuple(Copy(f"{TABLES}/{name}{suffix_of(path)}", path.name, path) for name, path in files.items())
+    return tuple(
+        Copy(f"{TABLES}/{name}{suffix_of(path)}", path.name, path) for name, path in files.items()
+    )
 
 
 def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> None:
@@ -118,9 +130,18 @@ def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> 
             target.is_symlink() or (target.exists() and not target.is_dir()),
             f"this is a file or a link, not a folder; {another}",
         ),
-        (target.exists() and target.samefile(Path.cwd()), f"this is the folder you are in; {another}"),
-        (os.path.ismount(target), "this is where a disk is mounted; give the name of a folder inside it"),
-        (not there.is_dir(), f"{there} is a file, not a folder; give the name of a folder that can be made"),
+        (
+            target.exists() and target.samefile(Path.cwd()),
+            f"this is the folder you are in; {another}",
+        ),
+        (
+            os.path.ismount(target),
+            "this is where a disk is mounted; give the name of a folder inside it",
+        ),
+        (
+            not there.is_dir(),
+            f"{there} is a file, not a folder; give the name of a folder that can be made",
+        ),
         (
             not os.access(there, os.W_OK | os.X_OK),
             f"nothing can be written in {there}; give the name of a folder elsewhere",
@@ -132,17 +153,22 @@ def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> 
         return
     record = _own_record(target)
     if record is None:
-        raise StorageError(f"{target}: it holds something else than a run, which is never touched; {another}")
+        raise StorageError(
+            f"{target}: it holds something else than a run, which is never touched; {another}"
+        )
     foreign = _foreign(target, record)
     # Of a file that is gone the posterior still knows some.
     if target / ANSWERS in foreign or "answers" in record:
         raise StorageError(
-            f"{target}: the run may not be replaced, because people's answers are in it and would be lost; give the name "
-            f"of a new folder (relpref ask {quote(str(target))} --export comparisons.csv writes the answers as a table to fit)"
+            f"{target}: the run may not be replaced, because people's answers are in it and would "
+            "be lost; give the name "
+            f"of a new folder (relpref ask {quote(str(target))} --export comparisons.csv writes "
+            "the answers as a table to fit)"
         )
     if foreign:
         raise StorageError(
-            f"{target}: the run may not be replaced, because {foreign[0]} is not part of it and would be lost; "
+            f"{target}: the run may not be replaced, because {foreign[0]} is not part of it and "
+            "would be lost; "
             f"move it away, or {another}"
         )
     if not replace:
@@ -186,7 +212,8 @@ def save_run(
             "seed": seed,
             "options": dict(options),
             "tables": [
-                {"file": table.name, "given": table.given, "sha256": table.sha256} for table in tables
+                {"file": table.name, "given": table.given, "sha256": table.sha256}
+                for table in tables
             ],
             "posterior": {"file": POSTERIOR, "sha256": file_digest(part / POSTERIOR)},
             "versions": dict(versions()) | {"python": platform.python_version()},
@@ -210,15 +237,17 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
 def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
     """Read a posterior that its ``save`` wrote, or that of the folder of a run, which ``relpref fit`` wrote.
 
-    Nothing named in the file is imported or called: programs, kernels and likelihoods are those of the package and those given to
-    `relpref.register`, and their arguments are checked against the types they declare.
+    Nothing named in the file is imported or called: programs, kernels and likelihoods are those of
+    the package and those given to `relpref.register`, and their arguments are checked against the
+    types they declare.
 
     Parameters
     ----------
     path : path
     program : callable, optional
-        The numpyro program that was fitted, if it is custom: a file keeps its name and its arguments, not the program.
-        Without it, such a posterior answers questions about the items it knows, and cannot be updated.
+        The numpyro program that was fitted, if it is custom: a file keeps its name and its
+        arguments, not the program. Without it, such a posterior answers questions about the items
+        it knows, and cannot be updated.
 
     Returns
     -------
@@ -256,7 +285,8 @@ def read_record(folder: Path) -> dict[str, Any]:
     """Read ``run.json`` and check that this version can read the run."""
     if not folder.exists() and previous(folder).is_dir():
         raise StorageError(
-            f"{folder}: there is no such folder; a command that was killed while it replaced the run left it in "
+            f"{folder}: there is no such folder; a command that was killed while it replaced the "
+            "run left it in "
             f"{previous(folder)}: rename that"
         )
     if not folder.is_dir():
@@ -269,7 +299,9 @@ def read_record(folder: Path) -> dict[str, Any]:
         how = "give the folder that relpref fit --out wrote"
         if (folder / "entities.csv").exists():
             how = f"make one with relpref fit --folder {quote(str(folder))} --out run/"
-        raise StorageError(f"{folder}: this is not a run, there is no {RECORD} in it; {how}") from None
+        raise StorageError(
+            f"{folder}: this is not a run, there is no {RECORD} in it; {how}"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{file}: cannot be read ({error}); {_again(folder)}") from error
     except ValueError:
@@ -278,14 +310,17 @@ def read_record(folder: Path) -> dict[str, Any]:
         raise StorageError(f"{file}: the file is damaged or not of relpref; {_again(folder)}")
     if record[_SCHEMA_KEY] > SCHEMA:
         raise StorageError(
-            f"{file}: the run has the schema {record[_SCHEMA_KEY]}, this relpref reads up to {SCHEMA}; "
+            f"{file}: the run has the schema {record[_SCHEMA_KEY]}, this relpref reads up to "
+            f"{SCHEMA}; "
             "install a newer one: pip install --upgrade relpref"
         )
     from relpref.posterior.codec import conform
 
     parts = [record[part] for part in ("posterior", "answers") if part in record]
     if not conform(record, _RECORD) or not all(_FILE.fullmatch(part["file"]) for part in parts):
-        raise StorageError(f"{file}: the file is damaged: it is not what relpref writes; {_again(folder)}")
+        raise StorageError(
+            f"{file}: the file is damaged: it is not what relpref writes; {_again(folder)}"
+        )
     return record
 
 
@@ -301,7 +336,9 @@ def _foreign(folder: Path, record: Mapping[str, Any]) -> list[Path]:
     own = {RECORD, POSTERIOR, REPORT, *(table["file"] for table in record.get("tables", []))}
     own |= {path.name for path in folder.glob("posterior-*.nc")}
     ignored = {".DS_Store", "Thumbs.db"}
-    inside = (path for path in sorted(folder.rglob("*")) if not path.is_dir() and path.name not in ignored)
+    inside = (
+        path for path in sorted(folder.rglob("*")) if not path.is_dir() and path.name not in ignored
+    )
     return [path for path in inside if path.relative_to(folder).as_posix() not in own]
 
 
