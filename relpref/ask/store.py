@@ -399,13 +399,13 @@ class AnswerStore:
             )
             if not rows:
                 return None
-            event, *pair = rows[0]
+            event, first, second, left = rows[0]
             self._rows(
                 "UPDATE question SET open = 0, checksum = NULL WHERE rater = ? AND open",
                 text(rater),
             )
             _add_event(connection, "withdrawal", rater=text(rater), withdrawn=event)
-            return self._ask(rater, *pair, version)
+            return self._ask(rater, first, second, left, version)
 
     def changes(self, after: int = 0) -> Changes:
         """Changes of the answers after a version."""
@@ -543,7 +543,8 @@ class AnswerStore:
         self._check_place()
 
     def _question(self, rater: str, name: str, *positions: int) -> Question:
-        return Question(name, *(self.labels[position] for position in positions), rater)
+        first, second, left = (self.labels[position] for position in positions)
+        return Question(name, first, second, left, rater)
 
     def _open_for_others(self, rater: str) -> list[tuple[int, int]]:
         """Pairs of positions, the lower first, that are reserved for other raters."""
