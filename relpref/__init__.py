@@ -1,6 +1,7 @@
 """Bayesian preference learning and conditional ranking on relational data.
 
-Tables in (who or what is compared, how they are related, what was answered); calibrated rankings with uncertainty out.
+Tables in (who or what is compared, how they are related, what was answered); calibrated rankings
+with uncertainty out.
 """
 
 from importlib import import_module
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from relpref._version import __version__ as __version__
 
-# Everything is imported when it is first used: ``import relpref`` alone loads none of JAX, pandas or ArviZ.
+# Everything is imported when it is first used: ``import relpref`` alone loads none of JAX, pandas
+# or ArviZ.
 _NAMES = {
     "PreferenceData": "relpref.data",
     "Rankings": "relpref.data",
@@ -35,7 +37,16 @@ _ROOMS = (
     "rls",
 )
 
-__all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "fit", "load", "register"]
+__all__ = [
+    "PreferenceData",
+    "Rankings",
+    "Relation",
+    "RelationData",
+    "__version__",
+    "fit",
+    "load",
+    "register",
+]
 
 if TYPE_CHECKING:
     from relpref.data import PreferenceData, Rankings, Relation, RelationData

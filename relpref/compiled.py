@@ -1,12 +1,14 @@
-"""What JAX compiles for the package is kept on disk, so that the next process need not compile it again.
+"""Cache on disk of what JAX compiles for the package.
 
-The folder is ``relpref`` in the user's folder of caches: ``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches`` on macOS, ``%LOCALAPPDATA%``
-on Windows. ``RELPREF_CACHE=off`` switches it off, ``RELPREF_CACHE=/some/folder`` puts it elsewhere, and it can be deleted at any time.
-Where the user has configured JAX's own cache, that one is used and this one is not.
+The folder is ``relpref`` in the user's folder of caches: ``$XDG_CACHE_HOME`` or ``~/.cache``,
+``~/Library/Caches`` on macOS, ``%LOCALAPPDATA%`` on Windows. ``RELPREF_CACHE=off`` switches it off,
+``RELPREF_CACHE=/some/folder`` puts it elsewhere, and it can be deleted at any time. If the user has
+configured JAX's own cache, that is used instead.
 
-Entries are code that runs: the folder must be the user's and closed to others, or it is not used. JAX's configuration stays as it
-is. Nothing public of JAX keeps what some calls compile and nothing else, so `kept` is the one place that looks at its private state; where
-that has changed, and if a folder cannot be used, everything is compiled as if there was no cache.
+Entries are code that runs: the folder must belong to the user and be closed to others, or it is not
+used. JAX's configuration stays as it is. JAX has no public way to cache only some compilations, so
+`kept` accesses its private state, and nothing else does; if that state has changed, or the folder
+cannot be used, everything is compiled without a cache.
 """
 
 import hashlib
@@ -26,14 +28,14 @@ _DIGEST_BYTES = 16
 _PREFIX = "jax-"  # of names of folders
 _lock = threading.Lock()
 _thread = threading.local()  # ``inside``: whether this thread is in `kept`
-_threads = 0  # that are in `kept`
-_entries: "Entries | None" = None  # that they share
+_threads = 0  # number of threads in `kept`
+_entries: "Entries | None" = None  # shared by these threads
 
 
 @contextmanager
 def float64() -> Iterator[None]:
-    """Compute in float64, and keep what is compiled."""
-    import jax  # not before it is needed: who reads this module may need none of it
+    """Compute in float64, with the cache."""
+    import jax  # here, because modules that import this one may not need JAX
 
     with kept(), jax.enable_x64(True):
         yield
@@ -41,7 +43,7 @@ def float64() -> Iterator[None]:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Keep what this thread compiles, and look up what was kept."""
+    """Use the cache for everything that this thread compiles."""
     global _threads
     private = None if _inside() else _private()
     if private is None or not _install(private):
@@ -49,7 +51,9 @@ def kept() -> Iterator[None]:
         return
     _thread.inside = True
     try:
-        with private.config.persistent_cache_min_compile_time_secs(0.0):  # a fit has twenty small functions
+        with private.config.persistent_cache_min_compile_time_secs(
+            0.0
+        ):  # a fit has twenty small functions
             yield
     finally:
         _thread.inside = False
@@ -68,13 +72,14 @@ class Private(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _private() -> Private | None:
-    """None if the wanted entries no longer exist."""
+    """Modules of JAX with private state; None if the attributes used no longer exist."""
     try:
         from jax._src import compilation_cache, config
     except ImportError:
         return None
-    wanted = hasattr(compilation_cache, "_cache"), hasattr(config, "persistent_cache_min_compile_time_secs")
-    return Private(compilation_cache, config) if all(wanted) else None
+    has_cache = hasattr(compilation_cache, "_cache")
+    has_setting = hasattr(config, "persistent_cache_min_compile_time_secs")
+    return Private(compilation_cache, config) if has_cache and has_setting else None
 
 
 def _inside() -> bool:
@@ -82,11 +87,13 @@ def _inside() -> bool:
 
 
 def _install(private: Private) -> bool:
-    """Put our entries where JAX looks for its cache, unless the user has one; whether they are there."""
+    """Install the cache in JAX, unless the user has one; returns whether it is installed."""
     global _threads, _entries
     import jax
 
-    folder = None if getattr(jax.config, "jax_compilation_cache_dir", None) else _usable(cache_folder())
+    folder = (
+        None if getattr(jax.config, "jax_compilation_cache_dir", None) else _usable(cache_folder())
+    )
     if folder is None:
         return False
     with _lock:
@@ -99,13 +106,13 @@ def _install(private: Private) -> bool:
 
 
 class Entries:
-    """Files of a folder, as what JAX calls a cache; nothing is ever deleted, and nothing that goes wrong with an entry is an error."""
+    """Cache of JAX as files in a folder; nothing is deleted, and failures are no errors."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder  # JAX's name
+        self._path = folder  # the name that JAX uses
 
     def get(self, key: str) -> bytes | None:
-        """What was put there, if it is whole."""
+        """Read an entry; None if it is missing or damaged."""
         if not _inside():
             return None  # another thread is compiling
         with suppress(OSError):
@@ -134,7 +141,7 @@ def _digest(value: bytes) -> bytes:
 
 
 def cache_folder() -> Path | None:
-    """The folder of the cache; None where it is switched off or the user has no home."""
+    """Folder of the cache; None if it is switched off or the user has no home."""
     setting = os.environ.get(SETTING, "").strip()
     if setting.lower() in ("off", "0", "no", "false"):
         return None
@@ -156,27 +163,33 @@ def _user_caches() -> Path | None:
 
 @lru_cache(maxsize=1)
 def _name() -> str:
-    """A folder for these versions and this kind of processor: a home may be shared by machines that cannot run each other's code."""
+    """Name for the versions and the processor: a home may be shared by different machines."""
     import jax
     from jaxlib.version import __version__ as jaxlib_version
 
     features = ""
-    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # of Linux
+    with (
+        suppress(OSError),
+        open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines,
+    ):  # of Linux
         features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     kind = f"{jaxlib_version} {platform.machine()} {platform.processor()} {features}"
     return f"{_PREFIX}{jax.__version__}-{hashlib.sha256(kind.encode()).hexdigest()[:12]}"
 
 
 def _usable(folder: Path | None) -> Path | None:
-    """The folder, made if missing; None if others can write into it, or if it is not writable."""
+    """The folder, created if missing; None if others can write into it, or the user cannot."""
     if folder is None:
         return None
     try:
-        for part in (*reversed(folder.parents), folder):  # `parents=True` would leave parents open to others
+        for part in (
+            *reversed(folder.parents),
+            folder,
+        ):  # `parents=True` would leave parents open to others
             part.mkdir(mode=0o700, exist_ok=True)
-        known = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    if hasattr(os, "geteuid") and (known.st_uid != os.geteuid() or known.st_mode & 0o077):
+    if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
         return None
     return folder if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else None

@@ -1,4 +1,4 @@
-"""What kernels, likelihoods, engines and scores say of themselves, for reports and the command line."""
+"""Descriptions of kernels, likelihoods, engines and scores, for reports and the command line."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,24 +9,26 @@ from relpref.errors import DataError
 
 @dataclass(frozen=True)
 class Description:
-    """What something that plugs in does, in words.
+    """Description of a kernel, likelihood, engine or score in words.
 
     Parameters
     ----------
     sentence : str
         One or more plain sentences. A source is cited as in "(Minka 2001)".
     citation : str, optional
-        That source in full, for the list of sources.
+        The source in full, for the list of sources.
     parameters : mapping from name to str
-        The meaning of each hyperparameter, as a sentence.
+        Meaning of each hyperparameter, as a sentence.
     unit : str, optional
-        Of kernels: which items differ by √2 amplitudes on average, such as "two items far apart". Amplitudes of kernels that
-        say so can be compared with each other.
+        Items that differ by √2 amplitudes of a kernel on average, such as "two items far apart".
+        Amplitudes of kernels with a unit can be compared with each other.
     readings : mapping from name to callable
-        Of kernels: from a value of a hyperparameter and the domain (the standardized attributes' data, or the graph) to a clause that
-        says what the value means, such as "correlation 0.61 one standard deviation apart".
+        Functions from a value of a kernel's hyperparameter and the domain (the standardized
+        attributes, or the graph) to a clause on its meaning, such as "correlation 0.61 one standard
+        deviation apart".
     coverage : str, optional
-        Of engines: how often the intervals at searched hyperparameters held the truth in a simulation, as a sentence.
+        Sentence on how often an engine's intervals at searched hyperparameters held the truth in a
+        simulation.
     """
 
     sentence: str
@@ -38,14 +40,14 @@ class Description:
 
 
 def describe(thing: Any, *context: Any) -> Description:
-    """What ``thing.describe(*context)`` returns; of a thing without that method, its name and nothing else."""
-    own = getattr(thing, "describe", None)
-    if own is None:
+    """Return ``thing.describe(*context)``, or only the name if there is no such method."""
+    if not hasattr(thing, "describe"):
         name = getattr(thing, "__name__", type(thing).__name__)
         return Description(f"{name} does not describe itself.")
-    description = own(*context)
+    description = thing.describe(*context)
     if not isinstance(description, Description):
         raise DataError(
-            f"{thing!r}.describe() returned a {type(description).__name__}; return a relpref.description.Description"
+            f"{thing!r}.describe() returned a {type(description).__name__}; return a "
+            "relpref.description.Description"
         )
     return description

@@ -1,4 +1,4 @@
-"""The exceptions of the package, one root and one class per kind of trouble."""
+"""Exceptions of the package."""
 
 import re
 from typing import Any
@@ -17,7 +17,10 @@ _LONGEST_WORD, _LONGEST = 500, 2000  # characters; paths are words
 
 
 class RelprefError(Exception):
-    """Root of every error that the package raises on purpose; its text is shortened, as it may quote a cell of any length."""
+    """Root of all errors that the package raises on purpose.
+
+    The message is shortened, because it may quote a cell of any length.
+    """
 
     def __str__(self) -> str:
         """Return the message, without the middle of what is too long."""
@@ -25,11 +28,11 @@ class RelprefError(Exception):
 
 
 class DataError(RelprefError, ValueError):
-    """The tables, files or labels given cannot be used; the message says where, what and what to do."""
+    """Tables, files or labels cannot be used; the message says where, why and what to do."""
 
 
 class UnknownLabelError(DataError, KeyError):
-    """A label was used that belongs to no known item."""
+    """A label belongs to no item."""
 
     def __str__(self) -> str:
         """Return the plain message (a KeyError would show its repr)."""
@@ -37,11 +40,17 @@ class UnknownLabelError(DataError, KeyError):
 
 
 class UnsupportedProgramError(RelprefError, TypeError):
-    """An engine met a program that it cannot treat; the message says which engine can."""
+    """An engine does not support a program; the message says which engine does."""
 
 
 class InferenceError(RelprefError, RuntimeError):
-    """A computation ended without a usable answer; its result code is kept as the attribute ``result``."""
+    """A computation ended without a usable answer.
+
+    Attributes
+    ----------
+    result : Result
+        Code of the reason.
+    """
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
@@ -57,13 +66,15 @@ class StorageError(RelprefError, OSError):
 
 
 class ClusterError(RelprefError, RuntimeError):
-    """Other processes that computed went away or cannot be used, or this one cannot compute; the message says how to go on."""
+    """A worker process failed or cannot be used; the message says how to go on."""
 
 
 def _shortened(text: str) -> str:
-    """Cut long words, then the text: its beginning says where it went wrong, its end what to do."""
+    """Cut long words, then the middle: the beginning says what is wrong, the end what to do."""
     if len(text) > _LONGEST_WORD:
-        text = re.sub(rf"\S{{{_LONGEST_WORD + 1},}}", lambda word: f"{word[0][:80]}...{word[0][-20:]}", text)
+        text = re.sub(
+            rf"\S{{{_LONGEST_WORD + 1},}}", lambda word: f"{word[0][:80]}...{word[0][-20:]}", text
+        )
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 500]} ... {text[-400:]}"
     return text

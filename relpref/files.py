@@ -1,4 +1,4 @@
-"""Files and folders that are replaced whole or not at all; text and compressed files, which may be damaged."""
+"""Atomic replacement of files and folders, and reading of files that may be damaged."""
 
 import ctypes
 import gzip
@@ -26,9 +26,10 @@ _SWAP = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
 
 @contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary file to write; put it in place of ``path`` when the block ends without an error.
+    """Give a temporary file to write, and put it in place of ``path`` after the block.
 
-    A process killed at any moment leaves the earlier file as it was. The data reaches the disk before the name does.
+    After an error, or if the process is killed, the earlier file stays as it was. The data reaches
+    the disk before the name does.
     """
     try:
         target = Path(path).resolve()  # through a link, so that the link stays
@@ -40,7 +41,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise StorageError(f"{target} is not an ordinary file; choose another name")
     part, remedy = None, "choose a folder that exists and is yours"
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        handle, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
         os.close(handle)
         part, remedy = Path(name), "the earlier file is untouched"
         yield part
@@ -61,7 +62,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give an empty folder to fill, see `replaced`; parents that do not exist are made."""
+    """Give an empty folder to fill, see `replaced`; missing parents are created."""
     target = Path(path).absolute()
     part, before = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part"), [*placed]
     try:
@@ -78,38 +79,37 @@ def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     except OSError as error:
         raise StorageError(
-            f"{target}: cannot be written ({error.strerror or error}); choose a folder that is yours, on a disk with room"
+            f"{target}: cannot be written ({error.strerror or error}); choose a folder that is "
+            "yours, on a disk with room"
         ) from error
     finally:
-        # Whatever lies there now: the unfinished folder, or the earlier one after the swap.
+        # The unfinished folder, or the earlier one after the swap.
         shutil.rmtree(part, ignore_errors=True)
         placed.clear()  # of files inside the folder
         placed.extend(before)
 
 
 def previous(path: Path) -> Path:
-    """Where the earlier folder waits for a moment where two folders cannot be swapped in one step."""
+    """Path of the earlier folder during a replacement in two steps."""
     return path.with_name(f".{path.name}.previous")
 
 
 def _put_in_place(part: Path, target: Path) -> None:
     if not target.exists() or not any(target.iterdir()):
         os.rename(part, target)
-        return
-    if _swap(part, target):
-        return
-    waiting = previous(target)
-    os.rename(target, waiting)
-    try:
-        os.rename(part, target)
-    except BaseException:
-        os.rename(waiting, target)
-        raise
-    shutil.rmtree(waiting, ignore_errors=True)
+    elif not _swap(part, target):
+        waiting = previous(target)
+        os.rename(target, waiting)
+        try:
+            os.rename(part, target)
+        except BaseException:
+            os.rename(waiting, target)
+            raise
+        shutil.rmtree(waiting, ignore_errors=True)
 
 
 def _swap(first: Path, second: Path) -> bool:
-    """Exchange two folders in one step; tell whether the system could."""
+    """Exchange two folders in one step; False if the system cannot."""
     library, names = ctypes.CDLL(None), (os.fsencode(first), os.fsencode(second))
     if hasattr(library, "renameat2"):
         return bool(library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _SWAP) == 0)
@@ -117,19 +117,24 @@ def _swap(first: Path, second: Path) -> bool:
 
 
 def made(path: str | os.PathLike[str]) -> Path:
-    """A folder for results, made with its parents where it is missing."""
+    """Create a folder for results, with its parents, if it does not exist."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # a NUL character is a ValueError
         reason = getattr(error, "strerror", error)
-        name = str(path) if str(path).isprintable() else repr(str(path))
-        raise StorageError(f"{name}: cannot be made ({reason}); name another folder") from error
+        raise StorageError(
+            f"{_printable(path)}: cannot be made ({reason}); name another folder"
+        ) from error
     return Path(path)
+
+
+def _printable(path: str | os.PathLike[str]) -> str:
+    return str(path) if str(path).isprintable() else repr(str(path))
 
 
 @contextmanager
 def reading(file: Path, what: str = "file") -> Iterator[None]:
-    """Say in a sentence why a file of data cannot be read."""
+    """Turn errors of reading a data file into a `DataError` with the remedy."""
     try:
         yield
     except DataError:
@@ -137,44 +142,49 @@ def reading(file: Path, what: str = "file") -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{file}: there is no such file; check the path") from None
     except IsADirectoryError:
-        raise DataError(f"{file}: this is a directory, not a {what}; give the file inside it") from None
+        raise DataError(
+            f"{file}: this is a directory, not a {what}; give the file inside it"
+        ) from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: the file is not UTF-8 text ({error.reason}); convert it") from None
+        raise DataError(
+            f"{file}: the file is not UTF-8 text ({error.reason}); convert it"
+        ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{file}: the file cannot be read to its end ({error}); it is damaged: get it again"
         ) from error
     except (OSError, ValueError) as error:  # a NUL character in the name is a ValueError
-        name = str(file) if str(file).isprintable() else repr(str(file))
-        raise DataError(f"{name}: the file cannot be read ({error}); check its name and rights") from error
+        raise DataError(
+            f"{_printable(file)}: the file cannot be read ({error}); check its name and rights"
+        ) from error
 
 
 class _Limited(io.RawIOBase):
-    """What a compressed file becomes, up to the limit of its size."""
+    """Decompressed content of a file, up to the limit of its size."""
 
     def __init__(self, file: Path, stream: IO[bytes]) -> None:
-        self._file, self._stream, self._taken = file, gzip.GzipFile(fileobj=stream), 0
+        self._file, self._stream, self._size = file, gzip.GzipFile(fileobj=stream), 0
 
     def readable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self._taken
+        return self._size
 
     def readinto(self, buffer: Any) -> int:
-        size = self._stream.readinto(buffer)
-        self._taken += size
-        check_decompressed(self._file, self._taken)
-        return size
+        count = self._stream.readinto(buffer)
+        self._size += count
+        check_decompressed(self._file, self._size)
+        return count
 
 
 def decompressed(file: Path, stream: IO[bytes]) -> io.BufferedReader:
-    """The content of a gzip stream, refused where it becomes too large, see `check_decompressed`."""
+    """Decompress a gzip stream, up to the limit of `check_decompressed`."""
     return io.BufferedReader(_Limited(file, stream), 1 << 20)
 
 
 def check_decompressed(file: Path, size: float) -> None:
-    """Refuse a compressed file that becomes too large: a small one may become thousands of times as large."""
+    """Refuse a compressed file that becomes too large, perhaps thousands of times its size."""
     text = os.environ.get(MAX_DECOMPRESSED, "").strip()
     try:
         limit = float(text) if text else MAX_DECOMPRESSED_GB
@@ -184,8 +194,9 @@ def check_decompressed(file: Path, size: float) -> None:
         raise DataError(f"{MAX_DECOMPRESSED} is {text!r}; it is a number of gigabytes above 0")
     if size > 1e9 * limit:
         raise DataError(
-            f"{file}: decompressed it has more than {limit:g} GB, which is the limit; if it is meant to be so large, set the "
-            f"environment variable {MAX_DECOMPRESSED} to more gigabytes"
+            f"{file}: decompressed it has more than {limit:g} GB, which is the limit; if it is "
+            f"meant to be so large, set the environment variable {MAX_DECOMPRESSED} to more "
+            "gigabytes"
         )
 
 

@@ -1,4 +1,4 @@
-"""One call from tables to a posterior."""
+"""Function that fits a model to tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,10 +35,12 @@ def fit(
     Parameters
     ----------
     items, answers, relations, columns, covariates
-        See `PreferenceData.from_tables`; answers may be a PrefLib file of complete orders, too. Without items, they are the labels in the answers and the relations.
+        See `PreferenceData.from_tables`; answers may be a PrefLib file of complete orders, too.
+        Without items, they are the labels in the answers and the relations.
     model : str or callable
-        Name of a registered program, ``"xpgp"`` (attributes, relations, and the items themselves) or ``"preference_gp"`` (the same
-        without relations); or a numpyro program that takes `PreferenceData`.
+        Name of a registered program, ``"xpgp"`` (attributes, relations, and the items themselves)
+        or ``"preference_gp"`` (the same without relations); or a numpyro program that takes
+        `PreferenceData`.
     seed : int
         Equal tables and seeds give equal numbers.
     engine : str
@@ -46,13 +48,15 @@ def fit(
     progress_bar : bool
         Show the search while it runs, if stderr is a terminal.
     **options
-        Keywords of the engine, such as ``hyperparameters="maximize"``, and of the model, such as ``individual=False``. The cliques of
-        a relation with the kernel ``HiddenCommonCause("cliques")`` are counted.
+        Keywords of the engine, such as ``hyperparameters="maximize"``, and of the model, such as
+        ``individual=False``. The cliques of a relation with the kernel
+        ``HiddenCommonCause("cliques")`` are counted.
 
     Returns
     -------
     UtilityPosterior
-        ``info`` has the ``model``, the ``seed``, the size of the ``data`` and, as ``notes``, how the tables were read.
+        ``info`` has the ``model``, the ``seed``, the size of the ``data`` and, as ``notes``, how
+        the tables were read.
 
     Raises
     ------
@@ -69,49 +73,54 @@ def fit(
     ['tea', 'coffee', 'water']
     """
     program = _registered("program", "model", model) if isinstance(model, str) else model
-    other = {"RelationData": "relpref.rls.ConditionalRanker", "Rankings": "relpref.classifiers"}
+    others = {"RelationData": "relpref.rls.ConditionalRanker", "Rankings": "relpref.classifiers"}
     for parameter in list(signature(program).parameters.values())[:1]:
         kind = getattr(parameter.annotation, "__name__", str(parameter.annotation))
-        if kind in other:
-            raise DataError(f"model: {model!r} is for {kind}, not for answers to pairs; see {other[kind]}")
-    made = _registered("engine", "engine", engine)
-    known = {"engine": _keywords(made), "model": _keywords(program)[1:]}
+        if kind in others:
+            raise DataError(
+                f"model: {model!r} is for {kind}, not for answers to pairs; see {others[kind]}"
+            )
+    engine_class = _registered("engine", "engine", engine)
+    engine_names, model_names = _keywords(engine_class), _keywords(program)[1:]
+    names_of_options = [*engine_names, *model_names]
     for name in options:
-        if not any(name in names for names in known.values()):
-            every = [*known["engine"], *known["model"]]
-            hint = did_you_mean(name, every, f"they are {', '.join(every)}")
+        if name not in names_of_options:
+            hint = did_you_mean(name, names_of_options, f"they are {', '.join(names_of_options)}")
             raise DataError(f"fit: there is no option {name!r}; {hint}")
     if answers is None:
         raise DataError(
-            "fit: there are no answers; write relpref.fit(items, answers), or relpref.fit(answers=answers) where these name the items. "
-            "The prior alone: EP(xpgp).run(0, PreferenceData.from_tables(items))"
+            "fit: there are no answers; write relpref.fit(items, answers), or relpref.fit("
+            "answers=answers) where these name the items. The prior alone: EP(xpgp).run(0, "
+            "PreferenceData.from_tables(items))"
         )
     data = PreferenceData.from_tables(
         items, read_ballots(answers), relations, columns=columns, covariates=covariates
     )
-    ours = {name: value for name, value in options.items() if name in known["engine"]}
-    theirs = {name: value for name, value in options.items() if name not in ours}
-    for name, kernel in (theirs.get("relation_kernels") or {}).items():
+    engine_options = {name: options.pop(name) for name in engine_names if name in options}
+    for name, kernel in (options.get("relation_kernels") or {}).items():
         if getattr(kernel, "method", None) == "cliques" and name in data.relations:
             data = data.with_cliques(name)
-    posterior = made(program, **ours).run(seed, data, progress_bar=progress_bar, **theirs)
-    called = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
+    fitted = engine_class(program, **engine_options)
+    posterior = fitted.run(seed, data, progress_bar=progress_bar, **options)
+    title = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
     notes = list(data.notes)
-    if called == "preference_gp" and data.relations:
+    if title == "preference_gp" and data.relations:
         notes.append(f"preference_gp does not use relations: {listed(data.relations)}")
-    told = {"model": called, "seed": seed, "data": data.describe(), "notes": notes}
-    return replace(posterior, info={**posterior.info, **told})
+    info = {"model": title, "seed": seed, "data": data.describe(), "notes": notes}
+    return replace(posterior, info={**posterior.info, **info})
 
 
 def _registered(kind: Kind, argument: str, name: str) -> Any:
-    found = find(kind, name)
-    if found is None:
+    """Look up a registered object, or suggest names that exist."""
+    registered = find(kind, name)
+    if registered is None:
         hint = did_you_mean(name, names(kind), f"use {' or '.join(map(repr, names(kind)))}")
         raise DataError(f"{argument}: there is no {kind} {name!r}; {hint}")
-    return found
+    return registered
 
 
 def _keywords(function: Any) -> list[str]:
     """Parameters that can be given by name."""
     kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    return [name for name, parameter in signature(function).parameters.items() if parameter.kind in kinds]
+    parameters = signature(function).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind in kinds]

@@ -1,4 +1,4 @@
-"""Results that are kept on disk as they come, so that an interrupted computation can be continued."""
+"""Journals of results on disk, from which interrupted computations continue."""
 
 import base64
 import hashlib
@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ _SCHEMA = 1
 class Journal:
     """Records of one computation in one file, for example of its simulations or folds.
 
-    The first line of the file has the settings, each other line a record, all as JSON. A record is whole or not there: what an
-    interruption left of a line is dropped when the file is opened again. One process writes at a time.
+    The first line of the file has the settings, each other line a record, all as JSON. An
+    incomplete last line, after an interruption, is dropped when the file is opened again. One
+    process writes at a time.
 
-    Open it with everything that decides the results, compute what is not among ``records``, and `add` each result once it is there::
+    Open it with everything that determines the results, compute what is not among ``records``, and
+    `add` each result::
 
         settings = {"version": __version__, "fit": fingerprint((posterior.origin, options))}
         journal = Journal("folds.jsonl", "folds", settings)
@@ -37,42 +39,48 @@ class Journal:
     Parameters
     ----------
     path : path
-        Made where it is missing; its folder must exist.
+        The file is created if it does not exist; its folder must exist.
     kind : str
-        What the file holds, in one lowercase word.
+        Content of the file, in one lowercase word.
     settings : mapping
-        What must be the same for records to belong together, as JSON values; `fingerprint` makes one of anything else.
+        Settings that must be the same for records to belong together, as JSON values; `fingerprint`
+        makes one of anything else.
 
     Attributes
     ----------
     path : Path
     records : list of dict
-        Those of the file, in the order in which they were added.
+        Records of the file, in the order in which they were added.
 
     Raises
     ------
     StorageError
-        If the file has other settings, is something else, is damaged before its last line, or cannot be written.
+        If the file has other settings, is something else, is damaged before its last line, or
+        cannot be written.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], kind: str, settings: Mapping[str, Any]
+    ) -> None:
         self.path, self.records = Path(path), list[dict[str, Any]]()
-        first = _encoded({f"relpref_{kind}": _SCHEMA, **settings})
+        header = _encoded({f"relpref_{kind}": _SCHEMA, **settings})
         try:
             content = self.path.read_bytes() if self.path.exists() else b""
-            whole = content[: content.rfind(b"\n") + 1]
-            lines = whole.decode("utf-8").split("\n")[:-1]
+            complete = content[: content.rfind(b"\n") + 1]
+            lines = complete.decode("utf-8").split("\n")[:-1]
         except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"{self.path}: cannot be read ({error}); give another name") from error
+            raise StorageError(
+                f"{self.path}: cannot be read ({error}); give another name"
+            ) from error
         if lines:
-            self._check(self._decoded(lines[0], 1), json.loads(first))
-            self.records += [self._decoded(line, number) for number, line in enumerate(lines[1:], 2)]
-        elif not first.startswith(content):
+            self._check(self._decoded(lines[0], 1), json.loads(header))
+            self.records += map(self._decoded, lines[1:], count(2))
+        elif not header.startswith(content):
             raise StorageError(f"{self.path}: this is not a file of relpref; give another name")
-        self._write(len(whole), b"" if lines else first)
+        self._write(len(complete), b"" if lines else header)
 
     def add(self, *records: Mapping[str, Any]) -> None:
-        """Append records of JSON values and arrays of numbers, read back as they were; they are on the disk when this returns.
+        """Append records of JSON values and arrays of numbers; they are on the disk on return.
 
         Raises
         ------
@@ -92,17 +100,22 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise StorageError(f"{self.path}: cannot be written ({error.strerror}); give another") from error
+            raise StorageError(
+                f"{self.path}: cannot be written ({error.strerror}); give another"
+            ) from error
 
-    def _check(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-        schema = next(iter(wanted))
+    def _check(self, stored: dict[str, Any], settings: dict[str, Any]) -> None:
+        """Refuse a file with other settings."""
+        schema = next(iter(settings))
         if schema not in stored:
-            raise StorageError(f"{self.path}: not a {schema.replace('_', ' ')} file; give another name")
-        for name in [*wanted, *stored]:
-            if stored.get(name) != wanted.get(name):
+            raise StorageError(
+                f"{self.path}: not a {schema.replace('_', ' ')} file; give another name"
+            )
+        for name in [*settings, *stored]:
+            if stored.get(name) != settings.get(name):
                 raise StorageError(
-                    f"{self.path}: its records have {name} {stored.get(name)!r}, and {wanted.get(name)!r} is asked for; give another "
-                    "file, or remove this one"
+                    f"{self.path}: its records have {name} {stored.get(name)!r}, and "
+                    f"{settings.get(name)!r} is asked for; give another file, or remove this one"
                 )
 
     def _decoded(self, line: str, number: int) -> dict[str, Any]:
@@ -120,7 +133,7 @@ def _encoded(record: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy value in JSON."""
+    """Convert a NumPy value for JSON."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
@@ -147,30 +160,34 @@ _HOLDERS = (list, tuple, dict, set, frozenset, partial, dist.Distribution)
 def fingerprint(value: Any) -> str:
     """Sixteen hexadecimal digits that are the same for equal values, in any process.
 
-    The value may be anything: arrays, containers, functions with what they refer to, distributions, dataclasses.
+    The value may be anything: arrays, containers, functions with what they refer to, distributions,
+    dataclasses.
 
     Raises
     ------
     DataError
-        If there is something in the value that nothing tells from others of its kind.
+        If a part of the value cannot be distinguished from others of its type.
     """
     return _read(value, {}, ())[:16]
 
 
-def _read(value: Any, known: dict[int, tuple[str, Any]], within: tuple[int, ...]) -> str:
-    """A digest from those of the parts: equal where the values are, whether or not they are one object."""
+def _read(value: Any, digests: dict[int, tuple[str, Any]], outer: tuple[int, ...]) -> str:
+    """Digest of a value from those of its parts; equal values have equal digests.
+
+    ``digests`` has those of other objects by identity, ``outer`` the identities of the objects that
+    contain the value.
+    """
     if isinstance(value, _PLAIN):
         return _digest(type(value).__name__, repr(value))
-    if id(value) in within:  # functions may call themselves
-        return _digest("within", str(within.index(id(value))))
-    if id(value) not in known:
-        kind, *parts = next((take for types_, take in _TAKEN_APART if isinstance(value, types_)), _instance)(
-            value
-        )
-        inner = *within, id(value)
-        # The object, too, which keeps others from its identity.
-        known[id(value)] = _digest(kind, *(_read(part, known, inner) for part in parts)), value
-    return known[id(value)][0]
+    if id(value) in outer:  # functions may call themselves
+        return _digest("within", str(outer.index(id(value))))
+    if id(value) not in digests:
+        matches = (parts_of for types_, parts_of in _PARTS if isinstance(value, types_))
+        kind, *parts = next(matches, _instance)(value)
+        inner = *outer, id(value)
+        digest = _digest(kind, *(_read(part, digests, inner) for part in parts))
+        digests[id(value)] = digest, value  # while the object is kept, its identity is unique
+    return digests[id(value)][0]
 
 
 def _digest(*texts: str) -> str:
@@ -190,23 +207,28 @@ def _mapping(value: Any) -> tuple[Any, ...]:
 
 def _function(value: types.FunctionType) -> tuple[Any, ...]:
     closure = [cell.cell_contents for cell in value.__closure__ or ()]
-    own = ("function", _name(value), value.__defaults__, value.__kwdefaults__, closure)
+    defaults = value.__defaults__, value.__kwdefaults__
+    parts = "function", _name(value), *defaults, closure
     if _is_relprefs(value):
-        return own
-    outer = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
-    return *own, value.__code__, {name: _outer(part, value.__module__) for name, part in outer.items()}
+        return parts
+    variables = {
+        name: _variable(value.__globals__[name], value.__module__)
+        for name in _names(value.__code__)
+        if name in value.__globals__
+    }
+    return *parts, value.__code__, variables
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """What code and the functions in it refer to."""
+    """Names that code and the functions in it refer to."""
     inner = [_names(part) for part in code.co_consts if isinstance(part, types.CodeType)]
     return set(code.co_names).union(*inner)
 
 
-def _outer(value: Any, module: str) -> Any:
-    """What code refers to in its module: values, and its own functions and classes; anything else by name."""
-    own = callable(value) and getattr(value, "__module__", None) == module
-    if own or isinstance(value, (*_PLAIN, *_ARRAYS, *_HOLDERS)):
+def _variable(value: Any, module: str) -> Any:
+    """Value, function or class of a module that its code refers to; the name of anything else."""
+    local = callable(value) and getattr(value, "__module__", None) == module
+    if local or isinstance(value, (*_PLAIN, *_ARRAYS, *_HOLDERS)):
         return value
     return _name(value if hasattr(value, "__name__") else type(value))
 
@@ -214,10 +236,9 @@ def _outer(value: Any, module: str) -> Any:
 def _class(value: type) -> tuple[Any, ...]:
     if _is_relprefs(value):
         return "class", _name(value)
-    own = {
-        name: part for name, part in vars(value).items() if isinstance(part, (types.FunctionType, *_PLAIN))
-    }
-    return "class", _name(value), [_name(base) for base in value.__bases__], own
+    content = (types.FunctionType, *_PLAIN)
+    attributes = {name: part for name, part in vars(value).items() if isinstance(part, content)}
+    return "class", _name(value), [_name(base) for base in value.__bases__], attributes
 
 
 def _instance(value: Any) -> tuple[Any, ...]:
@@ -235,8 +256,9 @@ def _instance(value: Any) -> tuple[Any, ...]:
     if " at 0x" not in repr(value):
         return "object", _name(kind), repr(value)
     raise DataError(
-        f"{value!r} cannot be told from others of its kind, so that files of its results would not be known again; keep none, or give "
-        "a function, a functools.partial or a frozen dataclass in its place"
+        f"{value!r} cannot be told from others of its kind, so that files of its results would not "
+        "be known again; keep none, or give a function, a functools.partial or a frozen dataclass "
+        "in its place"
     )
 
 
@@ -249,8 +271,8 @@ def _is_relprefs(value: Any) -> bool:
     return str(value.__module__).split(".")[0] == "relpref"
 
 
-# For each type a word for the kind of object, and what it is made of.
-_TAKEN_APART: tuple[tuple[Any, Callable[[Any], tuple[Any, ...]]], ...] = (
+# Functions that give the kind and the parts of an object, by its type.
+_PARTS: tuple[tuple[Any, Callable[[Any], tuple[Any, ...]]], ...] = (
     (_ARRAYS, _array),
     (dict | types.MappingProxyType, _mapping),
     (set | frozenset, lambda value: ("set", *sorted(map(fingerprint, value)))),

@@ -1,4 +1,4 @@
-"""How large things may be, each with the reason, and whether there is memory for them."""
+"""Limits on sizes, each with the reason, and checks of the available memory."""
 
 import ctypes
 import os
@@ -6,36 +6,42 @@ import os
 from relpref.errors import DataError
 
 # files
-MAX_DECOMPRESSED_GB = 2.0  # a small compressed file may become thousands of times as large; RELPREF_MAX_DECOMPRESSED overrides it
+# A small compressed file may become thousands of times as large; RELPREF_MAX_DECOMPRESSED
+# overrides this.
+MAX_DECOMPRESSED_GB = 2.0
 
 # data
-MAX_ATTRIBUTES = 5000  # columns of a table: more are most likely a matrix of words, to be reduced first
-MAX_ATTRIBUTE = 1e100  # size of an attribute or covariate: squares must stay in the range of float64
-MAX_LEVELS = 5  # of a category that becomes columns, each of which has a lengthscale; a relation has two hyperparameters
-MAX_PAIRS_OF_LEVELS = 5e6  # of items that are linked because they share a value
+MAX_ATTRIBUTES = 5000  # columns of a table; more are most likely a matrix of words
+MAX_ATTRIBUTE = 1e100  # size of an attribute or covariate: squares stay in the range of float64
+# Levels of a category that becomes columns, each with a lengthscale; a relation has two
+# hyperparameters.
+MAX_LEVELS = 5
+MAX_PAIRS_OF_LEVELS = 5e6  # pairs of items that are linked by a shared value
 MAX_COVARIATES = 32  # effects of covariates: each is an entry of every row of the projection
-MAX_STRENGTHS = 20  # grades of an answer: people do not tell more apart, and each has a threshold; scores are to be grouped
+# Grades of an answer: people distinguish no more, and each has a threshold. Group finer scores.
+MAX_STRENGTHS = 20
 MAX_POSITIONS = 10**9  # rankings times items: 4 GB of positions
 # Beyond these the degrees or the eigenvalues of the Laplacian leave the range of float64.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
-MAX_CELLS_AT_ONCE = 1 << 20  # of a CSV file in memory as text, which takes ten times the room of numbers
+MAX_CELLS_AT_ONCE = 1 << 20  # of a CSV file in memory as text, ten times as large as numbers
 MAX_ROWS_AT_ONCE = 1 << 19  # of a Parquet file in memory
 
 # linalg
-# Jitter on the diagonal of an n x n covariance tried in turn, as multiples of n·eps·mean(diag): rounding alone makes its smallest
-# eigenvalue uncertain by about n·eps times its largest one, so anything below the first step cannot help.
+# Jitter on the diagonal of an n x n covariance tried in turn, as multiples of n·eps·mean(diag):
+# rounding alone makes its smallest eigenvalue uncertain by about n·eps times its largest one, so
+# anything below the first step cannot help.
 JITTERS = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
-MAX_CACHED_POSITIONS = 12_000  # whose covariances are kept: 1.2 GB
+MAX_CACHED_POSITIONS = 12_000  # rows of cached covariances: 1.2 GB
 
 # kernels
 MAX_NODES_OF_SPECTRUM = 1000  # up to which a spectrum costs less than its estimate
 
-# infer: more items than a matrix has room for
-MAX_DENSE_ITEMS = 4000  # up to which a covariance matrix of all is the simpler and the faster way
-MAX_REDUCED_ITEMS = 8000  # that answers are about, of which there is a matrix: 0.5 GB
-MAX_FACTORISED = 5000  # answers or items that answers are about, the fewer of them, which EP factorizes
-MAX_NOTED_ITEMS = 2000  # of which the prior is looked at once more, for what answers cannot tell apart
-MAX_ITEMS_OF_ANSWERS = 2000  # whose matrix is made for what is said of answers, such as leave-one-out
+# infer: more items than fit into a matrix
+MAX_DENSE_ITEMS = 4000  # up to which the full covariance matrix is simpler and faster
+MAX_REDUCED_ITEMS = 8000  # items with answers, which have a matrix: 0.5 GB
+MAX_FACTORISED = 5000  # answers, or items with answers if these are fewer, which EP factorizes
+MAX_NOTED_ITEMS = 2000  # whose prior is checked for differences that answers cannot determine
+MAX_ITEMS_OF_ANSWERS = 2000  # whose matrix is formed for diagnostics such as leave-one-out
 
 # data_loaders
 MAX_MESSAGE_BYTES = 1 << 22  # of a message of 20 Newsgroups; the longest is a tenth of that
@@ -44,49 +50,47 @@ MAX_MESSAGE_BYTES = 1 << 22  # of a message of 20 Newsgroups; the longest is a t
 MAX_ITEMS_OF_SCORES = 5000  # items whose pairs are all scored: 12.5 million
 MAX_ITEMS_OF_EXACT_INFORMATION = 400  # one linear system in as many unknowns for each question
 MAX_PAIRS_AT_ONCE = 1 << 16  # whose temporaries stay in the processor's cache
-MAX_CANDIDATES = 600  # without a covariance matrix; of those that the user names, up to five times as many
-# Candidates that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
-# be more than the last.
+MAX_CANDIDATES = 600  # without a covariance matrix; if named by the user, up to five times as many
+# Each candidate without answers costs a solve with the graph: there are fewer if links times
+# candidates exceed the second number.
 MAX_NEW_CANDIDATES, MAX_LINKS_TIMES_CANDIDATES = 200, 1e9
-# Covariances of the others take products with a matrix of the answers: the square of the answers times the candidates stays below this.
+# Covariances of the others take products with a matrix of the answers: the square of the answers
+# times the candidates stays below this.
 MIN_CANDIDATES, MAX_ANSWERS_SQUARED_TIMES_CANDIDATES = 300, 1e10
-MAX_ITEMS_OF_GAIN = 1000  # items whose pairs are all scored after each answer; of more, this many are drawn
-MAX_FORECAST_ANSWERS = 50  # one by one; what comes after is read off a curve through these
+MAX_ITEMS_OF_GAIN = 1000  # whose pairs are all scored after each answer; drawn from more items
+MAX_FORECAST_ANSWERS = 50  # computed one by one; later ones lie on a curve through these
 
 # ask
-MAX_QUICK_ANSWERS = (
-    25  # more are learned at once, by a full update: equal ones are one row, and as many quick changes
-)
-MAX_QUICK_ERROR_OF_ASKING = 0.25  # posterior sds: beyond, the next question waits for a full update, which takes a second for 300 items
-MAX_INTERVALS = 100  # in a ranking of more items than a matrix has room for: each takes a solve
+# More are learned at once, by a full update; equal answers are one row, but as many quick changes.
+MAX_QUICK_ANSWERS = 25
+# Posterior sds: beyond this the next question waits for a full update, which takes a second for
+# 300 items.
+MAX_QUICK_ERROR_OF_ASKING = 0.25
+MAX_INTERVALS = 100  # in a ranking of too many items for a matrix: each takes a solve
 MAX_NAME_LENGTH = 80  # of a rater, in characters: what fits a line
 MAX_PROMPT_LENGTH = 200  # of a page's title and question, in characters
 MAX_REQUEST_BYTES = 64 * 1024  # a form has a few hundred
 
 # infer: mixtures over hyperparameters
-MAX_NUMBERS_OF_POINTS = (
-    10_000_000  # in the covariances of all points, each of which a quick update moves: 80 MB
-)
+MAX_NUMBERS_OF_POINTS = 10_000_000  # in covariances that a quick update changes: 80 MB
 MAX_NUMBERS_OF_MIXTURE = 30_000_000  # in the covariances of all draws: 240 MB
 
-# infer: draws of a posterior that are weighted
+# infer: weighted draws of a posterior
 MAX_PREDICTORS_OF_DRAWS = 2_000_000  # evaluated together: 16 MB
 MAX_NUMBERS_OF_DRAWS = 20_000_000  # in all draws: 160 MB
 
 # diagnostics
-MAX_ROWS_TAKEN_OUT = 4000  # whose prior covariance is worth factorizing to take a Gaussian site out exactly
+MAX_ROWS_TAKEN_OUT = 4000  # whose prior covariance is factorized to remove a site exactly
 MAX_NUMBERS_OF_INFLUENCE = 4_000_000  # in a block of moved means: 32 MB
-MAX_NUMBERS_OF_UNIFORM = 1_000_000  # of the null distribution of a calibration, drawn together: 8 MB
-MAX_NUMBERS_OF_SIMULATIONS = 1_000_000  # in the covariances of simulations that are fitted at once: 8 MB
+MAX_NUMBERS_OF_UNIFORM = 1_000_000  # of a calibration's null distribution drawn together: 8 MB
+MAX_NUMBERS_OF_SIMULATIONS = 1_000_000  # in covariances that are fitted at once: 8 MB
 MAX_SIMULATIONS_AT_ONCE = 100  # so that progress shows and little is lost when interrupted
 
 # rls
-MAX_EVIDENCE_EDGES = (
-    1500  # of an incomplete relation whose evidence is looked at; its cost grows with their cube
-)
-MAX_FACTOR_ENTRY = 1e60  # features whose fourth powers, in products of two kernels, are still numbers
-MAX_PREDICTIONS_AT_ONCE = 2**18  # of pairs left out, handed out together: some megabytes
-MAX_HELD_OUT_PAIRS_AT_ONCE = 2**15  # whose order is counted together: what is made of them stays in the cache
+MAX_EVIDENCE_EDGES = 1500  # of an incomplete relation; the cost grows with the cube
+MAX_FACTOR_ENTRY = 1e60  # features whose fourth powers, in products of kernels, are finite
+MAX_PREDICTIONS_AT_ONCE = 2**18  # of pairs left out, returned together: some megabytes
+MAX_HELD_OUT_PAIRS_AT_ONCE = 2**15  # counted together: temporaries stay in the cache
 
 # classifiers
 MAX_LINEAR_EXTENSIONS = 256  # drawn of each ranking that does not place every item
@@ -94,23 +98,23 @@ MAX_RANKINGS_OF_ERROR = 100  # whose sampling error says whether there are enoug
 
 
 def require_memory(number_of_bytes: float, purpose: str) -> None:
-    """Refuse what would not fit."""
+    """Refuse a computation that needs more memory than is available."""
     available = available_memory()
     if available is not None and number_of_bytes > available:
         raise DataError(
-            f"{purpose} needs {number_of_bytes / 1e9:.2f} GB of memory and {available / 1e9:.2f} GB are available; take fewer of them or a "
-            "machine with more"
+            f"{purpose} needs {number_of_bytes / 1e9:.2f} GB of memory and {available / 1e9:.2f} "
+            "GB are available; take fewer of them or a machine with more"
         )
 
 
 def fits(number_of_bytes: float) -> bool:
-    """Whether so much memory is available; true where the system does not say."""
+    """Whether so much memory is available; True if unknown."""
     available = available_memory()
     return available is None or number_of_bytes <= available
 
 
 def available_memory() -> float | None:
-    """Bytes that could be had without swapping, as Linux reports them; the physical memory elsewhere, None if unknown."""
+    """Bytes available without swapping on Linux, physical memory elsewhere; None if unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
@@ -125,7 +129,7 @@ def available_memory() -> float | None:
 
 
 def resident_memory() -> float | None:
-    """Bytes of physical memory that this process has, as Linux reports them; None elsewhere."""
+    """Bytes of physical memory that this process uses on Linux; None elsewhere."""
     try:
         with open("/proc/self/statm", encoding="ascii") as line:
             return float(line.read().split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
@@ -134,7 +138,7 @@ def resident_memory() -> float | None:
 
 
 def release_memory() -> None:
-    """Give memory that is free but still the process's back to the system, where its C library can (glibc)."""
+    """Return free memory of the process to the system, with a C library that can (glibc)."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError, TypeError):

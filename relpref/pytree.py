@@ -1,7 +1,7 @@
-"""Immutable data classes as JAX pytrees, without importing JAX.
+"""Registration of immutable data classes as JAX pytrees, without importing JAX.
 
-Tables are read and rankings printed without JAX, whose import takes longer than both. The classes are registered at the moment when
-JAX is imported, by whomever.
+Tables are read and rankings printed without JAX, whose import takes longer than both. The classes
+are registered when anything imports JAX.
 """
 
 import sys
@@ -15,12 +15,14 @@ _waiting: list[Callable[[], object]] = []  # until JAX is imported
 
 
 class _AtImportOfJax:
-    """A finder of modules that finds JAX where the others do; when it has been imported, what waits for it is done."""
+    """Finder that defers to the others and registers the waiting classes after JAX's import."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "jax":
             return None
-        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        others = (
+            finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self
+        )
         spec = next((spec for spec in others if spec is not None), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
@@ -48,10 +50,11 @@ def _when_jax_is_there(act: Callable[[], object]) -> None:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Untraced:
-    """Static data of a pytree that JAX ignores when it compares two trees: any two boxes are equal and hash alike.
+    """Static data of a pytree that JAX ignores when it compares two trees.
 
-    So two data sets of equal shapes share one compilation although their labels differ. Inside a compiled function the content is that
-    of the data set for which it was compiled: it may neither be read nor returned there.
+    Any two objects are equal and hash alike, so that two data sets of equal shapes share one
+    compilation although their labels differ. Inside a compiled function the content is that of the
+    data set for which it was compiled: it may neither be read nor returned there.
     """
 
     content: Any
@@ -73,13 +76,26 @@ def register(
     untraced: Sequence[str] = (),
     restored: Callable[[Any], object] | None = None,
 ) -> None:
-    """Register a class whose objects keep their attributes in ``__dict__``; they are made again without their constructor.
+    """Register a class whose objects keep their attributes in ``__dict__``.
 
-    So nothing is checked: ``leaves``, attributes or cached properties, may be tracers. Programs are compiled for ``static`` ones;
-    ``untraced`` ones never cause a compilation, see `Untraced`. ``restored`` is called with each object that was made again.
+    Objects are rebuilt without their constructor and its checks, so that leaves may be tracers.
+
+    Parameters
+    ----------
+    cls : type
+    leaves : sequence of str
+        Attributes or cached properties that are arrays or trees.
+    static : sequence of str
+        Attributes with values that programs are compiled for.
+    untraced : sequence of str
+        Attributes that never cause a compilation, see `Untraced`.
+    restored : callable, optional
+        Called with each object that was rebuilt.
     """
 
-    def flatten(data: Any, keys: Sequence[Any]) -> tuple[list[tuple[Any, Any]], tuple[Any, Untraced]]:
+    def flatten(
+        data: Any, keys: Sequence[Any]
+    ) -> tuple[list[tuple[Any, Any]], tuple[Any, Untraced]]:
         children = [(key, getattr(data, name)) for key, name in zip(keys, leaves, strict=True)]
         kept = tuple(getattr(data, name) for name in static)
         return children, (kept, Untraced(tuple(getattr(data, name) for name in untraced)))
@@ -106,7 +122,7 @@ def register(
 
 
 def register_static(cls: type[T]) -> type[T]:
-    """Register a class whose objects are compared and hashed by their values: programs are compiled for each."""
+    """Register a class whose objects are static: programs are compiled for each value."""
 
     def act() -> None:
         from jax.tree_util import register_static

@@ -1,9 +1,10 @@
 """The folder of a run: the tables it was made from, how, and what came out.
 
-``run.json`` says which versions, model, seed and options, and the SHA-256 of every other file; ``data/`` holds the tables as they
-were given; ``posterior.nc`` is the posterior; ``report.html`` the report, where one was written. There are no dates and no timings:
-the same tables, seed and versions give the same bytes. Where people were asked, ``answers.sqlite`` holds what they answered, and
-``posterior-<version>.nc`` is the posterior of the answers up to that version.
+``run.json`` says which versions, model, seed and options, and the SHA-256 of every other file;
+``data/`` holds the tables as they were given; ``posterior.nc`` is the posterior; ``report.html``
+the report, where one was written. There are no dates and no timings: the same tables, seed and
+versions give the same bytes. Where people were asked, ``answers.sqlite`` holds what they answered,
+and ``posterior-<version>.nc`` is the posterior of the answers up to that version.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -49,7 +51,19 @@ _RECORD = {
 
 @dataclass(frozen=True)
 class Copy:
-    """A table as it was given: its name in the folder of the run, that of its file, and that file or its content."""
+    """Copy of a table in the folder of a run.
+
+    Attributes
+    ----------
+    name : str
+        Path in the folder of the run.
+    given : str
+        Name of the file that was given.
+    source : Path or bytes
+        That file, or its content.
+    sha256 : str
+        Digest of the content when the copy was announced.
+    """
 
     name: str
     given: str
@@ -57,31 +71,34 @@ class Copy:
     sha256: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look at the content as it is now."""
-        source = self.source
+        """Compute the digest."""
         try:
-            digest = hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else file_digest(source)
+            with self._open() as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
         except OSError as error:
-            raise DataError(f"{source!s}: cannot be read ({error.strerror}); check its name") from error
+            raise DataError(
+                f"{self.source!s}: cannot be read ({error.strerror}); check its name"
+            ) from error
         object.__setattr__(self, "sha256", digest)
 
+    def _open(self) -> Any:
+        return BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb")
+
     def write(self, file: Path) -> None:
-        """Write the content where there is nothing yet."""
-        with file.open("xb") as opened:  # two relations whose names differ in case only may be one file
-            if isinstance(self.source, bytes):
-                opened.write(self.source)
-                return
-            with self.source.open("rb") as given:
-                shutil.copyfileobj(given, opened)
+        """Write the content to a new file."""
+        # Not over a file: names of two relations may differ in their case only.
+        with file.open("xb") as copy, self._open() as content:
+            shutil.copyfileobj(content, copy)
         if file_digest(file) != self.sha256:
             raise StorageError(
-                f"{self.source}: the file was changed after it was read, so what was computed does not belong to it; run the command again"
+                f"{self.source!s}: the file was changed after it was read, so what was computed "
+                "does not belong to it; run the command again"
             )
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run read back; the metadata are the content of ``run.json``."""
+    """Run read from its folder; the metadata are the content of ``run.json``."""
 
     folder: Path
     posterior: "Posterior | RelationPosterior"
@@ -89,70 +106,72 @@ class Run:
 
 
 def copies(tables: "Files") -> tuple[Copy, ...]:
-    """Look at the tables of a data set as they are."""
+    """Copies of the tables of a data set."""
     from relpref.data.relation import path_and_kind
 
-    relations = {name: path_and_kind(given) for name, given in tables.relations.items()}
-    named = {"entities": tables.items, "comparisons": tables.comparisons} | {
-        f"relations/{name}.{kind}" if kind else f"relations/{name}": path
-        for name, (path, kind) in relations.items()
-    }
-    return copied({name: path for name, path in named.items() if path is not None})
+    files = {"entities": tables.items, "comparisons": tables.comparisons}
+    for name, given in tables.relations.items():
+        path, kind = path_and_kind(given)
+        files[f"relations/{name}.{kind}" if kind else f"relations/{name}"] = path
+    return copied({name: path for name, path in files.items() if path is not None})
 
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
-    """Look at files as they are; their names in the folder of the run are the keys."""
+    """Copies of files, given by their names in the folder of the run without suffix."""
     from relpref.data.tables import suffix_of
 
-    return tuple(Copy(f"{TABLES}/{name}{suffix_of(path)}", path.name, path) for name, path in files.items())
+    return tuple(
+        Copy(f"{TABLES}/{name}{suffix_of(path)}", path.name, path) for name, path in files.items()
+    )
 
 
 def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> None:
     """Refuse a folder into which no run can be written, before anything is computed."""
     target = Path(folder)
-    there = target.absolute().parent
-    while not there.exists():
-        there = there.parent
-    another = "give the name of a new folder"
-    for wrong, reason in (
-        (
-            target.is_symlink() or (target.exists() and not target.is_dir()),
-            f"this is a file or a link, not a folder; {another}",
-        ),
-        (target.exists() and target.samefile(Path.cwd()), f"this is the folder you are in; {another}"),
-        (os.path.ismount(target), "this is where a disk is mounted; give the name of a folder inside it"),
-        (not there.is_dir(), f"{there} is a file, not a folder; give the name of a folder that can be made"),
-        (
-            not os.access(there, os.W_OK | os.X_OK),
-            f"nothing can be written in {there}; give the name of a folder elsewhere",
-        ),
-    ):
-        if wrong:
-            raise StorageError(f"{target}: {reason}")
-    if not target.exists() or not any(target.iterdir()):
-        return
-    record = _own_record(target)
+    parent = target.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    another, reason = "give the name of a new folder", ""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        reason = f"this is a file or a link, not a folder; {another}"
+    elif target.exists() and target.samefile(Path.cwd()):
+        reason = f"this is the folder you are in; {another}"
+    elif os.path.ismount(target):
+        reason = "this is where a disk is mounted; give the name of a folder inside it"
+    elif not parent.is_dir():
+        reason = f"{parent} is a file, not a folder; give the name of a folder that can be made"
+    elif not os.access(parent, os.W_OK | os.X_OK):
+        reason = f"nothing can be written in {parent}; give the name of a folder elsewhere"
+    elif target.exists() and any(target.iterdir()):
+        reason = _reason_to_keep(target, replace, how, another)
+    if reason:
+        raise StorageError(f"{target}: {reason}")
+
+
+def _reason_to_keep(target: Path, replace: bool, how: str, another: str) -> str:
+    """Reason why a folder with content may not be replaced; empty if it may."""
+    record = _record_or_none(target)
     if record is None:
-        raise StorageError(f"{target}: it holds something else than a run, which is never touched; {another}")
+        return f"it holds something else than a run, which is never touched; {another}"
     foreign = _foreign(target, record)
-    # Of a file that is gone the posterior still knows some.
+    # The posterior includes answers even if their file is gone.
     if target / ANSWERS in foreign or "answers" in record:
-        raise StorageError(
-            f"{target}: the run may not be replaced, because people's answers are in it and would be lost; give the name "
-            f"of a new folder (relpref ask {quote(str(target))} --export comparisons.csv writes the answers as a table to fit)"
+        return (
+            "the run may not be replaced, because people's answers are in it and would be lost; "
+            f"give the name of a new folder (relpref ask {quote(str(target))} --export "
+            "comparisons.csv writes the answers as a table to fit)"
         )
     if foreign:
-        raise StorageError(
-            f"{target}: the run may not be replaced, because {foreign[0]} is not part of it and would be lost; "
-            f"move it away, or {another}"
+        return (
+            f"the run may not be replaced, because {foreign[0]} is not part of it and would be "
+            f"lost; move it away, or {another}"
         )
-    if not replace:
-        raise StorageError(f"{target}: there is a run already; {how}, or {another}")
+    return "" if replace else f"there is a run already; {how}, or {another}"
 
 
 def is_run_of(folder: str | os.PathLike[str], command: str) -> bool:
-    """Whether a folder is a run that a certain command wrote."""
-    record = _own_record(Path(folder))
+    """Whether a folder is a run that a command wrote."""
+    record = _record_or_none(Path(folder))
     return record is not None and record.get("command") == command
 
 
@@ -168,7 +187,7 @@ def save_run(
     replace: bool,
     report: Callable[[Path], object] | None = None,
 ) -> None:
-    """Write a run, in place of the one that is there; whole or not at all."""
+    """Write the folder of a run atomically, perhaps in place of an earlier run."""
     check_target(folder, replace=replace, how="it was written meanwhile")
     with replaced_folder(folder) as part:
         for table in tables:
@@ -185,7 +204,8 @@ def save_run(
             "seed": seed,
             "options": dict(options),
             "tables": [
-                {"file": table.name, "given": table.given, "sha256": table.sha256} for table in tables
+                {"file": table.name, "given": table.given, "sha256": table.sha256}
+                for table in tables
             ],
             "posterior": {"file": POSTERIOR, "sha256": file_digest(part / POSTERIOR)},
             "versions": versions() | {"python": platform.python_version()},
@@ -207,22 +227,24 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
 
 
 def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
-    """Read a posterior that its ``save`` wrote, or that of the folder of a run, which ``relpref fit`` wrote.
+    """Read a posterior that its ``save`` wrote, or that of a run, which ``relpref fit`` wrote.
 
-    Nothing named in the file is imported or called: programs, kernels and likelihoods are those of the package and those given to
-    `relpref.register`, and their arguments are checked against the types they declare.
+    Nothing named in the file is imported or called: programs, kernels and likelihoods are those of
+    the package and those given to `relpref.register`, and their arguments are checked against the
+    types they declare.
 
     Parameters
     ----------
     path : path
     program : callable, optional
-        The numpyro program that was fitted, if it is custom: a file keeps its name and its arguments, not the program.
-        Without it, such a posterior answers questions about the items it knows, and cannot be updated.
+        The numpyro program that was fitted, if it is custom: a file keeps its name and its
+        arguments, not the program. Without it, such a posterior answers questions about the items
+        it knows, and cannot be updated.
 
     Returns
     -------
     Posterior or RelationPosterior
-        Of the type that was saved.
+        Posterior of the type that was saved.
 
     Raises
     ------
@@ -255,20 +277,22 @@ def read_record(folder: Path) -> dict[str, Any]:
     """Read ``run.json`` and check that this version can read the run."""
     if not folder.exists() and previous(folder).is_dir():
         raise StorageError(
-            f"{folder}: there is no such folder; a command that was killed while it replaced the run left it in "
-            f"{previous(folder)}: rename that"
+            f"{folder}: there is no such folder; a command that was killed while it replaced the "
+            f"run left it in {previous(folder)}: rename that"
         )
     if not folder.is_dir():
-        what = "this is a file, not a folder" if folder.exists() else "there is no such folder"
-        raise StorageError(f"{folder}: {what}; give the folder that relpref fit --out wrote")
+        trouble = "this is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise StorageError(f"{folder}: {trouble}; give the folder that relpref fit --out wrote")
     file = folder / RECORD
     try:
         record = json.loads(file.read_bytes().decode("utf-8"))
     except FileNotFoundError:
-        how = "give the folder that relpref fit --out wrote"
+        remedy = "give the folder that relpref fit --out wrote"
         if (folder / "entities.csv").exists():
-            how = f"make one with relpref fit --folder {quote(str(folder))} --out run/"
-        raise StorageError(f"{folder}: this is not a run, there is no {RECORD} in it; {how}") from None
+            remedy = f"make one with relpref fit --folder {quote(str(folder))} --out run/"
+        raise StorageError(
+            f"{folder}: this is not a run, there is no {RECORD} in it; {remedy}"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{file}: cannot be read ({error}); {_again(folder)}") from error
     except ValueError:
@@ -277,18 +301,20 @@ def read_record(folder: Path) -> dict[str, Any]:
         raise StorageError(f"{file}: the file is damaged or not of relpref; {_again(folder)}")
     if record[_SCHEMA_KEY] > SCHEMA:
         raise StorageError(
-            f"{file}: the run has the schema {record[_SCHEMA_KEY]}, this relpref reads up to {SCHEMA}; "
-            "install a newer one: pip install --upgrade relpref"
+            f"{file}: the run has the schema {record[_SCHEMA_KEY]}, this relpref reads up to "
+            f"{SCHEMA}; install a newer one: pip install --upgrade relpref"
         )
     from relpref.posterior.codec import conform
 
     parts = [record[part] for part in ("posterior", "answers") if part in record]
     if not conform(record, _RECORD) or not all(_FILE.fullmatch(part["file"]) for part in parts):
-        raise StorageError(f"{file}: the file is damaged: it is not what relpref writes; {_again(folder)}")
+        raise StorageError(
+            f"{file}: the file is damaged: it is not what relpref writes; {_again(folder)}"
+        )
     return record
 
 
-def _own_record(folder: Path) -> dict[str, Any] | None:
+def _record_or_none(folder: Path) -> dict[str, Any] | None:
     try:
         return read_record(folder)
     except StorageError:
@@ -296,16 +322,17 @@ def _own_record(folder: Path) -> dict[str, Any] | None:
 
 
 def _foreign(folder: Path, record: Mapping[str, Any]) -> list[Path]:
-    """Files in the folder of a run that this program did not write."""
-    own = {RECORD, POSTERIOR, REPORT, *(table["file"] for table in record.get("tables", []))}
-    own |= {path.name for path in folder.glob("posterior-*.nc")}
+    """Files in the folder of a run that are not part of it."""
+    written = {folder / name for name in (RECORD, POSTERIOR, REPORT)}
+    written |= {folder / table["file"] for table in record.get("tables", [])}
+    written |= set(folder.glob("posterior-*.nc"))
     ignored = {".DS_Store", "Thumbs.db"}
-    inside = (path for path in sorted(folder.rglob("*")) if not path.is_dir() and path.name not in ignored)
-    return [path for path in inside if path.relative_to(folder).as_posix() not in own]
+    inside = (path for path in sorted(folder.rglob("*")) if not path.is_dir())
+    return [path for path in inside if path not in written and path.name not in ignored]
 
 
 def record_text(record: Mapping[str, Any]) -> str:
-    """The content of ``run.json``."""
+    """Text of ``run.json``."""
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
 

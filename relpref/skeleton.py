@@ -1,4 +1,4 @@
-"""Trees without their arrays, and functions of JAX on any arguments outside of programs."""
+"""Static parts of trees, and evaluation of JAX functions on any arguments."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ _ARRAYS = (np.ndarray, np.generic, jax.Array)
 
 @dataclass(frozen=True)
 class Skeleton:
-    """A tree without its arrays: what JAX compiles a function of the tree for."""
+    """Static part of a tree, for which JAX compiles a function of the tree."""
 
     structure: Any
-    # Of its nodes: JAX (0.10 to 0.12) holds the structures of two registered dataclasses for equal if their fields are.
+    # Types of the nodes: JAX (0.10 to 0.12) takes the structures of two registered dataclasses with
+    # equal fields for equal.
     kinds: tuple[type, ...]
     static: tuple[Any, ...]  # the leaves that are not arrays, in place; None where an array belongs
 
@@ -35,12 +36,13 @@ class Skeleton:
         static = tuple(None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves)
         arrays = [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
         double = (
-            a.astype(np.float64, copy=False) if np.issubdtype(a.dtype, np.floating) else a for a in arrays
+            a.astype(np.float64, copy=False) if np.issubdtype(a.dtype, np.floating) else a
+            for a in arrays
         )
         return cls(structure, kinds, static), tuple(double)
 
     def join(self, arrays: Sequence[Any]) -> Any:
-        """The tree with its arrays, or with what stands for them."""
+        """Put arrays, or what represents them, into the tree."""
         stream = iter(arrays)
         # PyTreeDef leaves are never None, so None marks an array's place.
         leaves = [next(stream) if leaf is None else leaf for leaf in self.static]
@@ -48,20 +50,20 @@ class Skeleton:
 
 
 def evaluated(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function of JAX makes of any arguments, in double precision and as NumPy arrays.
+    """Evaluate a function of JAX in double precision; arrays become NumPy arrays.
 
-    Compiled for what is not an array among the arguments: options, and objects that JAX does not know. ``function`` stays the same
-    object from call to call.
+    The function is compiled for its static arguments: options, and objects unknown to JAX. Pass the
+    same function object in every call.
     """
     skeleton, arrays = Skeleton.split(args)
     with float64():
         try:
             hash(skeleton)
         except TypeError:  # a custom kernel
-            found = function(*args)
+            result = function(*args)
         else:
-            found = _evaluated(function, skeleton, arrays)
-        return jax.tree.map(np.asarray, found)
+            result = _evaluated(function, skeleton, arrays)
+        return jax.tree.map(np.asarray, result)
 
 
 @partial(lazy_jit, static_argnums=(0, 1))

@@ -1,4 +1,4 @@
-"""Asks people: the loop that chooses questions and learns, the store of answers, the terminal and the page.
+"""Questions to people: the loop that chooses them, the store of answers, terminal and page.
 
 The page (`relpref.ask.web`) needs the extra ``web``.
 """
@@ -15,7 +15,7 @@ __all__ = ["AnswerStore", "Item", "Loop", "Progress", "Question"]
 
 
 def __getattr__(name: str) -> Any:
-    """What chooses questions is imported when it is first used: it needs JAX, and the store of answers does not."""
+    """Import the loop when it is first used: it needs JAX, and the store of answers does not."""
     if name not in __all__:
         raise AttributeError(f"module 'relpref.ask' has no attribute {name!r}")
     from relpref.ask import loop

@@ -1,4 +1,4 @@
-"""What the pages share: who is let in, what a form may hold, and the server that listens on this machine alone."""
+"""Protection of the pages: who may send requests, reading forms, and a server on localhost."""
 
 import asyncio
 import hmac
@@ -26,11 +26,11 @@ _TOO_LARGE = "The request is too large."
 _HOSTS = ("127.0.0.1", "localhost")
 _HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+        "'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    # To this origin only. With no-referrer, browsers would send "Origin: null" with our own forms, too.
+    # To this origin only. With no-referrer, browsers would send "Origin: null" with our own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -39,7 +39,7 @@ _HEADERS = {
 
 
 class Guard:
-    """Refuse what does not come from the person at this machine; limit bodies; keep errors off the page."""
+    """Middleware that refuses foreign requests, limits bodies, and keeps errors off the page."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class Guard:
             return
         started = False
 
-        async def headed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -61,33 +61,41 @@ class Guard:
             await send(message)
 
         try:
-            await (self._refusal(scope) or self._app)(scope, receive, headed)
+            await (self._refusal(scope) or self._app)(scope, receive, send_with_headers)
         except ClientDisconnect:
             pass
-        except Exception as error:  # noqa: BLE001 - whatever it is, the browser is not told
+        except Exception as error:  # noqa: BLE001 - the browser is not told the reason
             place = traceback.extract_tb(error.__traceback__)[-1]
             words = " ".join(str(error).split())  # without the path, which holds the token
             print(
-                f"relpref: a {scope['method']} failed: {type(error).__name__}: {words} ({place.filename}, line {place.lineno})",
+                f"relpref: a {scope['method']} failed: {type(error).__name__}: {words} "
+                f"({place.filename}, line {place.lineno})",
                 file=sys.stderr,
                 flush=True,
             )
             if not started:
-                words = "Something went wrong; the terminal says what. Answers that were counted are saved."
-                await PlainTextResponse(words, 500)(scope, receive, headed)
+                words = (
+                    "Something went wrong; the terminal says what. Answers that were counted are "
+                    "saved."
+                )
+                await PlainTextResponse(words, 500)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        """Response to a request that is refused; None if it may pass."""
         headers = Headers(scope=scope)
         host, length = headers.get("host", ""), headers.get("content-length", "0")
         hostname = None
         with suppress(ValueError):
             hostname = urlsplit(f"//{host}").hostname
-        words, status = "", 403
         token = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
+        words, status = "", 403
         if hostname not in _HOSTS:
             words = "This page answers only at 127.0.0.1 and localhost."
         elif not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
-            words = "This address is not valid, or not any more. The terminal in which relpref runs shows the one that is."
+            words = (
+                "This address is not valid, or not any more. The terminal in which relpref runs "
+                "shows the one that is."
+            )
         elif scope["method"] not in ("GET", "HEAD") and headers.get("origin") != f"http://{host}":
             words = "Only the page itself can send this."
         elif not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
@@ -95,11 +103,11 @@ class Guard:
         return PlainTextResponse(words, status) if words else None
 
 
-_PATIENCE = 10.0  # seconds for the head of a request to arrive, and as many for its body
+_PATIENCE = 10.0  # seconds for the head of a request to arrive, and again for its body
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form; an `HTTPException` where they cannot be read."""
+    """Read the fields of a form; `HTTPException` if that fails."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "Only forms are read.")
@@ -139,20 +147,21 @@ def listen(
     port : int
         0 takes a free one.
     announce : callable
-        Told the address, between two texts (``words``), and, where there is something to do then, that the end has begun (``ending``).
+        Called with the address between two texts (``words``), and with ``ending``, unless it is
+        empty, when the end has begun.
     leave : callable, optional
         Called at a second Ctrl-C; by default the end is waited for.
 
     Raises
     ------
     DataError
-        If the port cannot be had.
+        If the port cannot be used.
     """
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):
-        """Closes a connection on which no request arrives; uvicorn has no limit for the head of a request."""
+        """Protocol that closes connections without requests, for which uvicorn has no limit."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -166,7 +175,7 @@ def listen(
             self.loop.call_later(_PATIENCE, self._close_after, self.cycle)
 
         def _close_after(self, cycle: Any) -> None:
-            if self.cycle is cycle:  # each request has another
+            if self.cycle is cycle:  # each request has its own
                 self.transport.close()
 
     token = secrets.token_urlsafe(16)
@@ -194,16 +203,17 @@ def listen(
         announce(f"{words[0]} {address}\n{words[1]}")
 
         class Server(uvicorn.Server):
+            """Server that announces the end."""
+
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
                 again = self.should_exit
                 super().handle_exit(sig, frame)
                 if again and leave is not None:
                     leave()
                 elif not again and ending:
-                    with suppress(OSError):  # that nobody reads it any more is no reason to end otherwise
+                    with suppress(OSError):  # nobody reads it any more
                         announce(ending)
 
-        try:
+        # uvicorn raises the usual end again once everything is closed.
+        with suppress(KeyboardInterrupt):
             Server(config).run(sockets=[listening])
-        except KeyboardInterrupt:
-            pass  # how it is meant to end: uvicorn raises it once everything is closed

@@ -1,7 +1,8 @@
-"""The answers of a run on disk: one SQLite file that several processes and raters may use at once.
+"""Answers of a run on disk: one SQLite file that several processes and raters may use at once.
 
-What happened is a list of events, numbered from 1, that only grows: answers, skips, and withdrawals of either. The number of the last
-one is the *version* of the answers. A question is stored before anybody sees it and open until it is answered or skipped.
+Events are numbered from 1 and only added: answers, skips, and withdrawals of either. The number of
+the last event is the *version* of the answers. A question is stored before anybody sees it and open
+until it is answered or skipped.
 """
 
 import json
@@ -20,15 +21,12 @@ from typing import Any, Self
 import pandas as pd
 
 from relpref.ask.schema import (
-    SCHEMA,
-    SEALED,
-    WITH_MORE,
     check_log,
     connected,
+    create_tables,
     explained,
-    migrate,
+    is_empty,
     now,
-    schema_of,
     seal,
     size,
     transaction,
@@ -43,73 +41,89 @@ from relpref.posterior.codec import decode_label, encode_label
 from relpref.posterior.tables import objects
 
 _UNSEEN = set(BLANKS) - {" "}
-# Of an answer, in the table ``event``.
-COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")
+# Columns of the table ``event`` that describe an answer.
+COLUMNS = (
+    "winner",
+    "loser",
+    "count",
+    "tie",
+    "strength",
+    "probability",
+    "rater",
+    "shown_first",
+)
 
 
 def rater_name(given: Any) -> str:
-    """Return a rater's name as it is kept: white space is one space, characters are composed (NFC).
+    """Normalize a rater's name: white space becomes one space, characters are composed (NFC).
 
     Raises
     ------
     DataError
-        If a character of it cannot be seen, or there is none.
+        If the name is empty, too long, or has an invisible character.
     """
     if isinstance(given, str):
         name = unicodedata.normalize("NFC", " ".join(trimmed(given).split()))
-        seen = name.isprintable() and not is_invisible(name) and not set(name) & _UNSEEN
-        if seen and len(name) <= MAX_NAME_LENGTH:
+        visible = name.isprintable() and not is_invisible(name) and not set(name) & _UNSEEN
+        if visible and len(name) <= MAX_NAME_LENGTH:
             return name
     raise DataError(
-        f"rater is {shown(given)}; give a name of 1 to {MAX_NAME_LENGTH} characters, all of which can be seen, such as 'ann'"
+        f"rater is {shown(given)}; give a name of 1 to {MAX_NAME_LENGTH} characters, all of which "
+        "can be seen, such as 'ann'"
     )
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What happened to the answers after some version.
+    """Changes of the answers after some version.
 
-    ``steps`` has one row for each event about an answer, in their order: ``version`` of the answer, ``change`` (1 if it was added, −1 if it
-    was withdrawn), and all columns that an answer can have, those of covariates and of what it shares with others only where there are
-    some; ``version`` is that of the last event. The answers to all questions about one pair are one ``group``: people saw the same two.
+    Attributes
+    ----------
+    version : int
+        Number of the last event.
+    steps : DataFrame
+        One row for each event about an answer, in order: ``version`` of the answer, ``change`` (1
+        if it was added, −1 if it was withdrawn), and the columns of the answer; covariates and
+        columns shared with other answers only where some answer has them. All answers to questions
+        about one pair are in one ``group``, because people saw the same two items.
     """
 
     version: int
     steps: pd.DataFrame
 
     def __len__(self) -> int:
-        """How many answers differ after all of it."""
+        """Count the answers that were added or withdrawn."""
         return len(self.added) + len(self.withdrawn)
 
     @property
     def added(self) -> pd.DataFrame:
-        """Answers that are new and stand."""
+        """New answers that still stand."""
         return self._net(1)
 
     @property
     def withdrawn(self) -> pd.DataFrame:
-        """Answers that were there before and do not stand any more."""
+        """Earlier answers that no longer stand."""
         return self._net(-1)
 
     def _net(self, change: int) -> pd.DataFrame:
-        """What was added and withdrawn since leaves nothing."""
+        """Answers with this net change; an answer that was added and withdrawn has none."""
         net = self.steps.groupby("version")["change"].transform("sum")
         return self.steps[net == change].drop(columns=["version", "change"])
 
 
 def text(label: Any) -> str:
-    """A label as JSON, in ASCII, because SQLite cannot hold half of a surrogate pair or search past a zero."""
+    """Encode a label as ASCII JSON: SQLite stores no lone surrogates and searches up to a zero."""
     return json.dumps(encode_label(label))
 
 
 def value(stored: str) -> Any:
-    """The inverse of `text`."""
+    """Decode a label encoded by `text`."""
     return decode_label(json.loads(stored))
 
 
 @dataclass(frozen=True)
 class Question:
-    """Which of two is asked about.
+    """A question which of two items is better.
 
     Attributes
     ----------
@@ -117,7 +131,7 @@ class Question:
         Unique; it cannot be guessed.
     first, second : label
     left : label
-        The one that is shown on the left, or first.
+        The item that is shown on the left, or first.
     rater : str
         Who is asked.
     """
@@ -129,29 +143,29 @@ class Question:
     rater: str
 
 
-_HOW = {
+_ORIGINS = {
     "fitted": "the run was fitted on it",
     "imported": "it was imported",
     "exported": "it was exported from here",
 }
-_AWAY = timedelta(hours=1)  # an open question that is older keeps its pair from nobody else
+_RESERVED = timedelta(hours=1)  # time for which an open question keeps its pair from other raters
 
 
 class AnswerStore:
-    """The file ``answers.sqlite`` of a run; make one with `open`.
+    """The file ``answers.sqlite`` of a run, opened by `open` or `read`.
 
-    Every method that writes is one transaction: it is on the disk as a whole when the method returns, or it raises and nothing has
-    changed. A connection is used by one thread at a time.
+    Every method that writes is one transaction: all of it is on the disk when the method returns,
+    or the method raises and nothing has changed. A connection is used by one thread at a time.
 
     Attributes
     ----------
     path : Path
     identity : str
-        Drawn when the file was made.
+        Random name, drawn when the file was made.
     fitted : int
         Version of the answers that the run was fitted on.
     labels : tuple of labels
-        Of the items, by position.
+        Labels of the items, by position.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -160,14 +174,12 @@ class AnswerStore:
         self._file = path.absolute()
         self._inode = _inode(self._file)
         self._wrote = False
-        self._kept: Path | None = None  # a copy of the answers, once the file is not in its place any more
+        self._copy: Path | None = None  # of the answers, once the file is no longer in its place
         with transaction(connection, "DEFERRED"):  # another process may write between two queries
-            schema = schema_of(connection, str(path))
-            if schema >= SEALED:
-                verify(connection, str(path))
+            is_empty(connection, path)
+            verify(connection, path)
             about = dict(connection.execute("SELECT name, value FROM about"))
             rows = connection.execute("SELECT label FROM entity ORDER BY position").fetchall()
-        self._has_more = schema >= WITH_MORE  # not of an older file that is only read
         self.identity, self.fitted = about["identity"], int(about["fitted"])
         self.labels: tuple[Any, ...] = tuple(value(label) for (label,) in rows)
         self._position = {label: position for position, label in enumerate(self.labels)}
@@ -181,50 +193,50 @@ class AnswerStore:
         *,
         files: Mapping[str, str] | None = None,
     ) -> "AnswerStore":
-        """Open the answers of a run; make the file where there is none.
+        """Open the answers of a run; create the file if it does not exist.
 
         Parameters
         ----------
         path : path
         items : sequence of labels
-            Those of the run.
+            Items of the run.
         answers : DataFrame
-            What the run was fitted on, as `relpref.data.PreferenceData.from_tables` reads it: imported when the file is made.
+            Answers that the run was fitted on, as `relpref.data.PreferenceData.from_tables` reads
+            them: imported when the file is made.
         files : mapping from SHA-256 to name, optional
-            Where these answers come from: such a file is not imported again.
+            Files of these answers: they cannot be imported again.
 
         Raises
         ------
         StorageError
-            If the file cannot be opened, is damaged, from a newer version, or of another run.
+            If the file cannot be opened, is damaged, has another schema, or is of another run.
         """
-        place = Path(path)
-        with explained(place):
-            check_log(place)
-            connection = connected(f"{place.absolute().as_uri()}?mode=rwc")
+        path = Path(path)
+        with explained(path):
+            check_log(path)
+            connection = connected(f"{path.absolute().as_uri()}?mode=rwc")
             try:
-                # WAL: readers and a writer do not wait for each other. FULL: a commit is on the disk when it returns.
-                # A limit of 0 cuts off what is left of an earlier log, so that a torn frame ends the file (see `check_log`).
-                settings = (
+                # WAL: readers and a writer do not wait for each other. FULL: a commit is on the
+                # disk when it returns. A limit of 0 cuts off what is left of an earlier log, so
+                # that a torn frame ends the file (see `check_log`).
+                for setting in (
                     "journal_mode = WAL",
                     "synchronous = FULL",
                     "fullfsync = 1",
                     "journal_size_limit = 0",
-                )
-                for setting in settings:
+                ):
                     connection.execute(f"PRAGMA {setting}")
-                if schema_of(connection, str(place)) < SCHEMA:
+                if is_empty(connection, path):
                     with transaction(connection):
-                        have = schema_of(connection, str(place))  # another process may have been faster
-                        migrate(connection, have)
-                        if not have:
+                        if is_empty(connection, path):  # another process may have been faster
+                            create_tables(connection)
                             _fill(connection, items, answers, files or {})
-                    flush(place.absolute().parent)
-                store = cls(place, connection)
+                    flush(path.absolute().parent)
+                store = cls(path, connection)
                 if store.labels != tuple(items):
                     raise StorageError(
-                        f"{place}: these are answers about other items than those of the run; move the file out of the folder, "
-                        "or give the run that it belongs to"
+                        f"{path}: these are answers about other items than those of the run; move "
+                        "the file out of the folder, or give the run that it belongs to"
                     )
             except BaseException:
                 connection.close()
@@ -232,39 +244,44 @@ class AnswerStore:
         return store
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, damaged_log: bool = False) -> "AnswerStore | None":
-        """Open the answers of a run to read them; None where there are none. Raises as `open`.
+    def read(
+        cls, path: str | os.PathLike[str], *, damaged_log: bool = False
+    ) -> "AnswerStore | None":
+        """Open the answers of a run for reading; None if there are none. Raises as `open`.
 
-        With ``damaged_log`` the changes before the damage are read, see `relpref.ask.schema.missing_changes`.
+        With ``damaged_log`` the changes before the damage are read, see
+        `relpref.ask.schema.missing_changes`.
         """
-        place = Path(path)
-        if not size(place):  # SQLite would delete the log of an empty file
+        path = Path(path)
+        if not size(path):  # SQLite would delete the log of an empty file
             return None
         if not damaged_log:
-            check_log(place)
-        # Where no shared memory can be made for the log, and there is no log, the file can be read as it is.
-        asleep = not size(place.with_name(f"{place.name}-wal"))
-        ways = ["mode=ro"] * (not asleep or os.access(place.parent, os.W_OK)) + ["immutable=1"] * asleep
-        with explained(place):
-            for way in ways:
-                connection = connected(f"{place.absolute().as_uri()}?{way}")
+            check_log(path)
+        # Without a log, the file can be read even if no shared memory can be made for the log.
+        has_log = bool(size(path.with_name(f"{path.name}-wal")))
+        modes = ["mode=ro"] * (has_log or os.access(path.parent, os.W_OK))
+        modes += ["immutable=1"] * (not has_log)
+        with explained(path):
+            for mode in modes:
+                connection = connected(f"{path.absolute().as_uri()}?{mode}")
                 try:
-                    if schema_of(connection, str(place)):
-                        return cls(place, connection)
+                    if not is_empty(connection, path):
+                        return cls(path, connection)
                 except BaseException as error:
                     connection.close()
-                    full = str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_IOERR")
-                    if way == ways[-1] or not full:  # a full disk has no room for the shared memory
+                    # A full disk has no room for the shared memory.
+                    full = getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR")
+                    if mode == modes[-1] or not full:
                         raise
                 else:
-                    connection.close()  # killed before it was filled
+                    connection.close()  # its process was killed before it filled the file
                     break
         return None
 
     def close(self) -> None:
-        """Close the file; a `StorageError` if it was moved, replaced or deleted after something was written to it."""
+        """Close the file; `StorageError` if it was moved, replaced or deleted after a write."""
         try:
-            if self._wrote and self._kept is None:
+            if self._wrote and self._copy is None:
                 self._check_place()
         finally:
             with explained(self.path):
@@ -272,23 +289,24 @@ class AnswerStore:
 
     @property
     def in_place(self) -> bool:
-        """Whether the file that was opened is still the one of that name."""
+        """Whether the path still leads to the file that was opened."""
         return _inode(self._file) == self._inode
 
     def _check_place(self) -> None:
-        """Stop where the file of that name is another one: what is written would be lost, or found by nobody."""
+        """Stop if the path leads to another file: what is written would be lost."""
         if self.in_place:
             return
-        if self._kept is None:
-            self._kept = self._rescued()
+        if self._copy is None:
+            self._copy = self._copied()
         raise StorageError(
-            f"{self.path}: the folder of the run was moved, replaced or deleted while questions were asked, so nothing more is recorded. "
-            f"All answers until then are in {self._kept}; where the run was moved, they are there, too. Put the file into the folder of its "
-            f"run as {self.path.name}, or open the run where it is now"
+            f"{self.path}: the folder of the run was moved, replaced or deleted while questions "
+            f"were asked, so nothing more is recorded. All answers until then are in {self._copy}; "
+            "where the run was moved, they are there, too. Put the file into the folder of its run "
+            f"as {self.path.name}, or open the run where it is now"
         )
 
-    def _rescued(self) -> Path:
-        """A copy of the answers beside the folder of the run, or, where that cannot be, among temporary files."""
+    def _copied(self) -> Path:
+        """Copy the answers beside the folder of the run or, if that fails, to a temporary file."""
         for folder in (self._file.parent.parent, None):
             with suppress(sqlite3.Error, OSError):
                 handle, name = tempfile.mkstemp(".sqlite", f"answers-{self.identity[:8]}-", folder)
@@ -305,8 +323,10 @@ class AnswerStore:
         self.close()
 
     def questions(self, rater: str) -> list[Question]:
-        """The open questions of a rater, the oldest first."""
-        query = "SELECT id, first, second, left FROM question WHERE rater = ? AND open ORDER BY rowid"
+        """Open questions of a rater, the oldest first."""
+        query = (
+            "SELECT id, first, second, left FROM question WHERE rater = ? AND open ORDER BY rowid"
+        )
         return [self._question(rater, *row) for row in self._rows(query, text(rater))]
 
     def ask(
@@ -320,10 +340,10 @@ class AnswerStore:
         shared: bool = False,
         beside: int = 0,
     ) -> Question | None:
-        """Open a question, chosen by a posterior that knew the answers up to a version.
+        """Open a question, chosen by a posterior of the answers up to a version.
 
-        Returns the oldest that is open for the rater, if more than ``beside`` are; None if the pair is open for another rater and not
-        ``shared``.
+        Returns the rater's oldest open question if more than ``beside`` are open; None if the pair
+        is open for another rater and not ``shared``.
         """
         ends = self._position[first], self._position[second]
         with self._writing():
@@ -340,82 +360,95 @@ class AnswerStore:
         Raises
         ------
         DataError
-            If the outcome is none, or the question is not open for this rater.
+            If there is no such outcome, or the question is not open for this rater.
         """
         if outcome not in ("first", "second", "tie"):
             raise DataError(f"outcome is {shown(outcome)}; it is 'first', 'second' or 'tie'")
         with self._writing() as connection:
-            first, second, left = self._closed(question, rater)
-            winner, loser = (second, first) if outcome == "second" else (first, second)
-            told = {"winner": winner, "loser": loser, "tie": int(outcome == "tie"), "shown_first": left}
-            return _insert(connection, kind="answer", rater=text(rater), question=question, **told)
+            winner, loser, left = self._close_question(question, rater)
+            if outcome == "second":
+                winner, loser = loser, winner
+            return _add_event(
+                connection,
+                "answer",
+                rater=text(rater),
+                question=question,
+                winner=winner,
+                loser=loser,
+                tie=int(outcome == "tie"),
+                shown_first=left,
+            )
 
     def skip(self, question: str, rater: str) -> int:
-        """Close an open question without an answer; raises as `answer`. Returns the version."""
+        """Close an open question without an answer and return the version; raises as `answer`."""
         with self._writing() as connection:
-            self._closed(question, rater)
-            return _insert(connection, kind="skip", rater=text(rater), question=question)
+            self._close_question(question, rater)
+            return _add_event(connection, "skip", rater=text(rater), question=question)
 
     def undo(self, rater: str, version: int) -> Question | None:
-        """Withdraw a rater's last answer or skip, and ask its question again in place of those that are open; None if there is nothing to withdraw."""
+        """Withdraw a rater's last answer or skip and ask its question again, in place of open ones.
+
+        Returns None if there is nothing to withdraw.
+        """
         with self._writing() as connection:
             rows = self._rows(
-                f"""SELECT event.version, first, second, left FROM event JOIN question ON event.question = question.id
+                f"""SELECT event.version, first, second, left
+                FROM event JOIN question ON event.question = question.id
                 WHERE event.rater = ? AND {_STANDS} ORDER BY event.version DESC LIMIT 1""",
                 text(rater),
             )
             if not rows:
                 return None
             event, first, second, left = rows[0]
-            connection.execute(
-                "UPDATE question SET open = 0, checksum = NULL WHERE rater = ? AND open", (text(rater),)
+            self._rows(
+                "UPDATE question SET open = 0, checksum = NULL WHERE rater = ? AND open",
+                text(rater),
             )
-            _insert(connection, kind="withdrawal", rater=text(rater), withdrawn=event)
+            _add_event(connection, "withdrawal", rater=text(rater), withdrawn=event)
             return self._ask(rater, first, second, left, version)
 
     def changes(self, after: int = 0) -> Changes:
-        """What happened to the answers after a version."""
-        more = "(SELECT columns FROM more WHERE more.version = answer.version)" if self._has_more else "NULL"
-        columns = ", ".join([*(f"answer.{name}" for name in COLUMNS), "answer.question", more])
+        """Changes of the answers after a version."""
+        columns = ", ".join(f"answer.{name}" for name in (*COLUMNS, "question"))
         with explained(self.path):
             with transaction(self._connection, "DEFERRED"):
                 version = self.version
                 rows = self._rows(
-                    f"""SELECT version, version AS event, 1, {columns} FROM event AS answer
-                    WHERE kind = 'answer' AND version > ?1
-                    UNION ALL
-                    SELECT answer.version, event.version AS event, -1, {columns} FROM event
-                    JOIN event AS answer ON event.withdrawn = answer.version
-                    WHERE answer.kind = 'answer' AND event.version > ?1 ORDER BY event""",
+                    f"""SELECT event.version, answer.version, 1 - 2 * (event.kind = 'withdrawal'),
+                    {columns}, more.columns
+                    FROM event JOIN event AS answer
+                    ON answer.version = coalesce(event.withdrawn, event.version)
+                    LEFT JOIN more ON more.version = answer.version
+                    WHERE event.version > ? AND answer.kind = 'answer' ORDER BY event.version""",
                     after,
                 )
-            named = ["version", "event", "change", *COLUMNS, "question", "more"]
-            steps = pd.DataFrame(rows, columns=named, dtype=object)
-            raters = {None: None} | {stored: value(stored) for stored in steps["rater"].dropna().unique()}
-            ends = {name: label_column([self.labels[i] for i in steps[name]]) for name in ("winner", "loser")}
-            steps = steps.astype(_TYPES).assign(
-                **ends,
-                rater=objects(raters[stored] for stored in steps["rater"]),
-                shown_first=objects(None if i is None else self.labels[i] for i in steps["shown_first"]),
+            names = ["event", "version", "change", *COLUMNS, "question", "more"]
+            steps = pd.DataFrame(rows, columns=names, dtype=object)
+            labels = dict(enumerate(self.labels))
+            raters = {stored: value(stored) for stored in steps["rater"].dropna().unique()}
+            steps = steps.astype(_DTYPES).assign(
+                winner=label_column([labels[position] for position in steps["winner"]]),
+                loser=label_column([labels[position] for position in steps["loser"]]),
+                rater=objects(map(raters.get, steps["rater"])),
+                shown_first=objects(map(labels.get, steps["shown_first"])),
             )
-            return Changes(version, self._with_more(steps).set_index("event"))
+            cells = (steps.pop(name) for name in ("more", "question"))
+            more = list(map(self._more, *cells, steps["winner"], steps["loser"]))
+            steps = pd.concat([steps, pd.DataFrame(more, steps.index, dtype=object)], axis=1)
+            return Changes(version, steps.set_index("event"))
 
-    def _with_more(self, steps: pd.DataFrame) -> pd.DataFrame:
-        """With the columns that only some answers have; the group of a question is its pair."""
-        columns, own = (steps[name] for name in ("more", "question", "winner", "loser")), []
-        for stored, question, *ends in zip(*columns, strict=True):
-            cells = {name: decode_label(cell) for name, cell in json.loads(stored or "{}").items()}
-            if question is not None:
-                first, second = sorted(ends, key=self._position.__getitem__)
-                cells["group"] = f"question: {first!r} or {second!r}"
-            own.append(cells)
-        more = pd.DataFrame(own, steps.index, dtype=object)
-        return pd.concat([steps.drop(columns=["more", "question"]), more], axis=1)
+    def _more(self, stored: str | None, question: str | None, *pair: Any) -> dict[str, Any]:
+        """Cells in columns that only some answers have; questions about a pair are one group."""
+        if question is None:
+            return {name: decode_label(cell) for name, cell in json.loads(stored or "{}").items()}
+        first, second = sorted(pair, key=self._position.__getitem__)
+        return {"group": f"question: {first!r} or {second!r}"}
 
     @property
     def version(self) -> int:
         """Number of the last event; 0 before the first."""
-        return int(self._rows("SELECT coalesce(max(version), 0) FROM event")[0][0])
+        with explained(self.path):
+            return _last_event(self._connection)
 
     def avoided(self, rater: str) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
         """Pairs that the rater skipped, and pairs that are open for others."""
@@ -424,15 +457,16 @@ class AnswerStore:
             WHERE kind = 'skip' AND event.rater = ? AND {_STANDS} ORDER BY event.version""",
             text(rater),
         )
-        pairs = skipped, self._open_for_others(rater)
-        named = [[(self.labels[i], self.labels[j]) for i, j in some] for some in pairs]
-        return named[0], named[1]
+        return self._pairs(skipped), self._pairs(self._open_for_others(rater))
+
+    def _pairs(self, positions: list[tuple[int, int]]) -> list[tuple[Any, Any]]:
+        return [(self.labels[first], self.labels[second]) for first, second in positions]
 
     def counts(self, rater: str) -> dict[str, int]:
-        """How many answers stand, and how many questions were ever asked.
+        """Numbers of answers that stand, and of questions that were ever asked.
 
-        ``answers`` and ``skips`` of the rater, ``everyone``: answers to questions by all raters, ``given``: answers that came otherwise, and
-        ``questions``.
+        ``answers`` and ``skips`` of the rater; ``everyone``: answers to questions by all raters;
+        ``given``: answers that came without a question; and ``questions``.
         """
         (row,) = self._rows(
             f"""SELECT coalesce(sum(kind = 'answer' AND question IS NOT NULL AND rater = ?1), 0),
@@ -442,10 +476,11 @@ class AnswerStore:
             (SELECT count(*) FROM question) FROM event WHERE kind <> 'withdrawal' AND {_STANDS}""",
             text(rater),
         )
-        return dict(zip(("answers", "skips", "everyone", "given", "questions"), row, strict=True))
+        names = ("answers", "skips", "everyone", "given", "questions")
+        return dict(zip(names, row, strict=True))
 
     def add(self, answers: pd.DataFrame, sha256: str, name: str) -> int:
-        """Import checked answers that were given elsewhere, all or none, and return the version.
+        """Import checked answers of a file, all or none, and return the version.
 
         Raises
         ------
@@ -453,43 +488,41 @@ class AnswerStore:
             If these answers are here already, because the file was imported or written here.
         """
         with self._writing() as connection:
-            for how, time in self._rows("SELECT how, time FROM file WHERE sha256 = ?", sha256):
+            for origin, time in self._rows("SELECT how, time FROM file WHERE sha256 = ?", sha256):
                 raise DataError(
-                    f"{name}: these answers are in {self.path} already ({_HOW[how]}, {time}), and would count twice; give "
-                    "a file with the new ones alone"
+                    f"{name}: these answers are in {self.path} already ({_ORIGINS[origin]}, "
+                    f"{time}), and would count twice; give a file with the new ones alone"
                 )
-            _keep_file(connection, sha256, name, "imported")
-            _give(connection, self._position, answers)
+            _add_file(connection, sha256, name, "imported")
+            _add_answers(connection, self._position, answers)
         return self.version
 
     def exported(self, sha256: str, name: str) -> None:
-        """Remember a file that was written from these answers."""
+        """Record a file that was written from these answers."""
         with self._writing() as connection:
-            _keep_file(connection, sha256, name, "exported")
+            _add_file(connection, sha256, name, "exported")
 
     def words(self) -> dict[str, str]:
-        """The ``title`` and the ``prompt`` that `keep_words` was given."""
+        """The ``title`` and the ``prompt`` stored by `keep_words`."""
         return dict(self._rows("SELECT name, value FROM about WHERE name IN ('title', 'prompt')"))
 
     def keep_words(self, **words: str) -> None:
-        """Remember what is written above the questions."""
+        """Store the ``title`` or the ``prompt`` above the questions."""
         with self._writing() as connection:
-            connection.executemany(
-                "INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(words.items())
-            )
+            connection.executemany(_SET_FACT, words.items())
 
     def items(self) -> tuple[str, dict[Any, Any]]:
-        """What is shown of the items: the folder of the images, and by label what `keep_items` was given."""
+        """Folder of the images, and by label the item's details stored by `keep_items`."""
         rows = self._rows("SELECT position, item FROM entity WHERE item IS NOT NULL")
-        folder = self._rows("SELECT value FROM about WHERE name = 'images'")
+        folders = self._rows("SELECT value FROM about WHERE name = 'images'")
         with explained(self.path):
             items = {self.labels[position]: json.loads(item) for position, item in rows}
-        return folder[0][0] if folder else "", items
+        return folders[0][0] if folders else "", items
 
     def keep_items(self, folder: str, items: Mapping[Any, Any]) -> None:
-        """Remember what is to be shown of the items, in place of what was shown so far; values are what JSON can hold."""
+        """Replace the details of items that are shown, by label, as values that JSON can hold."""
         with self._writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO about (name, value) VALUES ('images', ?)", (folder,))
+            connection.execute(_SET_FACT, ("images", folder))
             connection.execute("UPDATE entity SET item = NULL, checksum = NULL")
             connection.executemany(
                 "UPDATE entity SET item = ?, checksum = NULL WHERE position = ?",
@@ -509,43 +542,50 @@ class AnswerStore:
         self._wrote = True
         self._check_place()
 
-    def _question(self, rater: str, name: str, first: int, second: int, left: int) -> Question:
-        return Question(name, self.labels[first], self.labels[second], self.labels[left], rater)
+    def _question(self, rater: str, name: str, *positions: int) -> Question:
+        first, second, left = (self.labels[position] for position in positions)
+        return Question(name, first, second, left, rater)
 
     def _open_for_others(self, rater: str) -> list[tuple[int, int]]:
-        """Positions of the pairs, the lower first, that are open for others who have not been away for long."""
+        """Pairs of positions, the lower first, that are reserved for other raters."""
         return self._rows(
             """SELECT min(first, second), max(first, second) FROM question
             WHERE open AND rater <> ? AND asked BETWEEN ? AND ? ORDER BY rowid""",
-            *(text(rater), now(_AWAY), now()),  # not what a clock that was put back since says is to come
+            text(rater),
+            now(_RESERVED),
+            now(),  # leaves out times ahead of a clock that was put back
         )
 
     def _ask(self, rater: str, first: int, second: int, left: int, version: int) -> Question:
         name = secrets.token_urlsafe(12)
         self._rows(
-            "INSERT INTO question (id, rater, first, second, left, asked, version) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO question (id, rater, first, second, left, asked, version) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
             *(name, text(rater), first, second, left, now(), version),
         )
         return self._question(rater, name, first, second, left)
 
-    def _closed(self, question: str, rater: str) -> tuple[int, int, int]:
-        """Close an open question; the positions of its first, its second, and of the one on the left."""
-        rows = self._rows("SELECT first, second, left, rater, open FROM question WHERE id = ?", question)
+    def _close_question(self, question: str, rater: str) -> tuple[int, int, int]:
+        """Close an open question; returns the positions of its first, second and left item."""
+        rows = self._rows(
+            "SELECT rater, open, first, second, left FROM question WHERE id = ?", question
+        )
         if not rows:
             trouble = "it was never asked"
-        elif value(rows[0][3]) != rater:
+        elif value(rows[0][0]) != rater:
             trouble = "another rater was asked"
+        elif not rows[0][1]:
+            trouble = "it was answered, skipped or taken back already"
         else:
-            trouble = "" if rows[0][4] else "it was answered, skipped or taken back already"
-        if trouble:
-            raise DataError(f"question {shown(question)}: {trouble}; answer the one that is open")
-        self._rows("UPDATE question SET open = 0, checksum = NULL WHERE id = ?", question)
-        first, second, left = rows[0][:3]
-        return first, second, left
+            self._rows("UPDATE question SET open = 0, checksum = NULL WHERE id = ?", question)
+            first, second, left = rows[0][2:]
+            return first, second, left
+        raise DataError(f"question {shown(question)}: {trouble}; answer the one that is open")
 
 
 _STANDS = "event.version NOT IN (SELECT withdrawn FROM event WHERE withdrawn IS NOT NULL)"
-_TYPES = {
+_SET_FACT = "INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)"
+_DTYPES = {
     **dict.fromkeys(("version", "event", "change", "count"), "int64"),
     "tie": bool,
     "strength": "Int64",
@@ -554,46 +594,53 @@ _TYPES = {
 
 
 def _fill(
-    connection: sqlite3.Connection, items: Sequence[Any], answers: pd.DataFrame, files: Mapping[str, str]
+    connection: sqlite3.Connection,
+    items: Sequence[Any],
+    answers: pd.DataFrame,
+    files: Mapping[str, str],
 ) -> None:
-    """What a new file holds."""
-    positions = {label: position for position, label in enumerate(items)}
+    """Write the first content of a new file."""
     connection.executemany(
-        "INSERT INTO entity (position, label) VALUES (?, ?)",
-        [(position, text(label)) for label, position in positions.items()],
+        "INSERT INTO entity (position, label) VALUES (?, ?)", enumerate(map(text, items))
     )
-    _give(connection, positions, answers)
-    (fitted,) = connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
-    connection.executemany(
-        "INSERT INTO about (name, value) VALUES (?, ?)",
-        [("identity", secrets.token_hex(16)), ("fitted", str(fitted))],
-    )
+    _add_answers(connection, {label: position for position, label in enumerate(items)}, answers)
+    fitted = str(_last_event(connection))
+    facts = {"rows": "", "identity": secrets.token_hex(16), "fitted": fitted}
+    connection.executemany(_SET_FACT, facts.items())
     for sha256, name in files.items():
-        _keep_file(connection, sha256, name, "fitted")
+        _add_file(connection, sha256, name, "fitted")
     seal(connection)
 
 
-def _give(connection: sqlite3.Connection, positions: Mapping[Any, int], answers: pd.DataFrame) -> None:
-    """Answers that came without a question."""
-    stored: dict[str, Callable[[Any], Any]] = dict.fromkeys(
-        ("winner", "loser", "shown_first"), positions.__getitem__
-    )
-    stored |= {**dict.fromkeys(("count", "tie", "strength"), int), "probability": float, "rater": text}
-    (before,) = connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
+def _last_event(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()[0])
+
+
+def _add_answers(
+    connection: sqlite3.Connection, positions: Mapping[Any, int], answers: pd.DataFrame
+) -> None:
+    """Add answers that came without a question."""
+    stored: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(("winner", "loser", "shown_first"), positions.__getitem__),
+        **dict.fromkeys(("count", "tie", "strength"), int),
+        "probability": float,
+        "rater": text,
+    }
+    before = _last_event(connection)
     for row in answers.rename(columns={"first": "winner", "second": "loser"}).to_dict("records"):
-        there = {name: cell for name, cell in row.items() if not is_missing(cell)}
-        cells = {name: store(there.pop(name)) for name, store in stored.items() if name in there}
-        version = _insert(connection, kind="answer", **cells)
-        if "list" in there:
-            there["list"] += before  # lists of another table have other numbers
-        if there:
-            columns = json.dumps({name: encode_label(cell) for name, cell in there.items()})
-            connection.execute("INSERT INTO more (version, columns) VALUES (?, ?)", (version, columns))
+        cells = {name: cell for name, cell in row.items() if not is_missing(cell)}
+        event = {name: store(cells.pop(name)) for name, store in stored.items() if name in cells}
+        version = _add_event(connection, "answer", **event)
+        if "list" in cells:
+            cells["list"] += before  # numbers of lists differ from those of other tables
+        if cells:
+            more = json.dumps({name: encode_label(cell) for name, cell in cells.items()})
+            connection.execute("INSERT INTO more (version, columns) VALUES (?, ?)", (version, more))
 
 
-def _insert(connection: sqlite3.Connection, **columns: Any) -> int:
-    """A new event; its version."""
-    columns = {"time": now(), **columns}
+def _add_event(connection: sqlite3.Connection, kind: str, **columns: Any) -> int:
+    """Add an event and return its version."""
+    columns |= {"kind": kind, "time": now()}
     cursor = connection.execute(
         f"INSERT INTO event ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
         tuple(columns.values()),
@@ -602,16 +649,16 @@ def _insert(connection: sqlite3.Connection, **columns: Any) -> int:
     return cursor.lastrowid
 
 
-def _keep_file(connection: sqlite3.Connection, sha256: str, name: str, how: str) -> None:
-    """A file whose answers are here."""
+def _add_file(connection: sqlite3.Connection, sha256: str, name: str, origin: str) -> None:
+    """Record a file whose answers are here."""
     connection.execute(
         "INSERT OR REPLACE INTO file (sha256, name, how, time) VALUES (?, ?, ?, ?)",
-        (sha256, name, how, now()),
+        (sha256, name, origin, now()),
     )
 
 
 def _inode(file: Path) -> tuple[int, int] | None:
-    """Which file it is, whatever it is called; None where there is none."""
+    """Device and inode of a file, which stay when it is renamed; None if it does not exist."""
     try:
         status = file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Answers as tables: written for `relpref fit` and for people, and read from elsewhere."""
+"""Answers as tables: written for `relpref fit` and for people, and read from files."""
 
 import hashlib
 import os
@@ -14,55 +14,65 @@ from relpref.data.covariates import equal_sides
 from relpref.data.labels import LabelIndex
 from relpref.data.tables import read_table
 from relpref.errors import DataError
-from relpref.files import replaced
+from relpref.files import file_digest, replaced
 
-_SHARED = {"list": None, "group": None, "weight": 1}  # and what they are for an answer by itself
-UNKNOWN = "unknown"  # who gave an answer of which nobody noted it, in a table where others are noted
+# Columns that answers share with others, and the cells of an answer that shares none.
+_SHARED = {"list": None, "group": None, "weight": 1}
+UNKNOWN = "unknown"  # rater of answers without one, in a table where others have one
 
 
-def with_shared(kept: pd.DataFrame, table: pd.DataFrame, answers: Comparisons) -> pd.DataFrame:
-    """Some columns of a table, with those of what answers share and of their sides where the ``answers`` of a run have them.
+def with_shared(columns: pd.DataFrame, table: pd.DataFrame, answers: Comparisons) -> pd.DataFrame:
+    """Add the covariates and shared columns that the ``answers`` of a run have to ``columns``.
 
-    The sides of a question are equal.
+    Cells missing in the ``table`` are those of an answer by itself with equal sides: a question has
+    equal covariates.
     """
-    columns = equal_sides(answers.covariates_are, len(table))
-    columns |= {name: alone for name, alone in _SHARED.items() if name in table and name in answers.columns}
-    for name, equal in columns.items():
-        columns[name] = table[name].where(table[name].notna(), equal) if name in table else equal
-    return kept.assign(**columns)
+    absent = equal_sides(answers.covariates_are, len(table))
+    absent |= {
+        name: cell for name, cell in _SHARED.items() if name in table and name in answers.columns
+    }
+    cells = {
+        name: table[name].where(table[name].notna(), cell) if name in table else cell
+        for name, cell in absent.items()
+    }
+    return columns.assign(**cells)
 
 
-def answers_table(store: AnswerStore, data: PreferenceData, rater: str | None = None) -> pd.DataFrame:
-    """The answers that stand, of everybody or of one rater, in the columns that they need; equal ones in one row with their count."""
+def answers_table(
+    store: AnswerStore, data: PreferenceData, rater: str | None = None
+) -> pd.DataFrame:
+    """Table of the answers that stand, by all raters or one; equal answers share a row."""
     table = store.changes().added
     if rater is not None:
         table = table[table["rater"] == rater].copy()
+    columns = ["winner", "loser", "count"]
     if table.empty:
-        return table[["winner", "loser", "count"]]
-    named = [
-        name for name in ("strength", "probability", "rater", "shown_first") if table[name].notna().any()
-    ]
-    named += ["tie"] if table["tie"].any() else []
-    if "rater" in named:
+        return table[columns]
+    optional = ("strength", "probability", "rater", "shown_first")
+    columns += [name for name in optional if table[name].notna().any()]
+    columns += ["tie"] if table["tie"].any() else []
+    if "rater" in columns:
         table["rater"] = table["rater"].where(table["rater"].notna(), UNKNOWN)
-    kept = with_shared(table[["winner", "loser", "count", *named]], table, data.comparisons)
-    if "probability" in named:
-        kept = kept.rename(columns={"winner": "first", "loser": "second"})
-    return data.with_comparisons(kept).comparisons.table(data.labels)
+    answers = with_shared(table[columns], table, data.comparisons)
+    if "probability" in columns:
+        answers = answers.rename(columns={"winner": "first", "loser": "second"})
+    return data.with_comparisons(answers).comparisons.table(data.labels)
 
 
 def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
-    """Write the answers that stand; returns how many. Raises as `write_answers`."""
+    """Write the answers that stand and return their number; raises as `write_answers`."""
     table = answers_table(store, data)
     store.exported(write_answers(table, path), Path(path).name)
     return int(table["count"].sum())
 
 
 def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
-    """Write a table of answers into a file that ends in ``.csv``, whole or not at all; returns its SHA-256."""
+    """Write a table of answers atomically into a ``.csv`` file and return its SHA-256."""
     file = Path(path)
     if file.suffix.lower() != ".csv":
-        raise DataError(f"{file}: answers are written as a table in a file that ends in .csv; rename it")
+        raise DataError(
+            f"{file}: answers are written as a table in a file that ends in .csv; rename it"
+        )
     content = table.to_csv(index=False, lineterminator="\n").encode()
     with replaced(file) as part:
         part.write_bytes(content)
@@ -70,33 +80,35 @@ def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
 
 
 def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
-    """Add the answers of a table, all or none; returns how many.
+    """Add the answers of a table, all or none, and return their number.
 
-    Columns that the answers of the run have are needed; labels of a CSV file are known by how they are printed.
+    The table must have the columns of the run's answers; labels in a CSV file are matched as they
+    print.
 
     Raises
     ------
     DataError
-        If the table cannot be used, lacks a column that the run needs, or its answers are here already.
+        If the table cannot be used, lacks a column that the run needs, or its answers are here
+        already.
     """
     file = Path(path)
     table = read_table(file)
     printed = tuple(map(str, data.labels))
-    alike = len(set(printed)) < len(printed)  # then they are known by what they are
-    labels = printed if table.text and not alike else data.labels
+    ambiguous = len(set(printed)) < len(printed)  # then labels are matched by value
+    labels = printed if table.text and not ambiguous else data.labels
     index = LabelIndex(labels, lambda row: f"items, row {row}")
     read, _ = read_comparisons(table, index, known=data.comparisons)
-    known = data.comparisons.columns
+    fitted = data.comparisons.columns
     for column in ("strength", "probability", "rater", *_SHARED):
-        # A table may say more of raters, and less of what answers share.
-        enough = known if column in _SHARED else read.columns if column == "rater" else ()
-        if (column in known) == (column in read.columns) or column in enough:
+        # A table may have additional raters, and lack what answers share.
+        optional = fitted if column in _SHARED else read.columns if column == "rater" else ()
+        if (column in fitted) == (column in read.columns) or column in optional:
             continue
-        verb = "has no" if column in known else "has a"
+        verb = "has no" if column in fitted else "has a"
         raise DataError(
-            f"{file}: the table {verb} column {column!r}, unlike the answers that the run was fitted on ({listed(known)}); give tables of "
-            "the same kind, or refit with all of them"
+            f"{file}: the table {verb} column {column!r}, unlike the answers that the run was "
+            f"fitted on ({listed(fitted)}); give tables of the same kind, or refit with all of them"
         )
     answers = read.table(data.labels)
-    store.add(answers, hashlib.sha256(file.read_bytes()).hexdigest(), file.name)
+    store.add(answers, file_digest(file), file.name)
     return int(answers["count"].sum())

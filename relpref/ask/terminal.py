@@ -1,17 +1,18 @@
-"""Asks in a terminal: reads single keys, draws the question and the ranking, and records what was pressed."""
+"""Questions in a terminal: reads single keys, draws the question and the ranking."""
 
 import os
-import re
 import select
 import shutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import accumulate, zip_longest
 from types import FrameType
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from relpref.ask.items import Item
 from relpref.ask.learning import Refiner
@@ -35,31 +36,28 @@ _HELP: dict[Action, str] = {
 _ARROW = "←→↓ "
 _WORDS: dict[str, Action] = {text.lstrip(_ARROW)[0]: action for action, text in _HELP.items()}
 _WORDS |= {"?": "why"} | {name: name for name in get_args(Action)}
-# Arrows come in two forms, by the mode of the terminal.
-_ARROWS: dict[bytes, Action] = {b"D": "left", b"C": "right", b"B": "tie"}
-# A whole sequence, of those that terminals send: ESC [ parameters letter, ESC [ [ letter (the console of Linux), ESC O letter, ESC key.
-_WHOLE = re.compile(rb"\x1b(\[\[.|\[[0-?]*[ -/]*[@-Z\\-~]|O[0-?]*[@-~]|[^\[O])", re.DOTALL)
-_SOON = 0.05  # seconds after the key Esc: what follows later is a key of its own
-_LATE = 1.0  # seconds after more than that, which nobody types: the rest is on its way
-_OFTEN = 0.2  # seconds between two looks at whether the program was stopped and goes on
-_SEQUENCES = {start + end: action for start in (b"\x1b[", b"\x1bO") for end, action in _ARROWS.items()}
+# Bytes of other keys: the end of the input, Ctrl-D, Ctrl-L, and arrows, which have two forms.
+_CODES: dict[bytes, Action] = {b"": "quit", b"\x04": "quit", b"\x0c": "redraw"}
+for _start in (b"\x1b[", b"\x1bO"):
+    _CODES |= {_start + b"D": "left", _start + b"C": "right", _start + b"B": "tie"}
+_RESUME_INTERVAL = 0.2  # seconds between two checks whether a stopped program was continued
 
 
 def understood(word: str) -> Action | None:
-    """What a line or a key means; None if nothing."""
+    """Meaning of a line or a key; None if it has none."""
     return _WORDS.get(word.strip().lower())
 
 
 class Keys:
-    """Reads actions; the terminal gives single keys while `listening`."""
+    """Reader of actions; the terminal hands over single keys while `listening`."""
 
     def __init__(self) -> None:
         self.raw = sys.stdin is not None and sys.stdin.isatty()
-        self._goes_on = False  # after it was stopped: something else may be on the screen
+        self._continued = False  # after a stop: something else may be on the screen
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Have the terminal hand over keys as they are pressed, and not print them."""
+        """Have the terminal hand over keys as they are pressed, without printing them."""
         if not self.raw:
             yield
             return
@@ -73,11 +71,12 @@ class Keys:
             with suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
-        def go_on(*_: object) -> None:
-            # A shell has set the terminal for itself. In the background this fails, and the signal comes again.
+        def continued(*_: object) -> None:
+            # A shell has changed the terminal meanwhile. In the background this fails, and the
+            # signal comes again.
             with suppress(termios.error):
                 tty.setcbreak(descriptor)
-                self._goes_on = True
+                self._continued = True
 
         def killed(number: int, _: FrameType | None) -> None:
             # Python would leave at once when it is killed or its terminal is closed.
@@ -85,71 +84,56 @@ class Keys:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-        earlier: dict[int, Any] = {}
-        try:
-            if threading.current_thread() is threading.main_thread():  # no other may set handlers
-                ends = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
-                handlers: dict[int, Any] = {signal.SIGCONT: go_on} | dict.fromkeys(ends, killed)
-                for number, handler in handlers.items():
-                    earlier[number] = signal.signal(number, handler)
+        with ExitStack() as stack:
+
+            def handle(number: signal.Signals, handler: Any) -> None:
+                if threading.current_thread() is threading.main_thread():  # others may not
+                    stack.callback(signal.signal, number, signal.signal(number, handler))
+
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    handle(number, killed)
+            stack.callback(restore)
+            handle(signal.SIGCONT, continued)
             tty.setcbreak(descriptor)  # Ctrl-C still interrupts
             yield
-        finally:
-            if signal.SIGCONT in earlier:
-                signal.signal(signal.SIGCONT, earlier.pop(signal.SIGCONT))
-            restore()
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
 
     def forget(self) -> None:
         """Drop keys that were pressed before the question could be read."""
-        while self.raw and self._comes(0) and self._pressed():
-            pass  # read, not flushed: half a sequence would leave a letter that means something
+        while self.raw and self._has_input(0) and self._read():
+            pass
 
     def next(self) -> Action | None:
-        """The next action; None for what means nothing. The end of the input means to quit."""
+        """Next action; None for input without a meaning. The end of the input means to quit."""
         if not self.raw:
             line = sys.stdin.readline() if sys.stdin is not None else ""
             return understood(line) if line else "quit"
-        while not self._comes(_OFTEN):
-            if self._goes_on:
-                self._goes_on = False
+        while not self._has_input(_RESUME_INTERVAL):
+            if self._continued:
+                self._continued = False
                 return "redraw"
-        pressed = self._pressed()
-        if not pressed or pressed.startswith(b"\x04"):
-            return "quit"
-        if pressed.startswith(b"\x0c"):  # Ctrl-L, as elsewhere
-            return "redraw"
-        return _SEQUENCES.get(pressed[:3]) or understood(pressed[:1].decode("ascii", "replace"))
+        pressed = self._read()  # of pasted text, the first character counts
+        code = _CODES.get(pressed[:3]) or _CODES.get(pressed[:1])
+        return code or understood(pressed[:1].decode("ascii", "replace"))
 
-    def _comes(self, within: float) -> bool:
-        """Whether there is something to read."""
-        return bool(select.select([sys.stdin.fileno()], [], [], within)[0])
+    def _has_input(self, timeout: float) -> bool:
+        return bool(select.select([sys.stdin.fileno()], [], [], timeout)[0])
 
-    def _pressed(self) -> bytes:
-        """What is there to read, with the rest of a sequence that is cut; empty at the end of the input."""
-        descriptor = sys.stdin.fileno()
-        pressed = os.read(descriptor, 1024)
-        while (
-            pressed.startswith(b"\x1b")
-            and not _WHOLE.match(pressed)
-            and self._comes(_SOON if len(pressed) == 1 else _LATE)
-            and (more := os.read(descriptor, 1024))
-        ):
-            pressed += more
-        return pressed
+    def _read(self) -> bytes:
+        return os.read(sys.stdin.fileno(), 1024)
 
 
-NARROW = 24  # no terminal is taken to have fewer columns
+NARROW = 24  # columns that every terminal is taken to have
 _SIDE_BY_SIDE = 72
 _GAP = 4
-_MOST_LINES = 8  # of a text or a name
-_MOST_FACTS = 12
-_MOST_NAME = 28  # columns of a name in the ranking
+_MAX_LINES = 8  # of a text
+_MAX_LABEL_LINES = 3
+_MAX_FACTS = 12
+_MAX_NAME = 28  # columns of a name in the ranking
 
 
 def headline(rater: str, progress: Progress) -> str:
-    """Who is asked, and how far it has come."""
+    """Name of the rater and the numbers of answers so far."""
     counts = f"{progress.answers} answered"
     if progress.skips:
         counts += f", {progress.skips} skipped"
@@ -157,56 +141,55 @@ def headline(rater: str, progress: Progress) -> str:
         counts += f", {progress.everyone} by all"
     if progress.remaining:
         counts += f", about {progress.remaining} more to the goal"
-    return f"Question {progress.answers + progress.skips + 1} for {short(rater, _MOST_NAME)}: {counts}"
+    number = progress.answers + progress.skips + 1
+    return f"Question {number} for {short(rater, _MAX_NAME)}: {counts}"
 
 
 def two_items(left: Item, right: Item, columns: int) -> list[str]:
-    """Both items, beside each other where there is room for that."""
+    """Lines that show both items, beside each other if the terminal is wide enough."""
     if columns < _SIDE_BY_SIDE:
         return ["a", *_indented(left, columns), "", "b", *_indented(right, columns)]
     half = (columns - _GAP) // 2
-    sides = [[letter, *_indented(item, half)] for letter, item in (("a", left), ("b", right))]
+    sides = ["a", *_indented(left, half)], ["b", *_indented(right, half)]
     return [
-        f"{one}{' ' * (half - width(one) + _GAP)}{other}".rstrip()
-        for one, other in zip_longest(*sides, fillvalue="")
+        f"{_padded(first, half + _GAP)}{second}".rstrip()
+        for first, second in zip_longest(*sides, fillvalue="")
     ]
 
 
 def bars(ranking: Any, top: int, columns: int, plain: bool) -> list[str]:
-    """The first of a ranking with their means and intervals, drawn on one scale; ``plain``: with ASCII only."""
-    shown = ranking.head(top)
-    low, high = float(shown["lower"].min()), float(shown["upper"].max())
-    names = [short(item, min(_MOST_NAME, columns // 3)) for item in shown.index]
-    room, places = max(map(width, names)), len(str(len(names)))
-    reach = max(columns - room - places - 12, 2)
+    """The first items of a ranking with means and intervals drawn on one scale.
+
+    ``plain`` draws with ASCII characters only.
+    """
+    head = ranking.head(top)
+    names = [short(item, min(_MAX_NAME, columns // 3)) for item in head.index]
+    longest, digits = max(map(width, names)), len(str(len(names)))
+    ends = head[["lower", "mean", "upper"]].to_numpy(float)
+    low, high = ends.min(), ends.max()
+    scale = (max(columns - longest - digits - 12, 2) - 1) / ((high - low) or 1.0)
     line, dot = ("-", "o") if plain else ("─", "●")
-
-    def at(value: float) -> int:
-        return round((value - low) / ((high - low) or 1.0) * (reach - 1))
-
     rows = []
-    for place, (name, row) in enumerate(zip(names, shown.to_dict("records"), strict=True), start=1):
-        drawn = [" "] * reach
-        drawn[at(row["lower"]) : at(row["upper"]) + 1] = line * (at(row["upper"]) - at(row["lower"]) + 1)
-        drawn[at(row["mean"])] = dot
-        padded = name + " " * (room - width(name))
-        rows.append(f"{place:>{places}}  {padded}  {row['mean']:+6.2f}  {''.join(drawn)}".rstrip())
+    for rank, (name, values) in enumerate(zip(names, ends, strict=True), start=1):
+        lower, mean, upper = np.rint((values - low) * scale).astype(int)
+        bar = " " * lower + line * (mean - lower) + dot + line * (upper - mean)
+        rows.append(f"{rank:>{digits}}  {_padded(name, longest)}  {values[1]:+6.2f}  {bar}")
     return rows
 
 
 def short(value: Any, columns: int) -> str:
-    """A text on one line, escaped, that takes no more columns than that."""
+    """Escape a text and shorten it to one line of at most so many columns."""
     text = label(str(value)[: 4 * columns])
     if width(text) <= columns and len(str(value)) <= 4 * columns:
         return text
     return f"{_head(text, columns - 3)}..."
 
 
-def wrapped(text: str, columns: int, most: int | None = None) -> list[str]:
-    """A text in lines that take no more columns than that, escaped; what is beyond the most lines is left out, and said so."""
+def wrapped(text: str, columns: int, max_lines: int | None = None) -> list[str]:
+    """Escape a text and break it into lines; "..." stands for those beyond the maximum."""
     lines: list[str] = []
-    # Nobody reads on where the screen ends: the rest need not be looked at.
-    for paragraph in text[: columns * (most or 100) * 2].splitlines():
+    # Nobody reads on where the screen ends, so a long text is cut before it is wrapped.
+    for paragraph in text[: columns * (max_lines or 100) * 2].splitlines():
         line = ""
         for word in label(paragraph).split(" "):
             while width(word) > columns:
@@ -219,13 +202,13 @@ def wrapped(text: str, columns: int, most: int | None = None) -> list[str]:
             else:
                 line = f"{line} {word}" if line else word
         lines.append(line)
-    if most is not None and len(lines) > most:
-        lines[most - 1 :] = ["..."]
+    if max_lines is not None and len(lines) > max_lines:
+        lines[max_lines - 1 :] = ["..."]
     return lines
 
 
 def in_rows(parts: Sequence[str], columns: int) -> list[str]:
-    """Short texts in as few rows as there is room for."""
+    """Join short texts into as few rows as fit."""
     rows = [parts[0]]
     for part in parts[1:]:
         if width(rows[-1]) + 3 + width(part) <= columns:
@@ -236,33 +219,45 @@ def in_rows(parts: Sequence[str], columns: int) -> list[str]:
 
 
 def _head(word: str, columns: int) -> str:
-    """The beginning of a word that takes no more columns than that, at least one character."""
-    taken = sum(used <= columns for used in accumulate(map(width, word)))
-    return word[: max(taken, 1)]
+    """Longest beginning of a word that fits into the columns, at least one character."""
+    fitting = sum(used <= columns for used in accumulate(map(width, word)))
+    return word[: max(fitting, 1)]
+
+
+def _padded(text: str, columns: int) -> str:
+    return text + " " * (columns - width(text))
 
 
 def _indented(item: Item, columns: int) -> list[str]:
+    """Lines that show an item: label, text, attributes, image and link."""
     inner = max(columns - 2, 8)
-    lines = wrapped(str(item.label), inner, 3) + (wrapped(item.text, inner, _MOST_LINES) if item.text else [])
+    lines = wrapped(str(item.label), inner, _MAX_LABEL_LINES)
+    lines += wrapped(item.text, inner, _MAX_LINES)
     facts = list(item.attributes)
     facts += [("image", str(item.image))] if item.image else []
     facts += [("link", item.link)] if item.link else []
-    if len(facts) > _MOST_FACTS:
-        facts = [*facts[: _MOST_FACTS - 1], ("...", "")]
+    if len(facts) > _MAX_FACTS:
+        facts[_MAX_FACTS - 1 :] = [("...", "")]
     names = [short(name, inner // 2) for name, _ in facts]
-    room = max(map(width, names), default=0)
+    longest = max(map(width, names), default=0)
     for name, (_, value) in zip(names, facts, strict=True):
-        lines.append(f"{name}{' ' * (room - width(name))}  {short(value, max(inner - room - 2, 4))}")
+        lines.append(f"{_padded(name, longest)}  {short(value, max(inner - longest - 2, 4))}")
     return [f"  {line}" for line in lines]
 
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
-_TELLS = {"why", "ranking", "redraw"}  # actions that leave the question open
-_TOP, _MOST = 5, 20  # items in the ranking beside a question, and in one that was asked for
+_KEEP_OPEN = {"why", "ranking", "redraw"}  # actions that leave the question open
+_TOP, _LONG = 5, 20  # items in the ranking beside a question, and in one on request
 
 
 class Session:
-    """Asks one rater; ``answers`` is how many were given, less those that were taken back."""
+    """Questions to one rater in the terminal.
+
+    Attributes
+    ----------
+    answers : int
+        Answers given, less those taken back.
+    """
 
     def __init__(self, loop: Loop, rater: str, keys: Keys) -> None:
         self.answers = 0
@@ -272,35 +267,39 @@ class Session:
         self._plain = not _can_draw()
 
     def ask(self, most: int | None = None) -> None:
-        """Ask until the person quits, or there are so many answers."""
+        """Ask until the person quits or has given so many answers."""
         refiner = Refiner(self._loop.refine)
         refiner.start()
         try:
             with self._keys.listening():
                 while most is None or self.answers < most:
                     question = self._loop.question(self._rater)
-                    self._keys.forget()  # nobody meant this question by them
+                    self._keys.forget()  # they were not meant for this question
                     self._show(question)
-                    while (action := self._keys.next()) not in self._offered(question) - _TELLS:
-                        self._tell(action, question)
+                    while (action := self._keys.next()) not in self._offered(question) - _KEEP_OPEN:
+                        self._respond(action, question)
                     if action == "quit":
                         return
                     try:
                         self._record(action, question)
-                    except DataError as error:  # answered meanwhile at another terminal, for example
+                    except DataError as error:  # answered at another terminal, for example
                         self._notice = str(error)
                     refiner.wake()
         finally:
             refiner.close(
-                lambda: self._say("Bringing the ranking up to date; Ctrl-C leaves that to the next command.")
+                lambda: self._say(
+                    "Bringing the ranking up to date; Ctrl-C leaves that to the next command."
+                )
             )
 
     def _offered(self, question: Question | None) -> set[Action | None]:
+        """Actions that are possible now."""
         if question is None:
             return {"undo", "ranking", "redraw", "quit"}
-        return set(get_args(Action)) - (set() if self._loop.ties else {"tie"})
+        return {action for action in get_args(Action) if action != "tie" or self._loop.ties}
 
     def _record(self, action: Action | None, question: Question | None) -> None:
+        """Record an answer or a skip, or take the last one back."""
         if action == "undo" or question is None:
             before = self._loop.progress(self._rater).answers
             if self._loop.undo(self._rater) is None:
@@ -309,39 +308,40 @@ class Session:
         elif action == "skip":
             self._loop.skip(question.id, self._rater)
         else:
-            outcome = "tie"
-            if action in ("left", "right"):
-                outcome = "first" if (action == "left") == (question.left == question.first) else "second"
+            first = (action == "left") == (question.left == question.first)
+            outcome = "tie" if action == "tie" else "first" if first else "second"
             self._loop.answer(question.id, outcome, self._rater)
             self.answers += 1
 
     def _show(self, question: Question | None) -> None:
-        columns = self._columns()
-        progress = self._loop.progress(self._rater)
-        lines = wrapped(self._notice, columns) + wrapped(self._loop.trouble, columns)
+        """Draw the question, what may be pressed, and the ranking."""
+        loop, columns = self._loop, self._columns()
+        progress = loop.progress(self._rater)
+        texts = [self._notice, loop.trouble]
         self._notice = ""
+        shown = []
         if question:
-            lines += wrapped(headline(self._rater, progress), columns) + wrapped(progress.outlook, columns)
-        else:
-            lines += wrapped(f"Nothing is left to ask. {self._loop.nothing_left(self._rater)}", columns)
-        lines.append("")
-        if question:
-            lines += [*wrapped(self._loop.prompt, columns), ""]
+            texts += [headline(self._rater, progress), progress.outlook]
             right = question.second if question.left == question.first else question.first
-            lines += [*two_items(self._loop.item(question.left), self._loop.item(right), columns), ""]
-        lines += self._help(question)
+            items = two_items(loop.item(question.left), loop.item(right), columns)
+            shown = [*wrapped(loop.prompt, columns), "", *items, ""]
+        else:
+            texts.append(f"Nothing is left to ask. {loop.nothing_left(self._rater)}")
+        lines = [line for text in texts for line in wrapped(text, columns)]
+        lines += ["", *shown, *self._help(question)]
         if self._draws:
-            lines += ["", *bars(self._loop.ranking(), _TOP, columns, self._plain)]
+            lines += ["", *bars(loop.ranking(), _TOP, columns, self._plain)]
         print(_CLEAR * self._draws + "\n".join(lines), flush=True)
 
-    def _tell(self, action: Action | None, question: Question | None) -> None:
+    def _respond(self, action: Action | None, question: Question | None) -> None:
+        """Respond to an action that leaves the question open, or to a key without a meaning."""
         if action == "why" and question:
             self._say(self._loop.why(question))
         elif action == "ranking":
             ranking = self._loop.ranking()
-            lines = bars(ranking, _MOST, self._columns(), self._plain)
-            if len(ranking) > _MOST:
-                lines.append(f"... and {len(ranking) - _MOST} more, which relpref rank shows")
+            lines = bars(ranking, _LONG, self._columns(), self._plain)
+            if len(ranking) > _LONG:
+                lines.append(f"... and {len(ranking) - _LONG} more, which relpref rank shows")
             print("\n".join(lines), flush=True)
         elif action == "redraw":
             self._show(question)
@@ -349,7 +349,7 @@ class Session:
             print("\n".join(["That means nothing here.", *self._help(question)]), flush=True)
 
     def _help(self, question: Question | None) -> list[str]:
-        """What may be pressed, in rows."""
+        """Rows with the keys that may be pressed."""
         offered, arrows = self._offered(question), self._keys.raw and not self._plain
         texts = [text for action, text in _HELP.items() if action in offered]
         return in_rows([text if arrows else text.lstrip(_ARROW) for text in texts], self._columns())
@@ -362,6 +362,7 @@ class Session:
 
 
 def _can_draw() -> bool:
+    """Whether the encoding of the terminal has the characters of `bars`."""
     try:
         "─●".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

@@ -1,8 +1,9 @@
-"""The page on which people answer questions in a browser: ``relpref ask run/ --web`` (extra ``web``).
+"""The page for answering questions in a browser: ``relpref ask run/ --web`` (extra ``web``).
 
-Every answer is a whole page, made here and readable without scripts. A form is answered by a redirect to the page; the script of the
-page follows it and takes over what changed. A question has no address of its own: the page shows the one that is open for its rater, so
-that a tab that was reloaded, or opened again tomorrow, goes on.
+Every page is rendered here and works without scripts. A form is answered by a redirect to the page;
+the script of the page follows it and takes over what changed. A question has no address of its own:
+the page shows the one that is open for its rater, so that a tab that is reloaded, or opened again
+the next day, continues there.
 """
 
 import hmac
@@ -21,7 +22,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -41,7 +48,7 @@ _STALE = (
 
 
 def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: int = 1) -> Starlette:
-    """Make the application; its lifespan refines in the background, and once more at the end.
+    """Make the application; it refines in the background while it runs, and once at the end.
 
     Parameters
     ----------
@@ -50,9 +57,9 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: in
     token : str
         First part of every path; requests without it are refused.
     rater : str, optional
-        Who answers where the address says nothing else; by default the page asks for a name.
+        Who answers if the address names nobody; by default the page asks for a name.
     per_page : int
-        Questions that are on the page at once.
+        Number of questions on the page at once.
 
     Returns
     -------
@@ -61,24 +68,23 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: in
     Raises
     ------
     DataError
-        If nobody can have that name.
+        If the name cannot be used.
     """
-    refiner = Refiner(loop.refine)
-    inside = ask_routes(loop, refiner, rater=None if rater is None else rater_name(rater), per_page=per_page)
+    pages = Pages(loop, None if rater is None else rater_name(rater), per_page)
 
     @asynccontextmanager
     async def refined(app: Starlette) -> AsyncIterator[None]:
-        refiner.start()
+        pages.refiner.start()
         try:
             yield
         finally:
-            await run_in_threadpool(refiner.close)
+            await run_in_threadpool(pages.refiner.close)
 
-    return guarded(inside, token, refined)
+    return guarded(pages.routes(), token, refined)
 
 
-def guarded(inside: list[BaseRoute], token: str, lifespan: Any) -> Starlette:
-    """An application behind a token."""
+def guarded(routes: list[BaseRoute], token: str, lifespan: Any) -> Starlette:
+    """Make an application behind a token."""
 
     async def refused(request: Request, error: Any) -> Response:
         return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
@@ -89,7 +95,7 @@ def guarded(inside: list[BaseRoute], token: str, lifespan: Any) -> Starlette:
 
     static = Mount("/static", StaticFiles(packages=[("relpref.ask", "static")]))
     return Starlette(
-        routes=[Mount(f"/{token}", routes=[static, *inside])],
+        routes=[Mount(f"/{token}", routes=[static, *routes])],
         middleware=[Middleware(Guard, token=token)],
         exception_handlers={HTTPException: refused, StorageError: unreadable},
         lifespan=lifespan,
@@ -97,140 +103,176 @@ def guarded(inside: list[BaseRoute], token: str, lifespan: Any) -> Starlette:
 
 
 def templates() -> Environment:
-    """The templates of the pages."""
-    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    return Environment(loader=PackageLoader("relpref.ask"), undefined=StrictUndefined, **options)
-
-
-def view_of(request: Request) -> View:
-    """The part of a ranking that is asked for."""
-    query = request.query_params
-    return View(
-        _whole(query.get("most"), PAGE, TOP, PAGE),
-        _whole(query.get("start"), 0, 0, 10**9),
-        query.get("find", "")[:200],
-        "own" if query.get("whose") == "own" else "all",
+    """Templates of the pages."""
+    return Environment(
+        loader=PackageLoader("relpref.ask"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 
-def ask_routes(
-    loop: Loop, refiner: Refiner, *, rater: str | None = None, per_page: int = 1, root: str = ""
-) -> list[BaseRoute]:
-    """The pages of one loop; ``root`` leads from them to the folder of ``static``."""
-    pages = _Pages(loop, refiner, rater, per_page, root)
-    return [
-        Route("/", pages.show),
-        Route("/", pages.act, methods=["POST"]),
-        Route("/done", pages.done),
-        Route("/ranking", pages.ranking),
-        Route("/ranking.csv", pages.ranking_table),
-        Route("/answers.csv", pages.answers_table),
-        Route("/picture", pages.picture),
-    ]
+def view_of(request: Request) -> View:
+    """Part of a ranking that a request asks for."""
+
+    def number(key: str, default: int, least: int, most: int) -> int:
+        given = request.query_params.get(key, "")
+        return min(max(int(given[:12]), least), most) if given.isdecimal() else default
+
+    return View(
+        number("most", PAGE, TOP, PAGE),
+        number("start", 0, 0, 10**9),
+        request.query_params.get("find", "")[:200],
+        "own" if request.query_params.get("whose") == "own" else "all",
+    )
 
 
-class _Pages:
-    """The handlers, and what they share."""
+class Pages:
+    """Handlers of the pages of one loop.
 
-    def __init__(self, loop: Loop, refiner: Refiner, rater: str | None, per_page: int, root: str) -> None:
-        self._loop, self._refiner, self._rater, self._per_page = loop, refiner, rater, per_page
-        self._same = {"title": name(loop.title).head, "prompt": visible(loop.prompt), "root": root}
+    Parameters
+    ----------
+    loop : Loop
+    rater : str, optional
+        Who answers if the address names nobody.
+    per_page : int
+        Number of questions on the page at once.
+    root : str
+        Path from the pages to the parent folder of ``static``.
+    """
+
+    def __init__(
+        self, loop: Loop, rater: str | None = None, per_page: int = 1, root: str = ""
+    ) -> None:
+        self.loop, self.refiner = loop, Refiner(loop.refine)
+        self._rater, self._per_page = rater, per_page
+        self._common = {
+            "title": name(loop.title).head,
+            "prompt": visible(loop.prompt),
+            "root": root,
+        }
         self._secret = secrets.token_bytes(32)
-        # What a person asks for is done to what that person saw: nothing may come between the check and the deed.
+        # A person acts on the page that was shown: nothing may change between check and action.
         self._turn = threading.Lock()
         self._templates = templates()
 
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/", self.show),
+            Route("/", self.act, methods=["POST"]),
+            Route("/done", self.done),
+            Route("/ranking", self.ranking),
+            Route("/ranking.csv", self.ranking_table),
+            Route("/answers.csv", self.answers_table),
+            Route("/picture", self.picture),
+        ]
+
     def show(self, request: Request) -> Response:
-        """The open questions; the form for a name where nobody is named."""
+        """Show the open questions, or the form for a name if nobody is named."""
         given = request.query_params.get("rater")
         if given is None and self._rater is not None:
-            return RedirectResponse(f"?{urlencode({'rater': self._rater})}", 303)
+            return _to_questions(self._rater)
         if not (given or "").strip():
-            return self._render("name.html.j2", 200)
-        return self._page(_name(given))
+            return self._render("name.html.j2")
+        return self._page(rater_of(request))
 
     async def act(self, request: Request) -> Response:
-        """Do what the form says."""
+        """Do what the form asks for."""
         form = await form_of(request)
-        return await run_in_threadpool(self._act, _name(request.query_params.get("rater")), form)
+        return await run_in_threadpool(self._act, rater_of(request), form)
 
     def done(self, request: Request) -> Response:
-        """What the answers of this rater come to."""
-        rater = _name(request.query_params.get("rater"))
+        """Show the ranking by the answers of this rater."""
+        rater = rater_of(request)
         return self._done(rater, asked=next(iter(self._open(rater)), ""))
 
     def ranking(self, request: Request) -> Response:
-        """The whole ranking, in parts."""
-        rater, view = _name(request.query_params.get("rater")), view_of(request)
-        ranking = self._ranking_of(rater, view)
-        standing = None if ranking is None else standings(ranking, view)
-        return self._render("ranking.html.j2", 200, view=view, standings=standing, **self._standing(rater))
+        """Show a part of the full ranking."""
+        rater, view = rater_of(request), view_of(request)
+        ranking = self._ranking(rater, view)
+        shown = None if ranking is None else standings(ranking, view)
+        return self._render("ranking.html.j2", view=view, standings=shown, **self._progress(rater))
 
     def ranking_table(self, request: Request) -> Response:
-        """The same as a file."""
-        ranking = self._ranking_of(_name(request.query_params.get("rater")), view_of(request))
+        """Send the full ranking as a file."""
+        ranking = self._ranking(rater_of(request), view_of(request))
         if ranking is None:
             raise HTTPException(404, "There is no such ranking.")
         return table_file(ranking.rename_axis("item").reset_index(), "ranking.csv")
 
     def answers_table(self, request: Request) -> Response:
-        """The answers of this rater as a file."""
-        return table_file(self._loop.own_answers(_name(request.query_params.get("rater"))), "answers.csv")
+        """Send the answers of this rater as a file."""
+        return table_file(self.loop.own_answers(rater_of(request)), "answers.csv")
 
     def picture(self, request: Request) -> Response:
-        """The picture of one of the two that are asked about now."""
-        query, file = request.query_params, None
-        for question in self._loop.questions(_name(query.get("rater")), self._per_page):
+        """Send the picture of an item in an open question."""
+        query = request.query_params
+        for question in self.loop.questions(rater_of(request), self._per_page):
             if question.id == query.get("question"):
-                file = self._picture(question.first if query.get("outcome") == "first" else question.second)
-        if file is None:
-            raise HTTPException(404, "There is no such picture.")
-        return FileResponse(file, media_type=TYPES[file.suffix.lower()])
+                first = query.get("outcome") == "first"
+                file = self._picture(question.first if first else question.second)
+                if file is not None:
+                    return FileResponse(file, media_type=TYPES[file.suffix.lower()])
+        raise HTTPException(404, "There is no such picture.")
 
     def _act(self, rater: str, form: Mapping[str, str]) -> Response:
         if not hmac.compare_digest(form.get("proof", "").encode(), self._proof(rater).encode()):
-            raise HTTPException(403, "This form is from an earlier start of the page; load the page again.")
-        what, asked = form.get("do"), form.get("question", "")
+            words = "This form is from an earlier start of the page; load the page again."
+            raise HTTPException(403, words)
+        action, asked = form.get("do"), form.get("question", "")
         try:
             with self._turn:
-                if what in ("first", "second", "tie"):
-                    self._loop.answer(asked, what, rater)
-                elif what == "skip":
-                    self._loop.skip(asked, rater)
-                elif what == "undo":
+                if action in ("first", "second", "tie"):
+                    self.loop.answer(asked, action, rater)
+                elif action == "skip":
+                    self.loop.skip(asked, rater)
+                elif action == "undo":
                     if asked not in (self._open(rater) or [""]):
                         return self._page(rater, 409, _STALE)
-                    if self._loop.undo(rater) is None:
+                    if self.loop.undo(rater) is None:
                         return self._page(rater, 409, "There is nothing to take back.")
                 else:
                     raise HTTPException(400, "The form says nothing that can be done.")
         except DataError as error:
-            still = asked in self._open(rater)  # then it is the answer that was refused
-            return self._page(rater, 400 if still else 409, str(error) if still else _STALE)
+            if asked in self._open(rater):  # the answer was refused, not the question
+                return self._page(rater, 400, str(error))
+            return self._page(rater, 409, _STALE)
         except StorageError as error:
-            said = f"{error}. This was not counted; everything before it is safe. Try it again."
-            return self._page(rater, 503, said)
-        self._refiner.wake()
-        return RedirectResponse(f"?{urlencode({'rater': rater})}", 303)
+            words = f"{error}. This was not counted; everything before it is safe. Try it again."
+            return self._page(rater, 503, words)
+        self.refiner.wake()
+        return _to_questions(rater)
 
     def _open(self, rater: str) -> list[str]:
-        return [question.id for question in self._loop.questions(rater, self._per_page)]
+        return [question.id for question in self.loop.questions(rater, self._per_page)]
 
     def _page(self, rater: str, status: int = 200, notice: str = "") -> Response:
-        asked = self._loop.questions(rater, self._per_page)
-        if not asked:
-            return self._done(rater, status, notice, self._loop.nothing_left(rater))
+        """The page with the open questions, or the last page if there is none."""
         questions = [
-            {"id": question.id, "cards": self._cards(question), "why": visible(self._loop.why(question))}
-            for question in asked
+            {
+                "id": question.id,
+                "cards": self._cards(question),
+                "why": visible(self.loop.why(question)),
+            }
+            for question in self.loop.questions(rater, self._per_page)
         ]
-        more = {"questions": questions, "ties": self._loop.ties, "proof": self._proof(rater)}
-        return self._render("ask.html.j2", status, notice=visible(notice), **more, **self._standing(rater))
+        if not questions:
+            return self._done(rater, status, notice, self.loop.nothing_left(rater))
+        return self._render(
+            "ask.html.j2",
+            status,
+            notice=visible(notice),
+            questions=questions,
+            ties=self.loop.ties,
+            **self._progress(rater),
+        )
 
     def _done(
         self, rater: str, status: int = 200, notice: str = "", left_out: str = "", asked: str = ""
     ) -> Response:
-        ranking = self._loop.own_ranking(rater)
+        """The last page, with the rater's own ranking or else that of all."""
+        ranking = self.loop.own_ranking(rater)
         view = View(whose="all" if ranking is None else "own")
         return self._render(
             "done.html.j2",
@@ -238,63 +280,67 @@ class _Pages:
             notice=visible(notice),
             left_out=visible(left_out),
             asked=asked,
-            standings=standings(self._loop.ranking() if ranking is None else ranking, view),
+            standings=standings(self.loop.ranking() if ranking is None else ranking, view),
             view=view,
-            proof=self._proof(rater),
-            **self._standing(rater),
+            **self._progress(rater),
         )
 
-    def _standing(self, rater: str) -> dict[str, Any]:
-        """How far it has come."""
+    def _progress(self, rater: str) -> dict[str, Any]:
+        """Values that every page of a rater shows."""
         return {
             "rater": rater,
-            "progress": self._loop.progress(rater),
-            "trouble": visible(self._loop.trouble),
+            "progress": self.loop.progress(rater),
+            "trouble": visible(self.loop.trouble),
+            "proof": self._proof(rater),
         }
 
-    def _ranking_of(self, rater: str, view: View) -> pd.DataFrame | None:
-        return self._loop.own_ranking(rater) if view.whose == "own" else self._loop.ranking()
+    def _ranking(self, rater: str, view: View) -> pd.DataFrame | None:
+        return self.loop.own_ranking(rater) if view.whose == "own" else self.loop.ranking()
 
     def _cards(self, question: Question) -> list[dict[str, Any]]:
+        """Content of both cards of a question, the left one first."""
+        labels = {"first": question.first, "second": question.second}
         outcomes = ["first", "second"] if question.left == question.first else ["second", "first"]
-        cards = []
-        for side, outcome in zip(("left", "right"), outcomes, strict=True):
-            label = getattr(question, outcome)
-            picture = self._picture(label) is not None
-            cards.append(card(self._loop.item(label), side, outcome, picture=picture))
-        return cards
+        return [
+            card(
+                self.loop.item(labels[outcome]),
+                side,
+                outcome,
+                picture=self._picture(labels[outcome]) is not None,
+            )
+            for side, outcome in zip(("left", "right"), outcomes, strict=True)
+        ]
 
     def _picture(self, label: Any) -> Path | None:
-        file = self._loop.item(label).image
+        file = self.loop.item(label).image
         return file if file is not None and is_picture(file) else None
 
     def _proof(self, rater: str) -> str:
-        """What a form of this rater's page carries, and nobody else can make."""
+        """Secret in the forms of a rater's page, which nobody else can make."""
         return hmac.digest(self._secret, rater.encode("utf-8", "surrogatepass"), "sha256").hex()
 
-    def _render(self, template: str, status: int, **values: Any) -> HTMLResponse:
-        text = self._templates.get_template(template).render(**self._same, **values)
+    def _render(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        text = self._templates.get_template(template).render(**self._common, **values)
         return HTMLResponse(text, status)
 
 
 def table_file(table: pd.DataFrame, file: str) -> Response:
-    """A table to be saved as a file."""
+    """Send a table to be saved as a CSV file."""
     headers = {"Content-Disposition": f"attachment; filename={file}"}
-    return Response(table.to_csv(index=False, lineterminator="\n"), media_type="text/csv", headers=headers)
+    content = table.to_csv(index=False, lineterminator="\n")
+    return Response(content, media_type="text/csv", headers=headers)
 
 
-def _name(given: str | None) -> str:
-    """The name of a rater, or a refusal."""
+def _to_questions(rater: str) -> Response:
+    return RedirectResponse(f"?{urlencode({'rater': rater})}", 303)
+
+
+def rater_of(request: Request) -> str:
+    """Name of the rater in the address, or a refusal."""
     try:
-        return rater_name(given)
+        return rater_name(request.query_params.get("rater"))
     except DataError as error:
         raise HTTPException(400, visible(error)) from None
-
-
-def _whole(given: str | None, default: int, least: int, most: int) -> int:
-    if given is None or not given.isdecimal():
-        return default
-    return min(max(int(given[:12]), least), most)
 
 
 def serve(
@@ -314,18 +360,19 @@ def serve(
     port : int
         0 takes a free one.
     rater : str, optional
-        Who answers where the address says nothing else; by default the page asks for a name.
+        Who answers if the address names nobody; by default the page asks for a name.
     per_page : int
-        Questions that are on the page at once.
+        Number of questions on the page at once.
     announce : callable
-        Told the address, and that the end has begun.
+        Called with the address, and with a text when the end has begun.
     leave : callable, optional
-        Called at a second Ctrl-C, while the ranking is brought up to date; by default that is waited for.
+        Called at a second Ctrl-C, while the ranking is brought up to date; by default that is
+        waited for.
 
     Raises
     ------
     DataError
-        If the port cannot be had.
+        If the port cannot be used.
     """
     later = "" if leave is None else " (Ctrl-C leaves that to the next command)"
     listen(
