@@ -63,10 +63,11 @@ test-lowest: $(LOWEST_VENV)/.installed-lowest ## run some tests with the lowest 
 	@echo "Testing the lowest versions with $$($(LOWEST_VENV)/bin/python --version)"
 	$(COMPILED) $(QUICKLY) $(LOWEST_VENV)/bin/python -m pytest $(PARALLEL) $(LOWEST_TESTS) $(ARGS)
 
-lint: $(VENV)/.installed-lint ## check style, formatting and types
+lint: $(VENV)/.installed-lint ## check style, formatting, types and the budget of the sources
 	$(VENV)/bin/python -m ruff check
 	$(VENV)/bin/python -m ruff format --check
 	$(VENV)/bin/python -m mypy
+	$(VENV)/bin/python tools/budget.py
 
 docs: $(VENV)/.installed-docs ## execute the tutorials and build the documentation site in docs/_build/html
 	$(COMPILED) $(VENV)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -14,7 +14,9 @@ tracked = set(listing.stdout.splitlines())
 problems = [f"missing from the wheel: {name}" for name in sorted(tracked - packed)]
 problems += [f"in the wheel, but not in git: {name}" for name in sorted(packed - tracked)]
 problems += [
-    f"no {what} in the wheel" for what in ("py.typed", ".csv") if not any(n.endswith(what) for n in packed)
+    f"no {what} in the wheel"
+    for what in ("py.typed", ".csv")
+    if not any(n.endswith(what) for n in packed)
 ]
 if problems:
     sys.exit("\n".join(problems))

@@ -1,1 +1,3 @@
-"""Timings and accuracy of relpref and its peers, side by side in one run: ``python -m benchmarks``."""
+"""Timings and accuracy of relpref and its peers, side by side in one run: ``python -m
+benchmarks``.
+"""

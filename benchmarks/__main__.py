@@ -1,7 +1,7 @@
 """Run the benchmarks and print Markdown.
 
-The timed cases run in one process for each number of cores, so that thread pools have the right size from the
-start; within it the contestants take turns.
+The timed cases run in one process for each number of cores, so that thread pools have the right
+size from the start; within it the contestants take turns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ TIMED = (
     "ranking_classifier",
 )
 ONCE = ("accuracy", "lists", "queries", "report", "instant", "arena")
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
 
 
 def main() -> None:
@@ -79,7 +84,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cores-of-this-process", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if unknown := set(args.cases) - {*TIMED, *ONCE}:
-        parser.error(f"unknown case {', '.join(sorted(unknown))}; there are {', '.join([*TIMED, *ONCE])}")
+        parser.error(
+            f"unknown case {', '.join(sorted(unknown))}; there are {', '.join([*TIMED, *ONCE])}"
+        )
     available = os.cpu_count() or 1
     if args.repeats < 1 or not all(1 <= cores <= available for cores in args.cores):
         parser.error(f"at least one repeat, and from 1 to {available} cores")

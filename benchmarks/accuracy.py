@@ -37,7 +37,9 @@ def run(folder: Path) -> str:
         for name, contestant in contestants.items():
             start = time.perf_counter()
             answer = contestant(gold)
-            rows.append([gold.name, name, *_errors(gold, answer), f"{time.perf_counter() - start:.2g}"])
+            rows.append(
+                [gold.name, name, *_errors(gold, answer), f"{time.perf_counter() - start:.2g}"]
+            )
     return "\n\n".join([table(header, rows), *missing])
 
 
@@ -49,5 +51,7 @@ def _errors(gold: Gold, answer: Answer) -> list[str]:
         cells.append("-")
     else:
         cells.append(f"{np.abs(answer.probability - gold.probability).max():.4f}")
-    cells.append("-" if answer.log_evidence is None else f"{answer.log_evidence - gold.log_evidence:+.3f}")
+    cells.append(
+        "-" if answer.log_evidence is None else f"{answer.log_evidence - gold.log_evidence:+.3f}"
+    )
     return cells

@@ -1,4 +1,6 @@
-"""1.4 million votes on 129 language models: held-out log loss beside the models of leaderboards, and CPU seconds."""
+"""1.4 million votes on 129 language models: held-out log loss beside the models of leaderboards,
+and CPU seconds.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,12 @@ def run(repeats: int) -> str:
         ]
         for name in contestants
     ]
-    headings = ["", f"log loss, {repeats} splits", "above the best by likelihood, at most", "median CPU s"]
+    headings = [
+        "",
+        f"log loss, {repeats} splits",
+        "above the best by likelihood, at most",
+        "median CPU s",
+    ]
     return table(headings, rows)
 
 
@@ -133,7 +140,9 @@ def by_likelihood(given: Votes, kind: str, factors: int, known: Any) -> Floats:
             method="L-BFGS-B",
             options={"maxiter": 1500, "maxfun": 1500, "ftol": 1e-11, "gtol": 1e-7},
         )
-        return np.asarray(log_probabilities(kind, found.x[:size], found.x[size:], given.pairs, factors))
+        return np.asarray(
+            log_probabilities(kind, found.x[:size], found.x[size:], given.pairs, factors)
+        )
 
 
 def log_probabilities(kind: str, strength: Any, margin: Any, pairs: Any, factors: int) -> Any:
@@ -158,5 +167,6 @@ def log_probabilities(kind: str, strength: Any, margin: Any, pairs: Any, factors
         return jnp.stack([won, lost, won + lost + jnp.log(jnp.expm1(2 * width))], axis=1)
     within = ndtr(gap + width) - ndtr(gap - width)
     return jnp.stack(
-        [log_ndtr(gap - width), log_ndtr(-gap - width), jnp.log(jnp.maximum(within, 1e-300))], axis=1
+        [log_ndtr(gap - width), log_ndtr(-gap - width), jnp.log(jnp.maximum(within, 1e-300))],
+        axis=1,
     )

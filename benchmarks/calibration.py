@@ -1,8 +1,10 @@
-"""Simulation-based calibration of every program under every engine: python -m benchmarks.calibration --out calibration
+"""Simulation-based calibration of every program under every engine: python -m
+benchmarks.calibration --out calibration
 
-Draws hyperparameters from their priors, and everything else from the program; each engine is given the hyperparameters, integrates over them
-or maximizes them. Finished simulations are kept in the folder, so that the command goes on where it was interrupted. Writes a table
-(Markdown, CSV) and a picture of the empirical distributions.
+Draws hyperparameters from their priors, and everything else from the program; each engine is given
+the hyperparameters, integrates over them or maximizes them. Finished simulations are kept in the
+folder, so that the command goes on where it was interrupted. Writes a table (Markdown, CSV) and a
+picture of the empirical distributions.
 """
 
 from __future__ import annotations
@@ -44,11 +46,15 @@ _TITLES = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(NAMES)} (default: all)")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="(default: all)")
+    parser.add_argument(
+        "--ways", nargs="+", choices=WAYS, default=list(WAYS), help="(default: all)"
+    )
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--key", type=int, default=0)
     parser.add_argument("--scheduler", help="where, as of relpref sbc (default: one by one)")
-    parser.add_argument("--kept", action="store_true", help="simulate nothing, show what the folder has")
+    parser.add_argument(
+        "--kept", action="store_true", help="simulate nothing, show what the folder has"
+    )
     parser.add_argument("--out", type=Path, default=Path("calibration"))
     args = parser.parse_args()
     names = args.names or NAMES
@@ -68,7 +74,9 @@ def main() -> None:
             if not number:
                 continue
             calibration = found[name, way] = calibrated(name, way, number, file, args)
-            print(f"{name}: {calibration.name}. {calibration.sentence}", file=sys.stderr, flush=True)
+            print(
+                f"{name}: {calibration.name}. {calibration.sentence}", file=sys.stderr, flush=True
+            )
     table = pd.DataFrame([_row(*key, calibration) for key, calibration in found.items()])
     table.to_csv(args.out / "calibration.csv", index=False)
     text = _markdown(table)
@@ -137,7 +145,9 @@ def _cell(value: Any) -> str:
 
 
 def _picture(found: dict[Any, Any], path: Path) -> None:
-    """A panel for each program or likelihood, a curve for each way; hyperparameters are left out."""
+    """A panel for each program or likelihood, a curve for each way; hyperparameters are left
+    out.
+    """
     from relpref.diagnostics import Calibration
     from relpref.diagnostics.calibration import draw
 

@@ -1,4 +1,6 @@
-"""Small problems on which every program is tried: a dozen items, six nodes and four objects, thirty people who rank five things."""
+"""Small problems on which every program is tried: a dozen items, six nodes and four objects, thirty
+people who rank five things.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,24 @@ import pandas as pd
 ITEMS, QUESTIONS = 12, 30
 NODES, OBJECTS = 6, 4
 RANKERS, RANKED, CLASSES = 30, 5, 3
-PROGRAMS = ("xpgp", "preference_gp", "conditional_ranking", "ranking_classifier", "kronecker_classifier")
+PROGRAMS = (
+    "xpgp",
+    "preference_gp",
+    "conditional_ranking",
+    "ranking_classifier",
+    "kronecker_classifier",
+)
 RANKING_LOSS = "conditional_ranking, ranking loss"  # for the exact engine alone
-# The default prior lets noise be next to nothing. Where it is, EP's evidence is beyond what float64 holds, and a sampler gets lost; the exact
-# engine has a floor for it.
+# The default prior lets noise be next to nothing. Where it is, EP's evidence is beyond what float64
+# holds, and a sampler gets lost; the exact engine has a floor for it.
 SOME_NOISE = "conditional_ranking, some noise"
 LIKELIHOODS = ("logistic", "ties", "strengths and ties", "probabilities", "raters and positions")
 
 
 def case(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """A program, its arguments and its keywords, by the name of the program or of a likelihood of ``xpgp``."""
+    """A program, its arguments and its keywords, by the name of the program or of a likelihood of
+    ``xpgp``.
+    """
     import numpyro.distributions as dist
 
     from relpref import models
@@ -42,7 +52,8 @@ def case(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def questions(kind: str) -> tuple[Any, dict[str, Any]]:
-    """Questions about a dozen items with two attributes and a chain of links, and the program's options.
+    """Questions about a dozen items with two attributes and a chain of links, and the program's
+    options.
 
     What was answered is not looked at; the columns say which likelihood there is.
     """
@@ -85,8 +96,12 @@ def relation(labels: str) -> Any:
     import relpref
 
     rng = np.random.default_rng(1)
-    nodes = pd.DataFrame({"x": rng.standard_normal(NODES)}, index=[f"n{row}" for row in range(NODES)])
-    objects = pd.DataFrame({"x": rng.standard_normal(OBJECTS)}, index=[f"o{row}" for row in range(OBJECTS)])
+    nodes = pd.DataFrame(
+        {"x": rng.standard_normal(NODES)}, index=[f"n{row}" for row in range(NODES)]
+    )
+    objects = pd.DataFrame(
+        {"x": rng.standard_normal(OBJECTS)}, index=[f"o{row}" for row in range(OBJECTS)]
+    )
     values = np.arange(NODES * OBJECTS, dtype=float).reshape(NODES, OBJECTS)
     if labels == "classes":
         values = values % 2
@@ -100,4 +115,6 @@ def ballots() -> Any:
     rng = np.random.default_rng(2)
     items = np.array(list("abcde"))[:RANKED]
     orders = [list(rng.permutation(items)) for _ in range(RANKERS)]
-    return relpref.Rankings.from_orders(orders).with_labels([row % CLASSES for row in range(RANKERS)])
+    return relpref.Rankings.from_orders(orders).with_labels(
+        [row % CLASSES for row in range(RANKERS)]
+    )

@@ -32,7 +32,9 @@ def compare(
     """Time the contestants on problems of one shape, and on one of another shape."""
     contestants, missing = installed(makers)
     problems = [make(items, comparisons, seed) for seed in range(repeats + 1)]
-    timings, answers = alternate(contestants, problems, make(items, comparisons + 1, repeats + 1), repeats)
+    timings, answers = alternate(
+        contestants, problems, make(items, comparisons + 1, repeats + 1), repeats
+    )
     header = [
         "",
         "first call, s",

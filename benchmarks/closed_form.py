@@ -1,4 +1,6 @@
-"""Complete relations: what a fit costs beside the eigendecomposition and the matrix products that it is made of."""
+"""Complete relations: what a fit costs beside the eigendecomposition and the matrix products that
+it is made of.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def run(repeats: int) -> str:
     systems: dict[Any, Any] = {}
     paths: dict[str, Callable[[Problem], Any]] = {
         f"{2 * FURTHER} products": products,
-        f"{FURTHER} further values, regression": lambda problem: path(problem, "regression", systems),
+        f"{FURTHER} further values, regression": lambda problem: path(
+            problem, "regression", systems
+        ),
         f"{FURTHER} further values, ranking": lambda problem: path(problem, "ranking", systems),
     }
     for problem in problems:  # the decompositions are not what is timed
@@ -105,7 +109,11 @@ def run(repeats: int) -> str:
     rows = []
     for group in (fitted, further):
         base = median(next(iter(group.values())).warm)
-        rows += [[name, *timing.row(), f"{median(timing.warm) / base:.2f}"] for name, timing in group.items()]
+        rows += [
+            [name, *timing.row(), f"{median(timing.warm) / base:.2f}"]
+            for name, timing in group.items()
+        ]
     return table(
-        ("", "first call, s", "then, s", "range", "CPU, s", "ratio to the first row of its kind"), rows
+        ("", "first call, s", "then, s", "range", "CPU, s", "ratio to the first row of its kind"),
+        rows,
     )

@@ -1,4 +1,6 @@
-"""Conjugate gradients on edges: what an iteration costs beside the two dense products of node kernels."""
+"""Conjugate gradients on edges: what an iteration costs beside the two dense products of node
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def iterations(problem: Problem, kernel: PairwiseKernel, ranking: bool) -> Any:
     side = Side.training(problem.gram)
     gram = EdgeGram(kernel, side, side, problem.rows, problem.columns)
     groups = problem.rows if ranking else None
-    found = solve_edges(gram, problem.labels, 1.0, groups=groups, tol=0.0, max_iterations=ITERATIONS)
+    found = solve_edges(
+        gram, problem.labels, 1.0, groups=groups, tol=0.0, max_iterations=ITERATIONS
+    )
     assert found.iterations == ITERATIONS
     return found.solution
 
@@ -78,7 +82,10 @@ def run(repeats: int) -> str:
         base = median(timings["two dense products"].warm)
         for contestant, timing in timings.items():
             each = median(timing.warm)
-            span = f"{1e3 * min(timing.warm) / ITERATIONS:.3g} to {1e3 * max(timing.warm) / ITERATIONS:.3g}"
+            span = (
+                f"{1e3 * min(timing.warm) / ITERATIONS:.3g} to "
+                f"{1e3 * max(timing.warm) / ITERATIONS:.3g}"
+            )
             row = [name, contestant, f"{1e3 * each / ITERATIONS:.3g}", span, f"{each / base:.2f}"]
             rows.append(row)
     return table(["edges", "", "median ms", "range, ms", "ratio"], rows)

@@ -1,7 +1,9 @@
-"""Coverage of intervals when hyperparameters are drawn from their priors: python -m benchmarks.coverage
+"""Coverage of intervals when hyperparameters are drawn from their priors: python -m
+benchmarks.coverage
 
-Every data set is drawn from its program, fitted, and asked about all pairs of items (about 40 random quantities for classifiers and
-relations). Standard errors are clustered by data set. Writes a Markdown table.
+Every data set is drawn from its program, fitted, and asked about all pairs of items (about 40
+random quantities for classifiers and relations). Standard errors are clustered by data set. Writes
+a Markdown table.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)} (default: all)")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--engines", nargs="+", choices=("EP", "Laplace"), default=["EP"])
-    parser.add_argument("--ways", nargs="+", default=["integrate"], help="integrate, maximize, nuts or given")
+    parser.add_argument(
+        "--ways", nargs="+", default=["integrate"], help="integrate, maximize, nuts or given"
+    )
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path)
@@ -58,7 +62,9 @@ def main() -> None:
                             for start in range(0, args.simulations // _DESIGNS, each)
                         ]
                         found = list(pool.map(partial(simulated, name, size, engine, way), blocks))
-                        rows.append(_row(name, size, engine, way, [one for block in found for one in block]))
+                        rows.append(
+                            _row(name, size, engine, way, [one for block in found for one in block])
+                        )
                         print(_markdown(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
                         if args.out:
                             args.out.write_text(_markdown(rows), encoding="utf-8")
@@ -68,7 +74,9 @@ def main() -> None:
 def simulated(
     name: str, size: str, engine: str, way: str, block: tuple[int, int, int]
 ) -> list[dict[str, float]]:
-    """Some data sets of one design: for each the share of intervals that hold the truth, by level."""
+    """Some data sets of one design: for each the share of intervals that hold the truth, by
+    level.
+    """
     import jax
 
     from relpref import infer
@@ -99,7 +107,10 @@ def simulated(
             picks = [quantity.pick(rng) for _ in range(_PICKS)]
             with jax.enable_x64(True):
                 below = np.array(
-                    [Asked(questions, quantity, truth, pick, rng).below(posterior) for pick in picks]
+                    [
+                        Asked(questions, quantity, truth, pick, rng).below(posterior)
+                        for pick in picks
+                    ]
                 )
         share = {f"{level}": float(np.mean(np.abs(below - 0.5) < level / 2)) for level in LEVELS}
         share["converged"] = float(result == "converged")
@@ -117,7 +128,9 @@ def _below_all(posterior: Any, truth: Any) -> np.ndarray[Any, Any]:
     return np.asarray(margins.weights @ ndtr((gap - margins.means) / np.sqrt(margins.variances)))
 
 
-def case(name: str, items: int, answers: int, design: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def case(
+    name: str, items: int, answers: int, design: int
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """A program, its arguments and its keywords."""
     import relpref
     from benchmarks import calibration_cases
@@ -143,7 +156,9 @@ def case(name: str, items: int, answers: int, design: int) -> tuple[Any, tuple[A
     return (models.xpgp if name == "xpgp" else models.preference_gp), (data,), {}
 
 
-def _row(name: str, size: str, engine: str, way: str, found: list[dict[str, float]]) -> dict[str, Any]:
+def _row(
+    name: str, size: str, engine: str, way: str, found: list[dict[str, float]]
+) -> dict[str, Any]:
     kept = [one for one in found if "failed" not in one]
     row: dict[str, Any] = {"program": name}
     items, answers = SIZES[size]

@@ -1,8 +1,8 @@
 """The engines on every kind of device that JAX sees, beside one CPU device of the same machine.
 
-python -m benchmarks.devices                 # an accelerator where there is one, else the devices of the host
-python -m benchmarks.devices --devices 4     # the host as four devices
-python -m benchmarks.devices --scale 0.1     # small versions
+python -m benchmarks.devices                 # an accelerator where there is one, else the devices
+of the host python -m benchmarks.devices --devices 4     # the host as four devices python -m
+benchmarks.devices --scale 0.1     # small versions
 """
 
 from __future__ import annotations
@@ -51,14 +51,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.devices", description=__doc__)
     parser.add_argument("--devices", type=int, help="make the host so many devices")
     parser.add_argument("--repeats", type=int, default=3, help="calls after the first (default: 3)")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the problems' sizes (default: 1)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of the problems' sizes (default: 1)"
+    )
     args = parser.parse_args()
     if args.devices is not None:  # before JAX is imported
         flag = f"--xla_force_host_platform_device_count={args.devices}"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
     meshes = found_meshes(parser)
     print(f"# Devices\n\n{machine()}\n* JAX sees: {', '.join(meshes)}\n")
-    print(table(["problem", "on", "median s", "range, s", "times as fast"], rows(meshes, args)), flush=True)
+    print(
+        table(["problem", "on", "median s", "range, s", "times as fast"], rows(meshes, args)),
+        flush=True,
+    )
 
 
 def found_meshes(parser: argparse.ArgumentParser) -> dict[str, Mesh]:
@@ -84,7 +89,9 @@ def rows(meshes: dict[str, Mesh], args: argparse.Namespace) -> list[list[str]]:
     for size in ITEMS:
         n = max(20, round(args.scale * size))
         problems = [make(n, 3 * n, seed) for seed in range(3)]
-        found += timed(f"EP, {n} items, {3 * n} answers", preferences(single), problems, args.repeats)
+        found += timed(
+            f"EP, {n} items, {3 * n} answers", preferences(single), problems, args.repeats
+        )
     for size in NODES:
         p = max(20, round(args.scale * size))
         found += timed(
@@ -101,7 +108,9 @@ def rows(meshes: dict[str, Mesh], args: argparse.Namespace) -> list[list[str]]:
     return found
 
 
-def timed(name: str, contestants: Contestants, problems: list[Any], repeats: int) -> list[list[str]]:
+def timed(
+    name: str, contestants: Contestants, problems: list[Any], repeats: int
+) -> list[list[str]]:
     """A row for each contestant, compared with the first."""
     timings, answers = alternate(contestants, problems, None, repeats)
     first = next(iter(contestants))
@@ -142,7 +151,9 @@ def relation(nodes: int, seed: int) -> Relation:
 
 
 def relations(meshes: dict[str, Mesh]) -> Contestants:
-    """Conjugate gradients of the ranking loss, so many iterations; and by NumPy, which a fit without a mesh uses."""
+    """Conjugate gradients of the ranking loss, so many iterations; and by NumPy, which a fit
+    without a mesh uses.
+    """
     from relpref.infer.exact import solve_edges
     from relpref.kernels import EdgeGram, Kronecker, Side
 
@@ -177,7 +188,9 @@ def laplacians(meshes: dict[str, Mesh]) -> Contestants:
 
     def on(mesh: Mesh | None, problem: Graph) -> Array:
         solver = (
-            LaplacianSolver(problem.adjacency) if mesh is None else ShardedLaplacian(problem.adjacency, mesh)
+            LaplacianSolver(problem.adjacency)
+            if mesh is None
+            else ShardedLaplacian(problem.adjacency, mesh)
         )
         return solver.solve(1.0, problem.rhs, 1e-6).values
 

@@ -1,4 +1,6 @@
-"""The next question: every score among all pairs of 300, 1000 and 3000 items, batches, and what further answers are worth."""
+"""The next question: every score among all pairs of 300, 1000 and 3000 items, batches, and what
+further answers are worth.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ def _posteriors(size: int, number: int) -> list[Any]:
     from relpref.models import preference_gp
 
     problem = make(size, COMPARISONS, 0)
-    known = {"attributes_amplitude": problem.amplitude, "attributes_lengthscale": problem.lengthscale}
+    known = {
+        "attributes_amplitude": problem.amplitude,
+        "attributes_lengthscale": problem.lengthscale,
+    }
     posterior = EP(preference_gp, fixed=known).run(
         0,
         data_of(problem.attributes, problem.comparisons),

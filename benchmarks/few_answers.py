@@ -1,11 +1,14 @@
-"""Held-out log loss after few answers about items with several attributes: python -m benchmarks.few_answers
+"""Held-out log loss after few answers about items with several attributes: python -m
+benchmarks.few_answers
 
-Compares the default kernel of attributes with the squared exponential, the linear kernel and a ridge logistic regression on the
-differences of the attributes without an intercept, whose penalty is chosen by cross-validation within the answers.
+Compares the default kernel of attributes with the squared exponential, the linear kernel and a
+ridge logistic regression on the differences of the attributes without an intercept, whose penalty
+is chosen by cross-validation within the answers.
 
-``cora``: 400 papers of Cora with ten principal components of their words. A paper of one topic is preferred to one of another; the
-topic is another one in each split. Needs ``RELPREF_DATA``. ``linear5``, ``linear10``: 400 items with five or ten attributes, utilities
-that are linear with standard deviation 2, probit answers.
+``cora``: 400 papers of Cora with ten principal components of their words. A paper of one topic is
+preferred to one of another; the topic is another one in each split. Needs ``RELPREF_DATA``.
+``linear5``, ``linear10``: 400 items with five or ten attributes, utilities that are linear with
+standard deviation 2, probit answers.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ _PENALTIES = np.logspace(-3, 0, 7)  # C of scikit-learn
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.few_answers", description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="case", help=f"of {', '.join(CASES)} (default: all)")
+    parser.add_argument(
+        "cases", nargs="*", metavar="case", help=f"of {', '.join(CASES)} (default: all)"
+    )
     parser.add_argument("--splits", type=int, default=20)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -53,7 +58,9 @@ def losses(name: str, split: int) -> dict[str, list[float]]:
     import relpref
     from relpref.kernels import Linear, SquaredExponential
 
-    attributes, pairs = cora(split) if name == "cora" else linear(split, int(name.removeprefix("linear")))
+    attributes, pairs = (
+        cora(split) if name == "cora" else linear(split, int(name.removeprefix("linear")))
+    )
     labels = np.array([f"e{row}" for row in range(len(attributes))])
     items = pd.DataFrame(attributes, index=labels).add_prefix("x")
     named = [(winner, loser) for winner, loser in labels[pairs].tolist()]
@@ -67,7 +74,9 @@ def losses(name: str, split: int) -> dict[str, list[float]]:
             found.setdefault(model, []).append(float(loss))
         scaled = (attributes - attributes.mean(axis=0)) / attributes.std(axis=0)
         differences = scaled[pairs[:, 0]] - scaled[pairs[:, 1]]
-        found.setdefault("ridge logistic", []).append(ridge(differences[:number], differences[last:]))
+        found.setdefault("ridge logistic", []).append(
+            ridge(differences[:number], differences[last:])
+        )
     return found
 
 
@@ -108,7 +117,12 @@ def ridge(differences: Any, tests: Any) -> float:
         return np.logaddexp(0, -test @ model.coef_[0])
 
     validated = [
-        np.mean([loss(differences[fold != k], differences[fold == k], one).mean() for k in np.unique(fold)])
+        np.mean(
+            [
+                loss(differences[fold != k], differences[fold == k], one).mean()
+                for k in np.unique(fold)
+            ]
+        )
         for one in _PENALTIES
     ]
     return float(loss(differences, tests, _PENALTIES[int(np.argmin(validated))]).mean())

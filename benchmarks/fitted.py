@@ -17,7 +17,9 @@ def run(repeats: int) -> str:
             "relpref EP, one lengthscale": lambda: ours.fitted(shared_lengthscale=True),
             "BoTorch PairwiseGP, one lengthscale": lambda: peers.botorch_fitted(own_kernel=False),
             "relpref EP, its own kernel (four)": lambda: ours.fitted(shared_lengthscale=False),
-            "BoTorch PairwiseGP, its own kernel (four)": lambda: peers.botorch_fitted(own_kernel=True),
+            "BoTorch PairwiseGP, its own kernel (four)": lambda: peers.botorch_fitted(
+                own_kernel=True
+            ),
         },
         items=300,
         comparisons=1000,

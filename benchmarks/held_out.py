@@ -34,7 +34,9 @@ def run(repeats: int) -> str:
             found[act.__name__] = act(posterior)
             seconds.append(time.perf_counter() - start)
         span = f"{min(seconds[1:]):.3g} to {max(seconds[1:]):.3g} ({repeats})"
-        rows.append([act.__name__, f"{seconds[0]:.3g}", f"{statistics.median(seconds[1:]):.3g}", span])
+        rows.append(
+            [act.__name__, f"{seconds[0]:.3g}", f"{statistics.median(seconds[1:]):.3g}", span]
+        )
     errors, refit = _errors(posterior, found["leave_one_out"].table, found["influence"])
     for row, error in zip(rows, errors, strict=True):
         row.append(f"{error:.1e}")
@@ -47,7 +49,10 @@ def _fit(problem: Problem) -> Any:
     from relpref.kernels import SquaredExponential
     from relpref.models import preference_gp
 
-    known = {"attributes_amplitude": problem.amplitude, "attributes_lengthscale": problem.lengthscale}
+    known = {
+        "attributes_amplitude": problem.amplitude,
+        "attributes_lengthscale": problem.lengthscale,
+    }
     kernel = SquaredExponential(shared_lengthscale=True)
     data = data_of(problem.attributes, problem.comparisons)
     return EP(preference_gp, fixed=known).run(
@@ -55,7 +60,9 @@ def _fit(problem: Problem) -> Any:
     )
 
 
-def _errors(posterior: Any, scores: pd.DataFrame, moved: pd.DataFrame) -> tuple[tuple[float, float], float]:
+def _errors(
+    posterior: Any, scores: pd.DataFrame, moved: pd.DataFrame
+) -> tuple[tuple[float, float], float]:
     """Of the log scores and of the shifts; and the seconds of one fit."""
     chosen = np.random.default_rng(0).choice(len(scores), CHECKED, replace=False)
     belief = posterior.belief.centred()
@@ -68,5 +75,7 @@ def _errors(posterior: Any, scores: pd.DataFrame, moved: pd.DataFrame) -> tuple[
         truth = np.log(without.prefer([pair])["probability"][0])
         log_errors.append(abs(scores["log_score"][row] - truth))
         change = (without.belief.centred().mean() - belief.mean()) / belief.sd()
-        shift_errors.append(abs(moved["shift"][row] - change[posterior.data.index([moved["item"][row]])[0]]))
+        shift_errors.append(
+            abs(moved["shift"][row] - change[posterior.data.index([moved["item"][row]])[0]])
+        )
     return (max(log_errors), max(shift_errors)), statistics.median(seconds)

@@ -1,8 +1,10 @@
-"""What the items' own parts cost where there is no such effect, and bring where there is: python -m benchmarks.individual
+"""What the items' own parts cost where there is no such effect, and bring where there is: python -m
+benchmarks.individual
 
-Utilities of 30 items with two attributes, drawn with their hyperparameters from the default priors; 60 answers to different pairs. The log
-loss is that of further answers about all pairs, exactly: the expectation under the true probabilities. It is compared with that of the same
-program with individual=False, on the same problems; a standard error is that of the mean over problems.
+Utilities of 30 items with two attributes, drawn with their hyperparameters from the default priors;
+60 answers to different pairs. The log loss is that of further answers about all pairs, exactly: the
+expectation under the true probabilities. It is compared with that of the same program with
+individual=False, on the same problems; a standard error is that of the mean over problems.
 """
 
 from __future__ import annotations
@@ -21,14 +23,18 @@ EFFECTS = {"of the attributes alone": (1, 0), "of both": (1, 1), "of the items a
 
 
 class Drawn(NamedTuple):
-    """A problem: its data, and the true probability that the first of a pair is preferred, for all pairs."""
+    """A problem: its data, and the true probability that the first of a pair is preferred, for all
+    pairs.
+    """
 
     data: Any
     probability: np.ndarray
 
 
 def draw(effect: tuple[int, int], seed: int) -> Drawn:
-    """Utilities from the prior, which has the part of the attributes, that of the items, or both."""
+    """Utilities from the prior, which has the part of the attributes, that of the items, or
+    both.
+    """
     from relpref.data import PreferenceData
 
     rng = np.random.default_rng(seed)
@@ -49,7 +55,9 @@ def draw(effect: tuple[int, int], seed: int) -> Drawn:
     wins = rng.random(ANSWERS) < probability[asked]
     ends = np.where(wins, [first[asked], second[asked]], [second[asked], first[asked]])
     answers = pd.DataFrame({"winner": ends[0], "loser": ends[1]})
-    return Drawn(PreferenceData.from_tables(pd.DataFrame(points, columns=["x", "y"]), answers), probability)
+    return Drawn(
+        PreferenceData.from_tables(pd.DataFrame(points, columns=["x", "y"]), answers), probability
+    )
 
 
 def log_loss(problem: Drawn, individual: bool, hyperparameters: Any) -> float:
@@ -90,7 +98,9 @@ def main() -> None:
         error = change.std(ddof=1) / np.sqrt(len(change))
         means = " | ".join(f"{loss:.4f}" for loss in found.mean(axis=0))
         seconds = time.perf_counter() - start
-        print(f"| {name} | {means} | {change.mean():+.4f} ± {error:.4f} | {seconds:.0f} |", flush=True)
+        print(
+            f"| {name} | {means} | {change.mean():+.4f} ± {error:.4f} | {seconds:.0f} |", flush=True
+        )
 
 
 if __name__ == "__main__":

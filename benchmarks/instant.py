@@ -1,6 +1,8 @@
-"""What a person waits for: from the start of a process to a ranking, with and without a cache, and the first call of everything.
+"""What a person waits for: from the start of a process to a ranking, with and without a cache, and
+the first call of everything.
 
-python -m benchmarks.instant [start twenty warm commands calls estimators memory large answer] [--largest]
+python -m benchmarks.instant [start twenty warm commands calls estimators memory large answer]
+[--largest]
 """
 
 from __future__ import annotations
@@ -45,7 +47,13 @@ MODULES = {
 CASES = "benchmarks.instant_cases"
 ROOT = Path(__file__).parents[1]
 Size = tuple[int, int]
-SMALL, MIDDLE, LARGE, LARGER, LARGEST = (50, 200), (300, 1000), (1000, 3000), (2000, 6000), (4000, 12_000)
+SMALL, MIDDLE, LARGE, LARGER, LARGEST = (
+    (50, 200),
+    (300, 1000),
+    (1000, 3000),
+    (2000, 6000),
+    (4000, 12_000),
+)
 TWENTY = tuple((items, 4 * items) for items in range(20, 192, 9))
 WARM = 5  # fits after the first
 FITS = 200  # in one process, of different sizes
@@ -95,18 +103,30 @@ class Bench:
         """The file of a problem; others about the same items have other ``answers``."""
         path = self.folder / f"{size[0]}-{size[1]}-{relation}-{answers}.npz"
         if not path.exists():
-            made = problems.related(*size, held_out=0, seed=0) if relation else problems.make(*size, seed=0)
+            made = (
+                problems.related(*size, held_out=0, seed=0)
+                if relation
+                else problems.make(*size, seed=0)
+            )
             (made.asked_again(answers) if answers else made).save(path)
         return str(path)
 
     def series(self, size: Size, number: int, *, relation: bool = True) -> list[str]:
         """A problem, and as many that have its shape."""
-        return [self.problem(size, relation=relation, answers=answers) for answers in range(number + 1)]
+        return [
+            self.problem(size, relation=relation, answers=answers) for answers in range(number + 1)
+        ]
 
     def run(
-        self, *arguments: str, module: str = CASES, cache: Path | None = None, like: Path | None = None
+        self,
+        *arguments: str,
+        module: str = CASES,
+        cache: Path | None = None,
+        like: Path | None = None,
     ) -> Cost:
-        """What a fresh process costs, whose cache is the given folder, a copy of another, or empty."""
+        """What a fresh process costs, whose cache is the given folder, a copy of another, or
+        empty.
+        """
         cache = cache or self.fresh("cache")
         if like is not None and like.exists():
             shutil.copytree(like, cache)
@@ -125,7 +145,12 @@ class Bench:
         after = os.times()
         if done.returncode not in (0, 2):  # 2: a command was used wrongly, which is measured, too
             raise RuntimeError(f"{module} {' '.join(arguments)}: {done.stderr[-2000:]}")
-        used = after.children_user + after.children_system - before.children_user - before.children_system
+        used = (
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
         steps: dict[str, list[float]] = {}
         for printed in done.stdout.splitlines():
             if printed.startswith('{"step"'):
@@ -135,7 +160,11 @@ class Bench:
         return Cost(used, steps, done.stdout)
 
     def whole(
-        self, *arguments: str, module: str = CASES, cache: Path | None = None, like: Path | None = None
+        self,
+        *arguments: str,
+        module: str = CASES,
+        cache: Path | None = None,
+        like: Path | None = None,
     ) -> float:
         return self.run(*arguments, module=module, cache=cache, like=like).whole
 
@@ -152,13 +181,19 @@ class Bench:
         return {name: median(values) for name, values in costs.items()}
 
     def ranked(self, *files: str) -> dict[str, Callable[[], float]]:
-        """Every contestant from the start of a process to the rankings that it prints, nothing cached."""
-        return {name: partial(self.whole, "ranking", name, *files) for name in ("relpref", *self.peers)}
+        """Every contestant from the start of a process to the rankings that it prints, nothing
+        cached.
+        """
+        return {
+            name: partial(self.whole, "ranking", name, *files) for name in ("relpref", *self.peers)
+        }
 
 
 def start(bench: Bench) -> Iterable[Row]:
     """From the start of a process to the ranking."""
-    imports = {name: partial(bench.whole, "imports", *MODULES[name]) for name in ("relpref", *bench.peers)}
+    imports = {
+        name: partial(bench.whole, "imports", *MODULES[name]) for name in ("relpref", *bench.peers)
+    }
     yield Row("imports", bench.turns(imports))
     for size, other, musts in ((SMALL, (55, 220), (3.2, 1.9)), (MIDDLE, (310, 980), (4.2, 2.4))):
         near, same, problem = bench.fresh("cache"), bench.fresh("cache"), bench.problem(size)
@@ -192,7 +227,10 @@ def twenty(bench: Bench) -> Iterable[Row]:
     words = f"{len(TWENTY)} data sets of {TWENTY[0][0]} to {TWENTY[-1][0]} items in one process"
     yield Row(f"{words}; nothing cached", seconds, 5.0)
     yield Row("the same, everything cached", {"relpref": seconds["cached"]}, 5.0)
-    fits = {name: sum(bench.run("ranking", name, *files).steps["fit"]) for name in ("relpref", *bench.peers)}
+    fits = {
+        name: sum(bench.run("ranking", name, *files).steps["fit"])
+        for name in ("relpref", *bench.peers)
+    }
     yield Row("their fits alone, nothing cached", fits, 5.0)
 
 
@@ -203,7 +241,9 @@ def warm(bench: Bench) -> Iterable[Row]:
         contestants = {"relpref": "relpref, maximize", "integrate": "relpref"} | {
             name: name for name in bench.peers
         }
-        costs = {name: bench.run("warm", contestant, *files) for name, contestant in contestants.items()}
+        costs = {
+            name: bench.run("warm", contestant, *files) for name, contestant in contestants.items()
+        }
         fits = {name: cost.again("fit") for name, cost in costs.items()}
         whole = {name: cost.again("all") for name, cost in costs.items()}
         yield Row(f"warm fit, {_of(size)}, maximizing", fits, must)
@@ -236,7 +276,9 @@ def commands(bench: Bench) -> Iterable[Row]:
     for name in others:
         yield Row(name, {"relpref": costs[name]}, 0.7)
     yield Row(
-        "relpref demo; nothing cached", {"relpref": command("demo", "--out", str(bench.fresh("demo")))}, 8.0
+        "relpref demo; nothing cached",
+        {"relpref": command("demo", "--out", str(bench.fresh("demo")))},
+        8.0,
     )
 
 
@@ -327,7 +369,11 @@ def answer(bench: Bench) -> Iterable[Row]:
             {who: cost.steps["first"][0] for who, cost in costs.items()},
             0.3,
         )
-        yield Row(f"{words}, then", {who: median(cost.steps["again"]) for who, cost in costs.items()}, must)
+        yield Row(
+            f"{words}, then",
+            {who: median(cost.steps["again"]) for who, cost in costs.items()},
+            must,
+        )
 
 
 SECTIONS: dict[str, Callable[[Bench], Iterable[Row]]] = {
@@ -372,15 +418,23 @@ def _write_tables(problem: Problem, folder: Path) -> None:
 
 def main() -> None:
     """Parse the command line and measure some sections."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.instant", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.instant", description=__doc__.splitlines()[0]
+    )
     parser.add_argument(
         "sections", nargs="*", metavar="section", help=f"{', '.join(SECTIONS)} (default: all)"
     )
-    parser.add_argument("--repeats", type=int, default=3, help="processes of each kind (default: 3)")
-    parser.add_argument("--largest", action="store_true", help=f"large fits up to n = {LARGEST[0]}, too")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="processes of each kind (default: 3)"
+    )
+    parser.add_argument(
+        "--largest", action="store_true", help=f"large fits up to n = {LARGEST[0]}, too"
+    )
     args = parser.parse_args()
     if unknown := set(args.sections) - set(SECTIONS):
-        parser.error(f"unknown section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+        parser.error(
+            f"unknown section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}"
+        )
     print(f"# {TITLE}\n\n{machine()}\n\n{NOTES}\n\n{table(HEADER, ())}", flush=True)
     for cells in rows(args.sections or tuple(SECTIONS), args.repeats, args.largest):
         print(line(cells), flush=True)

@@ -1,7 +1,8 @@
-"""What `benchmarks.instant` measures, each in a process of its own: python -m benchmarks.instant_cases CASE [ARGUMENT...].
+"""What `benchmarks.instant` measures, each in a process of its own: python -m
+benchmarks.instant_cases CASE [ARGUMENT...].
 
-The CPU seconds of a step are a line of JSON among what is printed. Nothing is imported before it is needed: the imports of a
-contestant are part of what its process costs.
+The CPU seconds of a step are a line of JSON among what is printed. Nothing is imported before it is
+needed: the imports of a contestant are part of what its process costs.
 """
 
 from __future__ import annotations
@@ -173,7 +174,9 @@ def _edge_classifier(size: int) -> Callable[[], Any]:
     from relpref.classifiers import KroneckerGPClassifier
 
     nodes, objects, values = _relation(size, size)
-    return lambda: KroneckerGPClassifier("gaussian", landmarks=100).fit(nodes, (values > 0.0) * 1.0, objects)
+    return lambda: KroneckerGPClassifier("gaussian", landmarks=100).fit(
+        nodes, (values > 0.0) * 1.0, objects
+    )
 
 
 def _conditional_ranker(size: int) -> Callable[[], Any]:
@@ -204,7 +207,12 @@ ESTIMATORS: dict[str, tuple[Callable[[int], Callable[[], Any]], int, int]] = {
 def estimator(name: str) -> None:
     """The first fit after the import, the same again, another size, and that again."""
     make, size, other = ESTIMATORS[name]
-    for title, number in (("first", size), ("again", size), ("other", other), ("other, again", other)):
+    for title, number in (
+        ("first", size),
+        ("again", size),
+        ("other", other),
+        ("other, again", other),
+    ):
         fit = make(number)
         with step(title):
             fit()

@@ -1,10 +1,12 @@
-"""More items than a matrix has room for: time and memory against the goals, against the size, and against matrices.
+"""More items than a matrix has room for: time and memory against the goals, against the size, and
+against matrices.
 
 python -m benchmarks.large million --out results.json
 python -m benchmarks.large scaling --out results.json --figure docs/large-scaling.svg
 
-Each case is run in a process of its own, which is stopped where it takes more time or memory than the limits; what was found until
-then is shown. ``--out`` keeps what other cases left in the file, and ``--figure`` draws what the file (or this run) has of `scaling`.
+Each case is run in a process of its own, which is stopped where it takes more time or memory than
+the limits; what was found until then is shown. ``--out`` keeps what other cases left in the file,
+and ``--figure`` draws what the file (or this run) has of `scaling`.
 """
 
 from __future__ import annotations
@@ -71,8 +73,12 @@ def parse() -> argparse.Namespace:
         default=max(SPARSE),
         help="items of the largest size of `scaling` (default: all)",
     )
-    parser.add_argument("--seconds", type=float, default=1800.0, help="limit of each process (default: 1800)")
-    parser.add_argument("--gigabytes", type=float, default=16.0, help="limit of each process (default: 16)")
+    parser.add_argument(
+        "--seconds", type=float, default=1800.0, help="limit of each process (default: 1800)"
+    )
+    parser.add_argument(
+        "--gigabytes", type=float, default=16.0, help="limit of each process (default: 16)"
+    )
     args = parser.parse_args()
     if unknown := set(args.cases) - set(CASES):
         parser.error(f"unknown case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
@@ -108,7 +114,9 @@ def run(case: str, size: dict[str, Any], args: argparse.Namespace) -> dict[str, 
     """One process: its steps, its facts, and what stopped it, if anything did."""
     note(f"{case}: {size}")
     command = [sys.executable, "-m", "benchmarks.large_cases", case, json.dumps(size)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    ) as process:
         stopped: list[str] = []
         watch = threading.Thread(
             target=_watch, args=(process, args.seconds, args.gigabytes, stopped), daemon=True
@@ -135,7 +143,9 @@ def run(case: str, size: dict[str, Any], args: argparse.Namespace) -> dict[str, 
     }
 
 
-def _watch(process: subprocess.Popen[str], seconds: float, gigabytes: float, stopped: list[str]) -> None:
+def _watch(
+    process: subprocess.Popen[str], seconds: float, gigabytes: float, stopped: list[str]
+) -> None:
     """End a process that takes more than it may."""
     start, status = time.monotonic(), Path(f"/proc/{process.pid}/status")
     while process.poll() is None:
@@ -168,7 +178,12 @@ def show(case: str, runs: list[dict[str, Any]]) -> str:
         table(
             ["step", "seconds", "CPU seconds", "peak until then, GB"],
             [
-                [one["step"], f"{one['seconds']:.1f}", f"{one['cpu']:.1f}", f"{one['peak'] / 1e9:.2f}"]
+                [
+                    one["step"],
+                    f"{one['seconds']:.1f}",
+                    f"{one['cpu']:.1f}",
+                    f"{one['peak'] / 1e9:.2f}",
+                ]
                 for one in found["steps"]
             ],
         )
@@ -179,7 +194,10 @@ def show(case: str, runs: list[dict[str, Any]]) -> str:
     if goals:
         parts.append(table(["goal", "below", "measured"], goals))
     for name, values in found["compared"].items():
-        rows = [[what, value if isinstance(value, str) else f"{value:.2g}"] for what, value in values.items()]
+        rows = [
+            [what, value if isinstance(value, str) else f"{value:.2g}"]
+            for what, value in values.items()
+        ]
         parts.append(table([name, ""], rows))
     if found["facts"]:
         parts.append(_words(found["facts"]))
@@ -200,7 +218,11 @@ def _goals(case: str, found: dict[str, Any]) -> list[list[str]]:
         whole = all(any(one["step"].startswith(name) for one in steps) for name in wanted)
         measured = f"{sum(one['seconds'] for one in steps):.1f} s" if whole else "not finished"
         rows.append(
-            [" + ".join(one["step"] for one in steps) or ", ".join(wanted), f"{limit:.0f} s", measured]
+            [
+                " + ".join(one["step"] for one in steps) or ", ".join(wanted),
+                f"{limit:.0f} s",
+                measured,
+            ]
         )
     if case in GIGABYTES and found["steps"]:
         peak = max(one["peak"] for one in found["steps"]) / 1e9

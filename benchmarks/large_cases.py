@@ -1,4 +1,6 @@
-"""The cases of `benchmarks.large`, each run in a process of its own; says lines of JSON: steps as they end, and facts."""
+"""The cases of `benchmarks.large`, each run in a process of its own; says lines of JSON: steps as
+they end, and facts.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,16 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
 def peak_memory() -> int:
     """Bytes that this program had at most.
 
-    Linux keeps that of the program that started this one in ``ru_maxrss``, so it is looked up elsewhere there.
+    Linux keeps that of the program that started this one in ``ru_maxrss``, so it is looked up
+    elsewhere there.
     """
     status = Path("/proc/self/status")
     if status.exists():
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return 1024 * int(line.split()[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def say(**content: Any) -> None:
@@ -87,9 +92,20 @@ def fit(data: Any, fixed: dict[str, Any] | None, **options: Any) -> Any:
 
 
 def facts_of(posterior: Any) -> None:
-    wanted = ("space", "structure", "touched", "iterations", "scale_error", "evaluations", "searched_answers")
+    wanted = (
+        "space",
+        "structure",
+        "touched",
+        "iterations",
+        "scale_error",
+        "evaluations",
+        "searched_answers",
+    )
     info = {name: posterior.info[name] for name in wanted if name in posterior.info}
-    say(facts=info | {name: np.round(v, 4).tolist() for name, v in posterior.hyperparameters.items()})
+    say(
+        facts=info
+        | {name: np.round(v, 4).tolist() for name, v in posterior.hyperparameters.items()}
+    )
 
 
 def million(size: dict[str, int]) -> None:
@@ -150,7 +166,9 @@ def memory(size: dict[str, int]) -> None:
 
 
 def scaling(size: dict[str, Any]) -> None:
-    """Fixed hyperparameters: what does not depend on the number of items, compilation above all, is left out by a small fit before."""
+    """Fixed hyperparameters: what does not depend on the number of items, compilation above all, is
+    left out by a small fit before.
+    """
     problem = drawn(**size)
     data, structure = problem.data, size["structure"]
     with step("compilation"):
@@ -183,16 +201,22 @@ def agreement(size: dict[str, int]) -> None:
         dense, sparse = found["dense"], found["sparse"]
         sd = dense.sd()
         compared = {
-            "largest difference of means, sd": float(np.max(np.abs(sparse.mean() - dense.mean()) / sd)),
+            "largest difference of means, sd": float(
+                np.max(np.abs(sparse.mean() - dense.mean()) / sd)
+            ),
             "largest relative difference of sds": float(np.max(np.abs(sparse.sd() / sd - 1))),
             "difference of log evidence": float(sparse.log_evidence - dense.log_evidence),
         }
         if "normalize" not in options:
-            compared["reported relative error of the scale"] = float(sparse.info.get("scale_error", 0.0))
+            compared["reported relative error of the scale"] = float(
+                sparse.info.get("scale_error", 0.0)
+            )
         if known is None:
             for site, value in dense.hyperparameters.items():
                 both = np.array([value, sparse.hyperparameters[site]])
-                compared[f"{site}, dense and sparse"] = " and ".join(str(np.round(one, 3)) for one in both)
+                compared[f"{site}, dense and sparse"] = " and ".join(
+                    str(np.round(one, 3)) for one in both
+                )
         say(compared=name, values=compared)
 
 
@@ -209,7 +233,9 @@ def _tables(data: Any) -> tuple[Any, ...]:
 
 
 def _only_touched(data: Any) -> Any:
-    """The same answers among their items alone, on a graph of one link: what is compiled for them is compiled for all."""
+    """The same answers among their items alone, on a graph of one link: what is compiled for them
+    is compiled for all.
+    """
     named = np.asarray(list(data.labels), dtype=object)
     winner, loser = named[data.winner], named[data.loser]
     labels = list(dict.fromkeys([*winner, *loser]))

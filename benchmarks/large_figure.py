@@ -12,7 +12,9 @@ _WORDS = {"sparse": "without matrices of all", "dense": "with matrices of all"}
 
 
 def lines(runs: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
-    """Sizes and costs of the runs that ended, by structure and quantity; memory in GB beyond that of the imports."""
+    """Sizes and costs of the runs that ended, by structure and quantity; memory in GB beyond that
+    of the imports.
+    """
     found: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
     for one in runs:
         if one["stopped"]:

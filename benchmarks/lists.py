@@ -40,7 +40,9 @@ def large(repeats: int) -> str:
             note(f"lists: {way}, fit {seed + 1} of {1 + repeats}")
             data = orders(2000, 10, 100, seed)
             fit = EP(xpgp, hyperparameters=way)
-            seconds.append(timed(lambda fit=fit, data=data: fit.run(0, data, progress_bar=False))[1])
+            seconds.append(
+                timed(lambda fit=fit, data=data: fit.run(0, data, progress_bar=False))[1]
+            )
         rows.append([way, f"{seconds[0]:.2g}", f"{median(seconds[1:]):.2g}"])
     return table(["2,000 orders of 10", "first fit", "next fits"], rows)
 
@@ -107,7 +109,9 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def orders(number: int, size: int, items: int, seed: int) -> Any:
-    """Orders of some of the items, each seen with noise of its own, by utilities that follow attributes."""
+    """Orders of some of the items, each seen with noise of its own, by utilities that follow
+    attributes.
+    """
     from relpref import PreferenceData
 
     rng = np.random.default_rng(seed)
@@ -116,7 +120,9 @@ def orders(number: int, size: int, items: int, seed: int) -> Any:
     chosen = np.argsort(rng.random((number, items)), axis=1)[:, :size]
     seen = utility[chosen] + np.sqrt(0.5) * rng.normal(size=chosen.shape)
     best_first = np.take_along_axis(chosen, np.argsort(-seen, axis=1), axis=1)
-    return PreferenceData.from_tables(pd.DataFrame(attributes, columns=["a", "b"]), table_of(best_first))
+    return PreferenceData.from_tables(
+        pd.DataFrame(attributes, columns=["a", "b"]), table_of(best_first)
+    )
 
 
 def table_of(lists: Any) -> pd.DataFrame:

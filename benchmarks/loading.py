@@ -1,7 +1,8 @@
 """How long edge files take to become data, and how much memory: python -m benchmarks.loading
 
-Writes the same links between labels that are text (or, in matrices, between positions) in every format, and reads each file in a
-process of its own. The peak is that of the process, imports included; ten million links take a few minutes and a gigabyte of disk.
+Writes the same links between labels that are text (or, in matrices, between positions) in every
+format, and reads each file in a process of its own. The peak is that of the process, imports
+included; ten million links take a few minutes and a gigabyte of disk.
 """
 
 from __future__ import annotations

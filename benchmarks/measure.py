@@ -1,4 +1,6 @@
-"""Honest timing: contestants take turns; the first call apart from the rest; the median and the range."""
+"""Honest timing: contestants take turns; the first call apart from the rest; the median and the
+range.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,12 @@ class Timing:
         if not self.warm:
             return [f"{self.cold:.3g}", "-", "-", "-"]
         span = f"{min(self.warm):.3g} to {max(self.warm):.3g} ({len(self.warm)})"
-        return [f"{self.cold:.3g}", f"{statistics.median(self.warm):.3g}", span, f"{median(self.cpu):.3g}"]
+        return [
+            f"{self.cold:.3g}",
+            f"{statistics.median(self.warm):.3g}",
+            span,
+            f"{median(self.cpu):.3g}",
+        ]
 
 
 def median(values: Sequence[float]) -> float:
@@ -43,14 +50,17 @@ def median(values: Sequence[float]) -> float:
 
 
 def alternate(
-    contestants: Mapping[str, Callable[[P], A]], problems: Sequence[P], resized: P | None, repeats: int
+    contestants: Mapping[str, Callable[[P], A]],
+    problems: Sequence[P],
+    resized: P | None,
+    repeats: int,
 ) -> tuple[dict[str, Timing], dict[str, A]]:
     """Time each contestant on the same problems in turn.
 
-    The first problem is the cold call (compilation and caches included, imports not). The others have its
-    shape and other numbers, so that nobody can answer from a cache; every contestant gets the same ones.
-    The resized problem, where there is one, comes last, and shows who has to prepare anew for another shape.
-    Returns the timings, and each contestant's answer to the first problem.
+    The first problem is the cold call (compilation and caches included, imports not). The others
+    have its shape and other numbers, so that nobody can answer from a cache; every contestant gets
+    the same ones. The resized problem, where there is one, comes last, and shows who has to prepare
+    anew for another shape. Returns the timings, and each contestant's answer to the first problem.
     """
     timings = {name: Timing() for name in contestants}
     answers: dict[str, A] = {}
@@ -121,7 +131,10 @@ def machine() -> str:
     """Describe what the numbers were measured on."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-    system = f"{datetime.date.today().isoformat()}, {platform.system()} {platform.machine()}, {cpu_model()}"
+    system = (
+        f"{datetime.date.today().isoformat()}, {platform.system()} {platform.machine()}, "
+        f"{cpu_model()}"
+    )
     return (
         f"* {system}, {usable} cores; load before the run {load}\n"
         f"* Python {platform.python_version()}; {versions()}"

@@ -28,8 +28,12 @@ RATERS = 100  # answers by each of its raters
 def main() -> None:
     """Print the memory of this process in MB as it goes, and the largest."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
-    parser.add_argument("--fits", type=int, default=200, help="fits, each of another size (default: 200)")
-    parser.add_argument("--answers", type=int, default=2000, help="answers in the loop (default: 2000)")
+    parser.add_argument(
+        "--fits", type=int, default=200, help="fits, each of another size (default: 200)"
+    )
+    parser.add_argument(
+        "--answers", type=int, default=2000, help="answers in the loop (default: 2000)"
+    )
     args = parser.parse_args()
     sys.stdout.write(f"before: {_megabytes():.0f} MB\n")
     largest = max([_fit(row) for row in range(args.fits)], default=0.0)

@@ -1,4 +1,6 @@
-"""One more answer: the posterior after it, the ranking, and the next question, of 1000 items after 3000 comparisons."""
+"""One more answer: the posterior after it, the ranking, and the next question, of 1000 items after
+3000 comparisons.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,10 @@ def _fit(data: Any, problem: Problem) -> Any:
     from relpref.kernels import SquaredExponential
     from relpref.models import preference_gp
 
-    known = {"attributes_amplitude": problem.amplitude, "attributes_lengthscale": problem.lengthscale}
+    known = {
+        "attributes_amplitude": problem.amplitude,
+        "attributes_lengthscale": problem.lengthscale,
+    }
     kernel = SquaredExponential(shared_lengthscale=True)
     return EP(preference_gp, fixed=known).run(
         0, data, attribute_kernel=kernel, standardize=False, individual=False

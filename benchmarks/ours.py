@@ -15,7 +15,9 @@ Whole = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def fixed() -> Contestant:
-    """EP at the true hyperparameters; of a problem with a relation, near those that it was drawn with."""
+    """EP at the true hyperparameters; of a problem with a relation, near those that it was drawn
+    with.
+    """
     import jax
 
     from relpref.infer import EP
@@ -29,11 +31,18 @@ def fixed() -> Contestant:
         }
         program: Any = preference_gp
         if problem.links is not None:
-            program, hyperparameters = xpgp, hyperparameters | {"near_amplitude": 1.5, "near_range": 2.0}
+            program, hyperparameters = (
+                xpgp,
+                hyperparameters | {"near_amplitude": 1.5, "near_range": 2.0},
+            )
         engine = EP(program, fixed=hyperparameters)
         kernel = SquaredExponential(shared_lengthscale=True)
         data = data_of(problem.attributes, problem.comparisons, problem.links)
-        options: dict[str, Any] = {"attribute_kernel": kernel, "standardize": False, "individual": False}
+        options: dict[str, Any] = {
+            "attribute_kernel": kernel,
+            "standardize": False,
+            "individual": False,
+        }
         return _answer(engine.run(jax.random.key(0), data, **options))
 
     return run
@@ -50,8 +59,14 @@ def fitted(*, shared_lengthscale: bool) -> Contestant:
     def run(problem: Problem) -> Answer:
         kernel = SquaredExponential(shared_lengthscale=shared_lengthscale)
         data = data_of(problem.attributes, problem.comparisons)
-        options: dict[str, Any] = {"attribute_kernel": kernel, "standardize": False, "individual": False}
-        posterior = EP(preference_gp, hyperparameters="maximize").run(jax.random.key(0), data, **options)
+        options: dict[str, Any] = {
+            "attribute_kernel": kernel,
+            "standardize": False,
+            "individual": False,
+        }
+        posterior = EP(preference_gp, hyperparameters="maximize").run(
+            jax.random.key(0), data, **options
+        )
         return _answer(posterior, _predictions(posterior, problem))
 
     return run
@@ -119,7 +134,9 @@ def gold_nuts(draws: int = 4000) -> Callable[[Gold], Answer]:
             "individual": False,
         }
         with jax.enable_x64(True):
-            known = handlers.condition(noncentered(preference_gp), data={"attributes_amplitude": 1.0})
+            known = handlers.condition(
+                noncentered(preference_gp), data={"attributes_amplitude": 1.0}
+            )
             sampler = MCMC(NUTS(known), num_warmup=500, num_samples=draws, progress_bar=False)
             sampler.run(jax.random.key(0), data, **options)
         samples = {**sampler.get_samples(), "attributes_amplitude": np.ones(draws)}
@@ -141,16 +158,23 @@ def _queries(posterior: Any, gold: Gold) -> Mapping[str, Array]:
 def data_of(attributes: Array, comparisons: Whole, links: Whole | None = None) -> Any:
     import relpref
 
-    items = pd.DataFrame(attributes, columns=[f"x{column}" for column in range(attributes.shape[1])])
+    items = pd.DataFrame(
+        attributes, columns=[f"x{column}" for column in range(attributes.shape[1])]
+    )
     return relpref.PreferenceData.from_tables(
         items=items,
         answers=pd.DataFrame(comparisons, columns=["winner", "loser"]),
-        relations=None if links is None else {"near": pd.DataFrame(links, columns=["source", "target"])},
+        relations=None
+        if links is None
+        else {"near": pd.DataFrame(links, columns=["source", "target"])},
     )
 
 
 def _answer(posterior: Any, more: Mapping[str, Array] | None = None) -> Answer:
     table = posterior.utilities()
     return Answer(
-        table["mean"].to_numpy(), table["sd"].to_numpy(), log_evidence=posterior.log_evidence, **(more or {})
+        table["mean"].to_numpy(),
+        table["sd"].to_numpy(),
+        log_evidence=posterior.log_evidence,
+        **(more or {}),
     )

@@ -59,7 +59,9 @@ def problem(size: int) -> tuple[Any, Any]:
     return x, x[:, 0] + np.sin(x[:, 1]) + rng.standard_normal(size)
 
 
-def measured(x: Any, y: Any, repeats: int, peer: Callable[..., Any] | None) -> tuple[list[str], list[float]]:
+def measured(
+    x: Any, y: Any, repeats: int, peer: Callable[..., Any] | None
+) -> tuple[list[str], list[float]]:
     """One row, and the seconds of our own parts."""
     from relpref.rls import RankRLS
     from relpref.rls.spectrum import PairSystems
@@ -82,7 +84,9 @@ def measured(x: Any, y: Any, repeats: int, peer: Callable[..., Any] | None) -> t
         theirs = [f"{lasted:.3g}", f"{np.abs(found[first, second] - difference).max():.1e}"]
     extrapolated = "-"
     if len(x) <= LARGEST_OF_PEERS:
-        again = seconds(lambda: RankRLS("gaussian", gamma=GAMMA).fit(x[2:], y[2:]).predict(x[:2]), 3)
+        again = seconds(
+            lambda: RankRLS("gaussian", gamma=GAMMA).fit(x[2:], y[2:]).predict(x[:2]), 3
+        )
         extrapolated = f"{again * len(x) * (len(x) - 1) / 2:.2g}"
     return [*(f"{value:.3g}" for value in ours), *theirs, extrapolated], ours
 
@@ -105,16 +109,22 @@ def path() -> str:
     start = time.perf_counter()
     concordance = RankRLS("gaussian", gamma=GAMMA).fit(x, y).leave_pair_out(PATH).concordance
     lasted = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     return (
-        f"{len(x)} examples, all {len(x) * (len(x) - 1) // 2:,} pairs, {len(PATH)} values of the regularisation, decomposition "
-        f"included: {lasted:.1f} s; the largest memory of this process was {peak / 1e9:.2f} GB. Concordance from "
+        f"{len(x)} examples, all {len(x) * (len(x) - 1) // 2:,} pairs, {len(PATH)} values of the "
+        "regularisation, decomposition "
+        f"included: {lasted:.1f} s; the largest memory of this process was {peak / 1e9:.2f} GB. "
+        "Concordance from "
         f"{concordance.min():.3f} to {concordance.max():.3f}."
     )
 
 
 def rlscore() -> Callable[[Any, Any], tuple[Any, Any, Any, float]]:
-    """RLScore's RankRLS: first and second of each pair, the difference of their predictions, and the seconds that took."""
+    """RLScore's RankRLS: first and second of each pair, the difference of their predictions, and
+    the seconds that took.
+    """
     from rlscore.learner import GlobalRankRLS
 
     def held_out(x: Any, y: Any) -> tuple[Any, Any, Any, float]:

@@ -1,7 +1,7 @@
 """The other packages, each optional. A contestant takes a problem and returns its answer.
 
-BoTorch's pairwise likelihood is Phi((f_i - f_j) / sqrt 2): its utilities are sqrt 2 times ours, its outputscale
-is 2 amplitude^2. Its Laplace fit happens when the model is made.
+BoTorch's pairwise likelihood is Phi((f_i - f_j) / sqrt 2): its utilities are sqrt 2 times ours, its
+outputscale is 2 amplitude^2. Its Laplace fit happens when the model is made.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ def botorch_fixed() -> Contestant:
 
 
 def botorch_conditioned(problem: Problem) -> Callable[[tuple[int, int]], tuple[Array, Array]]:
-    """One more comparison given to a model at the true hyperparameters; means and sds of all utilities."""
+    """One more comparison given to a model at the true hyperparameters; means and sds of all
+    utilities.
+    """
     torch, _, _ = _botorch()
     model, attributes = _at_truth(problem)
     _read(torch, model, attributes)  # its first fit
 
     def run(pair: tuple[int, int]) -> tuple[Array, Array]:
         ends = torch.from_numpy(problem.attributes[list(pair)])
-        found = _read(torch, model.condition_on_observations(ends, torch.tensor([[0, 1]])), attributes)
+        found = _read(
+            torch, model.condition_on_observations(ends, torch.tensor([[0, 1]])), attributes
+        )
         return found.mean, found.sd
 
     return run
@@ -45,8 +49,8 @@ def botorch_conditioned(problem: Problem) -> Callable[[tuple[int, int]], tuple[A
 def botorch_fitted(*, own_kernel: bool) -> Contestant:
     """Laplace with hyperparameters by ``fit_gpytorch_mll``.
 
-    With BoTorch's own kernel there is one lengthscale for each attribute, and priors. Otherwise one amplitude
-    and one lengthscale, without priors: the problem relpref solves.
+    With BoTorch's own kernel there is one lengthscale for each attribute, and priors. Otherwise one
+    amplitude and one lengthscale, without priors: the problem relpref solves.
     """
     torch, PairwiseGP, Evidence = _botorch()
     from botorch.fit import fit_gpytorch_mll
@@ -78,7 +82,9 @@ def botorch_gold() -> Callable[[Gold], Answer]:
 
         def forward(self, x1: Any, x2: Any, diag: bool = False, **_: Any) -> Any:
             i, j = x1[..., 0].long(), x2[..., 0].long()
-            return self.covariance[i, j] if diag else self.covariance[i[..., :, None], j[..., None, :]]
+            return (
+                self.covariance[i, j] if diag else self.covariance[i[..., :, None], j[..., None, :]]
+            )
 
     def run(gold: Gold) -> Answer:
         kernel = ScaleKernel(Table(torch.from_numpy(gold.covariance))).double()
@@ -105,7 +111,9 @@ def choix_ep() -> Contestant:
     def run(problem: Problem) -> Answer:
         data = [(int(i), int(j)) for i, j in problem.comparisons]
         np.random.seed(0)  # noqa: NPY002  choix draws its order from the global generator
-        mean, covariance = choix.ep_pairwise(problem.size, data, alpha=problem.amplitude**-2, model="probit")
+        mean, covariance = choix.ep_pairwise(
+            problem.size, data, alpha=problem.amplitude**-2, model="probit"
+        )
         return Answer(mean, np.sqrt(np.diag(covariance)))
 
     return run
@@ -124,7 +132,9 @@ def kickscore_ep() -> Contestant:
         for winner, loser in problem.comparisons:
             model.observe([str(winner)], [str(loser)], t=now[0])
         model.fit()
-        mean, variance = np.transpose([model.item[str(item)].predict(now) for item in range(problem.size)])[0]
+        mean, variance = np.transpose(
+            [model.item[str(item)].predict(now) for item in range(problem.size)]
+        )[0]
         return Answer(mean, np.sqrt(variance))
 
     return run
@@ -139,7 +149,9 @@ def _at_truth(problem: Problem) -> tuple[Any, Any]:
     kernel.outputscale = 2 * problem.amplitude**2
     kernel.base_kernel.lengthscale = problem.lengthscale
     attributes = torch.from_numpy(problem.attributes)
-    return PairwiseGP(attributes, torch.from_numpy(problem.comparisons), covar_module=kernel), attributes
+    return PairwiseGP(
+        attributes, torch.from_numpy(problem.comparisons), covar_module=kernel
+    ), attributes
 
 
 def _botorch() -> tuple[Any, Any, Any]:

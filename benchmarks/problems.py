@@ -1,4 +1,6 @@
-"""The problems every contestant gets: made from a seed, or read from the files with known answers."""
+"""The problems every contestant gets: made from a seed, or read from the files with known
+answers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Problem:
-    """Comparisons under P(i beats j) = Phi(u_i - u_j), u ~ N(0, amplitude^2 exp(-d^2 / 2 lengthscale^2))."""
+    """Comparisons under P(i beats j) = Phi(u_i - u_j), u ~ N(0, amplitude^2 exp(-d^2 / 2
+    lengthscale^2)).
+    """
 
     attributes: Array
     comparisons: NDArray[np.int64]  # winner, loser
@@ -45,7 +49,9 @@ class Problem:
     @classmethod
     def load(cls, path: Path) -> Problem:
         with np.load(path) as z:
-            values: dict[str, Any] = {name: z[name] if z[name].ndim else float(z[name]) for name in z.files}
+            values: dict[str, Any] = {
+                name: z[name] if z[name].ndim else float(z[name]) for name in z.files
+            }
         return cls(**values)
 
 
@@ -74,25 +80,33 @@ class Answer:
 
 
 def make(items: int, comparisons: int, seed: int) -> Problem:
-    """Draw four attributes in the unit cube, the utilities, random pairs, no pair twice, and their answers."""
+    """Draw four attributes in the unit cube, the utilities, random pairs, no pair twice, and their
+    answers.
+    """
     rng = np.random.default_rng(seed)
     amplitude, lengthscale = 1.5, 0.5
     attributes = rng.uniform(size=(items, 4))
     drawn = Problem(attributes, np.empty((0, 2), np.int64), np.empty(0), amplitude, lengthscale)
     factor = np.linalg.cholesky(drawn.covariance() + 1e-8 * np.eye(items))
     utilities = factor @ rng.standard_normal(items)
-    return Problem(attributes, _answers(rng, utilities, comparisons), utilities, amplitude, lengthscale)
+    return Problem(
+        attributes, _answers(rng, utilities, comparisons), utilities, amplitude, lengthscale
+    )
 
 
 def related(items: int, comparisons: int, held_out: int, seed: int) -> Problem:
-    """Add to the attributes' part one that is smooth on a graph: each item linked with its four nearest in a hidden plane."""
+    """Add to the attributes' part one that is smooth on a graph: each item linked with its four
+    nearest in a hidden plane.
+    """
     rng = np.random.default_rng(seed)
     amplitude, lengthscale, relation_amplitude, reach = 1.0, 0.5, 1.5, 2.0
     attributes, plane = rng.uniform(size=(items, 4)), rng.uniform(size=(items, 2))
     drawn = Problem(attributes, np.empty((0, 2), np.int64), np.empty(0), amplitude, lengthscale)
     distance = ((plane[:, None] - plane[None]) ** 2).sum(-1) + np.diag(np.full(items, np.inf))
     near = np.argsort(distance, axis=1)[:, :4]
-    links = np.unique(np.sort(np.stack([np.repeat(np.arange(items), 4), near.ravel()], 1), axis=1), axis=0)
+    links = np.unique(
+        np.sort(np.stack([np.repeat(np.arange(items), 4), near.ravel()], 1), axis=1), axis=0
+    )
     laplacian = np.zeros((items, items))
     laplacian[links[:, 0], links[:, 1]] = laplacian[links[:, 1], links[:, 0]] = -1
     np.fill_diagonal(laplacian, -laplacian.sum(1))
@@ -106,7 +120,8 @@ def related(items: int, comparisons: int, held_out: int, seed: int) -> Problem:
 
 
 def _answers(rng: np.random.Generator, utilities: Array, number: int) -> NDArray[np.int64]:
-    # No pair twice, so that problems of one size have one size also for a program that merges equal answers.
+    # No pair twice, so that problems of one size have one size also for a program that merges equal
+    # answers.
     every = np.stack(np.triu_indices(len(utilities), 1), 1)
     pairs = rng.permuted(every[rng.choice(len(every), number, replace=False)], axis=1)
     first, second = pairs.T

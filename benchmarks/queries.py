@@ -15,7 +15,8 @@ from relpref import PreferenceData
 
 TITLE = "A hundred queries of 150 documents and 200 pairs, hyperparameters included"
 NOTES = (
-    "Documents have 25 attributes and a nearest-neighbour graph. Each query is fitted by itself, with hyperparameters of its own: two\n"
+    "Documents have 25 attributes and a nearest-neighbour graph. Each query is fitted by itself, "
+    "with hyperparameters of its own: two\n"
     "amplitudes, a lengthscale and a range. Start of the worker processes and compilation included."
 )
 QUERIES, DOCUMENTS, ATTRIBUTES, PAIRS = 100, 150, 25, 200
@@ -49,19 +50,25 @@ def run(repeats: int) -> str:
         for at, posterior in found.items()
     ]
     row = [SCHEDULER, f"{wall:.1f}", f"{_cpu_seconds() - before:.1f}", f"{np.mean(agreed):.3f}"]
-    return table(["scheduler", "wall, s", "CPU, s", "rank correlation with the true utilities"], [row])
+    return table(
+        ["scheduler", "wall, s", "CPU, s", "rank correlation with the true utilities"], [row]
+    )
 
 
 def query(seed: int) -> tuple[PreferenceData, NDArray[np.float64]]:
     """The data of a query, and the true utilities of its documents."""
     rng = np.random.default_rng(seed)
     attributes = pd.DataFrame(rng.standard_normal((DOCUMENTS, ATTRIBUTES))).add_prefix("x")
-    utilities = attributes.to_numpy() @ rng.standard_normal(ATTRIBUTES) / 2 + rng.standard_normal(DOCUMENTS)
+    utilities = attributes.to_numpy() @ rng.standard_normal(ATTRIBUTES) / 2 + rng.standard_normal(
+        DOCUMENTS
+    )
     first, second = np.triu_indices(DOCUMENTS, 1)
     asked = rng.choice(first.size, PAIRS, replace=False)
     first, second = first[asked], second[asked]
     wins = rng.standard_normal(PAIRS) < utilities[first] - utilities[second]
-    answers = pd.DataFrame({"winner": np.where(wins, first, second), "loser": np.where(wins, second, first)})
+    answers = pd.DataFrame(
+        {"winner": np.where(wins, first, second), "loser": np.where(wins, second, first)}
+    )
     relations = {"similar": nearest_neighbours(attributes)}
     return PreferenceData.from_tables(attributes, answers, relations), utilities
 

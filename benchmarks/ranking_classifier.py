@@ -13,7 +13,10 @@ from relpref.data_loaders import rank_dishes, sushi
 from relpref.data_loaders.registry import SETTING
 
 TITLE = "Classifiers of 5000 rankings, hyperparameters included"
-NOTES = "Full rankings of ten sushis, east or west (of eight synthetic dishes where the sushi files are missing). The first fit compiles."
+NOTES = (
+    "Full rankings of ten sushis, east or west (of eight synthetic dishes where the sushi "
+    "files are missing). The first fit compiles."
+)
 CASES: dict[str, dict[str, Any]] = {
     "kendall": {},
     "cut": {},

@@ -1,4 +1,6 @@
-"""Kernels on rankings: features and Gram matrices of every kind of ranking; ``python -m benchmarks.ranking_kernels FILE.svg`` draws."""
+"""Kernels on rankings: features and Gram matrices of every kind of ranking; ``python -m
+benchmarks.ranking_kernels FILE.svg`` draws.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def make(seed: int) -> Problem:
         return np.argsort(rng.random((m, n)), axis=1).astype(np.int32)
 
     ten, hundred = full(5000, 10), full(2500, 100)
-    tied = np.stack([np.unique(row, return_inverse=True)[1] for row in rng.integers(0, 20, (2500, 100))])
+    tied = np.stack(
+        [np.unique(row, return_inverse=True)[1] for row in rng.integers(0, 20, (2500, 100))]
+    )
     return Problem(
         ten,
         np.minimum(ten, 3),
@@ -85,7 +89,10 @@ def run(repeats: int) -> str:
     )
     values, error = answers["cut features, 2500 ranked"]
     reported = np.linalg.norm(error, axis=1) / np.linalg.norm(values, axis=1)
-    sampled = f"Reported relative standard error of the sampled features: median {np.median(reported):.1%}, largest {reported.max():.1%}."
+    sampled = (
+        "Reported relative standard error of the sampled features: median "
+        f"{np.median(reported):.1%}, largest {reported.max():.1%}."
+    )
     header = ("kind", "kernel", *map(str, SIZES))
     rows = [
         [kind, kernel, *(f"{seconds:.3g}" if seconds is not None else "-" for seconds in line)]
@@ -141,7 +148,9 @@ def draw(path: str) -> None:
         figure, panels = pyplot.subplots(1, 4, figsize=(9, 2.6), sharey=True, layout="constrained")
         for (kind, kernel), line in scaling().items():
             panel = panels[KINDS.index(kind)]
-            panel.loglog(SIZES, [np.nan if s is None else s for s in line], marker=".", label=kernel)
+            panel.loglog(
+                SIZES, [np.nan if s is None else s for s in line], marker=".", label=kernel
+            )
             panel.set_title(kind, fontsize=9)
             panel.set_xlabel("rankings")
         panels[0].set_ylabel("seconds, Gram matrix")

@@ -1,4 +1,6 @@
-"""A problem with a relation: 1000 items, 3000 comparisons, hyperparameters from the data, and what the relation is worth."""
+"""A problem with a relation: 1000 items, 3000 comparisons, hyperparameters from the data, and what
+the relation is worth.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ITEMS, COMPARISONS, HELD_OUT = 1000, 3000, 3000
 
 
 def run(repeats: int) -> str:
-    """One fit after the compilation, however many repeats are asked for: BoTorch takes a minute for each."""
+    """One fit after the compilation, however many repeats are asked for: BoTorch takes a minute for
+    each.
+    """
     makers: Mapping[str, Callable[[], peers.Contestant]] = {
         "relpref EP, xpgp": ours.related,
         "relpref EP, preference_gp": lambda: ours.fitted(shared_lengthscale=False),
@@ -37,7 +41,14 @@ def run(repeats: int) -> str:
     assert first.held_out is not None
     winner, loser = first.held_out.T
     rows.append(
-        ["the true utilities", "", "", "", "", _loss(ndtr(first.utilities[winner] - first.utilities[loser]))]
+        [
+            "the true utilities",
+            "",
+            "",
+            "",
+            "",
+            _loss(ndtr(first.utilities[winner] - first.utilities[loser])),
+        ]
     )
     header = ["", "first call, s", "then, s", "range (calls)", "CPU s", "log loss"]
     return "\n\n".join([table(header, rows), *missing])

@@ -14,8 +14,10 @@ from benchmarks.measure import Timing, note, table
 
 TITLE = "The report, after the fit"
 NOTES = (
-    "First: in this process, the compilation of the diagnostics and the import of ArviZ included. Then: other answers of the same shape.\n"
-    "Two attributes and a relation, hyperparameters given. Evidence: the model is also fitted again without each part, which is\n"
+    "First: in this process, the compilation of the diagnostics and the import of ArviZ included. "
+    "Then: other answers of the same shape.\n"
+    "Two attributes and a relation, hyperparameters given. Evidence: the model is also fitted "
+    "again without each part, which is\n"
     "done when asked for."
 )
 SIZES = ((1000, 3000, False), (100, 1000, True))
@@ -46,7 +48,9 @@ def page(posterior: Any, evidence: bool) -> int:
     from relpref.report import write
 
     with tempfile.TemporaryDirectory() as folder:
-        return write(posterior, Path(folder) / "page.html", relations_evidence=evidence).stat().st_size
+        return (
+            write(posterior, Path(folder) / "page.html", relations_evidence=evidence).stat().st_size
+        )
 
 
 def fitted(items: int, answers: int, seed: int) -> Any:
@@ -63,7 +67,10 @@ def fitted(items: int, answers: int, seed: int) -> Any:
     second = (first + rng.integers(1, items, answers)) % items
     wins = rng.standard_normal(answers) < utilities[first] - utilities[second]
     labels = np.array(names)
-    ends = {"winner": labels[np.where(wins, first, second)], "loser": labels[np.where(wins, second, first)]}
+    ends = {
+        "winner": labels[np.where(wins, first, second)],
+        "loser": labels[np.where(wins, second, first)],
+    }
     links = pd.DataFrame({"source": names[1:], "target": names[:-1]})
     data = PreferenceData.from_tables(attributes, pd.DataFrame(ends), {"near": links})
     given = {

@@ -1,4 +1,6 @@
-"""Simulated explorations: strategies that ask questions about a known truth, learning curves and answers saved."""
+"""Simulated explorations: strategies that ask questions about a known truth, learning curves and
+answers saved.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,15 +36,18 @@ class Truth:
     Parameters
     ----------
     data : PreferenceData
-        What the model is told before the first question: items, relations, and answers if there are any already. Where these have
-        covariates, the sides of a question are equal.
+        What the model is told before the first question: items, relations, and answers if there are
+        any already. Where these have covariates, the sides of a question are equal.
     utilities : array, shape (n,), optional
-        In the data's order. The answer to "i or j?" is the sign of u_i − u_j + noise·ε with ε ~ N(0, 1) (XPGP eq. 6).
+        In the data's order. The answer to "i or j?" is the sign of u_i − u_j + noise·ε with ε ~
+        N(0, 1) (XPGP eq. 6).
     noise, tie_margin : float
-        The noise is positive. An absolute value of the noisy gap below the margin is answered by a tie; 0 gives no ties.
+        The noise is positive. An absolute value of the noisy gap below the margin is answered by a
+        tie; 0 gives no ties.
     recorded : DataFrame, optional
-        Columns ``winner``, ``loser`` and, optionally, ``tie`` and ``count``. Then only these pairs can be asked about, each answered by
-        one of its answers, drawn at random. Without utilities they are what the order is judged by.
+        Columns ``winner``, ``loser`` and, optionally, ``tie`` and ``count``. Then only these pairs
+        can be asked about, each answered by one of its answers, drawn at random. Without utilities
+        they are what the order is judged by.
 
     Raises
     ------
@@ -58,7 +63,9 @@ class Truth:
 
     def __post_init__(self) -> None:
         if self.utilities is None and self.recorded is None:
-            raise DataError("Truth: give utilities, recorded answers, or both; there is nothing to answer by")
+            raise DataError(
+                "Truth: give utilities, recorded answers, or both; there is nothing to answer by"
+            )
         if not (np.isfinite(self.noise) and self.noise > 0):
             raise DataError(f"Truth: noise is {self.noise}; it must be positive")
         if not (np.isfinite(self.tie_margin) and self.tie_margin >= 0):
@@ -67,10 +74,14 @@ class Truth:
             values = np.asarray(self.utilities, dtype=np.float64)
             if values.shape != (self.data.num_items,) or not np.isfinite(values).all():
                 number = self.data.num_items
-                raise DataError(f"Truth: utilities of shape {values.shape}; give {number} finite numbers")
+                raise DataError(
+                    f"Truth: utilities of shape {values.shape}; give {number} finite numbers"
+                )
             object.__setattr__(self, "utilities", values)
         if self.recorded is not None and not self.answers_by_pair:
-            raise DataError("Truth: the table of recorded answers is empty; give at least one answer")
+            raise DataError(
+                "Truth: the table of recorded answers is empty; give at least one answer"
+            )
 
     @cached_property
     def pairs(self) -> list[tuple[Any, Any]] | None:
@@ -108,7 +119,9 @@ class Truth:
             certainty = np.where(gap == 0, 0.0, np.abs(gap) / gaps.sd)
         wrong = np.where(gap < 0, 1.0, np.where(gap == 0, 0.5, 0.0))
         total = weight.sum()
-        shares = [values @ weight / total if total else np.nan for values in (wrong, ndtr(-certainty))]
+        shares = [
+            values @ weight / total if total else np.nan for values in (wrong, ndtr(-certainty))
+        ]
         judged = {"error": float(shares[0]), "expected_error": float(shares[1])}
         if self.utilities is None:
             return judged | dict.fromkeys(("regret", "kendall", "top"), np.nan)
@@ -122,7 +135,9 @@ class Truth:
 
     @cached_property
     def answers_by_pair(self) -> dict[Pair, NDArray[np.int64]]:
-        """The recorded answers of each pair, from the side of the one that comes first in the data, sorted."""
+        """The recorded answers of each pair, from the side of the one that comes first in the data,
+        sorted.
+        """
         groups = self._signs.groupby(["low", "high"])["sign"]
         return {(int(low), int(high)): signs.to_numpy() for (low, high), signs in groups}
 
@@ -138,7 +153,9 @@ class Truth:
 
     @cached_property
     def _known_orders(self) -> tuple[Positions, Positions, Floats, Floats]:
-        """Pairs whose order is known: first, second, 1 where the first is the better or −1, and how often that was stated."""
+        """Pairs whose order is known: first, second, 1 where the first is the better or −1, and how
+        often that was stated.
+        """
         if self.utilities is not None:
             gaps = self.utilities[:, None] - self.utilities[None, :]
             first, second = np.nonzero(np.triu(gaps != 0, 1))
@@ -154,7 +171,9 @@ Strategy = Any  # the name of a score, a score, or a callable from the posterior
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A question that was answered: positions in the data, outcome, its probability before, and the posterior after it."""
+    """A question that was answered: positions in the data, outcome, its probability before, and the
+    posterior after it.
+    """
 
     pair: Pair
     outcome: int
@@ -178,8 +197,9 @@ def simulate_steps(
 ) -> Iterator[Step]:
     """Ask, answer and learn, while the caller takes steps and questions are left.
 
-    The answer to the r-th question about a pair depends on the seed, the pair and r alone. ``start`` is the posterior from
-    ``truth.data``; the other arguments are as in `simulate`, for one strategy and one seed.
+    The answer to the r-th question about a pair depends on the seed, the pair and r alone.
+    ``start`` is the posterior from ``truth.data``; the other arguments are as in `simulate`, for
+    one strategy and one seed.
     """
     limits = ({} if truth.pairs is None else {"pairs": truth.pairs}) | dict(limits or {})
     posterior, times = start, Counter[Pair]()
@@ -194,10 +214,15 @@ def simulate_steps(
             return
         first, second = (int(position) for position in truth.data.index(labels))
         low, high = min(first, second), max(first, second)
-        outcome = truth.answer((first, second), np.random.default_rng((seed, low, high, times[low, high])))
+        outcome = truth.answer(
+            (first, second), np.random.default_rng((seed, low, high, times[low, high]))
+        )
         probability = _probability(posterior, (first, second), outcome)
         winner, loser = labels if outcome >= 0 else labels[::-1]
-        told = equal_sides(truth.data.comparisons.covariates_are, 1) | {"winner": [winner], "loser": [loser]}
+        told = equal_sides(truth.data.comparisons.covariates_are, 1) | {
+            "winner": [winner],
+            "loser": [loser],
+        }
         told |= {"tie": [outcome == 0]} if truth.has_ties else {}
         posterior = posterior.update(pd.DataFrame(told), hyperparameters="schedule")
         times[low, high] += 1
@@ -221,40 +246,47 @@ def simulate(
     fit: Fit = fit_xpgp,
     limits: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """Let strategies ask questions about a known truth, and judge what is learned after every answer.
+    """Let strategies ask questions about a known truth, and judge what is learned after every
+    answer.
 
-    Everything follows from the seed: the truth where it is drawn, the choice among equally good questions, and the
-    answers. The r-th answer about a pair is the same for each strategy, so that strategies are compared seed by seed.
+    Everything follows from the seed: the truth where it is drawn, the choice among equally good
+    questions, and the answers. The r-th answer about a pair is the same for each strategy, so that
+    strategies are compared seed by seed.
 
     Parameters
     ----------
     truth : Truth, or callable from a seed to a Truth
     strategies : iterable of str, or mapping from name to strategy
-        Names of scores (see `next_pairs`); or, by your own names, scores or callables from a posterior to the pair of
-        labels to ask about next, None to stop.
+        Names of scores (see `next_pairs`); or, by your own names, scores or callables from a
+        posterior to the pair of labels to ask about next, None to stop.
     seeds, answers : iterable of int, int
         Answers of a run, one run for each seed; it ends earlier if nothing is left to ask.
     fit : callable
-        From the data at the start to its posterior, which is updated after each answer, with hyperparameters on the
-        schedule of `UtilityPosterior.update`; `relpref.models.xpgp` by EP by default.
+        From the data at the start to its posterior, which is updated after each answer, with
+        hyperparameters on the schedule of `UtilityPosterior.update`; `relpref.models.xpgp` by EP by
+        default.
     limits : mapping, optional
-        Keywords of `next_pairs` for the scores: ``repeats``, ``most_appearances``, ``hardest``, ``items``.
+        Keywords of `next_pairs` for the scores: ``repeats``, ``most_appearances``, ``hardest``,
+        ``items``.
 
     Returns
     -------
     DataFrame
-        A row for each strategy, seed and number of ``answers`` from 0 on: ``error``, share of the pairs of different
-        utility (or of the recorded preferences) in the wrong order, ties counting one half; ``expected_error``, its
-        expectation by the posterior; ``regret``, the best utility less that of the item with the highest mean;
-        ``kendall``, Kendall's tau-b of means and utilities; ``top``, the share of the tenth with the highest means that
-        belongs there; ``probability`` of this answer before it was given.
+        A row for each strategy, seed and number of ``answers`` from 0 on: ``error``, share of the
+        pairs of different utility (or of the recorded preferences) in the wrong order, ties
+        counting one half; ``expected_error``, its expectation by the posterior; ``regret``, the
+        best utility less that of the item with the highest mean; ``kendall``, Kendall's tau-b of
+        means and utilities; ``top``, the share of the tenth with the highest means that belongs
+        there; ``probability`` of this answer before it was given.
 
     Raises
     ------
     DataError
         If an argument cannot be used.
     """
-    named = dict(strategies) if isinstance(strategies, Mapping) else {name: name for name in strategies}
+    named = (
+        dict(strategies) if isinstance(strategies, Mapping) else {name: name for name in strategies}
+    )
     chosen = list(dict.fromkeys(int(seed) for seed in seeds))
     if not named or not chosen:
         raise DataError("simulate: there are no strategies or no seeds; give at least one of each")
@@ -267,8 +299,12 @@ def simulate(
             drawn = truth(seed) if callable(truth) else truth
             run = {"strategy": name, "seed": seed}
             start = fit(drawn.data)
-            rows.append(run | {"answers": 0, **drawn.judge(start.belief), "probability": float("nan")})
-            steps = islice(simulate_steps(drawn, strategy, seed, start=start, limits=limits), answers)
+            rows.append(
+                run | {"answers": 0, **drawn.judge(start.belief), "probability": float("nan")}
+            )
+            steps = islice(
+                simulate_steps(drawn, strategy, seed, start=start, limits=limits), answers
+            )
             for number, step in enumerate(steps, 1):
                 judged = drawn.judge(step.posterior.belief)
                 rows.append(run | {"answers": number, **judged, "probability": step.probability})
@@ -295,7 +331,8 @@ def learning_curves(
     Returns
     -------
     DataFrame
-        ``strategy``, ``answers``, ``mean``, ``lower``, ``upper``, ``seeds``. A run that ended early keeps its last value.
+        ``strategy``, ``answers``, ``mean``, ``lower``, ``upper``, ``seeds``. A run that ended early
+        keeps its last value.
 
     """
     ends = _ends(interval)
@@ -304,8 +341,15 @@ def learning_curves(
         curves = _curves(results, str(name), quantity)
         means = _weights(len(curves), resamples, seed) @ curves.to_numpy()
         lower, upper = np.quantile(means, ends, axis=0)
-        columns = {"mean": curves.mean().to_numpy(), "lower": lower, "upper": upper, "seeds": len(curves)}
-        tables.append(pd.DataFrame({"strategy": name, "answers": curves.columns.to_numpy(), **columns}))
+        columns = {
+            "mean": curves.mean().to_numpy(),
+            "lower": lower,
+            "upper": upper,
+            "seeds": len(curves),
+        }
+        tables.append(
+            pd.DataFrame({"strategy": name, "answers": curves.columns.to_numpy(), **columns})
+        )
     return pd.concat(tables, ignore_index=True)
 
 
@@ -321,7 +365,8 @@ class AnswersSaved:
     needed : float
         Answers that the strategy needs for it; infinite if it does not get there.
     ratio, lower, upper : float
-        ``needed`` over what the other needs (``answers``, unless its error stopped falling before), and its bootstrap interval.
+        ``needed`` over what the other needs (``answers``, unless its error stopped falling before),
+        and its bootstrap interval.
     """
 
     strategy: str
@@ -347,8 +392,9 @@ def answers_saved(
 ) -> AnswersSaved:
     """Number of answers that a strategy needs for the error of another after ``answers``.
 
-    The mean curves are made monotone (isotonic regression) and read linearly between numbers of answers. The interval is the
-    percentile bootstrap over the seeds of both strategies, drawn together: runs of one seed share truth and answers.
+    The mean curves are made monotone (isotonic regression) and read linearly between numbers of
+    answers. The interval is the percentile bootstrap over the seeds of both strategies, drawn
+    together: runs of one seed share truth and answers.
 
     Parameters
     ----------
@@ -363,20 +409,27 @@ def answers_saved(
     Raises
     ------
     DataError
-        If a strategy is not among the results, they share no seed, or ``answers``, ``interval`` or ``resamples`` is out of range.
+        If a strategy is not among the results, they share no seed, or ``answers``, ``interval`` or
+        ``resamples`` is out of range.
     """
     ends = _ends(interval)
     mine, other = (_curves(results, name, quantity) for name in (strategy, against))
     shared = mine.index.intersection(other.index)
     if not len(shared):
-        raise DataError(f"answers_saved: {strategy!r} and {against!r} share no seed; simulate them together")
+        raise DataError(
+            f"answers_saved: {strategy!r} and {against!r} share no seed; simulate them together"
+        )
     number = int(other.columns[-1]) if answers is None else answers
     if not 0 < number <= other.columns[-1]:
-        raise DataError(f"answers_saved: answers is {number}; {against!r} got 1 to {other.columns[-1]}")
+        raise DataError(
+            f"answers_saved: answers is {number}; {against!r} got 1 to {other.columns[-1]}"
+        )
     first, second = (table.loc[shared].to_numpy() for table in (mine, other))
     needed, ratio, error = _compared(first.mean(axis=0), second.mean(axis=0), number)
     weights = _weights(len(shared), resamples, seed)
-    ratios = [_compared(a, b, number)[1] for a, b in zip(weights @ first, weights @ second, strict=True)]
+    ratios = [
+        _compared(a, b, number)[1] for a, b in zip(weights @ first, weights @ second, strict=True)
+    ]
     lower, upper = np.quantile(ratios, ends, method="inverted_cdf")  # no average with infinity
     return AnswersSaved(strategy, against, number, error, needed, ratio, float(lower), float(upper))
 
@@ -390,7 +443,8 @@ def _curves(results: pd.DataFrame, strategy: str, quantity: str) -> pd.DataFrame
     """Seeds in rows, numbers of answers in columns."""
     if quantity not in results.columns:
         raise DataError(
-            f"results have no column {quantity!r}; the measures of simulate are error, expected_error, regret, kendall, top, probability"
+            f"results have no column {quantity!r}; the measures of simulate are error, "
+            "expected_error, regret, kendall, top, probability"
         )
     mine = results[results["strategy"] == strategy]
     if mine.empty:
@@ -407,7 +461,9 @@ def _weights(seeds: int, resamples: int, seed: int) -> Floats:
 
 
 def _compared(mine: Floats, other: Floats, number: int) -> tuple[float, float, float]:
-    """Answers until the other's value after ``number``, their ratio to those that the other needs, and this value."""
+    """Answers until the other's value after ``number``, their ratio to those that the other needs,
+    and this value.
+    """
     mine, other = (isotonic_regression(curve, increasing=False).x for curve in (mine, other))
     target = float(other[number])
     needed, reference = _first_at(mine, target), _first_at(other, target)

@@ -1,8 +1,10 @@
-"""What a relation that says nothing costs, and what one that matters gains: python -m benchmarks.useless_relation
+"""What a relation that says nothing costs, and what one that matters gains: python -m
+benchmarks.useless_relation
 
-Utilities follow two attributes, or a relation, and a part of each item's own. Each problem is fitted with the relation and without it;
-the table has the difference of the held-out log loss in nats, where a positive one is a cost of the relation. The reference averages over
-draws from the priors, weighted by the evidence.
+Utilities follow two attributes, or a relation, and a part of each item's own. Each problem is
+fitted with the relation and without it; the table has the difference of the held-out log loss in
+nats, where a positive one is a cost of the relation. The reference averages over draws from the
+priors, weighted by the evidence.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _TESTS = 400  # answers that are predicted
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.useless_relation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.useless_relation", description=__doc__
+    )
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--items", type=int, default=40)
     parser.add_argument("--answers", type=int, nargs="+", default=[10, 20])
@@ -43,11 +47,14 @@ def main() -> None:
             cost = with_it - without
             error = cost.std() / np.sqrt(len(cost))
             print(
-                f"| {answers} | {way} | {cost.mean():.4f} ± {error:.4f} | {without.mean():.4f} |", flush=True
+                f"| {answers} | {way} | {cost.mean():.4f} ± {error:.4f} | {without.mean():.4f} |",
+                flush=True,
             )
 
 
-def one(problem: int, items: int, answers: int, draws: int, useful: bool) -> dict[str, tuple[float, float]]:
+def one(
+    problem: int, items: int, answers: int, draws: int, useful: bool
+) -> dict[str, tuple[float, float]]:
     """Held-out log loss with the relation and without it, by each way to treat hyperparameters."""
     from relpref.infer import EP
     from relpref.models import xpgp
@@ -62,12 +69,16 @@ def one(problem: int, items: int, answers: int, draws: int, useful: bool) -> dic
         ]
         result[way] = (_loss(fits[0], tests), _loss(fits[1], tests))
     if draws:
-        fits = [_over_prior(each, problem, draws) for each in (data, data.without_relation("links"))]
+        fits = [
+            _over_prior(each, problem, draws) for each in (data, data.without_relation("links"))
+        ]
         result["prior draws, weighted"] = (_loss(fits[0], tests), _loss(fits[1], tests))
     return result
 
 
-def problem_of(problem: int, items: int, answers: int, useful: bool) -> tuple[Any, list[tuple[str, str]]]:
+def problem_of(
+    problem: int, items: int, answers: int, useful: bool
+) -> tuple[Any, list[tuple[str, str]]]:
     """Data with a random graph, and answers to predict, winner first."""
     import networkx as nx
 
@@ -77,7 +88,9 @@ def problem_of(problem: int, items: int, answers: int, useful: bool) -> tuple[An
     labels = np.array([f"e{row}" for row in range(items)])
     attributes = rng.standard_normal((items, 2))
     graph = nx.barabasi_albert_graph(items, 2, seed=problem)
-    edges = pd.DataFrame([(labels[a], labels[b]) for a, b in graph.edges], columns=["source", "target"])
+    edges = pd.DataFrame(
+        [(labels[a], labels[b]) for a, b in graph.edges], columns=["source", "target"]
+    )
     if useful:
         laplacian = nx.laplacian_matrix(graph).toarray()
         covariance = np.linalg.inv(laplacian + 0.2 * np.eye(items))
@@ -93,7 +106,11 @@ def problem_of(problem: int, items: int, answers: int, useful: bool) -> tuple[An
         second = (first + rng.integers(1, items, number)) % items
         wins = utility[first] - utility[second] + rng.standard_normal(number) > 0
         return list(
-            zip(labels[np.where(wins, first, second)], labels[np.where(wins, second, first)], strict=True)
+            zip(
+                labels[np.where(wins, first, second)],
+                labels[np.where(wins, second, first)],
+                strict=True,
+            )
         )
 
     table = pd.DataFrame(answered(answers), columns=["winner", "loser"])

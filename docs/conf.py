@@ -92,9 +92,13 @@ def tutorials() -> None:
         old.unlink()
 
 
-def skip(app: object, what: str, name: str, value: object, skipped: bool, options: object) -> bool | None:
+def skip(
+    app: object, what: str, name: str, value: object, skipped: bool, options: object
+) -> bool | None:
     """Leave out what classes inherit from scikit-learn, and what engines share with other rooms."""
-    room = str(getattr(value, "__module__", getattr(getattr(value, "fget", None), "__module__", "")))
+    room = str(
+        getattr(value, "__module__", getattr(getattr(value, "fget", None), "__module__", ""))
+    )
     described = "typed property" not in str(getattr(value, "__doc__", ""))  # entries of ``info``
     internal = (
         not described
@@ -110,7 +114,9 @@ def link_pages(app: object, name: str, source: list[str]) -> None:
     if name == "tutorials":
         order = [found["name"] for found in TUTORIAL.finditer(text)]
         text = re.sub(rf"(?:{TUTORIAL.pattern}\n?)+", gallery, text, flags=re.MULTILINE)
-        text += "\n```{toctree}\n:hidden:\n" + "".join(f"tutorials/{one}\n" for one in order) + "```\n"
+        text += (
+            "\n```{toctree}\n:hidden:\n" + "".join(f"tutorials/{one}\n" for one in order) + "```\n"
+        )
     source[0] = re.sub(r"\]\(\.\./tutorials/(\w+)\.py\)", r"](tutorials/\1.ipynb)", text)
 
 

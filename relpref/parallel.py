@@ -120,7 +120,12 @@ def _compute(
 
 
 def _on_this_machine(
-    function: Callable[[Any], Any], items: Sequence[Any], backend: str, workers: int, label: str, again: str
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    backend: str,
+    workers: int,
+    label: str,
+    again: str,
 ) -> Iterator[tuple[int, Any]]:
     from joblib import Parallel, delayed
 

@@ -27,7 +27,13 @@ _PROGRAMS = (
     "xpgp",
 )
 _KERNELS = {  # by the module that files before this registry name
-    "attribute": ("SquaredExponential", "SquaredExponentialPlusLinear", "Matern32", "Matern52", "Linear"),
+    "attribute": (
+        "SquaredExponential",
+        "SquaredExponentialPlusLinear",
+        "Matern32",
+        "Matern52",
+        "Linear",
+    ),
     "edge_landmarks": ("EdgeLandmarks",),
     "graph": ("RegularizedLaplacian", "Diffusion"),
     "hidden_common_cause": ("HiddenCommonCause",),

@@ -1,4 +1,6 @@
-"""What several rooms share: real data, a cluster, problems of one shape (JAX compiles once for all of them), and another EP."""
+"""What several rooms share: real data, a cluster, problems of one shape (JAX compiles once for all
+of them), and another EP.
+"""
 
 import json
 import os
@@ -26,11 +28,15 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(autouse=True)
 def no_defects(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail where a rule of `relpref.lazy_jit` failed: a defect that is only logged, because JAX runs the function then."""
+    """Fail where a rule of `relpref.lazy_jit` failed: a defect that is only logged, because JAX
+    runs the function then.
+    """
     yield
     found = [record for phase in ("setup", "call") for record in caplog.get_records(phase)]
     defects = [
-        one.getMessage() for one in found if one.name.startswith("relpref.lazy_jit") and one.levelno >= 30
+        one.getMessage()
+        for one in found
+        if one.name.startswith("relpref.lazy_jit") and one.levelno >= 30
     ]
     assert bool(defects) == ("defects_expected" in request.keywords), defects
 
@@ -51,7 +57,9 @@ class Cluster:
         self.file = folder / "scheduler.json"
         self.stack = stack
         local = ["--host", "127.0.0.1"]
-        self.scheduler = self._start("scheduler", "--port", "0", "--dashboard-address", "127.0.0.1:0", *local)
+        self.scheduler = self._start(
+            "scheduler", "--port", "0", "--dashboard-address", "127.0.0.1:0", *local
+        )
         self.workers = [
             self._start("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", *local)
             for _ in range(workers)
@@ -62,12 +70,19 @@ class Cluster:
         self.address: str = json.loads(self.file.read_text())["address"]
 
     def _start(self, what: str, *options: str) -> "subprocess.Popen[bytes]":
-        script = f"import signal, sys; from distributed.cli.dask_{what} import main; sys.exit(main())"
+        script = (
+            f"import signal, sys; from distributed.cli.dask_{what} import main; sys.exit(main())"
+        )
         command = [sys.executable, "-c", script, "--scheduler-file", str(self.file), *options]
         paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(paths),
+            "OPENBLAS_NUM_THREADS": "1",
+        }
         nowhere = subprocess.DEVNULL
-        process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment)
+        process = subprocess.Popen(
+            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment
+        )
         self.stack.callback(process.wait)
         self.stack.callback(process.kill)
         return process
@@ -100,7 +115,9 @@ HYPERPARAMETERS = {
 
 
 class Truth(NamedTuple):
-    """What the sequential EP finds; ``shift`` and ``precision`` have one entry for each single answer."""
+    """What the sequential EP finds; ``shift`` and ``precision`` have one entry for each single
+    answer.
+    """
 
     mean: Floats
     covariance: Floats
@@ -174,7 +191,9 @@ def data(make_data: Callable[..., PreferenceData]) -> PreferenceData:
 def fit() -> Callable[..., Any]:
     """EP on `xpgp` at one value of the hyperparameters, with its defaults otherwise."""
 
-    def run(data: PreferenceData, fixed: Any = HYPERPARAMETERS, key: int = 0, **options: Any) -> Any:
+    def run(
+        data: PreferenceData, fixed: Any = HYPERPARAMETERS, key: int = 0, **options: Any
+    ) -> Any:
         options = {"hyperparameters": "maximize", **options}
         import jax
 
@@ -199,9 +218,13 @@ def maximised(fit: Callable[..., Any], data: PreferenceData) -> Any:
 
 
 def prior_parts(
-    data: PreferenceData, hyperparameters: Mapping[str, Any], reference: PreferenceData | None = None
+    data: PreferenceData,
+    hyperparameters: Mapping[str, Any],
+    reference: PreferenceData | None = None,
 ) -> dict[str, Floats]:
-    """The covariances of `xpgp`, entry by entry; scaled by the data of reference, the data itself by default."""
+    """The covariances of `xpgp`, entry by entry; scaled by the data of reference, the data itself
+    by default.
+    """
     reference = data if reference is None else reference
     old = reference.attributes
     points = (data.attributes - old.mean(axis=0)) / old.std(axis=0)
@@ -214,7 +237,9 @@ def prior_parts(
             smooth = np.exp(-0.5 * np.sum(((points[i] - points[j]) / lengthscale) ** 2))
             linear = np.sum(weights * points[i] * points[j]) / np.sum(weights)
             attributes[i, j] = (1 - share) * smooth + share * linear
-    scale = mean_gap_variance(laplacian_kernel(reference, hyperparameters["next_range"]), reference) / 2
+    scale = (
+        mean_gap_variance(laplacian_kernel(reference, hyperparameters["next_range"]), reference) / 2
+    )
     relation = laplacian_kernel(data, hyperparameters["next_range"]) / scale
     return {
         "attributes": hyperparameters["attributes_amplitude"] ** 2 * attributes,
@@ -229,7 +254,9 @@ def laplacian_kernel(data: PreferenceData, reach: float) -> Floats:
     for i, j, w in zip(graph.source, graph.target, graph.weight, strict=True):
         laplacian[[i, j], [i, j]] += w
         laplacian[[i, j], [j, i]] -= w
-    return np.asarray(np.linalg.inv(laplacian + np.eye(data.num_items) / reach**2), dtype=np.float64)
+    return np.asarray(
+        np.linalg.inv(laplacian + np.eye(data.num_items) / reach**2), dtype=np.float64
+    )
 
 
 def mean_gap_variance(covariance: Floats, data: PreferenceData) -> float:
@@ -249,7 +276,9 @@ def parts() -> Callable[..., dict[str, Floats]]:
 
 
 def probit(sign: float, mean: float, variance: float) -> tuple[float, float, float]:
-    """log Ẑ, its derivative in the mean, and its second derivative times −1 (Rasmussen & Williams eq. 3.58)."""
+    """log Ẑ, its derivative in the mean, and its second derivative times −1 (Rasmussen & Williams
+    eq. 3.58).
+    """
     scale = 1 / np.sqrt(1 + variance)
     z = sign * mean * scale
     ratio = np.exp(-0.5 * z * z - 0.5 * np.log(2 * np.pi) - log_ndtr(z))
@@ -259,14 +288,20 @@ def probit(sign: float, mean: float, variance: float) -> tuple[float, float, flo
 def sequential_ep(
     covariance: Floats,
     projection: Floats,
-    tilted: Callable[[int, float, float], tuple[float, float, float]] = lambda s, m, v: probit(1.0, m, v),
+    tilted: Callable[[int, float, float], tuple[float, float, float]] = lambda s, m, v: probit(
+        1.0, m, v
+    ),
     sweeps: int = 400,
 ) -> Truth:
-    """One site after the other, each followed by a rank-one update (Rasmussen & Williams algorithm 3.5)."""
+    """One site after the other, each followed by a rank-one update (Rasmussen & Williams algorithm
+    3.5).
+    """
     m = len(projection)
     precision, shift = np.zeros(m), np.zeros(m)
     # Where the prior sees no gap at all, an answer says nothing: its site stays flat.
-    seen = np.einsum("mi,ij,mj->m", projection, covariance, projection) > 1e-12 * np.trace(covariance)
+    seen = np.einsum("mi,ij,mj->m", projection, covariance, projection) > 1e-12 * np.trace(
+        covariance
+    )
 
     def refresh() -> tuple[Floats, Floats]:
         root = np.sqrt(precision)
@@ -295,7 +330,8 @@ def sequential_ep(
         sigma, mean = refresh()
         if largest < 1e-12:
             break
-    # Each site is scaled so that its integral against the cavity is that of the likelihood it stands for.
+    # Each site is scaled so that its integral against the cavity is that of the likelihood it
+    # stands for.
     log_evidence = 0.0
     for s, row in enumerate(projection):
         if not seen[s]:
@@ -322,7 +358,9 @@ def expectation_propagation() -> Callable[..., Truth]:
 
 @pytest.fixture(scope="session")
 def oracle() -> Callable[..., Truth]:
-    """The truth about preference data: every answer a site of its own, however often it was given."""
+    """The truth about preference data: every answer a site of its own, however often it was
+    given.
+    """
 
     def solve(data: PreferenceData, covariance: Floats) -> Truth:
         rows = np.repeat(np.arange(data.num_comparisons), data.count)

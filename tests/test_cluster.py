@@ -48,7 +48,9 @@ def test_a_cluster_loses_a_worker_and_then_its_scheduler(
             time.sleep(0.2)  # until the cluster has forgotten these results
             killed, survivor = sorted(two.workers, key=lambda worker: worker.pid != result[1])
             killed.kill()
-    assert {number: square for number, (square, _) in results.items()} == {n: n**2 for n in range(20)}
+    assert {number: square for number, (square, _) in results.items()} == {
+        n: n**2 for n in range(20)
+    }
     assert {process for _, process in results.values()} == {killed.pid, survivor.pid}
     calls = [int(mark.name.split()[0]) for mark in marks.iterdir()]
     assert [calls.count(position) for position in list(results)[:3]] == [1, 1, 1]
@@ -67,7 +69,9 @@ def test_a_cluster_loses_a_worker_and_then_its_scheduler(
         list(run_all(task, [1], two.address))
 
 
-def test_a_cluster_without_workers_is_named(start_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_workers_is_named(
+    start_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parallel, "_WORKER_TIMEOUT", 0.2)
     monkeypatch.setattr(parallel, "_CHECK_INTERVAL", 0.1)
     cluster = start_cluster(0)
@@ -78,7 +82,9 @@ def test_a_cluster_without_workers_is_named(start_cluster: Any, monkeypatch: pyt
 @pytest.mark.slow
 def test_an_item_that_kills_its_workers_is_named() -> None:
     with (
-        distributed.LocalCluster(1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        distributed.LocalCluster(
+            1, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster,
         pytest.raises(ClusterError, match="lost several workers at item 1, .* of 3 fits"),
     ):
         list(run_all(die, range(3), cluster.scheduler_address, label="fits"))

@@ -43,7 +43,11 @@ def folds(scheduler: str | None, file: Path) -> bytes:
 
 
 def calibration(scheduler: str | None, file: Path) -> bytes:
-    shared: dict[str, Any] = {"hyperparameters": "maximize", "simulations": 30, "progress_bar": False}
+    shared: dict[str, Any] = {
+        "hyperparameters": "maximize",
+        "simulations": 30,
+        "progress_bar": False,
+    }
     return calibrate(xpgp, some_answers(0), scheduler=scheduler, file=file, **shared).pit.tobytes()
 
 
@@ -58,7 +62,9 @@ def queries(scheduler: str | None, file: Path) -> bytes:
 def test_what_repeats_finds_the_same_on_a_cluster_that_loses_a_worker(
     repeated: Callable[[str | None, Path], bytes], two: Any, tmp_path: Path
 ) -> None:
-    """The worker is killed at some moment; where it comes too late, nothing is lost but the test's point."""
+    """The worker is killed at some moment; where it comes too late, nothing is lost but the test's
+    point.
+    """
     dies = threading.Timer(6.0, two.workers[0].kill)
     dies.start()
     try:

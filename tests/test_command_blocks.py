@@ -1,7 +1,9 @@
-"""The commands of the README and of the pages in docs, run as they stand, in folders that hold the tables they name.
+"""The commands of the README and of the pages in docs, run as they stand, in folders that hold the
+tables they name.
 
-Not run here: commands that make environments (``make``, ``pip``), those that reach another computer, and the experiments of
-``python -m benchmarks``, which take hours and have tests of their own at small size.
+Not run here: commands that make environments (``make``, ``pip``), those that reach another
+computer, and the experiments of ``python -m benchmarks``, which take hours and have tests of their
+own at small size.
 """
 
 import io
@@ -26,7 +28,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def items(folder: Path, file: str, names: list[str], column: str = "name", seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
-    values = {"size": rng.normal(size=len(names)).round(3), "price": rng.uniform(1, 9, len(names)).round(2)}
+    values = {
+        "size": rng.normal(size=len(names)).round(3),
+        "price": rng.uniform(1, 9, len(names)).round(2),
+    }
     pd.DataFrame({column: names, **values}).to_csv(folder / file, index=False)
 
 
@@ -44,7 +49,9 @@ def games(folder: Path, file: str, names: list[str]) -> None:
     rng = np.random.default_rng(1)
     pairs = [(first, second) for row, first in enumerate(names) for second in names[row + 1 :]]
     table = pd.DataFrame(pairs, columns=["source", "target"])
-    table.assign(value=rng.uniform(0.2, 0.8, len(pairs)).round(2)).to_csv(folder / file, index=False)
+    table.assign(value=rng.uniform(0.2, 0.8, len(pairs)).round(2)).to_csv(
+        folder / file, index=False
+    )
 
 
 def readme(folder: Path) -> None:
@@ -83,7 +90,9 @@ def large(folder: Path) -> None:
     users = [f"user{number}" for number in range(6)]
     items(folder, "users.csv", users)
     answers(folder, "answers.csv", users)
-    pd.DataFrame({"source": users[:-1], "target": users[1:]}).to_csv(folder / "follows.csv.gz", index=False)
+    pd.DataFrame({"source": users[:-1], "target": users[1:]}).to_csv(
+        folder / "follows.csv.gz", index=False
+    )
 
 
 def relation(folder: Path) -> None:
@@ -113,7 +122,9 @@ def blocks(file: Path, language: str) -> list[str]:
 
 
 def commands(file: Path) -> list[str]:
-    """Commands of the blocks of a page that name no language, comments and continued lines taken care of."""
+    """Commands of the blocks of a page that name no language, comments and continued lines taken
+    care of.
+    """
     found = []
     for block in blocks(file, ""):
         for line in block.replace("\\\n", " ").splitlines():
@@ -132,7 +143,10 @@ def run(command: str) -> None:
 
 
 # What a shell runs in the background ignores interrupts, and so would its children.
-LISTEN = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+LISTEN = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 def serve(program: list[str]) -> None:
@@ -142,7 +156,12 @@ def serve(program: list[str]) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         said = next(
-            (line for line in process.stdout if line.startswith(("Answer at ", "The runs are at "))), ""
+            (
+                line
+                for line in process.stdout
+                if line.startswith(("Answer at ", "The runs are at "))
+            ),
+            "",
         )
         process.send_signal(signal.SIGINT)
         try:

@@ -14,7 +14,8 @@ import relpref
 from relpref import compiled
 from relpref.compiled import Entries, cache_folder, kept
 
-# Compiles one function inside and another outside, and says what JAX did and what the folder of a user has.
+# Compiles one function inside and another outside, and says what JAX did and what the folder of a
+# user has.
 SCRIPT = """
 import collections, json, sys, threading
 import jax
@@ -55,7 +56,9 @@ def run(tmp_path: Path) -> Callable[..., Any]:
     """Run a script with a cache in ``tmp_path / "cache"``; the JSON that it prints."""
 
     def start(script: str = SCRIPT, **more: str) -> Any:
-        settings = {name: text for name, text in os.environ.items() if not name.startswith(("JAX_", "XDG_"))}
+        settings = {
+            name: text for name, text in os.environ.items() if not name.startswith(("JAX_", "XDG_"))
+        }
         source = str(Path(relpref.__file__).parents[1])
         settings |= {"PYTHONPATH": source, "RELPREF_CACHE": str(tmp_path / "cache")} | more
         command = [sys.executable, "-W", "error", "-c", script]
@@ -215,7 +218,9 @@ def test_folders_that_are_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert compiled._usable(folder / "below") is None
 
 
-def test_where_jax_has_changed_there_is_no_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_jax_has_changed_there_is_no_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compiled, "_private", lambda: None)
     with kept():
         assert not compiled._inside()

@@ -59,7 +59,9 @@ def test_the_readme_is_short() -> None:
 def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    monkeypatch.setattr(registry, "_added", {kind: {} for kind in registry.KINDS})  # pages register things
+    monkeypatch.setattr(
+        registry, "_added", {kind: {} for kind in registry.KINDS}
+    )  # pages register things
     run_blocks(page, tmp_path)
 
 
@@ -73,11 +75,15 @@ def test_no_placeholder_is_left(page: Path) -> None:
 
 def test_reference_lists_every_public_name_once() -> None:
     listed = re.findall(
-        r"^   (relpref\.[\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+        r"^   (relpref\.[\w.]+)$",
+        (ROOT / "docs" / "api.md").read_text(encoding="utf-8"),
+        flags=re.MULTILINE,
     )
     found = {name: pkgutil.resolve_name(name) for name in listed}
     assert len(set(map(id, found.values()))) == len(listed)
-    assert {f"relpref.{name}" for name in relpref.__all__ if not name.startswith("_")} <= set(listed)
+    assert {f"relpref.{name}" for name in relpref.__all__ if not name.startswith("_")} <= set(
+        listed
+    )
     assert all(value.__doc__ for value in found.values())
 
 

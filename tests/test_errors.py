@@ -38,6 +38,8 @@ def test_what_a_message_quotes_may_be_of_any_length(kind: Any) -> None:
     assert cell.startswith("answers.csv, line 3: 'xxx") and cell.endswith("is no label; correct it")
     assert len(cell) < 300
     words = str(kind(f"answers.csv, line 3: {'many words ' * 7000} is no label; correct it"))
-    assert words.startswith("answers.csv, line 3: many") and words.endswith("is no label; correct it")
+    assert words.startswith("answers.csv, line 3: many") and words.endswith(
+        "is no label; correct it"
+    )
     assert len(words) < 2000
     assert str(kind("word " * 399)) == "word " * 399

@@ -17,9 +17,14 @@ from relpref.kernels import HiddenCommonCause, Precomputed
 from relpref.likelihoods import ProbitComparison
 from relpref.models import preference_gp, xpgp
 
-ITEMS = pd.DataFrame({"price": [2.0, 3.5, 1.0, 4.0]}, index=["mocha", "sumatra", "instant", "gesha"])
+ITEMS = pd.DataFrame(
+    {"price": [2.0, 3.5, 1.0, 4.0]}, index=["mocha", "sumatra", "instant", "gesha"]
+)
 ANSWERS = pd.DataFrame(
-    {"winner": ["gesha", "sumatra", "mocha", "gesha"], "loser": ["instant", "instant", "instant", "mocha"]}
+    {
+        "winner": ["gesha", "sumatra", "mocha", "gesha"],
+        "loser": ["instant", "instant", "instant", "mocha"],
+    }
 )
 EDGES = pd.DataFrame({"source": ["mocha", "sumatra"], "target": ["sumatra", "gesha"]})
 
@@ -56,7 +61,9 @@ def test_a_program_of_ones_own() -> None:
     def mine(data: relpref.PreferenceData, *, standardize: bool = True) -> None:
         xpgp(data, standardize=standardize)
 
-    posterior = relpref.fit(ITEMS, ANSWERS, model=mine, standardize=False, hyperparameters="maximize")
+    posterior = relpref.fit(
+        ITEMS, ANSWERS, model=mine, standardize=False, hyperparameters="maximize"
+    )
     assert posterior.info["model"] == "mine"
 
 
@@ -65,17 +72,24 @@ def test_cliques_are_counted_where_a_kernel_needs_them() -> None:
     posterior = relpref.fit(
         ITEMS, ANSWERS, {"roaster": EDGES}, relation_kernels=kernels, hyperparameters="maximize"
     )
-    data = relpref.PreferenceData.from_tables(ITEMS, ANSWERS, {"roaster": EDGES}).with_cliques("roaster")
+    data = relpref.PreferenceData.from_tables(ITEMS, ANSWERS, {"roaster": EDGES}).with_cliques(
+        "roaster"
+    )
     steps = EP(xpgp, hyperparameters="maximize").run(0, data, relation_kernels=kernels)
     np.testing.assert_array_equal(posterior.mean(), steps.mean())
     with pytest.raises(DataError, match="relation_kernels names the relation 'grower'"):
-        relpref.fit(ITEMS, ANSWERS, {"roaster": EDGES}, relation_kernels={"grower": kernels["roaster"]})
+        relpref.fit(
+            ITEMS, ANSWERS, {"roaster": EDGES}, relation_kernels={"grower": kernels["roaster"]}
+        )
 
 
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"model": "conditional_ranking"}, "'conditional_ranking' is for RelationData.*ConditionalRanker"),
+        (
+            {"model": "conditional_ranking"},
+            "'conditional_ranking' is for RelationData.*ConditionalRanker",
+        ),
         ({"model": "xgp"}, "model: there is no program 'xgp'; did you mean 'xpgp'"),
         ({"engine": "ep"}, "engine: there is no engine 'ep'; use 'EP' or 'Laplace'"),
         (
@@ -98,10 +112,19 @@ def test_what_was_chosen_is_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda data: EP(xpgp).run(data), r"takes a seed or a JAX key first .*EP\(program\)\.run\(0, data\)"),
+        (
+            lambda data: EP(xpgp).run(data),
+            r"takes a seed or a JAX key first .*EP\(program\)\.run\(0, data\)",
+        ),
         (lambda data: Laplace(xpgp).run(data, 0), r"Laplace\(program\)\.run\(0, data\)"),
-        (lambda data: EP(xpgp).run(0, ANSWERS), r"got a DataFrame .*relpref\.fit\(items, answers\)"),
-        (lambda data: relpref.fit(ITEMS), r"there are no answers; write relpref\.fit\(items, answers\)"),
+        (
+            lambda data: EP(xpgp).run(0, ANSWERS),
+            r"got a DataFrame .*relpref\.fit\(items, answers\)",
+        ),
+        (
+            lambda data: relpref.fit(ITEMS),
+            r"there are no answers; write relpref\.fit\(items, answers\)",
+        ),
         (
             lambda data: EP(xpgp).run(0, data, attribute_kernel=Precomputed()),
             r"their shape is \(4, 1\); give the matrix",
@@ -122,7 +145,8 @@ def test_a_numpy_array_indexed_in_a_program_is_named() -> None:
         numpyro.sample("answer", ProbitComparison(gap), obs=jnp.ones(data.winner.shape))
 
     with pytest.raises(
-        UnsupportedProgramError, match=r"mine indexes a NumPy array .*jnp\.asarray\(array\)\[index\]"
+        UnsupportedProgramError,
+        match=r"mine indexes a NumPy array .*jnp\.asarray\(array\)\[index\]",
     ):
         relpref.fit(ITEMS, ANSWERS, model=mine)
 

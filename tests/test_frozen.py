@@ -1,6 +1,7 @@
 """The numbers and reports of twelve small fits, compared with those that were written down earlier.
 
-A change of the code's shape must not move them. After a change that is meant to move them, write them anew and look at the diff:
+A change of the code's shape must not move them. After a change that is meant to move them, write
+them anew and look at the diff:
 
     python tests/test_frozen.py --write                 all numbers and all reports
     python tests/test_frozen.py --write reports         the texts of the reports alone
@@ -40,7 +41,12 @@ from relpref.infer import (
 )
 from relpref.infer.large import fit as large
 from relpref.kernels import SquaredExponential
-from relpref.models import conditional_ranking, edge_landmarks, kronecker_classifier, ranking_classifier
+from relpref.models import (
+    conditional_ranking,
+    edge_landmarks,
+    kronecker_classifier,
+    ranking_classifier,
+)
 from relpref.models import xpgp as with_defaults
 
 # The numbers are older than the linear part of the default kernel.
@@ -48,9 +54,8 @@ xpgp = partial(with_defaults, attribute_kernel=SquaredExponential())
 FOLDER = Path(__file__).parent / "frozen"
 ITEMS = [f"i{row}" for row in range(11)]
 QUIET = {"progress_bar": False}
-EXACTLY = (
-    1e-10  # what closed forms and fixed points at fixed hyperparameters reproduce, relative plus absolute
-)
+# What closed forms and fixed points at fixed hyperparameters reproduce, relative plus absolute.
+EXACTLY = 1e-10
 SEARCHED = 1e-6  # hyperparameters are at the end of a search
 SOLVED = 1e-7  # solutions of an iterative solver
 FIXED: dict[str, Any] = {
@@ -64,7 +69,9 @@ RELATION = {"attributes_amplitude": 1.2, "attributes_lengthscale": [0.9, 1.3], "
 
 
 def preferences(count: int = 25) -> PreferenceData:
-    """Items with two attributes on a ring with chords, and answers, some of which were given twice."""
+    """Items with two attributes on a ring with chords, and answers, some of which were given
+    twice.
+    """
     rng = np.random.default_rng(11)
     number = len(ITEMS)
     items = pd.DataFrame(rng.standard_normal((number, 2)), index=ITEMS, columns=["x", "y"])
@@ -123,7 +130,9 @@ def draws() -> Any:
         name: np.asarray(value) * np.exp(0.1 * rng.standard_normal((60, *np.shape(value))))
         for name, value in FIXED.items()
     }
-    samples["utility"] = np.linspace(1.0, -1.0, len(ITEMS)) + 0.3 * rng.standard_normal((60, len(ITEMS)))
+    samples["utility"] = np.linspace(1.0, -1.0, len(ITEMS)) + 0.3 * rng.standard_normal(
+        (60, len(ITEMS))
+    )
     return from_samples(samples, xpgp, preferences())
 
 
@@ -153,7 +162,9 @@ def iterative() -> Any:
 
 def sharded() -> Any:
     mesh = Mesh(np.array(jax.devices()[:1]), ("device",))
-    return Exact(conditional_ranking, fixed=RELATION, tol=1e-13, mesh=mesh).run(0, relation(True), **QUIET)
+    return Exact(conditional_ranking, fixed=RELATION, tol=1e-13, mesh=mesh).run(
+        0, relation(True), **QUIET
+    )
 
 
 def rankings() -> Rankings:
@@ -161,7 +172,9 @@ def rankings() -> Rankings:
     fruits = np.array(["apple", "kiwi", "lime", "pear"])
     orders = [fruits[rng.permutation(4)].tolist() for _ in range(14)]
     labels = ["abc"[fruits.tolist().index(order[0]) % 3] for order in orders]
-    found = Rankings.from_orders(orders, items=fruits.tolist(), rankers=[f"r{row}" for row in range(14)])
+    found = Rankings.from_orders(
+        orders, items=fruits.tolist(), rankers=[f"r{row}" for row in range(14)]
+    )
     return found.with_labels(labels)
 
 
@@ -184,7 +197,9 @@ def of_edges() -> Any:
     }
     lengthscales = {name: value for name, value in fixed.items() if name != "amplitude"}
     landmarks = edge_landmarks(data, 7, values=lengthscales)
-    return EP(kronecker_classifier, fixed=fixed, tol=1e-12).run(0, data, landmarks=landmarks, **QUIET)
+    return EP(kronecker_classifier, fixed=fixed, tol=1e-12).run(
+        0, data, landmarks=landmarks, **QUIET
+    )
 
 
 class Fit(NamedTuple):
@@ -227,7 +242,11 @@ def table(frame: Any) -> dict[str, Any]:
 
 def held_out(posterior: Any) -> dict[str, Any]:
     found = leave_one_out(posterior)
-    return {"elpd": found.elpd, "elpd_se": found.elpd_se, "log_score": found.table["log_score"].tolist()}
+    return {
+        "elpd": found.elpd,
+        "elpd_se": found.elpd_se,
+        "log_score": found.table["log_score"].tolist(),
+    }
 
 
 def numbers(name: str) -> dict[str, Any]:
@@ -240,7 +259,8 @@ def numbers(name: str) -> dict[str, Any]:
             site: np.asarray(value).tolist() for site, value in posterior.hyperparameters.items()
         },
         "info": {
-            key: posterior.info.get(key) for key in ("engine", "result", "space", "structure", "solver")
+            key: posterior.info.get(key)
+            for key in ("engine", "result", "space", "structure", "solver")
         },
     }
     if isinstance(posterior, UtilityPosterior):
@@ -259,7 +279,9 @@ def numbers(name: str) -> dict[str, Any]:
             "mean": table(posterior.mean()),
             "sd": table(posterior.sd()),
             "ranking": table(posterior.ranking(nodes[1])),
-            "prefer": table(posterior.prefer(nodes[1], [(nodes[0], nodes[2]), (nodes[3], nodes[5])])),
+            "prefer": table(
+                posterior.prefer(nodes[1], [(nodes[0], nodes[2]), (nodes[3], nodes[5])])
+            ),
         }
     elif isinstance(posterior, ClassPosterior):
         found |= {
@@ -313,14 +335,18 @@ def text(name: str) -> list[str]:
     lines = Words(page).lines
     lines = [line for line in lines[: lines.index("Versions")] if not line.startswith(ROUNDED)]
     ends = re.compile(r"(?<=[a-z0-9)%][.]) (?=[A-Z])")
-    return [sentence for line in lines for sentence in ([line] if "|" in line else ends.split(line))]
+    return [
+        sentence for line in lines for sentence in ([line] if "|" in line else ends.split(line))
+    ]
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:
     """Lists of leaves by their path."""
     if isinstance(value, Mapping):
         return {
-            name: leaf for key in value for name, leaf in flat(value[key], f"{path}.{key}".strip(".")).items()
+            name: leaf
+            for key in value
+            for name, leaf in flat(value[key], f"{path}.{key}".strip(".")).items()
         }
     return {path: value if isinstance(value, list) else [value]}
 
@@ -331,7 +357,9 @@ def compare(found: Any, frozen: Any, tolerance: float) -> None:
     assert found.keys() == frozen.keys()
     for path, expected in frozen.items():
         if all(isinstance(value, int | float) for value in expected):
-            np.testing.assert_allclose(found[path], expected, rtol=tolerance, atol=tolerance, err_msg=path)
+            np.testing.assert_allclose(
+                found[path], expected, rtol=tolerance, atol=tolerance, err_msg=path
+            )
         else:
             assert found[path] == expected, path
 
@@ -345,7 +373,9 @@ def test_numbers(name: str) -> None:
 @pytest.mark.parametrize("name", FITS)
 def test_report(name: str) -> None:
     frozen = (FOLDER / f"{name}.txt").read_text("utf-8").splitlines()
-    difference = "\n".join(difflib.unified_diff(frozen, text(name), "frozen", "now", lineterm="", n=1))
+    difference = "\n".join(
+        difflib.unified_diff(frozen, text(name), "frozen", "now", lineterm="", n=1)
+    )
     assert not difference, f"the report changed; if that is intended, write it anew:\n{difference}"
 
 

@@ -102,12 +102,16 @@ def test_no_import_circle() -> None:
             there = imported if imported in known else imported.rpartition(".")[0]
             if there in known and there != here:
                 graph.add_edge(here, there)
-    circles = [sorted(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1]
+    circles = [
+        sorted(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1
+    ]
     assert not circles
 
 
 def test_few_things_are_inspected_from_outside() -> None:
-    """Checks for the package's own classes: a new kind of thing would need another branch at each of them."""
+    """Checks for the package's own classes: a new kind of thing would need another branch at each
+    of them.
+    """
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
     own = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     checks = [
@@ -129,7 +133,9 @@ def test_few_modules_talk_to_arviz() -> None:
     users = [
         name
         for name, found in MODULES.items()
-        if any(i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found)
+        if any(
+            i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found
+        )
     ]
     assert users == ["relpref.infer.result", "relpref.posterior.arviz"]
 
@@ -137,7 +143,9 @@ def test_few_modules_talk_to_arviz() -> None:
 def run(script: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     command = [sys.executable, "-W", "error", "-c", script]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -159,12 +167,16 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_the_rooms_load_only_what_they_need() -> None:
     heavy = ("sklearn", "arviz", "arviz_base", "matplotlib", "xarray", "h5py", "h5netcdf")
-    script = "import sys, relpref; relpref.infer, relpref.models, relpref.kernels, relpref.likelihoods, relpref.data"
+    script = (
+        "import sys, relpref; relpref.infer, relpref.models, relpref.kernels, "
+        "relpref.likelihoods, relpref.data"
+    )
     assert run(f"{script}; print([name for name in {heavy} if name in sys.modules])") == "[]\n"
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in MODULES if name.startswith(("relpref.posterior.", "relpref.infer.rel"))]
+    "name",
+    [name for name in MODULES if name.startswith(("relpref.posterior.", "relpref.infer.rel"))],
 )
 def test_every_module_of_posteriors_can_be_imported_first(name: str) -> None:
     run(f"import {name}")

@@ -163,7 +163,11 @@ def test_a_journal_refuses_what_is_not_its_own(tmp_path: Path) -> None:
     Journal(file, "folds", SETTINGS).add(*RECORDS)
     content = file.read_bytes()
     for kind, settings, message in (
-        ("folds", SETTINGS | {"key": [0, 2]}, r"folds.jsonl: its records have key \[0, 1\], and \[0, 2\] is"),
+        (
+            "folds",
+            SETTINGS | {"key": [0, 2]},
+            r"folds.jsonl: its records have key \[0, 1\], and \[0, 2\] is",
+        ),
         ("folds", {"name": "größe"}, r"have key \[0, 1\], and None is asked for"),
         ("folds", SETTINGS | {"more": 1}, "have more None, and 1 is asked for"),
         ("simulations", SETTINGS, "not a relpref simulations file; give another name"),

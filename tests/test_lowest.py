@@ -1,4 +1,6 @@
-"""The lowest versions that pyproject.toml allows, from which `make test-lowest` makes an environment."""
+"""The lowest versions that pyproject.toml allows, from which `make test-lowest` makes an
+environment.
+"""
 
 import importlib.util
 import tomllib

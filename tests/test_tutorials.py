@@ -1,4 +1,6 @@
-"""Every tutorial is in the form that the documentation executes; some are executed here, too, so that every Python runs them."""
+"""Every tutorial is in the form that the documentation executes; some are executed here, too, so
+that every Python runs them.
+"""
 
 import os
 import re

@@ -37,10 +37,16 @@ PLAIN = {
 
 
 def prose() -> list[Path]:
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     pages = re.compile(r"(?:[A-Z]+|docs/\w+)\.md|(?:relpref|tutorials)/.*\.(?:py|html|j2|js)")
     # The changelog names what earlier versions were called.
-    return [ROOT / name for name in tracked.splitlines() if pages.fullmatch(name) and name != "CHANGELOG.md"]
+    return [
+        ROOT / name
+        for name in tracked.splitlines()
+        if pages.fullmatch(name) and name != "CHANGELOG.md"
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,10 @@
     python tools/budget.py            compare; exit status 1 where a figure is above its budget
     python tools/budget.py --lower    write the figures that are below their budget into budget.toml
 
-Figures, for each folder of relpref: Python tokens (a docstring and an f-string are one each, comments and layout none),
-bytes of templates and scripts, docstrings that begin in the middle of a sentence, assignments to names that say little,
-and lines wider than 100. Also: tokens of the tests, and modules of relpref that import one another in a circle.
+Figures, for each folder of relpref: Python tokens (a docstring and an f-string are one each,
+comments and layout none), bytes of templates and scripts, docstrings that begin in the middle of a
+sentence, assignments to names that say little, and lines wider than 100. Also: tokens of the tests,
+and modules of relpref that import one another in a circle.
 """
 
 import ast
@@ -35,7 +36,21 @@ LAYOUT = {
 FSTRING_START = getattr(tokenize, "FSTRING_START", None)
 FSTRING_END = getattr(tokenize, "FSTRING_END", None)
 SCRIPTS = {".css", ".html", ".j2", ".js", ".sql", ".svg"}
-OPENINGS = {"As", "By", "From", "How", "Its", "Of", "Some", "That", "Those", "What", "Where", "Which", "With"}
+OPENINGS = {
+    "As",
+    "By",
+    "From",
+    "How",
+    "Its",
+    "Of",
+    "Some",
+    "That",
+    "Those",
+    "What",
+    "Where",
+    "Which",
+    "With",
+}
 NAMES = {
     "found",
     "its",
@@ -107,7 +122,9 @@ def circular(modules: dict[str, ast.Module]) -> int:
             module = target if target in modules else target.rpartition(".")[0]
             if module in modules and module != name:
                 graph.add_edge(name, module)
-    return sum(len(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1)
+    return sum(
+        len(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1
+    )
 
 
 def figures(kept: dict[str, str]) -> dict[str, dict[str, int]]:
@@ -164,7 +181,10 @@ def main() -> None:
     print(f"relpref has {total} tokens (budget {limit}), the tests {today['all']['tests']}")
     if above:
         print("Above the budget:", *above, sep="\n  ")
-        print("Make it smaller, or raise the budget in a commit that says why and lowers another by as much.")
+        print(
+            "Make it smaller, or raise the budget in a commit that says why and lowers another by "
+            "as much."
+        )
         sys.exit(1)
 
 

@@ -1,6 +1,7 @@
 """Write the football matches that come with the package.
 
-Usage: python tools/bundle_football.py [FOLDER]     (with results.csv of international_results; default $RELPREF_DATA/international_results)
+Usage: python tools/bundle_football.py [FOLDER]     (with results.csv of international_results;
+default $RELPREF_DATA/international_results)
 """
 
 import sys

@@ -12,7 +12,13 @@ from PIL import Image
 from relpref.cli import demo
 
 TOP = 14
-COLORS = {"UEFA": "#2c6fbb", "CONMEBOL": "#d9822b", "CAF": "#3a9c5f", "AFC": "#c0392b", "CONCACAF": "#7d5ba6"}
+COLORS = {
+    "UEFA": "#2c6fbb",
+    "CONMEBOL": "#d9822b",
+    "CAF": "#3a9c5f",
+    "AFC": "#c0392b",
+    "CONCACAF": "#7d5ba6",
+}
 NAMES = {
     "UEFA": "Europe",
     "CONMEBOL": "South America",
@@ -33,25 +39,37 @@ def draw(outcome: demo.Outcome, file: Path) -> None:
         for place, row in enumerate(top.itertuples()):
             color = COLORS[group[row.Index]]
             axis.plot(
-                [row.lower, row.upper], [place, place], color=color, linewidth=2, solid_capstyle="round"
+                [row.lower, row.upper],
+                [place, place],
+                color=color,
+                linewidth=2,
+                solid_capstyle="round",
             )
             axis.plot(row.mean, place, "o", color=color, markersize=6)
         axis.set_title(title, fontsize=11)
         axis.set(xlabel="strength, with 90 % intervals", ylim=(TOP - 0.5, -0.5), xlim=(0.75, 2.85))
-        axis.set_yticks(range(TOP), [f"{team}  {place}" for place, team in enumerate(top.index, start=1)])
+        axis.set_yticks(
+            range(TOP), [f"{team}  {place}" for place, team in enumerate(top.index, start=1)]
+        )
         axis.tick_params(axis="y", length=0)
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.grid(axis="x", alpha=0.3)
         for label, team in zip(axis.get_yticklabels(), top.index, strict=True):
             label.set_color(COLORS[group[team]])
     shown = dict.fromkeys(group[team] for ranking in rankings for team in ranking.index[:TOP])
-    handles = [plt.Line2D([], [], color=COLORS[name], marker="o", label=NAMES[name]) for name in shown]
+    handles = [
+        plt.Line2D([], [], color=COLORS[name], marker="o", label=NAMES[name]) for name in shown
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
     figure.savefig(file, dpi=150)
     Image.open(file).convert("RGB").quantize(64).save(file, optimize=True)
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "football.png"
+    target = (
+        Path(sys.argv[1])
+        if len(sys.argv) > 1
+        else Path(__file__).parents[1] / "docs" / "football.png"
+    )
     draw(demo.fit(demo.read()), target)
     print(f"The picture is in {target}")

@@ -2,7 +2,8 @@
 
     python tools/lowest.py > lowest.txt && pip install -c lowest.txt -e '.[test]'
 
-They are read from pyproject.toml: what `relpref` needs, and what its extras for users and for tests need.
+They are read from pyproject.toml: what `relpref` needs, and what its extras for users and for tests
+need.
 """
 
 import re

@@ -4,8 +4,9 @@
     python tools/mutate.py kernels rls     those of two rooms
     python tools/mutate.py --list          what would be changed
 
-A mutant is a text that occurs once in its room, and what takes its place. It is caught when a default test in ``tests/<room>``
-fails. A mutant that survives wants a test in that room; a text that is no longer there wants another mutant.
+A mutant is a text that occurs once in its room, and what takes its place. It is caught when a
+default test in ``tests/<room>`` fails. A mutant that survives wants a test in that room; a text
+that is no longer there wants another mutant.
 """
 
 import argparse
@@ -44,7 +45,9 @@ MUTANTS = (
         "meant * curvature - meant * (1 - meant) * jnp.square(gradient)",
         "meant * curvature + meant * (1 - meant) * jnp.square(gradient)",
     ),
-    Mutant("likelihoods", "total = (scale * scale + variance) ** 0.5", "total = (scale * scale) ** 0.5"),
+    Mutant(
+        "likelihoods", "total = (scale * scale + variance) ** 0.5", "total = (scale * scale) ** 0.5"
+    ),
     Mutant("kernels", "jnp.exp(-strength * (u - 1))", "jnp.exp(-strength * u)"),
     Mutant("kernels", "(blocks - 1 - 2 * positions)", "(blocks - 2 * positions)"),
     Mutant("kernels", "jnp.sum(2 * jnp.square(matrix)) / 3", "jnp.sum(jnp.square(matrix)) / 3"),
@@ -91,7 +94,11 @@ MUTANTS = (
         "total -= 0.5 * rest.shape[1] * np.log(2 * np.pi)",
     ),
     Mutant("infer", "np.sqrt(size * fdtri(", "np.sqrt(fdtri("),
-    Mutant("infer", "diagonals - np.square(self._offset_rows)", "diagonals + np.square(self._offset_rows)"),
+    Mutant(
+        "infer",
+        "diagonals - np.square(self._offset_rows)",
+        "diagonals + np.square(self._offset_rows)",
+    ),
     Mutant("infer", "np.square(b @ fit.offset_pull.T).T", "np.abs(b @ fit.offset_pull.T).T"),
     Mutant(
         "posterior",
@@ -113,7 +120,11 @@ MUTANTS = (
         "determinant = left * right - np.square(products)",
         "determinant = left * right + np.square(products)",
     ),
-    Mutant("rls", "concordance = 0.5 + 0.5 * score / different", "concordance = 0.5 + score / different"),
+    Mutant(
+        "rls",
+        "concordance = 0.5 + 0.5 * score / different",
+        "concordance = 0.5 + score / different",
+    ),
     Mutant("rls", "surplus = round(tau", "surplus = -round(tau"),
     Mutant(
         "explore",
@@ -127,9 +138,15 @@ MUTANTS = (
     ),
     Mutant("diagnostics", "left = 1 - variance * precision", "left = 1 + variance * precision"),
     Mutant(
-        "diagnostics", "0.5 * np.square(self.chances - self._hits)", "np.square(self.chances - self._hits)"
+        "diagnostics",
+        "0.5 * np.square(self.chances - self._hits)",
+        "np.square(self.chances - self._hits)",
     ),
-    Mutant("linalg", "phi = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))", "phi = jnp.tril(inner)"),
+    Mutant(
+        "linalg",
+        "phi = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))",
+        "phi = jnp.tril(inner)",
+    ),
     Mutant("linalg", "fresh -= done[:, pivot] @ done", "fresh += done[:, pivot] @ done"),
     Mutant(
         "models",
@@ -143,9 +160,13 @@ MUTANTS = (
 def find(mutant: Mutant) -> Path:
     """The file of the room in which the text occurs, once."""
     files = sorted((ROOT / "relpref" / mutant.room).rglob("*.py"))
-    where = [path for path in files for _ in range(path.read_text(encoding="utf-8").count(mutant.old))]
+    where = [
+        path for path in files for _ in range(path.read_text(encoding="utf-8").count(mutant.old))
+    ]
     if len(where) != 1:
-        raise SystemExit(f"{mutant.old!r} occurs {len(where)} times in relpref/{mutant.room}, not once")
+        raise SystemExit(
+            f"{mutant.old!r} occurs {len(where)} times in relpref/{mutant.room}, not once"
+        )
     return where[0]
 
 
@@ -156,21 +177,41 @@ def run(mutant: Mutant) -> tuple[bool, float]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for entry in ROOT.iterdir():
-            if entry.name not in ("relpref", "models", "data_loaders") and not entry.name.startswith(".git"):
+            if entry.name not in (
+                "relpref",
+                "models",
+                "data_loaders",
+            ) and not entry.name.startswith(".git"):
                 (copy / entry.name).symlink_to(entry)
-        shutil.copytree(ROOT / "relpref", copy / "relpref", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "relpref", copy / "relpref", ignore=shutil.ignore_patterns("__pycache__")
+        )
         for link in ("models", "data_loaders"):
             (copy / link).symlink_to(copy / "relpref" / link)
         text = path.read_text(encoding="utf-8").replace(mutant.old, mutant.new)
         (copy / path.relative_to(ROOT)).write_text(text, encoding="utf-8")
         tests = mutant.tests or f"tests/{mutant.room}"
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split()]
-        environment = os.environ | {"PYTHONPATH": folder, "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            *tests.split(),
+        ]
+        environment = os.environ | {
+            "PYTHONPATH": folder,
+            "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        }
         done = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, timeout=_LIMIT_S, check=False
         )
     if done.returncode not in (0, 1):
-        raise SystemExit(f"{mutant}: pytest ended with {done.returncode}\n{done.stdout.decode()[-2000:]}")
+        raise SystemExit(
+            f"{mutant}: pytest ended with {done.returncode}\n{done.stdout.decode()[-2000:]}"
+        )
     return done.returncode == 1, time.monotonic() - started
 
 
@@ -195,7 +236,10 @@ def main() -> int:
         for mutant, (caught, seconds) in zip(mutants, pool.map(run, mutants), strict=True):
             survived += not caught
             word = "caught  " if caught else "SURVIVED"
-            print(f"{word} {seconds:5.0f} s  {mutant.room}: {mutant.old}  ->  {mutant.new}", flush=True)
+            print(
+                f"{word} {seconds:5.0f} s  {mutant.room}: {mutant.old}  ->  {mutant.new}",
+                flush=True,
+            )
     print(f"{len(mutants) - survived} of {len(mutants)} mutants were caught")
     return 1 if survived else 0
 

@@ -2,7 +2,8 @@
 
 Usage: python tools/screenshot.py [FILE]     (default docs/ask.png; needs playwright and a Chromium)
 
-Fits a run on the dishes beside this file, lets somebody with a taste of their own answer seventeen questions, and opens the page.
+Fits a run on the dishes beside this file, lets somebody with a taste of their own answer seventeen
+questions, and opens the page.
 """
 
 import shutil
@@ -54,7 +55,17 @@ def answer(run: Path, number: int) -> None:
 @contextmanager
 def page_of(run: Path) -> Iterator[str]:
     """Run ``relpref ask --web``; yields the address of the page."""
-    command = [sys.executable, "-u", "-m", "relpref.cli", "ask", str(run), "--web", "--rater", "anna"]
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "relpref.cli",
+        "ask",
+        str(run),
+        "--web",
+        "--rater",
+        "anna",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         try:
@@ -68,7 +79,9 @@ def take(address: str, file: Path) -> None:
     """Open the page and take its picture."""
     from playwright.sync_api import sync_playwright
 
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if browser is None:
         raise SystemExit("no Chromium is installed")
     with sync_playwright() as engine:

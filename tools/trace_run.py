@@ -1,7 +1,7 @@
 """What of the package one small fit goes through: prints files, functions and switches from file to file.
 
-Run it as ``python tools/trace_run.py``, with ``-v`` for the functions of each file. A second, untraced fit comes first, so that
-imports are not counted.
+Run it as ``python tools/trace_run.py``, with ``-v`` for the functions of each file. A second,
+untraced fit comes first, so that imports are not counted.
 """
 
 import sys

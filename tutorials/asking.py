@@ -9,8 +9,9 @@
 # %% [markdown]
 # # Asking the right questions
 #
-# With 24 teas there are 276 pairs, too many for one taster. The model can predict some answers and not others. It chooses the most informative
-# question, and says when more questions are not worth it.
+# With 24 teas there are 276 pairs, too many for one taster. The model can predict some answers and
+# not others. It chooses the most informative question, and says when more questions are not worth
+# it.
 
 # %%
 import jax
@@ -26,7 +27,8 @@ from relpref.models import xpgp
 # %% [markdown]
 # ## Teas and a taster
 #
-# Each tea has two attributes. The taster likes flowery teas that are not too strong. An answer is that liking plus noise.
+# Each tea has two attributes. The taster likes flowery teas that are not too strong. An answer is
+# that liking plus noise.
 
 
 # %%
@@ -49,19 +51,23 @@ teas.head(3).round(2)
 # %% [markdown]
 # ## The first question
 #
-# A fit needs no answers: each tea is then uncertain, and teas with similar attributes have similar utilities. `next_pairs` scores each pair. `score`
-# is the mutual information between the answer and the answers to all other pairs (Krause, Singh & Guestrin 2008).
+# A fit needs no answers: each tea is then uncertain, and teas with similar attributes have similar
+# utilities. `next_pairs` scores each pair. `score` is the mutual information between the answer and
+# the answers to all other pairs (Krause, Singh & Guestrin 2008).
 
 # %%
-posterior = EP(xpgp).run(jax.random.key(0), relpref.PreferenceData.from_tables(teas), progress_bar=False)
+posterior = EP(xpgp).run(
+    jax.random.key(0), relpref.PreferenceData.from_tables(teas), progress_bar=False
+)
 start = posterior
 next_pairs(posterior, k=3).round(3)
 
 # %% [markdown]
 # ## Thirty questions
 #
-# Ask, take the answer, ask again. `update` continues from the last fit. With `hyperparameters="schedule"` it refits the hyperparameters when there are
-# a quarter more answers. (`relpref ask` runs this loop with a person, in the terminal or in the browser.)
+# Ask, take the answer, ask again. `update` continues from the last fit. With
+# `hyperparameters="schedule"` it refits the hyperparameters when there are a quarter more answers.
+# (`relpref ask` runs this loop with a person, in the terminal or in the browser.)
 
 
 # %%
@@ -81,7 +87,8 @@ def share_wrong(posterior, liking):
     """Share of the pairs of teas that the posterior means put in the wrong order."""
     means = posterior.utilities()["mean"]
     gaps, true_gaps = (
-        np.subtract.outer(value, value) for value in (means.to_numpy(), liking[means.index].to_numpy())
+        np.subtract.outer(value, value)
+        for value in (means.to_numpy(), liking[means.index].to_numpy())
     )
     return np.mean((gaps * true_gaps <= 0)[np.triu_indices(len(means), 1)])
 
@@ -90,7 +97,9 @@ asked, outlook = [], []
 for pair, posterior in ask(start, liking, 30):
     asked.append(pair)
     expected = expected_gain(posterior).wrong_now
-    outlook.append({"answers": len(asked), "expected": expected, "true": share_wrong(posterior, liking)})
+    outlook.append(
+        {"answers": len(asked), "expected": expected, "true": share_wrong(posterior, liking)}
+    )
 print(why(posterior, *next_pairs(posterior)[["first", "second"]].iloc[0]))
 
 # %%
@@ -106,14 +115,16 @@ grid[0].set_ylabel("liking relative to the average, 90 %")
 plt.show()
 
 # %% [markdown]
-# Before the first answer each tea is average, with a wide interval. After thirty answers the order is close to the truth, also for teas with few
-# answers.
+# Before the first answer each tea is average, with a wide interval. After thirty answers the order
+# is close to the truth, also for teas with few answers.
 
 # %% tags=["thumbnail"]
 figure, axes = plt.subplots(figsize=(6, 4.4), layout="constrained")
 for number, pair in enumerate(asked):
     ends = teas.loc[list(pair)]
-    axes.plot(ends["strength"], ends["flowery"], color=plt.cm.viridis(number / 29), linewidth=1, zorder=1)
+    axes.plot(
+        ends["strength"], ends["flowery"], color=plt.cm.viridis(number / 29), linewidth=1, zorder=1
+    )
 dots = axes.scatter(
     teas["strength"], teas["flowery"], c=liking, cmap="coolwarm", s=50, zorder=2, edgecolor="black"
 )
@@ -122,12 +133,13 @@ axes.set(xlabel="strength", ylabel="flowery", title="The pairs that were asked (
 plt.show()
 
 # %% [markdown]
-# Early questions compare distant teas, to learn the effect of the attributes. Later questions are finer.
+# Early questions compare distant teas, to learn the effect of the attributes. Later questions are
+# finer.
 #
 # ## When to stop
 #
-# `expected_gain` estimates the share of pairs in the wrong order, now and after more answers. It does not need the truth. Here we can compare it with
-# the truth.
+# `expected_gain` estimates the share of pairs in the wrong order, now and after more answers. It
+# does not need the truth. Here we can compare it with the truth.
 
 # %%
 further = expected_gain(posterior, answers=10)
@@ -141,12 +153,14 @@ axes.set(xlabel="answers", ylabel="pairs in the wrong order, %", ylim=(0, None))
 plt.show()
 
 # %% [markdown]
-# The two lines differ for one taster and one set of answers. The expected share is an average over everything that is possible under the model.
+# The two lines differ for one taster and one set of answers. The expected share is an average over
+# everything that is possible under the model.
 #
 # ## Compare with random questions
 #
-# One run proves little. The next loop repeats it with eight other tasters and teas: once with questions by mutual information and once with random
-# questions. Other scores are compared in the same way, also your own.
+# One run proves little. The next loop repeats it with eight other tasters and teas: once with
+# questions by mutual information and once with random questions. Other scores are compared in the
+# same way, also your own.
 
 # %%
 curves = {"mutual_information": [], "random": []}
@@ -156,7 +170,9 @@ for seed in range(8):
         0, relpref.PreferenceData.from_tables(table), progress_bar=False
     )
     for score, runs in curves.items():
-        runs.append([share_wrong(posterior, hidden) for _, posterior in ask(prior, hidden, 25, score, seed)])
+        runs.append(
+            [share_wrong(posterior, hidden) for _, posterior in ask(prior, hidden, 25, score, seed)]
+        )
 
 figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for score, runs in curves.items():
@@ -168,8 +184,9 @@ axes.set(xlabel="answers", ylabel="pairs in the wrong order, %", ylim=(0, None))
 plt.show()
 
 # %% [markdown]
-# Bands are one standard error over the eight tasters. They are wide; a study needs more seeds. With sixty items, five simulators and fifty
-# seeds, chosen questions save a fifth to a third of the answers.
+# Bands are one standard error over the eight tasters. They are wide; a study needs more seeds. With
+# sixty items, five simulators and fifty seeds, chosen questions save a fifth to a third of the
+# answers.
 #
 # ## What was learned
 #

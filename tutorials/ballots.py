@@ -9,12 +9,13 @@
 # %% [markdown]
 # # Kernels on ballots: a classifier and a map
 #
-# A town votes on its budget. Each ballot lists up to four of eight projects, best first. Which ballots come from the old town and which from the new
-# estates? This tutorial reads the file, chooses a kernel on rankings, fits a Gaussian process classifier, checks its probabilities, and draws a map of
-# the voters.
+# A town votes on its budget. Each ballot lists up to four of eight projects, best first. Which
+# ballots come from the old town and which from the new estates? This tutorial reads the file,
+# chooses a kernel on rankings, fits a Gaussian process classifier, checks its probabilities, and
+# draws a map of the voters.
 #
-# A kernel measures the similarity of two ballots of any length. Here it is the graph cut kernel of Conserva, Deisenroth & Sesh Kumar (2022), which
-# uses the similarity of projects.
+# A kernel measures the similarity of two ballots of any length. Here it is the graph cut kernel of
+# Conserva, Deisenroth & Sesh Kumar (2022), which uses the similarity of projects.
 
 # %%
 import tempfile
@@ -35,8 +36,9 @@ from relpref.kernels import cut_kernel
 # %% [markdown]
 # ## The file
 #
-# Skip this cell if you have a file. Here the ballots are simulated. The score of a project is the product of its attributes and the weights of the
-# voter's district, plus Gumbel noise (a Plackett-Luce model). The best two, three or four projects are on the ballot.
+# Skip this cell if you have a file. Here the ballots are simulated. The score of a project is the
+# product of its attributes and the weights of the voter's district, plus Gumbel noise (a
+# Plackett-Luce model). The best two, three or four projects are on the ballot.
 
 # %%
 projects = pd.DataFrame(
@@ -47,12 +49,22 @@ projects = pd.DataFrame(
         "children": [1.0, 0.3, 0.6, 0.3, 0.0, 0.1, 0.2, 0.9],
     },
     index=pd.Index(
-        ["playground", "cycle path", "library", "trees", "car park", "road repair", "benches", "sports hall"],
+        [
+            "playground",
+            "cycle path",
+            "library",
+            "trees",
+            "car park",
+            "road repair",
+            "benches",
+            "sports hall",
+        ],
         name="project",
     ),
 )
 cares_for = pd.DataFrame(
-    {"old town": [-0.5, 1.2, -0.4, 0.3], "new estates": [-0.5, 0.2, 0.9, 1.2]}, index=projects.columns
+    {"old town": [-0.5, 1.2, -0.4, 0.3], "new estates": [-0.5, 0.2, 0.9, 1.2]},
+    index=projects.columns,
 )
 
 rng = np.random.default_rng(7)
@@ -67,7 +79,8 @@ file = Path(tempfile.mkdtemp()) / "ballots.csv"
 ballots.to_csv(file, index_label="ranker")
 
 # %% [markdown]
-# Each ballot is a row and each project a column. A cell holds the position, or is blank if the project is not on the ballot:
+# Each ballot is a row and each project a column. A cell holds the position, or is blank if the
+# project is not on the ballot:
 
 # %%
 table = pd.read_csv(file, index_col="ranker")
@@ -76,8 +89,9 @@ table.head(4)
 # %% [markdown]
 # ## Rankings
 #
-# Here each voter saw all eight projects, so a blank is below all listed projects: `completed()` states that. If voters had been shown four projects
-# only, blanks would be unknown, and `completed()` would be wrong.
+# Here each voter saw all eight projects, so a blank is below all listed projects: `completed()`
+# states that. If voters had been shown four projects only, blanks would be unknown, and
+# `completed()` would be wrong.
 
 # %%
 voters = (
@@ -90,8 +104,9 @@ print(voters)
 # %% [markdown]
 # ## A classifier
 #
-# The cut kernel compares ballots project by project. The attributes tell it that a ballot with the library first is similar to one with the sports hall
-# first. `RankingGPClassifier` is a scikit-learn estimator, and rankings are split like arrays.
+# The cut kernel compares ballots project by project. The attributes tell it that a ballot with the
+# library first is similar to one with the sports hall first. `RankingGPClassifier` is a
+# scikit-learn estimator, and rankings are split like arrays.
 
 # %%
 train, test = train_test_split(voters, test_size=0.25, random_state=0, stratify=voters.label)
@@ -99,14 +114,16 @@ classifier = RankingGPClassifier("cut").fit(train, train.label)
 chance = classifier.predict_proba(test)[:, 1]
 print(f"AUC {roc_auc_score(test.label, chance):.3f}, log loss {log_loss(test.label, chance):.3f}")
 print(
-    f"without looking at the ballots: log loss {log_loss(test.label, np.full(len(test), train.label.mean())):.3f}"
+    "without looking at the ballots: log loss "
+    f"{log_loss(test.label, np.full(len(test), train.label.mean())):.3f}"
 )
 
 # %% [markdown]
 # ## Calibration
 #
-# Of the ballots with a probability of about 70 % for the old town, about 70 % should be from the old town. Five folds predict each ballot once, by a
-# classifier that has not seen it. Bars are the standard error of a calibrated forecast.
+# Of the ballots with a probability of about 70 % for the old town, about 70 % should be from the
+# old town. Five folds predict each ballot once, by a classifier that has not seen it. Bars are the
+# standard error of a calibrated forecast.
 
 # %%
 folds = StratifiedKFold(5, shuffle=True, random_state=0)
@@ -115,7 +132,10 @@ held_out = cross_val_predict(
 )[:, 1]
 happened, said = calibration_curve(voters.label, held_out, n_bins=8, strategy="quantile")
 error = np.sqrt(said * (1 - said) / (len(voters) / 8))
-print(f"the largest gap of the eight bins is {np.max(np.abs(happened - said) / error):.1f} standard errors")
+print(
+    f"the largest gap of the eight bins is {np.max(np.abs(happened - said) / error):.1f} standard "
+    "errors"
+)
 
 figure, axes = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
 axes.plot([0, 1], [0, 1], color="grey", linewidth=1)
@@ -130,8 +150,9 @@ plt.show()
 # %% [markdown]
 # ## A map of the voters
 #
-# The map uses the same kernel without labels: the two directions in which ballots differ most (kernel principal components). The color is the held-out
-# probability. Each name marks the position of a ballot with that project alone.
+# The map uses the same kernel without labels: the two directions in which ballots differ most
+# (kernel principal components). The color is the held-out probability. Each name marks the position
+# of a ballot with that project alone.
 
 # %% tags=["thumbnail"]
 principal = KernelPCA(n_components=2, kernel="precomputed")
@@ -161,8 +182,8 @@ figure.colorbar(dots, ax=axes, label=f"probability of the {voters.classes[1]}")
 plt.show()
 
 # %% [markdown]
-# The two directions do not use the districts. Voters of the old town are below on the left and those of the new estates above on the right. Where they
-# mix, the probability is close to one half.
+# The two directions do not use the districts. Voters of the old town are below on the left and
+# those of the new estates above on the right. Where they mix, the probability is close to one half.
 #
 # ## What was learned
 #

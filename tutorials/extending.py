@@ -9,8 +9,9 @@
 # %% [markdown]
 # # Extending: a kernel, a likelihood and a program of your own
 #
-# The models of relpref are numpyro programs, and the engines read any program. This tutorial adds a kernel to the default model, writes a
-# likelihood, and uses it in a new program. EP fits each of them, and NUTS checks the last one.
+# The models of relpref are numpyro programs, and the engines read any program. This tutorial adds a
+# kernel to the default model, writes a likelihood, and uses it in a new program. EP fits each of
+# them, and NUTS checks the last one.
 
 # %%
 import time
@@ -35,9 +36,10 @@ from relpref.linalg import Dense, NamedSum
 # %% [markdown]
 # ## A kernel
 #
-# Guests compare the opening hours of a bar. An hour is a point on a circle: 23 is close to 1. The squared exponential kernel does not know
-# this, a periodic kernel does. A kernel is a frozen dataclass with the priors of its hyperparameters (`parameters`) and a covariance of the
-# attributes (a call). `cross` gives the covariance with new items.
+# Guests compare the opening hours of a bar. An hour is a point on a circle: 23 is close to 1. The
+# squared exponential kernel does not know this, a periodic kernel does. A kernel is a frozen
+# dataclass with the priors of its hyperparameters (`parameters`) and a covariance of the attributes
+# (a call). `cross` gives the covariance with new items.
 
 
 # %%
@@ -65,7 +67,8 @@ liking = 1.5 * np.cos(2 * np.pi * (np.arange(24) - 23.5) / 24)
 pairs = np.array([rng.choice(24, 2, replace=False) for _ in range(60)])
 first = liking[pairs[:, 0]] - liking[pairs[:, 1]] + rng.normal(size=60) > 0
 answers = pd.DataFrame(
-    hours.index.to_numpy()[np.where(first[:, None], pairs, pairs[:, ::-1])], columns=["winner", "loser"]
+    hours.index.to_numpy()[np.where(first[:, None], pairs, pairs[:, ::-1])],
+    columns=["winner", "loser"],
 )
 
 options = {"individual": False, "standardize": False, "progress_bar": False}
@@ -79,7 +82,9 @@ print({name: round(float(one.log_evidence), 1) for name, one in fits.items()})
 figure, grid = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
 for axes, (name, one) in zip(grid, fits.items(), strict=True):
     ranking = one.ranking().loc[hours.index]
-    axes.fill_between(hours["hour"], ranking["lower"], ranking["upper"], alpha=0.25, label="90 % interval")
+    axes.fill_between(
+        hours["hour"], ranking["lower"], ranking["upper"], alpha=0.25, label="90 % interval"
+    )
     axes.plot(hours["hour"], ranking["mean"])
     axes.plot(hours["hour"], liking - liking.mean(), "k--", linewidth=1, label="truth")
     axes.set(title=name, xlabel="hour")
@@ -88,12 +93,14 @@ grid[0].legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# The periodic kernel has the larger evidence and the narrower band, because each hour learns from both of its neighbors.
+# The periodic kernel has the larger evidence and the narrower band, because each hour learns from
+# both of its neighbors.
 #
 # ## A likelihood
 #
-# Chess players blunder. The stronger player wins with probability Φ(difference of the strengths), but with a small probability the result is a
-# coin toss. A likelihood is a numpyro distribution with `log_prob`, and EP integrates it numerically. Here the moments have a closed form, so
+# Chess players blunder. The stronger player wins with probability Φ(difference of the strengths),
+# but with a small probability the result is a coin toss. A likelihood is a numpyro distribution
+# with `log_prob`, and EP integrates it numerically. Here the moments have a closed form, so
 # `tilted` gives them, which is faster. `predictor` names the number that the answer depends on.
 
 
@@ -101,7 +108,10 @@ plt.show()
 class Blunder(dist.Distribution):
     """The first wins with probability Φ(predictor), or 1/2 after a blunder."""
 
-    arg_constraints: ClassVar = {"predictor": dist.constraints.real, "chance": dist.constraints.unit_interval}
+    arg_constraints: ClassVar = {
+        "predictor": dist.constraints.real,
+        "chance": dist.constraints.unit_interval,
+    }
     support = dist.constraints.boolean
     reparametrized_params: ClassVar = []
 
@@ -116,7 +126,9 @@ class Blunder(dist.Distribution):
         return self.mixed(ProbitComparison(self.predictor).log_prob(value))
 
     def tilted(self, value, mean, variance):
-        """Log of the expected probability under N(mean, variance), its derivative, and minus the second one."""
+        """Log of the expected probability under N(mean, variance), its derivative, and minus the
+        second one.
+        """
         played = ProbitComparison(mean).tilted(value, mean, variance)
         total = self.mixed(played.log_normalizer)
         share = jnp.exp(jnp.log1p(-self.chance) + played.log_normalizer - total)  # not a blunder
@@ -127,8 +139,9 @@ class Blunder(dist.Distribution):
 # %% [markdown]
 # ## A program
 #
-# The strength of a player changes over the seasons. There are six players, six seasons and 30 games in each. Anna improves, Boris
-# declines, and Carla has two very good seasons. White has an advantage of 0.3, and 8 % of the games have a blunder.
+# The strength of a player changes over the seasons. There are six players, six seasons and 30 games
+# in each. Anna improves, Boris declines, and Carla has two very good seasons. White has an
+# advantage of 0.3, and 8 % of the games have a blunder.
 
 # %%
 players, seasons, games = ["Anna", "Boris", "Carla", "Dmitri", "Edda", "Farid"], 6, 30
@@ -144,13 +157,16 @@ white = rng.integers(len(players), size=season.size)
 black = (white + rng.integers(1, len(players), size=season.size)) % len(players)
 gap = 0.3 + truth[white, season] - truth[black, season]
 white_won = np.where(
-    rng.random(season.size) < 0.08, rng.random(season.size) < 0.5, gap + rng.normal(size=season.size) > 0
+    rng.random(season.size) < 0.08,
+    rng.random(season.size) < 0.5,
+    gap + rng.normal(size=season.size) > 0,
 ).astype(int)
 
 # %% [markdown]
-# The program has one Gaussian vector with an entry for each player and season. Its covariance is the sum of two named parts: a `level` that a
-# player keeps, and a `form` that changes. `level_sd`, `form_sd`, `years` and `chance` are hyperparameters. White's `advantage` is one more
-# Gaussian. An engine needs nothing else: Gaussian sites, predictors that are linear in them, and a likelihood.
+# The program has one Gaussian vector with an entry for each player and season. Its covariance is
+# the sum of two named parts: a `level` that a player keeps, and a `form` that changes. `level_sd`,
+# `form_sd`, `years` and `chance` are hyperparameters. White's `advantage` is one more Gaussian. An
+# engine needs nothing else: Gaussian sites, predictors that are linear in them, and a likelihood.
 
 
 # %%
@@ -163,7 +179,9 @@ def careers(white, black, season, white_won=None):
 
     same_player = jnp.eye(len(players))
     level = jnp.kron(same_player, jnp.ones((seasons, seasons)))
-    form = jnp.kron(same_player, jnp.exp(-0.5 * jnp.square((time_line[:, None] - time_line) / years)))
+    form = jnp.kron(
+        same_player, jnp.exp(-0.5 * jnp.square((time_line[:, None] - time_line) / years))
+    )
     covariance = NamedSum({"level": Dense(level_sd**2 * level), "form": Dense(form_sd**2 * form)})
     strength = numpyro.sample("strength", GaussianProcess(covariance))
     advantage = numpyro.sample("advantage", dist.Normal(0.0, 0.5))
@@ -174,7 +192,9 @@ def careers(white, black, season, white_won=None):
 
 
 start = time.perf_counter()
-posterior = EP(careers).run(jax.random.key(0), white, black, season, white_won=white_won, progress_bar=False)
+posterior = EP(careers).run(
+    jax.random.key(0), white, black, season, white_won=white_won, progress_bar=False
+)
 seconds = {"EP": time.perf_counter() - start}
 print({name: round(float(value), 2) for name, value in posterior.hyperparameters.items()})
 advantage, sd = posterior.mean(site="advantage")[0], posterior.sd(site="advantage")[0]
@@ -190,7 +210,9 @@ for player, axes in enumerate(grid.flat):
     weights = weights.reshape(seasons, -1)
     mean, sd = posterior.mean(weights, site="strength"), posterior.sd(weights, site="strength")
     axes.plot(time_line, mean, label="posterior mean")
-    axes.fill_between(time_line, mean - 1.645 * sd, mean + 1.645 * sd, alpha=0.2, label="90 % interval")
+    axes.fill_between(
+        time_line, mean - 1.645 * sd, mean + 1.645 * sd, alpha=0.2, label="90 % interval"
+    )
     axes.plot(time_line, truth[player] - truth.mean(axis=0), "k--", linewidth=1, label="truth")
     axes.set_title(players[player])
 grid[0, 0].legend(fontsize=8)
@@ -215,8 +237,8 @@ pd.DataFrame(
 # %% [markdown]
 # ## The check
 #
-# numpyro runs the same function. `noncentered` whitens the Gaussian sites, which makes sampling easier, and `from_samples` gives the draws the
-# methods of a posterior.
+# numpyro runs the same function. `noncentered` whitens the Gaussian sites, which makes sampling
+# easier, and `from_samples` gives the draws the methods of a posterior.
 
 # %%
 start = time.perf_counter()
@@ -225,7 +247,9 @@ with jax.enable_x64(True):
     mcmc.run(jax.random.key(1), white, black, season, white_won=white_won)
     sampled = from_samples(mcmc.get_samples(), careers, white, black, season, white_won=white_won)
 seconds["NUTS"] = time.perf_counter() - start
-difference = (posterior.mean(site="strength") - sampled.mean(site="strength")) / sampled.sd(site="strength")
+difference = (posterior.mean(site="strength") - sampled.mean(site="strength")) / sampled.sd(
+    site="strength"
+)
 print({name: f"{value:.1f} s" for name, value in seconds.items()})
 print(f"means differ by at most {np.abs(difference).max():.2f} posterior standard deviations")
 
@@ -244,7 +268,10 @@ plt.show()
 #
 # ## What was learned
 #
-# * A kernel is a class with `parameters` and a call. Pass it to `relpref.fit(attribute_kernel=...)`.
-# * A likelihood is a numpyro distribution with `log_prob`. EP integrates it numerically unless `tilted` gives the moments.
+# * A kernel is a class with `parameters` and a call. Pass it to
+#   `relpref.fit(attribute_kernel=...)`.
+# * A likelihood is a numpyro distribution with `log_prob`. EP integrates it numerically unless
+#   `tilted` gives the moments.
 # * A program with Gaussian sites runs under EP and NUTS without registration. One checks the other.
-# * `relpref.register` makes kernels and likelihoods known to files and the command line: see "Extending relpref" in the documentation.
+# * `relpref.register` makes kernels and likelihoods known to files and the command line: see
+#   "Extending relpref" in the documentation.

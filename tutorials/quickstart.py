@@ -9,9 +9,10 @@
 # %% [markdown]
 # # Quickstart: from two tables to a ranking
 #
-# A hiking club wants to rank twelve walks. It has a table of walks with their length and climb, a table of answers to "which of two walks is
-# better?", and a list of walks in the same valley. This tutorial computes a ranking with intervals, the probability that one walk is better than
-# another, an explanation, a report and a file.
+# A hiking club wants to rank twelve walks. It has a table of walks with their length and climb, a
+# table of answers to "which of two walks is better?", and a list of walks in the same valley. This
+# tutorial computes a ranking with intervals, the probability that one walk is better than another,
+# an explanation, a report and a file.
 
 # %%
 import tempfile
@@ -26,8 +27,9 @@ import relpref
 # %% [markdown]
 # ## Two tables
 #
-# Skip this cell if you have tables of your own. Here they are simulated. Walkers like walks of medium length, dislike climbs, and like the river's
-# valley. An answer compares two such scores with noise.
+# Skip this cell if you have tables of your own. Here they are simulated. Walkers like walks of
+# medium length, dislike climbs, and like the river's valley. An answer compares two such scores
+# with noise.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -51,24 +53,29 @@ better, worse = np.where(first_wins, two.T, two.T[::-1])
 names = walks["walk"].to_numpy()
 
 walks.to_csv(folder / "walks.csv", index=False)
-pd.DataFrame({"winner": names[better], "loser": names[worse]}).to_csv(folder / "answers.csv", index=False)
+pd.DataFrame({"winner": names[better], "loser": names[worse]}).to_csv(
+    folder / "answers.csv", index=False
+)
 
 # %% [markdown]
-# The first table has one row for each walk. Its index is the label that answers use, and its numbers are attributes.
+# The first table has one row for each walk. Its index is the label that answers use, and its
+# numbers are attributes.
 
 # %%
 walks = pd.read_csv(folder / "walks.csv", index_col="walk")
 walks.head(3)
 
 # %% [markdown]
-# The second table has one row for each answer. (Optional columns: `count` repeats an answer, `tie` marks a tie, `rater` names the person.)
+# The second table has one row for each answer. (Optional columns: `count` repeats an answer, `tie`
+# marks a tie, `rater` names the person.)
 
 # %%
 answers = pd.read_csv(folder / "answers.csv")
 answers.head(3)
 
 # %% [markdown]
-# A relation is a table of links, or a networkx graph. Here it links each two walks of the same valley.
+# A relation is a table of links, or a networkx graph. Here it links each two walks of the same
+# valley.
 
 # %%
 same_valley = walks.reset_index().merge(walks.reset_index(), on="valley", suffixes=("", "_other"))
@@ -79,19 +86,23 @@ links.head(3)
 # %% [markdown]
 # ## The fit
 #
-# The model is that of Kersting & Xu (2009): the utility of a walk is a smooth function of its attributes, plus a part that it shares with
-# neighbors in the relation, plus a part of its own. The walk with the higher utility wins with a probability above one half. Expectation
-# propagation computes the posterior of the utilities.
+# The model is that of Kersting & Xu (2009): the utility of a walk is a smooth function of its
+# attributes, plus a part that it shares with neighbors in the relation, plus a part of its own. The
+# walk with the higher utility wins with a probability above one half. Expectation propagation
+# computes the posterior of the utilities.
 
 # %%
-posterior = relpref.fit(walks[["length_km", "climb_m"]], answers, {"valley": links}, progress_bar=False)
+posterior = relpref.fit(
+    walks[["length_km", "climb_m"]], answers, {"valley": links}, progress_bar=False
+)
 print(posterior)
 
 # %% [markdown]
 # ## The ranking
 #
-# `mean` is the utility relative to the average of all walks, in units of the noise of one answer. It lies between `lower` and `upper` with a
-# probability of 90 %. `p_best` is the probability that no walk is better.
+# `mean` is the utility relative to the average of all walks, in units of the noise of one answer.
+# It lies between `lower` and `upper` with a probability of 90 %. `p_best` is the probability that
+# no walk is better.
 
 # %%
 ranking = posterior.ranking(interval=0.9)
@@ -103,17 +114,20 @@ spread = [ranking["mean"] - ranking["lower"], ranking["upper"] - ranking["mean"]
 axes.errorbar(ranking["mean"], ranking.index, xerr=spread, fmt="o", capsize=3)
 axes.axvline(0, color="grey", linewidth=1)
 axes.invert_yaxis()
-axes.set(xlabel="utility relative to the average, with 90 % intervals", title="Twelve walks, best first")
+axes.set(
+    xlabel="utility relative to the average, with 90 % intervals", title="Twelve walks, best first"
+)
 plt.show()
 
 # %% [markdown]
-# Where long intervals overlap, the order is open. `rank_lower` and `rank_upper` bound the rank of each walk.
+# Where long intervals overlap, the order is open. `rank_lower` and `rank_upper` bound the rank of
+# each walk.
 
 # %% [markdown]
 # ## Compare two walks
 #
-# `p_better` is the probability that the first walk has the higher utility. `probability` is the probability that the next person prefers it. It
-# is closer to one half, because people differ.
+# `p_better` is the probability that the first walk has the higher utility. `probability` is the
+# probability that the next person prefers it. It is closer to one half, because people differ.
 
 # %%
 best, second, last = ranking.index[0], ranking.index[1], ranking.index[-1]
@@ -132,12 +146,14 @@ figure.colorbar(image, label="probability that the row is better than the column
 plt.show()
 
 # %% [markdown]
-# Dark blue and dark red pairs are settled. Pale pairs are open: close in the ranking, or with few answers.
+# Dark blue and dark red pairs are settled. Pale pairs are open: close in the ranking, or with few
+# answers.
 
 # %% [markdown]
 # ## Explain a utility
 #
-# Each utility is the sum of a part from the attributes, a part from the valley, and a part of the walk itself (`individual`).
+# Each utility is the sum of a part from the attributes, a part from the valley, and a part of the
+# walk itself (`individual`).
 
 # %%
 parts = posterior.explain().loc[order[::-1], ["attributes", "valley", "individual"]]
@@ -148,8 +164,9 @@ axes.set(xlabel="contribution to the utility", ylabel="", title="Parts of the ut
 plt.show()
 
 # %% [markdown]
-# The bars of a walk add up to its utility relative to the average. Walks of the same valley have similar orange bars: the relation corrects what
-# length and climb predict. These are the shares of the parts in the differences between walks:
+# The bars of a walk add up to its utility relative to the average. Walks of the same valley have
+# similar orange bars: the relation corrects what length and climb predict. These are the shares of
+# the parts in the differences between walks:
 
 # %%
 posterior.shares().round(2)
@@ -157,7 +174,8 @@ posterior.shares().round(2)
 # %% [markdown]
 # ## More answers, a report, and a file
 #
-# `update` returns a new posterior with more answers. A file holds the posterior and the data. The report is one HTML file.
+# `update` returns a new posterior with more answers. A file holds the posterior and the data. The
+# report is one HTML file.
 
 # %%
 posterior = posterior.update(pd.DataFrame({"winner": [second] * 3, "loser": [best] * 3}))
@@ -176,13 +194,14 @@ walks[["length_km", "climb_m"]].to_csv(folder / "attributes.csv")
 links.to_csv(folder / "links.csv", index=False)
 
 # %% [markdown]
-# `relpref fit --items attributes.csv --answers answers.csv --relation valley=links.csv --out run/`, then
-# `relpref rank run/`, `relpref prefer run/ Mill Ferry` and `relpref report run/`.
+# `relpref fit --items attributes.csv --answers answers.csv --relation valley=links.csv --out run/`,
+# then `relpref rank run/`, `relpref prefer run/ Mill Ferry` and `relpref report run/`.
 #
 # ## What was learned
 #
 # * Two tables are enough; a relation adds what attributes do not know.
-# * `ranking()` gives every walk an interval. Where intervals overlap widely, the order is open, and `p_best` and `p_better` say how open.
+# * `ranking()` gives every walk an interval. Where intervals overlap widely, the order is open, and
+#   `p_best` and `p_better` say how open.
 # * `probability` is about the next answer, `p_better` about the truth behind the answers.
-# * `explain()` says which part of a utility comes from where; `update()` takes more answers in; `save`, `relpref.load` and
-#   `posterior.report` keep and send the result.
+# * `explain()` says which part of a utility comes from where; `update()` takes more answers in;
+#   `save`, `relpref.load` and `posterior.report` keep and send the result.

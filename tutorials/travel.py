@@ -9,10 +9,11 @@
 # %% [markdown]
 # # Travel choices: one choice among several
 #
-# In 1987, 210 people who traveled between Sydney, Canberra and Melbourne were asked whether they took the plane, the train, the bus or
-# the car (Greene and Hensher 1997; public domain). A choice among four is a list of three answers: the chosen alternative was better than
-# each other one. This tutorial learns utilities from such choices, joins alternatives of similar travelers by a relation, and checks with
-# travelers that were held out whether the relation helps.
+# In 1987, 210 people who traveled between Sydney, Canberra and Melbourne were asked whether they
+# took the plane, the train, the bus or the car (Greene and Hensher 1997; public domain). A choice
+# among four is a list of three answers: the chosen alternative was better than each other one. This
+# tutorial learns utilities from such choices, joins alternatives of similar travelers by a
+# relation, and checks with travelers that were held out whether the relation helps.
 
 # %%
 import matplotlib.pyplot as plt
@@ -26,22 +27,24 @@ from relpref.kernels import SquaredExponential
 # %% [markdown]
 # ## The data
 #
-# Each traveler's four alternatives are items, 840 in all. The attributes are the times and the cost that are typical of a mode on one of two kinds
-# of trips. (The times that the travelers reported for the mode they chose would give the choice away; the loader explains this.)
+# Each traveler's four alternatives are items, 840 in all. The attributes are the times and the cost
+# that are typical of a mode on one of two kinds of trips. (The times that the travelers reported
+# for the mode they chose would give the choice away; the loader explains this.)
 
 # %%
 choices = load_modechoice()
 choices.items.head(4)
 
 # %% [markdown]
-# The column `list` of the answers names the choice. The three answers of a choice share the noise of the chosen alternative, and the model
-# takes that into account.
+# The column `list` of the answers names the choice. The three answers of a choice share the noise
+# of the chosen alternative, and the model takes that into account.
 
 # %%
 choices.answers.head(3)
 
 # %% [markdown]
-# The relation `mode` joins alternatives of the same mode if their travelers are alike: a similar income, and a party of the same size.
+# The relation `mode` joins alternatives of the same mode if their travelers are alike: a similar
+# income, and a party of the same size.
 
 # %%
 links = choices.relations["mode"]
@@ -51,7 +54,8 @@ choices.travelers.head(3)
 # %% [markdown]
 # ## Hold out whole travelers
 #
-# A quarter of the travelers is held out. Their alternatives stay in the data, because attributes and links are known; their choices do not.
+# A quarter of the travelers is held out. Their alternatives stay in the data, because attributes
+# and links are known; their choices do not.
 
 # %%
 rng = np.random.default_rng(0)
@@ -59,15 +63,17 @@ travelers = choices.travelers.index.to_numpy()
 held_out = rng.choice(travelers, size=len(travelers) // 4, replace=False)
 learned = choices.answers[~choices.answers["list"].isin(held_out)]
 print(
-    f"{len(learned)} answers of {len(travelers) - len(held_out)} travelers; {len(held_out)} travelers held out"
+    f"{len(learned)} answers of {len(travelers) - len(held_out)} travelers; {len(held_out)} "
+    "travelers held out"
 )
 
 # %% [markdown]
 # ## Three models
 #
-# One has the attributes only, one has the relation, too, and one is the control: a relation with the same links between other items. All
-# have one length scale, because eight points (four modes, two kinds of trips) cannot tell three apart. With 840 items, averaging over the
-# hyperparameters takes most of a minute, so this page takes their most probable values.
+# One has the attributes only, one has the relation, too, and one is the control: a relation with
+# the same links between other items. All have one length scale, because eight points (four modes,
+# two kinds of trips) cannot tell three apart. With 840 items, averaging over the hyperparameters
+# takes most of a minute, so this page takes their most probable values.
 
 # %%
 labels = choices.items.index
@@ -93,8 +99,9 @@ models = {
 # %% [markdown]
 # ## Does the relation help?
 #
-# `choose` gives the probability that each of several items is chosen. The log loss is the average of −log of the probability of the true
-# choice, 1.386 for one of four at random. The standard error is over travelers.
+# `choose` gives the probability that each of several items is chosen. The log loss is the average
+# of −log of the probability of the true choice, 1.386 for one of four at random. The standard error
+# is over travelers.
 
 # %%
 modes = ["air", "train", "bus", "car"]
@@ -106,7 +113,9 @@ def loss_of(model, traveler):
     return -np.log(chances[f"{traveler}:{choices.travelers.loc[traveler, 'chosen']}"])
 
 
-loss = pd.DataFrame({name: [loss_of(model, one) for one in held_out] for name, model in models.items()})
+loss = pd.DataFrame(
+    {name: [loss_of(model, one) for one in held_out] for name, model in models.items()}
+)
 gain = loss.rsub(loss["attributes"], axis=0)
 table = pd.DataFrame(
     {
@@ -119,8 +128,9 @@ table = pd.DataFrame(
 table.round(3)
 
 # %% [markdown]
-# The relation predicts the travelers that were held out better, by about three standard errors; the shuffled one does not. The log
-# evidence alone would not have told the two apart: both relations raise it by about the same amount. A control is worth its time.
+# The relation predicts the travelers that were held out better, by about three standard errors; the
+# shuffled one does not. The log evidence alone would not have told the two apart: both relations
+# raise it by about the same amount. A control is worth its time.
 
 # %%
 figure, axis = plt.subplots(figsize=(6, 2.4), layout="constrained")
@@ -132,7 +142,8 @@ plt.show()
 # %% [markdown]
 # ## Which mode is preferred?
 #
-# A mean over items is a linear function of the utilities. `mean` and `sd` of a posterior take such weights, one row for each function.
+# A mean over items is a linear function of the utilities. `mean` and `sd` of a posterior take such
+# weights, one row for each function.
 
 # %%
 posterior = models["attributes and relation"]
@@ -151,9 +162,11 @@ axis.set(xlabel="mean utility, with 90 % intervals")
 plt.show()
 
 # %% [markdown]
-# The sample was drawn by mode, so these are no market shares: the bus was sampled more often than people take it.
+# The sample was drawn by mode, so these are no market shares: the bus was sampled more often than
+# people take it.
 #
-# The parts of the utilities say how much of their spread comes from the attributes, from the relation, and from the alternatives themselves.
+# The parts of the utilities say how much of their spread comes from the attributes, from the
+# relation, and from the alternatives themselves.
 
 # %%
 posterior.shares().round(2)
@@ -161,7 +174,10 @@ posterior.shares().round(2)
 # %% [markdown]
 # ## What was learned
 #
-# * A choice among several is a list of answers, and its answers are not independent: hold out and average over whole choices.
-# * A relation between items can carry what is known of people: alternatives are alike where their travelers are.
-# * The shuffled relation is the control. Held-out choices told it from the true one; the log evidence did not.
+# * A choice among several is a list of answers, and its answers are not independent: hold out and
+#   average over whole choices.
+# * A relation between items can carry what is known of people: alternatives are alike where their
+#   travelers are.
+# * The shuffled relation is the control. Held-out choices told it from the true one; the log
+#   evidence did not.
 # * Averages over groups of items have means and standard deviations of their own.

@@ -9,9 +9,10 @@
 # %% [markdown]
 # # New fields, new varieties: ranking for new nodes
 #
-# A seed company has planted varieties of wheat in fields and measured the yields. Which variety is best for a *new* field? Where would a *new* variety
-# do well? Both are conditional ranking: rank objects (varieties) for a given node (a field), also for nodes and objects without labels (Pahikkala et al.
-# 2010, 2013). The intervals are wider for them.
+# A seed company has planted varieties of wheat in fields and measured the yields. Which variety is
+# best for a *new* field? Where would a *new* variety do well? Both are conditional ranking: rank
+# objects (varieties) for a given node (a field), also for nodes and objects without labels
+# (Pahikkala et al. 2010, 2013). The intervals are wider for them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -25,13 +26,16 @@ from relpref.models import conditional_ranking
 # %% [markdown]
 # ## Fields, varieties, yields
 #
-# Fields differ in rain and soil, varieties in thirst and roots. The yield is a smooth random function of the four, plus noise of 0.3. There are forty
-# fields and thirty varieties. Half of both are kept as "new". Of the rest half has been planted.
+# Fields differ in rain and soil, varieties in thirst and roots. The yield is a smooth random
+# function of the four, plus noise of 0.3. There are forty fields and thirty varieties. Half of both
+# are kept as "new". Of the rest half has been planted.
 
 # %%
 rng = np.random.default_rng(8)
 fields = pd.DataFrame(
-    rng.uniform(size=(40, 2)), columns=["rain", "soil"], index=[f"field {number:02d}" for number in range(40)]
+    rng.uniform(size=(40, 2)),
+    columns=["rain", "soil"],
+    index=[f"field {number:02d}" for number in range(40)],
 )
 varieties = pd.DataFrame(
     rng.uniform(size=(30, 2)),
@@ -67,8 +71,9 @@ planted.iloc[:3, :6].round(2)
 #
 # ## The fit
 #
-# The yield of a field and a variety is a Gaussian process with a product covariance: similar fields with similar varieties have similar yields. The
-# posterior is exact, and the hyperparameters (lengthscales, amplitude, noise) maximize the evidence.
+# The yield of a field and a variety is a Gaussian process with a product covariance: similar fields
+# with similar varieties have similar yields. The posterior is exact, and the hyperparameters
+# (lengthscales, amplitude, noise) maximize the evidence.
 
 # %%
 data = relpref.RelationData.from_tables(known_fields, planted, known_varieties)
@@ -79,8 +84,8 @@ print(f"noise {posterior.hyperparameters['noise']:.2f}, truth: 0.30")
 # %% [markdown]
 # ## Four settings
 #
-# A question is about a known field and a known variety whose yield is missing (setting 1), a new field (2), a new variety (3), or both (4). New ones are
-# given by their attributes.
+# A question is about a known field and a known variety whose yield is missing (setting 1), a new
+# field (2), a new variety (3), or both (4). New ones are given by their attributes.
 
 # %%
 settings = {
@@ -113,9 +118,10 @@ for name, (some_fields, some_varieties, unknown) in settings.items():
 pd.DataFrame(rows).T.round(2)
 
 # %% [markdown]
-# Errors grow from setting 1 to setting 4, and so do the standard deviations: in all four nearly nine in ten of the true yields lie within their
-# intervals. (Slightly fewer, because the hyperparameters are taken as known.) Kendall's τ compares, for each field, the order of the varieties with the
-# true one.
+# Errors grow from setting 1 to setting 4, and so do the standard deviations: in all four nearly
+# nine in ten of the true yields lie within their intervals. (Slightly fewer, because the
+# hyperparameters are taken as known.) Kendall's τ compares, for each field, the order of the
+# varieties with the true one.
 
 # %%
 figure, grid = plt.subplots(1, 4, figsize=(11, 3.2), sharex=True, sharey=True, layout="constrained")
@@ -137,11 +143,13 @@ figure.supxlabel("predicted yield, with 90 % intervals")
 plt.show()
 
 # %% [markdown]
-# Each point is a field and a variety (about a hundred in each picture). The intervals are widest on the right.
+# Each point is a field and a variety (about a hundred in each picture). The intervals are widest on
+# the right.
 #
 # ## Varieties for a new field
 #
-# This ranking of all thirty varieties is for a field without history. Half of the varieties were never planted.
+# This ranking of all thirty varieties is for a field without history. Half of the varieties were
+# never planted.
 
 # %%
 field = new_fields.iloc[[0]]
@@ -181,7 +189,9 @@ plt.show()
 best = ranking.index[ranking.index.isin(known_varieties.index)][0]
 mean, sd = posterior.mean(wetter, [best])[best], posterior.sd(wetter, [best])[best]
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-axes.fill_between(wetter["rain"], mean - 1.645 * sd, mean + 1.645 * sd, alpha=0.25, label="90 % interval")
+axes.fill_between(
+    wetter["rain"], mean - 1.645 * sd, mean + 1.645 * sd, alpha=0.25, label="90 % interval"
+)
 axes.plot(wetter["rain"], mean)
 axes.plot(wetter["rain"], truth.loc[wetter.index, best], "k--", linewidth=1, label="truth")
 axes.axvspan(0, 1, color="grey", alpha=0.12, label="rain of planted fields")
@@ -195,6 +205,7 @@ plt.show()
 # ## What was learned
 #
 # * Give the attributes of new nodes and objects in place of labels.
-# * New fields, new varieties and both are different questions. Hold out what will be new when you judge a model.
+# * New fields, new varieties and both are different questions. Hold out what will be new when you
+#   judge a model.
 # * The intervals widen for new nodes and objects, and contained the truth about as often as stated.
 # * The intervals also widen with the distance from the data.

@@ -51,7 +51,9 @@ def parse() -> argparse.Namespace:
     )
     args = parser.parse_args()
     if unknown := set(args.protocols) - set(PROTOCOLS):
-        parser.error(f"unknown protocol {', '.join(sorted(unknown))}; there are {', '.join(PROTOCOLS)}")
+        parser.error(
+            f"unknown protocol {', '.join(sorted(unknown))}; there are {', '.join(PROTOCOLS)}"
+        )
     if args.data and len(args.protocols) != 1:
         parser.error("--data belongs to one protocol; name it")
     if args.relation_file and args.protocols != ["ohsumed"]:
@@ -72,7 +74,10 @@ def show(protocol: Protocol, kept: results.Results, stem: Path, docs: Path | Non
     with replaced(stem.with_name(f"{stem.name}_summary.csv")) as part:
         lines.to_csv(part, index=False)
     paths = figure.draw(lines, protocol, stem)
-    fits = f"{protocol.queries} queries, {protocol.reruns} reruns each; {lines['failed'].sum()} fits did not converge."
+    fits = (
+        f"{protocol.queries} queries, {protocol.reruns} reruns each; {lines['failed'].sum()} "
+        "fits did not converge."
+    )
     text = f"{results.markdown(lines)}\n\n{fits}"
     print(f"\n## {protocol.title}\n\n{text}\n\n{machine()}\n\nWritten to {stem.parent}", flush=True)
     if docs:

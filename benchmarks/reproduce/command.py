@@ -20,7 +20,10 @@ def carry_out(work: Callable[[], None], out: Path) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"interrupted; what was finished is in {out}, and the same command goes on", file=sys.stderr)
+        print(
+            f"interrupted; what was finished is in {out}, and the same command goes on",
+            file=sys.stderr,
+        )
         return 130
     return 0
 
@@ -29,6 +32,9 @@ def common(parser: argparse.ArgumentParser, page: str) -> None:
     """Add where to compute and where the results go."""
     parser.add_argument("--scheduler", help=f"{FORMS} (default: one by one)")
     parser.add_argument(
-        "--out", type=Path, default=Path("reproduction"), help="rows, tables, figures (default: reproduction)"
+        "--out",
+        type=Path,
+        default=Path("reproduction"),
+        help="rows, tables, figures (default: reproduction)",
     )
     parser.add_argument("--docs", type=Path, help=f"a page to put tables and figures into, {page}")

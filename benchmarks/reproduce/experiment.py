@@ -1,4 +1,6 @@
-"""What an experiment has to say: what it is cut into, how to compute a piece, and how to show the rows."""
+"""What an experiment has to say: what it is cut into, how to compute a piece, and how to show the
+rows.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ FORMATS = ("svg", "png")
 
 
 def draw(lines: pd.DataFrame, protocol: Protocol, stem: Path) -> list[Path]:
-    """Write the figure in every format to ``stem`` with its ending; a row of two panels for each setting, bars of one standard deviation."""
+    """Write the figure in every format to ``stem`` with its ending; a row of two panels for each
+    setting, bars of one standard deviation.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -24,9 +26,13 @@ def draw(lines: pd.DataFrame, protocol: Protocol, stem: Path) -> list[Path]:
     settings = list(dict.fromkeys(lines["setting"]))
     with matplotlib.rc_context({"svg.hashsalt": protocol.name, "font.size": 9}):
         size = (8, 0.8 + 2.6 * len(settings))
-        figure, panels = pyplot.subplots(len(settings), 2, figsize=size, squeeze=False, layout="constrained")
+        figure, panels = pyplot.subplots(
+            len(settings), 2, figsize=size, squeeze=False, layout="constrained"
+        )
         for row, setting in zip(panels, settings, strict=True):
-            for panel, quantity, label in zip(row, ("error", "auc"), ("error rate", "AUC"), strict=True):
+            for panel, quantity, label in zip(
+                row, ("error", "auc"), ("error rate", "AUC"), strict=True
+            ):
                 _panel(panel, lines[lines["setting"] == setting], quantity)
                 panel.set(xlabel="known pairs", ylabel=label, title=setting, xticks=protocol.sizes)
         figure.suptitle(protocol.title)

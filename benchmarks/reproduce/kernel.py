@@ -19,13 +19,16 @@ from relpref.linalg import Dense, real
 class SquaredExponentialOfDistances:
     """exp(-d^2 / 2 l^2) (XPGP eq. 1), an attribute kernel for `relpref.models.xpgp`.
 
-    A thousand documents of 1433 words would otherwise be multiplied with each other at every step of the search.
+    A thousand documents of 1433 words would otherwise be multiplied with each other at every step
+    of the search.
     """
 
     squared: Any
 
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
-        """``lengthscale``: two documents drawn at random are sqrt 2 apart, see `benchmarks.reproduce.problem.distances`."""
+        """``lengthscale``: two documents drawn at random are sqrt 2 apart, see
+        `benchmarks.reproduce.problem.distances`.
+        """
         return {"lengthscale": dist.LogNormal(0.0, 1.0)}
 
     def __call__(self, attributes: Array, *, lengthscale: Array) -> Dense:

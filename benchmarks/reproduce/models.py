@@ -49,7 +49,8 @@ class Model:
     title : str
         In tables and figures.
     fit : callable
-        From a problem, the positions of the known pairs and those of the remaining ones, to what it says about the latter.
+        From a problem, the positions of the known pairs and those of the remaining ones, to what it
+        says about the latter.
     relational : bool
         Whether it is told the relations, as they are.
     """
@@ -62,14 +63,18 @@ class Model:
 def _gaussian_process(
     program: Any, relation_kernel: Any = None, *, shuffled: bool = False, individual: bool = False
 ) -> Fit:
-    """EP with hyperparameters by maximizing the evidence; the score is the probit of P(winner preferred), XPGP section 4.2.
+    """EP with hyperparameters by maximizing the evidence; the score is the probit of P(winner
+    preferred), XPGP section 4.2.
 
-    As in the paper, items have no parts of their own unless ``individual``, and all amplitudes have the same prior.
+    As in the paper, items have no parts of their own unless ``individual``, and all amplitudes have
+    the same prior.
     """
 
     def fit(problem: Problem, known: Positions, remaining: Positions) -> Fitted:
         whole = problem.shuffled.data if shuffled else problem.data
-        kernels: dict[str, Any] = {"attribute_kernel": SquaredExponentialOfDistances(problem.distances)}
+        kernels: dict[str, Any] = {
+            "attribute_kernel": SquaredExponentialOfDistances(problem.distances)
+        }
         kernels["individual"] = individual
         if relation_kernel is not None:
             kernels["priors"] = {f"{name}_amplitude": AMPLITUDE_PRIOR for name in whole.relations}
@@ -94,14 +99,18 @@ BASELINE, CONTROL = "pgp", "xpgp_shuffled"
 MODELS = {
     BASELINE: Model("PGP", _gaussian_process(preference_gp)),
     "xpgp_laplacian": Model(
-        "XPGP, regularised Laplacian", _gaussian_process(xpgp, RegularizedLaplacian()), relational=True
+        "XPGP, regularised Laplacian",
+        _gaussian_process(xpgp, RegularizedLaplacian()),
+        relational=True,
     ),
     "xpgp_common_cause": Model(
         "XPGP, hidden common cause", _gaussian_process(xpgp, HiddenCommonCause()), relational=True
     ),
-    # A graph kernel gives every document a utility of its own as well, which the attributes alone do not.
+    # A graph kernel gives every document a utility of its own as well, which the attributes alone
+    # do not.
     CONTROL: Model(
-        "XPGP, hidden common cause, shuffled", _gaussian_process(xpgp, HiddenCommonCause(), shuffled=True)
+        "XPGP, hidden common cause, shuffled",
+        _gaussian_process(xpgp, HiddenCommonCause(), shuffled=True),
     ),
     "svm": Model("ranking SVM", _ranking_svm),
 }

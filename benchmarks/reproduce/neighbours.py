@@ -51,7 +51,9 @@ def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.Dat
     np.put_along_axis(joined, nearest, True, axis=1)
     source, target = np.nonzero(np.triu((joined | joined.T) & (cosine > 0), 1))
     if not source.size:
-        raise DataError(f"attributes: no two of {counted(len(values), 'item')} are alike: no graph to derive")
+        raise DataError(
+            f"attributes: no two of {counted(len(values), 'item')} are alike: no graph to derive"
+        )
     labels = attributes.index.to_numpy()
     ends = {"source": labels[source], "target": labels[target]}
     return pd.DataFrame({**ends, "weight": np.minimum(cosine[source, target], 1.0)})

@@ -1,12 +1,17 @@
 """OHSUMED (XPGP Fig. 2): relevance feedback on medical abstracts.
 
-LETOR's document similarities, the paper's relation, are not among the files. Three stand-ins, each a setting of its own:
+LETOR's document similarities, the paper's relation, are not among the files. Three stand-ins, each
+a setting of its own:
 
-same          all 25 features are attributes, and nearest neighbors among the same features are the relation: what the relation
+same          all 25 features are attributes, and nearest neighbors among the same features are the
+relation: what the relation
               adds is another kernel on the same numbers;
-held-back     the ten features of the titles are the attributes; nearest neighbors among the other fifteen (abstract, and title
-              with abstract) are the relation, so that it holds what the attributes do not, as the paper's did;
-file          the relation is a file of the user's own, over the documents' labels, and all features are attributes.
+held-back     the ten features of the titles are the attributes; nearest neighbors among the other
+fifteen (abstract, and title
+              with abstract) are the relation, so that it holds what the attributes do not, as the
+              paper's did;
+file          the relation is a file of the user's own, over the documents' labels, and all features
+are attributes.
 """
 
 from __future__ import annotations
@@ -38,7 +43,9 @@ def _queries(source: Source) -> dict[str, letor.LetorQuery]:
 
 def chosen(source: Source, number: int = 10, seed: int = 2009) -> list[str]:
     """Random queries among those with enough pairs."""
-    eligible = [qid for qid, query in _queries(source).items() if len(query.preferences()) >= _FEWEST_PAIRS]
+    eligible = [
+        qid for qid, query in _queries(source).items() if len(query.preferences()) >= _FEWEST_PAIRS
+    ]
     return [str(qid) for qid in np.random.default_rng(seed).permutation(eligible)[:number]]
 
 

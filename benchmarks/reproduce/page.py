@@ -11,7 +11,8 @@ from relpref.files import replaced
 
 
 def fill(page: Path, name: str, title: str, content: str, figure: Path | None) -> None:
-    """Replace what stands between ``<!-- table: NAME -->`` and ``<!-- end: NAME -->``; a figure goes beside the page.
+    """Replace what stands between ``<!-- table: NAME -->`` and ``<!-- end: NAME -->``; a figure
+    goes beside the page.
 
     Raises
     ------

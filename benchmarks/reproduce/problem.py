@@ -1,4 +1,6 @@
-"""One query: its documents, all its preference pairs, and how well a model orders the pairs that it was not told."""
+"""One query: its documents, all its preference pairs, and how well a model orders the pairs that it
+was not told.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Problem:
 
     @cached_property
     def shuffled(self) -> Problem:
-        """The same query with its graphs laid over the wrong documents: what a relation explains that says nothing."""
+        """The same query with its graphs laid over the wrong documents: what a relation explains
+        that says nothing.
+        """
         items, comparisons, relations = self.data.to_tables()
         labels = items.index.to_numpy()
         other = dict(zip(labels, np.random.default_rng(0).permutation(labels), strict=True))
@@ -63,10 +67,11 @@ class Quality:
 
 
 def distances(values: Array) -> Array:
-    """Squared Euclidean distances over the sum of the columns' variances: two rows drawn at random are 2 apart.
+    """Squared Euclidean distances over the sum of the columns' variances: two rows drawn at random
+    are 2 apart.
 
-    So one lengthscale prior with median 1 serves any attributes; for standardized ones it is that of
-    `relpref.kernels.SquaredExponential(shared_lengthscale=True)`.
+    So one lengthscale prior with median 1 serves any attributes; for standardized ones it is that
+    of `relpref.kernels.SquaredExponential(shared_lengthscale=True)`.
     """
     centred = values - values.mean(axis=0)
     norms = np.sum(centred**2, axis=1)
@@ -76,11 +81,13 @@ def distances(values: Array) -> Array:
 
 
 def quality(scores: Array) -> Quality:
-    """Judge by the score of each pair, winner first: a larger one is a stronger claim that the first is preferred.
+    """Judge by the score of each pair, winner first: a larger one is a stronger claim that the
+    first is preferred.
 
-    The scores of a model are antisymmetric, so which document of a pair comes first does not matter for the error. For the AUC
-    every pair enters in both orders, as a true claim of its score and as a false one of minus that: this is what the AUC of
-    randomly ordered pairs is on average, without its randomness.
+    The scores of a model are antisymmetric, so which document of a pair comes first does not matter
+    for the error. For the AUC every pair enters in both orders, as a true claim of its score and as
+    a false one of minus that: this is what the AUC of randomly ordered pairs is on average, without
+    its randomness.
     """
     if not np.all(np.isfinite(scores)):
         return Quality(float("nan"), float("nan"))

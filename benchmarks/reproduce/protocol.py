@@ -37,7 +37,8 @@ class Protocol:
     sizes : tuple of int
         Numbers of known pairs.
     load : callable
-        From the source and the number of a query (0, 1, ...) to its problems by the name of their setting.
+        From the source and the number of a query (0, 1, ...) to its problems by the name of their
+        setting.
     queries, reruns : int
     seed : int
         With the numbers of query, size and rerun it seeds the choice of the known pairs.

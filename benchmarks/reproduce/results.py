@@ -56,10 +56,12 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Means and standard deviations of error and AUC over queries and reruns; for all but the baseline the share of the baseline's
-        mean error that is gone (``saved``), and p-values against the baseline: ``rank_sum`` over all errors, the paper's test,
-        which takes the reruns of one query for independent; ``signed_rank`` over the queries' mean differences, which does not.
-        ``control_saved`` and so on: what the relational models save against the control. ``failed`` counts fits that did not converge.
+        Means and standard deviations of error and AUC over queries and reruns; for all but the
+        baseline the share of the baseline's mean error that is gone (``saved``), and p-values
+        against the baseline: ``rank_sum`` over all errors, the paper's test, which takes the reruns
+        of one query for independent; ``signed_rank`` over the queries' mean differences, which does
+        not. ``control_saved`` and so on: what the relational models save against the control.
+        ``failed`` counts fits that did not converge.
     """
     lines = []
     for (setting, size), group in rows.groupby(["setting", "size"], sort=True):
@@ -92,7 +94,16 @@ def _against(error: pd.Series, other: pd.Series, prefix: str) -> dict[str, float
 
 def markdown(lines: pd.DataFrame) -> str:
     """The summary as a table for a page."""
-    header = ["setting", "pairs", "model", "error", "AUC", "saves of PGP's error", "rank sum", "signed rank"]
+    header = [
+        "setting",
+        "pairs",
+        "model",
+        "error",
+        "AUC",
+        "saves of PGP's error",
+        "rank sum",
+        "signed rank",
+    ]
     header += ["saves of the shuffled one's", "signed rank"]
     rows = [
         [

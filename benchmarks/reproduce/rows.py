@@ -33,6 +33,8 @@ class Rows:
         """Write more rows; a row replaces an earlier one of the same key."""
         more = pd.DataFrame(rows)
         joined = pd.concat([self.rows, more]) if len(self.rows) else more
-        self.rows = joined.drop_duplicates(self._key, keep="last").sort_values(self._key, ignore_index=True)
+        self.rows = joined.drop_duplicates(self._key, keep="last").sort_values(
+            self._key, ignore_index=True
+        )
         with replaced(self._path) as part:
             self.rows.to_csv(part, index=False)

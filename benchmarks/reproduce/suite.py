@@ -1,4 +1,6 @@
-"""Experiments that are cut into pieces, as a command: what is left is computed, then tables and figures are written."""
+"""Experiments that are cut into pieces, as a command: what is left is computed, then tables and
+figures are written.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,15 @@ class Suite:
 
     def parse(self) -> argparse.Namespace:
         names = ", ".join(self.experiments)
-        parser = argparse.ArgumentParser(prog=f"python -m {self.package}", description=self.description)
-        parser.add_argument("experiments", nargs="*", metavar="experiment", help=f"{names} (default: all)")
-        parser.add_argument("--quick", action="store_true", help="small versions of them: a minute or two")
+        parser = argparse.ArgumentParser(
+            prog=f"python -m {self.package}", description=self.description
+        )
+        parser.add_argument(
+            "experiments", nargs="*", metavar="experiment", help=f"{names} (default: all)"
+        )
+        parser.add_argument(
+            "--quick", action="store_true", help="small versions of them: a minute or two"
+        )
         common(parser, self.docs)
         args = parser.parse_args()
         if unknown := set(args.experiments) - set(self.experiments):
@@ -65,7 +73,10 @@ class Suite:
             experiment = self.experiments[name]
             stem = args.out / f"{name}{'-quick' if args.quick else ''}"
             kept = Rows(stem.with_suffix(".csv"), experiment.key)
-            left = [Item(self, name, part, args.quick) for part in experiment.left(kept.rows, args.quick)]
+            left = [
+                Item(self, name, part, args.quick)
+                for part in experiment.left(kept.rows, args.quick)
+            ]
             for _, rows in run_all(compute, left, args.scheduler, label=name):
                 kept.add(rows)
             show(experiment, kept, stem, args.docs)
@@ -73,7 +84,9 @@ class Suite:
 
 @dataclass(frozen=True)
 class Item:
-    """A piece of an experiment, as it is handed to another process: an experiment's functions stay where they are."""
+    """A piece of an experiment, as it is handed to another process: an experiment's functions stay
+    where they are.
+    """
 
     suite: Suite
     experiment: str
@@ -92,7 +105,9 @@ def show(experiment: Experiment, kept: Rows, stem: Path, docs: Path | None) -> N
     """Print the table; write the figure and, if asked to, the page."""
     text = experiment.markdown(kept.rows)
     figure = draw(experiment, kept, stem)
-    print(f"\n## {experiment.title}\n\n{text}\n\n{machine()}\n\nWritten to {stem.parent}", flush=True)
+    print(
+        f"\n## {experiment.title}\n\n{text}\n\n{machine()}\n\nWritten to {stem.parent}", flush=True
+    )
     if docs:
         page.fill(docs, experiment.name, experiment.title, text, figure)
 

@@ -11,7 +11,13 @@ from sklearn.svm import SVC
 Array = NDArray[np.float64]
 Pairs = NDArray[np.int64]  # (m, 2), winner first
 
-GAMMAS = (0.1, 0.5, 2.5, 12.5, 62.5)  # of squared distances, which are 2 between two random documents
+GAMMAS = (
+    0.1,
+    0.5,
+    2.5,
+    12.5,
+    62.5,
+)  # of squared distances, which are 2 between two random documents
 COSTS = (1.0, 100.0)
 FOLDS = 5
 
@@ -46,7 +52,9 @@ def fit(distances: Array, pairs: Pairs) -> Array:
 
 
 def _scores(kernel: Array, pairs: Pairs, cost: float) -> Array:
-    """Train on phi(winner) - phi(loser) against its negative: by this symmetry the plane goes through the origin."""
+    """Train on phi(winner) - phi(loser) against its negative: by this symmetry the plane goes
+    through the origin.
+    """
     rows = kernel[pairs[:, 0]] - kernel[pairs[:, 1]]
     gram = rows[:, pairs[:, 0]] - rows[:, pairs[:, 1]]
     both = np.block([[gram, -gram], [-gram, gram]])

@@ -1,8 +1,9 @@
 """The protocol of TREC (XPGP Fig. 3) on Cora: few relevant ones among a thousand linked documents.
 
-The paper's crawl of .gov cannot be had. Each of ten subsets of Cora stands for a query: 16 papers of one class are relevant, 984 of
-other classes are not, the words are the attributes, and the relations are the citations among the thousand and the two-hop graph
-(two papers that share a neighbor, also one outside of the subset).
+The paper's crawl of .gov cannot be had. Each of ten subsets of Cora stands for a query: 16 papers
+of one class are relevant, 984 of other classes are not, the words are the attributes, and the
+relations are the citations among the thousand and the two-hop graph (two papers that share a
+neighbor, also one outside of the subset).
 """
 
 from __future__ import annotations
@@ -47,12 +48,16 @@ def load(source: Source, query: int) -> dict[str, Problem]:
     wanted = query % (int(network.classes.max()) + 1)
     rng = np.random.default_rng((2009, query))
     relevant = rng.choice(np.flatnonzero(network.classes == wanted), RELEVANT, replace=False)
-    others = rng.choice(np.flatnonzero(network.classes != wanted), DOCUMENTS - RELEVANT, replace=False)
+    others = rng.choice(
+        np.flatnonzero(network.classes != wanted), DOCUMENTS - RELEVANT, replace=False
+    )
     papers = np.sort(np.concatenate([relevant, others]))
     words = network.words[papers].toarray()
     relevance = pd.Series((network.classes[papers] == wanted).astype(int), index=papers)
     data = PreferenceData.from_tables(
-        pd.DataFrame(words, index=papers, columns=[f"word_{number}" for number in range(words.shape[1])]),
+        pd.DataFrame(
+            words, index=papers, columns=[f"word_{number}" for number in range(words.shape[1])]
+        ),
         pairs_of(relevance),
         {"links": _within(network.links, papers), "two_hop": _within(hops, papers)},
     )

@@ -17,7 +17,8 @@ KEY = ("protocol", "setting", "query", "size", "rerun", "model")
 
 @dataclass(frozen=True)
 class Item:
-    """All reruns of one query with one number of known pairs: they share what JAX compiles, and the spectra of the graphs.
+    """All reruns of one query with one number of known pairs: they share what JAX compiles, and the
+    spectra of the graphs.
 
     Attributes
     ----------
@@ -41,7 +42,9 @@ def items(protocol: Protocol, source: Source, done: set[tuple[Any, ...]]) -> lis
     for query in range(protocol.queries):
         for size in protocol.sizes:
             reruns = tuple(
-                rerun for rerun in range(protocol.reruns) if (protocol.name, query, size, rerun) not in done
+                rerun
+                for rerun in range(protocol.reruns)
+                if (protocol.name, query, size, rerun) not in done
             )
             if reruns:
                 left.append(Item(protocol.name, source, query, size, reruns))

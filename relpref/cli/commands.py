@@ -171,7 +171,8 @@ COMMANDS = {
                 default="xpgp",
             ),
             "--attribute-kernel KERNEL": "how utility varies with the attributes: "
-            "squared-exponential-plus-linear (the default), squared-exponential, matern32, matern52 or "
+            "squared-exponential-plus-linear (the default), squared-exponential, matern32, "
+            "matern52 or "
             "linear, or a kernel that is registered or offered by an installed package",
             "--shared-lengthscale": "use the same lengthscale for all attributes",
             "--no-individual": "explain utility by attributes and relations alone, without a part "

@@ -15,4 +15,12 @@ from relpref.data.relation_data import read_relation as read_relation
 from relpref.data.tables import Table as Table
 from relpref.data.tables import read_table as read_table
 
-__all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "best_worst", "choices", "orderings"]
+__all__ = [
+    "PreferenceData",
+    "Rankings",
+    "Relation",
+    "RelationData",
+    "best_worst",
+    "choices",
+    "orderings",
+]

@@ -60,7 +60,9 @@ def width(text: str) -> int:
     )
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
+) -> str:
     """Columns under each other: text, those named ``left``, begins at the left, numbers end at the right."""
     columns = []
     for at, cells in enumerate(zip(header, *rows, strict=True)):
@@ -98,11 +100,15 @@ def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
     """Return the positions that a mask or a list of positions selects."""
     picked = np.asarray(chosen)
     if picked.dtype == np.bool_ and picked.shape != (size,):
-        raise DataError(f"chosen: the mask has the shape {picked.shape}; give one of shape ({size},)")
+        raise DataError(
+            f"chosen: the mask has the shape {picked.shape}; give one of shape ({size},)"
+        )
     try:
         rows = np.arange(size)[picked if picked.size else picked.reshape(-1).astype(np.int64)]
     except IndexError as error:
-        raise DataError(f"chosen: {error}; give a mask of booleans or a list of integer positions") from None
+        raise DataError(
+            f"chosen: {error}; give a mask of booleans or a list of integer positions"
+        ) from None
     if rows.ndim != 1:
         raise DataError(f"chosen: the shape is {picked.shape}; give a mask or a list of positions")
     return rows

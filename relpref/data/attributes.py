@@ -55,15 +55,21 @@ def parsed(cells: Any, *, text: bool) -> Any:
     return cells if values is None or not np.isfinite(values).all() else values
 
 
-def read_column(pieces: Sequence[Any], name: str, where: Place, *, text: bool, remedy: str) -> Column:
+def read_column(
+    pieces: Sequence[Any], name: str, where: Place, *, text: bool, remedy: str
+) -> Column:
     """Read a column of numbers, dates or categories, of which each piece was `parsed`.
 
-    Text is a category, unless at least half of the cells can be read as numbers: the others are slips then, and refused.
+    Text is a category, unless at least half of the cells can be read as numbers: the others are
+    slips then, and refused.
     """
     if all(isinstance(piece, np.ndarray) for piece in pieces):
         return Column("number", np.concatenate(pieces))
     whole = pd.concat(
-        [pd.Series(piece, dtype=object if isinstance(piece, np.ndarray) else None) for piece in pieces],
+        [
+            pd.Series(piece, dtype=object if isinstance(piece, np.ndarray) else None)
+            for piece in pieces
+        ],
         ignore_index=True,
     )
     categorical = isinstance(whole.dtype, pd.CategoricalDtype)
@@ -96,7 +102,12 @@ def read_column(pieces: Sequence[Any], name: str, where: Place, *, text: bool, r
         words = pd.Series([there[at] for at in strings], dtype=object)
         # An opening number says that true is none.
         values = numbers(
-            words, name, lambda at: where(int(rows[strings[at]])), text=True, remedy=remedy, opening=("", "0")
+            words,
+            name,
+            lambda at: where(int(rows[strings[at]])),
+            text=True,
+            remedy=remedy,
+            opening=("", "0"),
         )
         for at, value in zip(strings, values.tolist(), strict=True):
             there[at] = value
@@ -111,7 +122,9 @@ def _is_blank(cell: Any, text: bool) -> bool:
     return cell.strip() in MISSING if text and isinstance(cell, str) else is_missing(cell)
 
 
-def _spread(values: NDArray[Any], rows: NDArray[np.intp], missing: NDArray[np.bool_]) -> NDArray[Any]:
+def _spread(
+    values: NDArray[Any], rows: NDArray[np.intp], missing: NDArray[np.bool_]
+) -> NDArray[Any]:
     """Values at some rows, and what stands for a missing one elsewhere."""
     blank: Any = None if values.dtype == object else np.nan
     everywhere = np.full(missing.size, blank, dtype=values.dtype)
@@ -126,7 +139,9 @@ def _years(cells: Sequence[Any], text: bool) -> NDArray[np.float64] | None:
     if not text and not all(isinstance(cell, datetime.date) for cell in cells):
         return None
     try:
-        stamps = pd.DatetimeIndex(pd.to_datetime(list(cells), utc=True, format="ISO8601" if text else None))
+        stamps = pd.DatetimeIndex(
+            pd.to_datetime(list(cells), utc=True, format="ISO8601" if text else None)
+        )
     except ValueError:  # the 31st of February
         return None
     days = (stamps - pd.Timestamp("1970-01-01", tz="UTC")) / pd.Timedelta(days=1)
@@ -136,8 +151,9 @@ def _years(cells: Sequence[Any], text: bool) -> NDArray[np.float64] | None:
 def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
     """Columns as numbers.
 
-    A category of few levels becomes one column for each level (of two levels, for the second alone), one of many levels the relation of
-    those with the same value. Missing numbers are set to the mean of the others, and a column marks them.
+    A category of few levels becomes one column for each level (of two levels, for the second
+    alone), one of many levels the relation of those with the same value. Missing numbers are set to
+    the mean of the others, and a column marks them.
     """
     numeric: dict[str, NDArray[np.float64]] = {}
     shared: dict[str, NDArray[Any]] = {}
@@ -161,11 +177,14 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
             made.append(name + _MARK)
             of = f"{int(missing.sum())} of {counted(size, 'value')}"
             notes.append(
-                f"{of} of {name!r} are missing: set to the mean, {center:.6g}, and marked by {name + _MARK!r}"
+                f"{of} of {name!r} are missing: set to the mean, {center:.6g}, and marked by "
+                f"{name + _MARK!r}"
             )
     for name in made:
         if name in columns:
-            raise DataError(f"items: the column {name!r} has the name of what marks another one; rename it")
+            raise DataError(
+                f"items: the column {name!r} has the name of what marks another one; rename it"
+            )
     values = np.stack(list(numeric.values()), axis=1) if numeric else np.zeros((size, 0))
     return Attributes(tuple(numeric), values, shared, tuple(notes))
 
@@ -188,17 +207,25 @@ def _encode_levels(
     elif levels.size <= MAX_LEVELS:
         kept = levels[1:] if levels.size == 2 and not missing.any() else levels
         made = [f"{name}={level}" for level in kept]
-        numeric |= {new: (values == level).astype(np.float64) for new, level in zip(made, kept, strict=True)}
+        numeric |= {
+            new: (values == level).astype(np.float64) for new, level in zip(made, kept, strict=True)
+        }
         notes.append(f"{name!r} has {number}, read as {listed(made)}")
     elif float(np.square(sizes, dtype=np.float64).sum()) > MAX_PAIRS_OF_LEVELS:
-        notes.append(f"{name!r} has {number}, each shared by too many items to link these; it is not used")
+        notes.append(
+            f"{name!r} has {number}, each shared by too many items to link these; it is not used"
+        )
     else:
         relation = _SAME + re.sub(r"\W", "_", name)
         shared[relation] = np.array(
-            [None if gone else f"{name}={value}" for value, gone in zip(values, missing, strict=True)]
+            [
+                None if gone else f"{name}={value}"
+                for value, gone in zip(values, missing, strict=True)
+            ]
         )
         notes.append(
-            f"{name!r} has {number}; items with the same one are linked in the relation {relation!r}"
+            f"{name!r} has {number}; items with the same one are linked in the relation "
+            f"{relation!r}"
         )
     return made
 
@@ -215,7 +242,8 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
             column = columns[name]
             if column.kind == "category":
                 raise DataError(
-                    f"items, column {name!r}: the new items have text where the known items have numbers; correct it"
+                    f"items, column {name!r}: the new items have text where the known items have "
+                    "numbers; correct it"
                 )
             found[:, position] = np.where(column.missing, known.center[position], column.values)
             used.add(name)
@@ -231,7 +259,8 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
             meant = nearest(name, extra, most=1)
             hint = f" (or is {meant[0]!r} meant to be it?)" if meant else ""
             raise DataError(
-                f"items: the new items lack the attribute {name!r}{hint}; give a DataFrame with the columns {listed(names)}"
+                f"items: the new items lack the attribute {name!r}{hint}; give a DataFrame with "
+                f"the columns {listed(names)}"
             )
     shared = {}
     for name, column in columns.items():
@@ -241,13 +270,20 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
         if relation in known.relations:
             gone = column.missing
             shared[relation] = np.array(
-                [None if no else f"{name}={value}" for value, no in zip(column.values, gone, strict=True)]
+                [
+                    None if no else f"{name}={value}"
+                    for value, no in zip(column.values, gone, strict=True)
+                ]
             )
         elif column.kind in ("category", "empty"):
             notes.append(f"the column {name!r} of the new items is not used")
         else:
-            there = f"only {listed(names)} are known" if names else "the known items have no attributes"
-            raise DataError(f"items: the new items have the attribute {name!r}, but {there}; drop it")
+            there = (
+                f"only {listed(names)} are known" if names else "the known items have no attributes"
+            )
+            raise DataError(
+                f"items: the new items have the attribute {name!r}, but {there}; drop it"
+            )
     return Attributes(tuple(names), found, shared, tuple(notes))
 
 
@@ -258,7 +294,13 @@ def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str
     if len(unknown) <= (sum(known.startswith(f"{name}=") for known in names) == 1):
         return []
     what = "is a category" if len(unknown) == 1 else "are categories"
-    return [f"{listed(unknown)} {what} of {name!r} that no known item has: read as none of the known ones"]
+    return [
+        (
+            f"{listed(unknown)} {what} of {name!r} that no known item has: read as none of the "
+            "known "
+            "ones"
+        )
+    ]
 
 
 def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:
@@ -270,7 +312,9 @@ def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:
     return pd.DataFrame(ends, dtype=object)
 
 
-def standardization(attributes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def standardization(
+    attributes: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean and the population standard deviation of each column."""
     if attributes.shape[1] == 0:
         return read_only(np.zeros(0)), read_only(np.ones(0))

@@ -54,7 +54,9 @@ from relpref.pytree import register
 NAME = "answers"
 COMPOSED = "composed from"  # in the note on answers that were choices or lists
 _FEW = 10  # answers
-_HEAVY = 5  # mean of weights from which on they are most likely of something else, such as kilograms
+_HEAVY = (
+    5  # mean of weights from which on they are most likely of something else, such as kilograms
+)
 _INT32_MAX = np.iinfo(np.int32).max
 _TYPES = {
     "winner": np.int32,
@@ -82,12 +84,13 @@ class Comparisons:
     Attributes
     ----------
     winner, loser : array of int32, shape (m,)
-        Positions of the items. A tie names the one that comes first in the data as its winner, and with probabilities
-        they are simply the first and the second of the question.
+        Positions of the items. A tie names the one that comes first in the data as its winner, and
+        with probabilities they are simply the first and the second of the question.
     count : array of int32, shape (m,)
         How often the answer was given.
     tie : array of bool, shape (m,), or None
-        Where neither was preferred. None if the table does not speak of ties, as with the columns below.
+        Where neither was preferred. None if the table does not speak of ties, as with the columns
+        below.
     strength : array of int32, shape (m,), or None
         How strongly, from 1; 0 for a tie.
     probability : array of float64, shape (m,), or None
@@ -97,18 +100,21 @@ class Comparisons:
     shown_first : array of int8, shape (m,), or None
         1 where the winner was shown first, −1 where the loser was, 0 where that is not known.
     list : array of int32, shape (m,), or None
-        Which list the pair is part of, from 0; −1 where it is an answer of its own. The pairs of a list are those of neighboring
-        blocks: every item of a block was preferred to every item of the next, in one look at all of them.
+        Which list the pair is part of, from 0; −1 where it is an answer of its own. The pairs of a
+        list are those of neighboring blocks: every item of a block was preferred to every item of
+        the next, in one look at all of them.
     list_label : array of int32, shape (m,), or None
         The label of the list, as a position in ``lists``; −1 where the answer is in none.
     group : array of int32, shape (m,), or None
-        What the answer has in common with others (a question, a match, a pair of texts), as a position in ``groups``; −1 where nothing.
+        What the answer has in common with others (a question, a match, a pair of texts), as a
+        position in ``groups``; −1 where nothing.
     covariates : array of float64, shape (m, q), or None
-        What is known of the winner's side less what is known of the loser's, in the units of the table: numbers, 0 and 1 for each level
-        of a category, 1 for the side that is named, such as that at home.
+        What is known of the winner's side less what is known of the loser's, in the units of the
+        table: numbers, 0 and 1 for each level of a category, 1 for the side that is named, such as
+        that at home.
     weight : array of float64, shape (m,), or None
-        For how much each of the ``count`` answers of a row counts: its probability is taken to this power, above 0. None where all
-        count as one.
+        For how much each of the ``count`` answers of a row counts: its probability is taken to this
+        power, above 0. None where all count as one.
     raters, groups : tuple of hashable
         Labels.
     lists : tuple of hashable
@@ -139,7 +145,9 @@ class Comparisons:
     groups: tuple[Any, ...] = ()
     lists: tuple[Any, ...] = ()
     strengths: int = 1
-    spare_effects: int = 0  # of `num_effects`, that no answer has a part in, see `relpref.data.padding`
+    spare_effects: int = (
+        0  # of `num_effects`, that no answer has a part in, see `relpref.data.padding`
+    )
     covariate_scales: NDArray[np.float64] | None = None
     covariates_are: tuple[Covariate, ...] = ()
     num_raters: int = field(init=False)
@@ -177,7 +185,10 @@ class Comparisons:
             return None
         ends = np.stack([self.winner, self.loser], axis=1).astype(np.int64)
         inside = self.group >= 0
-        number = self.group[inside, None].astype(np.int64) * (int(ends.max(initial=0)) + 1) + ends[inside]
+        number = (
+            self.group[inside, None].astype(np.int64) * (int(ends.max(initial=0)) + 1)
+            + ends[inside]
+        )
         found = np.full(ends.shape, -1, dtype=np.int32)
         found[inside] = np.unique(number, return_inverse=True)[1].reshape(number.shape)
         return read_only(found)
@@ -185,7 +196,11 @@ class Comparisons:
     @cached_property
     def num_effects(self) -> int:
         """Number of the effects of groups."""
-        return 0 if self.effects is None else int(self.effects.max(initial=-1)) + 1 + self.spare_effects
+        return (
+            0
+            if self.effects is None
+            else int(self.effects.max(initial=-1)) + 1 + self.spare_effects
+        )
 
     def whole_lists(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Some rows, a mask, without those of lists of which others are missing."""
@@ -215,7 +230,9 @@ class Comparisons:
     def single(self) -> "Comparisons":
         """Every single answer in a row of its own, those of one row after another."""
         ones: dict[str, Any] = {**self.columns, "count": np.ones_like(self.count)}
-        return replace(self, **{name: read_only(np.repeat(ones[name], self.count, axis=0)) for name in ones})
+        return replace(
+            self, **{name: read_only(np.repeat(ones[name], self.count, axis=0)) for name in ones}
+        )
 
     def table(self, items: Sequence[Any]) -> pd.DataFrame:
         """As a table with the items' labels, from which the same answers can be read."""
@@ -232,7 +249,9 @@ class Comparisons:
         }
         if self.covariates is not None:
             sides = (self.winner, self.loser)
-            columns |= written(self.covariates_are, np.asarray(self.covariates), labels, sides, names)
+            columns |= written(
+                self.covariates_are, np.asarray(self.covariates), labels, sides, names
+            )
         if self.strength is not None and self.tie is not None:
             columns["strength"] = pd.array(self.strength, dtype="Int64")
             columns["strength"][np.asarray(self.tie)] = pd.NA
@@ -269,7 +288,9 @@ def _merged(columns: dict[str, NDArray[Any]], items: Sequence[Any]) -> dict[str,
     if total.size and total.max() > _INT32_MAX:
         row = first[np.argmax(total)]
         pair = shown((items[columns["winner"][row]], items[columns["loser"][row]]))
-        raise DataError(f"{NAME}: counts of {pair} add up to {total.max()}, above {_INT32_MAX}; scale them")
+        raise DataError(
+            f"{NAME}: counts of {pair} add up to {total.max()}, above {_INT32_MAX}; scale them"
+        )
     kept = {name: total if name == "count" else column[first] for name, column in columns.items()}
     return {name: read_only(column.astype(_TYPES[name])) for name, column in kept.items()}
 
@@ -308,7 +329,16 @@ _PAIR_FORM = ("first", "second")
 _EITHER = ("count", "rater", "shown_first", "list", "group", "weight")
 _OF_LISTS = ("item", "place", "choice", "chosen", "best", "worst")
 _NUMERIC = ("result", "tie", "strength", "probability", "count", "weight")
-_ALL = (*_WINNER_FORM, *_PAIR_FORM, "result", "tie", "strength", "probability", *_EITHER, *_OF_LISTS)
+_ALL = (
+    *_WINNER_FORM,
+    *_PAIR_FORM,
+    "result",
+    "tie",
+    "strength",
+    "probability",
+    *_EITHER,
+    *_OF_LISTS,
+)
 
 
 # Whether pairs of a list are taken for that list, or for independent answers.
@@ -325,7 +355,8 @@ def read_comparisons(
 ) -> tuple[Comparisons, tuple[str, ...]]:
     """Read a table of answers, see `PreferenceData.from_tables`, and return notes on what was tidied, too.
 
-    Repeated rows become one with the sum of their counts. Covariates are those of ``known`` answers, if these have any.
+    Repeated rows become one with the sum of their counts. Covariates are those of ``known``
+    answers, if these have any.
     """
     wanted = tuple(covariate.name for covariate in known.covariates_are) if known else ()
     wanted = wanted or check_names(covariates, _ALL)
@@ -335,7 +366,11 @@ def read_comparisons(
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
     people = () if known is None else (known.raters, known.groups)
     table = answer_table(
-        value, columns, wanted, lists, ChainMap[Any, Any](items.positions, *map(dict.fromkeys, people))
+        value,
+        columns,
+        wanted,
+        lists,
+        ChainMap[Any, Any](items.positions, *map(dict.fromkeys, people)),
     )
     names, unused = _check_form(table, wanted)
     there = table.frame.columns
@@ -344,7 +379,8 @@ def read_comparisons(
     refuse_first(
         winner == loser,
         lambda row: (
-            f"{table.place(row)}: {shown(items.labels[winner[row]])} is compared with itself; drop the row"
+            f"{table.place(row)}: {shown(items.labels[winner[row]])} is compared with itself; drop "
+            "the row"
         ),
     )
     unused = (*unused, *_apart(table, names, winner, loser))
@@ -363,7 +399,11 @@ def read_comparisons(
     if tie is not None:
         # A tie has no winner: one order, so that equal ties are merged.
         winner, loser = _exchanged(tie & (winner > loser), winner, loser)
-    read: dict[str, Any] = {"winner": winner, "loser": loser, "count": np.ones(len(winner), dtype=np.int64)}
+    read: dict[str, Any] = {
+        "winner": winner,
+        "loser": loser,
+        "count": np.ones(len(winner), dtype=np.int64),
+    }
     labels: dict[str, Any] = {}
     highest = 1
     if "count" in there:
@@ -379,7 +419,9 @@ def read_comparisons(
         place = table.cell("rater")
         refuse_first(
             table.blank("rater"),
-            lambda row: f"{place(row)}: the rater is blank; name one, such as 'unknown', or drop the row",
+            lambda row: (
+                f"{place(row)}: the rater is blank; name one, such as 'unknown', or drop the row"
+            ),
         )
         labels["raters"], read["rater"] = labeled(table, "rater")
     if "group" in there and not table.blank("group").all():
@@ -403,13 +445,21 @@ def read_comparisons(
         number[rows] = [place_of[label] for label in named]
         read, notes = read_lists(read | {"list_label": number}, number, table.place)
         labels |= {"lists": tuple(place_of)} if "list" in read else {}
-    answers = Comparisons(**_merged(read, items.labels), **labels, strengths=highest, covariates_are=what)
+    answers = Comparisons(
+        **_merged(read, items.labels), **labels, strengths=highest, covariates_are=what
+    )
     if known and known.covariates_are:
         answers = replace(answers, covariate_scales=known.covariate_scales)
     else:
         answers = answers.rescaled()
     notes = (*notes, *alike_note(answers.raters, "rater"), *alike_note(answers.groups, "group"))
-    every = (*table.notes, *unused, *blank_note(table.blanks), *notes, *_notes(table, answers, lists))
+    every = (
+        *table.notes,
+        *unused,
+        *blank_note(table.blanks),
+        *notes,
+        *_notes(table, answers, lists),
+    )
     return answers, tuple(f"{NAME}: {note}" for note in every)
 
 
@@ -433,17 +483,23 @@ def answer_table(
         value = pairs_of_rankings(value, every=lists == "pairs")
     if isinstance(value, Iterator):
         value = list(value)
-    if isinstance(value, list | tuple | np.ndarray) and not (len(value) and isinstance(value[0], Mapping)):
+    if isinstance(value, list | tuple | np.ndarray) and not (
+        len(value) and isinstance(value[0], Mapping)
+    ):
         for row, pair in enumerate(value):
             if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-                raise DataError(f"{NAME}[{row}] is {shown(pair)}; each pair is two labels, (winner, loser)")
+                raise DataError(
+                    f"{NAME}[{row}] is {shown(pair)}; each pair is two labels, (winner, loser)"
+                )
         ends = {name: [pair[end] for pair in value] for end, name in enumerate(_WINNER_FORM)}
         value = pd.DataFrame(ends, dtype=object)
     if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
         raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
     table = replace(known_names(renamed(as_table(value, NAME), columns), known), known=labels)
     if table.frame.empty:
-        raise DataError(f"{table.name}: the table has no rows; give at least one answer, or no table")
+        raise DataError(
+            f"{table.name}: the table has no rows; give at least one answer, or no table"
+        )
     return as_pairs(table, covariates)
 
 
@@ -458,19 +514,24 @@ def _exchanged(rows: Any, first: Any, second: Any) -> tuple[Any, Any]:
     return np.where(rows, second, first), np.where(rows, first, second)
 
 
-def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str, str], tuple[str, ...]]:
+def _check_form(
+    table: Table, covariates: Sequence[str] = ()
+) -> tuple[tuple[str, str], tuple[str, ...]]:
     """The names of the two columns of items, and a note on columns that are not used; refuses columns that are in no form."""
     there = set(table.frame.columns)
     either = (*_EITHER, *known_columns(covariates))
     if "loser" in there or not there & set(_PAIR_FORM):
         if "probability" in there:
             raise DataError(
-                f"{table.name}: a table with the column 'probability' names no winner; name its columns first, second, "
+                f"{table.name}: a table with the column 'probability' names no winner; name its "
+                "columns first, second, "
                 "probability (of the first being the better)"
             )
         _refuse_named_winners(table)
         optional = (*either, "tie", "strength")
-        return _WINNER_FORM, check_columns(table, _WINNER_FORM, optional, _ALL, _fitting(table, _WINNER_FORM))
+        return _WINNER_FORM, check_columns(
+            table, _WINNER_FORM, optional, _ALL, _fitting(table, _WINNER_FORM)
+        )
     forms = {
         "probability": either,
         "result": (*either, "strength"),
@@ -480,12 +541,15 @@ def _check_form(table: Table, covariates: Sequence[str] = ()) -> tuple[tuple[str
     if answer is None:
         if there.issuperset(_PAIR_FORM):
             raise DataError(
-                f"{table.name}: there is neither a column 'winner' nor 'probability' nor 'result' beside first and second; name the "
+                f"{table.name}: there is neither a column 'winner' nor 'probability' nor 'result' "
+                "beside first and second; name the "
                 "one that holds the answers"
             )
         answer = "winner"
     required = (*_PAIR_FORM, answer)
-    return _PAIR_FORM, check_columns(table, required, forms[answer], _ALL, _fitting(table, _PAIR_FORM))
+    return _PAIR_FORM, check_columns(
+        table, required, forms[answer], _ALL, _fitting(table, _PAIR_FORM)
+    )
 
 
 def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
@@ -509,7 +573,8 @@ def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
 def _apart(table: Table, ends: tuple[str, str], first: Any, second: Any) -> tuple[str, ...]:
     """Return a note on two columns of labels that share none; refuse them where ``columns`` names only one of them."""
     named = sum(end in table.given for end in ends)
-    # A few answers may share none where no other column can be meant; choices have losers that never win.
+    # A few answers may share none where no other column can be meant; choices have losers that
+    # never win.
     few = len(first) < (2 if named or table.frame.shape[1] > 2 else _FEW)
     if few or "list" in table.frame.columns or np.isin(first, second).any():
         return ()
@@ -517,7 +582,8 @@ def _apart(table: Table, ends: tuple[str, str], first: Any, second: Any) -> tupl
     note = f"the columns {called[0]!r} and {called[1]!r} share no label"
     if named == 1:
         raise DataError(
-            f"{table.name}: {note}, so one of them is most likely no column of items; say which columns hold the "
+            f"{table.name}: {note}, so one of them is most likely no column of items; say which "
+            "columns hold the "
             "two items of each answer, naming both in columns"
         )
     return (f"{note}: no item is in both, so see whether both hold items",)
@@ -531,17 +597,23 @@ def _refuse_named_winners(table: Table) -> None:
         pair = next((pair for pair in combinations(others, 2) if hold_one_set(table, *pair)), None)
         if pair is not None:
             raise DataError(
-                f"{table.name}: there is no column 'winner', and {pair[0]!r} and {pair[1]!r} hold labels of one set: say that these two "
-                f"were compared, {column_option(dict(zip(_PAIR_FORM, pair, strict=True)))}, and which column says who won: winner, "
-                "result or probability; or name the columns winner and loser, if one of them always won"
+                f"{table.name}: there is no column 'winner', and {pair[0]!r} and {pair[1]!r} hold "
+                "labels of one set: say that these two "
+                f"were compared, {column_option(dict(zip(_PAIR_FORM, pair, strict=True)))}, and "
+                "which column says who won: winner, "
+                "result or probability; or name the columns winner and loser, if one of them "
+                "always won"
             )
     if list(table.frame.columns).count("winner") != 1:
         return
     head = table.frame.head(ROWS_LOOKED_AT)
     named = [name for name in others if name in set(head["winner"])]
-    if len(named) == 2 and ("loser" not in columns or set(head["winner"]).isdisjoint(head["loser"])):
+    if len(named) == 2 and (
+        "loser" not in columns or set(head["winner"]).isdisjoint(head["loser"])
+    ):
         raise DataError(
-            f"{table.name}: the cells of 'winner' are names of columns: rename it, and add a column that says 1 where the item in "
+            f"{table.name}: the cells of 'winner' are names of columns: rename it, and add a "
+            "column that says 1 where the item in "
             f"{named[0]!r} won, 0 where that in {named[1]!r} did and 0.5 for a tie, such as 'won': "
             f"{column_option(dict(zip((*_PAIR_FORM, 'result'), (*named, 'won'), strict=True)))}"
         )
@@ -552,7 +624,8 @@ def _refuse_named_winners(table: Table) -> None:
     for one, other in combinations(others, 2):
         if all(map(contains, zip(cells[one], cells[other], strict=True), cells["winner"])):
             raise DataError(
-                f"{table.name}: there is no column 'loser', and every winner is in {shown(one)} or {shown(other)}; say that these two were "
+                f"{table.name}: there is no column 'loser', and every winner is in {shown(one)} or "
+                f"{shown(other)}; say that these two were "
                 f"compared: {column_option({'first': one, 'second': other})}"
             )
 
@@ -566,8 +639,10 @@ def _notes(table: Table, answers: Comparisons, lists: ListReading) -> tuple[str,
     if "list" in table.frame.columns and lists == "pairs":
         number = counted(table.frame["list"].nunique(), "choice or list", "choices or lists")
         notes.append(
-            f"{counted(size, 'pair')} {COMPOSED} {number}; the pairs of one are treated as independent, so that intervals are too "
-            "narrow: those of 80% hold 43% of the differences between 20 drivers by their finishing orders"
+            f"{counted(size, 'pair')} {COMPOSED} {number}; the pairs of one are treated as "
+            "independent, so that intervals are too "
+            "narrow: those of 80% hold 43% of the differences between 20 drivers by their "
+            "finishing orders"
         )
     if answers.weight is not None:
         notes.append(weight_note(answers, table.called("weight")))
@@ -580,15 +655,18 @@ def weight_note(answers: Comparisons, column: Any = "weight") -> str:
     """Return what weights do to intervals, with the mean of the column where it is large."""
     assert answers.weight is not None
     note = (
-        "answers have weights: the probability of each is taken to that power, which is no model of how people answer; the widths of "
+        "answers have weights: the probability of each is taken to that power, which is no model "
+        "of how people answer; the widths of "
         "intervals follow from the weights"
     )
     mean = float(np.average(answers.weight, weights=answers.count))
     if mean <= _HEAVY:
         return note
     return (
-        f"{note}. The mean of the column {column!r} is {mean:.3g}, and an answer of weight w counts as w answers, "
-        f"so intervals are about √{mean:.3g} = {np.sqrt(mean):.2g} times narrower than with a mean of 1: divide the "
+        f"{note}. The mean of the column {column!r} is {mean:.3g}, and an answer of weight w "
+        "counts as w answers, "
+        f"so intervals are about √{mean:.3g} = {np.sqrt(mean):.2g} times narrower than with a mean "
+        "of 1: divide the "
         "column by its mean, or rename it if it says something else, such as kilograms"
     )
 
@@ -603,10 +681,13 @@ class Change(NamedTuple):
     ]  # for each row of the change, where it is now; of what was taken back, where it was before
 
 
-def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool) -> Change:
+def changed(
+    known: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool
+) -> Change:
     """Answers and more of them, or without some; raters and groups of ``other`` that are known have their places already."""
     for name in COLUMNS:
-        # Where only one of the two has a column, the other one gets it if what is missing can be known.
+        # Where only one of the two has a column, the other one gets it if what is missing can be
+        # known.
         first, second = getattr(known, name), getattr(other, name)
         if first is None and second is not None:
             known = _with_column(name, known, second, "the answers so far", "the new answers")
@@ -622,7 +703,10 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
     labels = {name: getattr(other, name) or getattr(known, name) for name in ("raters", "groups")}
     labels["lists"] = known.lists if withdraw else known.lists + other.lists
     answers = replace(other, strengths=strengths, **labels)
-    columns = {name: np.concatenate([column, other.columns[name]]) for name, column in known.columns.items()}
+    columns = {
+        name: np.concatenate([column, other.columns[name]])
+        for name, column in known.columns.items()
+    }
     if known.list is not None and withdraw:
         columns["list"] = np.concatenate([known.list, known_lists(known.columns, other.columns)])
     elif known.list is not None:
@@ -641,7 +725,8 @@ def changed(known: Comparisons, other: Comparisons, items: Sequence[Any], *, wit
     refuse_first(
         taken > there,
         lambda row: (
-            f"withdraw: the answer {shown((items[other.winner[row]], items[other.loser[row]]))} is to be taken back "
+            f"withdraw: the answer {shown((items[other.winner[row]], items[other.loser[row]]))} is "
+            "to be taken back "
             f"{taken[row]} times and was given {there[row]} times; "
             "name answers as they were given, with their rater, strength and group"
         ),
@@ -660,8 +745,12 @@ def _with_column(name: str, answers: Comparisons, like: Any, these: str, those: 
     """With a column of zeros: no ties, an unknown position, or nothing without answers. No list and no group are −1, and a weight is 1."""
     size = len(answers.winner)
     all_tied = answers.tie is not None and bool(answers.tie.all())
-    if not (name in ("tie", "shown_first", *_NONE) or size == 0 or (name == "strength" and all_tied)):
-        raise DataError(f"{NAME}: {those} have the column {name!r} and {these} do not; give it for both")
+    if not (
+        name in ("tie", "shown_first", *_NONE) or size == 0 or (name == "strength" and all_tied)
+    ):
+        raise DataError(
+            f"{NAME}: {those} have the column {name!r} and {these} do not; give it for both"
+        )
     shape = (size, *like.shape[1:])
     column: dict[str, Any] = {name: np.full(shape, _NONE.get(name, 0), dtype=_TYPES[name])}
     return replace(answers, **column)

@@ -32,23 +32,29 @@ def choices(table: Any, *, question: Hashable, item: Hashable, chosen: Hashable)
     table : DataFrame
         Long: one row for each alternative of each question.
     question, item, chosen
-        The columns that say to which question the row belongs, which item it is, and whether that was chosen.
+        The columns that say to which question the row belongs, which item it is, and whether that
+        was chosen.
 
     Returns
     -------
     DataFrame
-        Columns ``winner``, ``loser``, ``list`` for `PreferenceData.from_tables`; k − 1 rows for a choice among k.
+        Columns ``winner``, ``loser``, ``list`` for `PreferenceData.from_tables`; k − 1 rows for a
+        choice among k.
 
     Raises
     ------
     DataError
-        If a column is missing, a question has no chosen alternative or several, or has an item twice.
+        If a column is missing, a question has no chosen alternative or several, or has an item
+        twice.
 
     Notes
     -----
-    The answers of one choice share their winner, which `PreferenceData.from_tables` takes into account.
+    The answers of one choice share their winner, which `PreferenceData.from_tables` takes into
+    account.
     """
-    return _table(_of_choices(_checked(table, "choices", question, item, chosen), question, item, chosen))
+    return _table(
+        _of_choices(_checked(table, "choices", question, item, chosen), question, item, chosen)
+    )
 
 
 def _of_choices(read: Table, question: Hashable, item: Hashable, chosen: Hashable) -> Rows:
@@ -58,12 +64,14 @@ def _of_choices(read: Table, question: Hashable, item: Hashable, chosen: Hashabl
         number = np.sum(picked[members] == 1)
         if len(members) < 2:
             raise DataError(
-                f"{read.place(int(members[0]))}: the question {shown(label)} has one alternative alone, which says nothing; add the others "
+                f"{read.place(int(members[0]))}: the question {shown(label)} has one alternative "
+                "alone, which says nothing; add the others "
                 "that could have been chosen, or drop the row"
             )
         if number != 1 or not np.isin(picked[members], (0, 1)).all():
             raise DataError(
-                f"{read.place(int(members[0]))}: of the question {shown(label)}, {number} alternatives are chosen; "
+                f"{read.place(int(members[0]))}: of the question {shown(label)}, {number} "
+                "alternatives are chosen; "
                 f"mark exactly one in the column {chosen!r}"
             )
         places = np.where(picked[members] == 1, 1, np.inf)
@@ -79,30 +87,38 @@ def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable)
     table : DataFrame
         Long: one row for each item of each list.
     list, item, position
-        The columns that say to which list the row belongs, which item it is, and its place, 1 for the best. Equal places
-        are ties. A blank place is below all that are given; such items are not compared with each other.
+        The columns that say to which list the row belongs, which item it is, and its place, 1 for
+        the best. Equal places are ties. A blank place is below all that are given; such items are
+        not compared with each other.
 
     Returns
     -------
     DataFrame
-        Columns ``winner``, ``loser``, ``list`` and, where places are equal, ``tie``, for `PreferenceData.from_tables`.
+        Columns ``winner``, ``loser``, ``list`` and, where places are equal, ``tie``, for
+        `PreferenceData.from_tables`.
 
     Raises
     ------
     DataError
-        If a column is missing, a place is not a number from 1 on, or a list has an item twice or says nothing.
+        If a column is missing, a place is not a number from 1 on, or a list has an item twice or
+        says nothing.
 
     Notes
     -----
-    The answers of one list share their items, which `PreferenceData.from_tables` takes into account.
+    The answers of one list share their items, which `PreferenceData.from_tables` takes into
+    account.
     """
-    return _table(_of_orderings(_checked(table, "orderings", list, item, position), list, item, position))
+    return _table(
+        _of_orderings(_checked(table, "orderings", list, item, position), list, item, position)
+    )
 
 
 def _of_orderings(read: Table, group: Hashable, item: Hashable, position: Hashable) -> Rows:
     known = np.flatnonzero(~read.blank(position))
     places = np.full(len(read.frame), np.inf)
-    places[known] = read.numbers(position, "write the place, 1 for the best, or leave it blank", known)
+    places[known] = read.numbers(
+        position, "write the place, 1 for the best, or leave it blank", known
+    )
     remedy = (
         "leave the cell empty if the item is below all others, such as one that did not finish, "
         "or drop the row"
@@ -113,13 +129,16 @@ def _of_orderings(read: Table, group: Hashable, item: Hashable, position: Hashab
         pairs = _pairs(items, places[members])
         if not pairs:
             raise DataError(
-                f"{read.place(int(members[0]))}: the list {shown(label)} orders nothing; give at least two items, one with a place"
+                f"{read.place(int(members[0]))}: the list {shown(label)} orders nothing; give at "
+                "least two items, one with a place"
             )
         rows += [(*pair, label, members[0]) for pair in pairs]
     return rows
 
 
-def best_worst(table: Any, *, items: Sequence[Hashable], best: Hashable, worst: Hashable) -> pd.DataFrame:
+def best_worst(
+    table: Any, *, items: Sequence[Hashable], best: Hashable, worst: Hashable
+) -> pd.DataFrame:
     """Compose answers from the best and the worst of several: the best is preferred to each, and each to the worst.
 
     Parameters
@@ -134,13 +153,14 @@ def best_worst(table: Any, *, items: Sequence[Hashable], best: Hashable, worst: 
     Returns
     -------
     DataFrame
-        Columns ``winner``, ``loser``, ``list`` for `PreferenceData.from_tables`; 2k − 3 rows for k items.
+        Columns ``winner``, ``loser``, ``list`` for `PreferenceData.from_tables`; 2k − 3 rows for k
+        items.
 
     Raises
     ------
     DataError
-        If a column is missing, a question has fewer than two items or one of them twice, or its best or worst is blank, none of them, or
-        both are one.
+        If a column is missing, a question has fewer than two items or one of them twice, or its
+        best or worst is blank, none of them, or both are one.
     """
     read = _checked(table, "best_worst", *items, best, worst)
     return _table(_of_best_worst(read, best, worst, items))
@@ -163,7 +183,9 @@ def _of_best_worst(
         for row, label in zip(there.tolist(), read.labels(column, there), strict=True):
             inside_of[row].append(label)
     for column in (best, worst):
-        read.refuse(column, read.blank(column), " is none of the items of the row; name one of them")
+        read.refuse(
+            column, read.blank(column), " is none of the items of the row; name one of them"
+        )
     index = read.frame.index
     labels = index.tolist() if index.is_unique else range(len(index))
     rows: Rows = []
@@ -171,15 +193,19 @@ def _of_best_worst(
         inside = inside_of[row]
         wrong = next((item for item in inside if inside.count(item) > 1), None)
         if wrong is not None:
-            raise DataError(f"{read.place(row)}: {shown(wrong)} is shown twice; correct one of the two cells")
+            raise DataError(
+                f"{read.place(row)}: {shown(wrong)} is shown twice; correct one of the two cells"
+            )
         for column, item in ((best, one), (worst, other)):
             if item not in inside:
                 raise DataError(
-                    f"{read.cell(column)(row)}: {shown(item)} is none of the items of the row, {listed(inside)}; name one of them"
+                    f"{read.cell(column)(row)}: {shown(item)} is none of the items of the row, "
+                    f"{listed(inside)}; name one of them"
                 )
         if one == other:
             raise DataError(
-                f"{read.place(row)}: {shown(one)} is the best and the worst; correct one of the two cells, or drop the row"
+                f"{read.place(row)}: {shown(one)} is the best and the worst; correct one of the "
+                "two cells, or drop the row"
             )
         between = [item for item in inside if item not in (one, other)]
         pairs = [(one, item) for item in (*between, other)] + [(item, other) for item in between]
@@ -187,7 +213,8 @@ def _of_best_worst(
     return rows
 
 
-# The columns that say that a table of answers is one of lists, how it is read, and what it is called.
+# The columns that say that a table of answers is one of lists, how it is read, and what it is
+# called.
 _FORMS: dict[tuple[str, ...], tuple[Callable[..., Rows], str]] = {
     ("list", "item", "place"): (_of_orderings, "orders"),
     ("choice", "item", "chosen"): (_of_choices, "choices"),
@@ -195,23 +222,29 @@ _FORMS: dict[tuple[str, ...], tuple[Callable[..., Rows], str]] = {
 }
 
 
-_TELLING = {form: set(form) - {"list", "item"} for form in _FORMS}  # names that tables of pairs have not
+_TELLING = {
+    form: set(form) - {"list", "item"} for form in _FORMS
+}  # names that tables of pairs have not
 
 
 def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
     """A table of orders, choices, or of the best and the worst, by its columns, as one of pairs; any other as it is.
 
-    A pair is at the place of its list's first row. Of orders and choices each row has the covariates of its item.
+    A pair is at the place of its list's first row. Of orders and choices each row has the
+    covariates of its item.
     """
     there = set(table.frame.columns)
-    form = next((form for form in _FORMS if there & set(_TELLING[form]) or set(form[:2]) <= there), None)
+    form = next(
+        (form for form in _FORMS if there & set(_TELLING[form]) or set(form[:2]) <= there), None
+    )
     if form is None or there & {"winner", "loser", "first", "second"}:
         return table
     reader, what = _FORMS[form]
     more = ", item_1, item_2, ..." if form[0] == "best" else ""
     lacking = next((name for name in form if name not in there), form[0])
     remedy = (
-        f"{what} have the columns {', '.join(form)}{more}: rename yours, or say which one it is, as in "
+        f"{what} have the columns {', '.join(form)}{more}: rename yours, or say which one it is, "
+        "as in "
         f"columns={{{lacking!r}: 'name'}} (--columns {lacking}=name)"
     )
     rows = reader(_checked(table, table.name, *form, remedy=remedy), *form)
@@ -230,7 +263,8 @@ def as_pairs(table: Table, covariates: Sequence[str] = ()) -> Table:
     for name in covariates:
         if form[0] == "best" or name not in there:
             raise DataError(
-                f"{table.name}: there is no column {name!r} with the covariate of each item; orders and choices have it beside the item, "
+                f"{table.name}: there is no column {name!r} with the covariate of each item; "
+                "orders and choices have it beside the item, "
                 "and tables of the best and the worst have none"
             )
         keys = zip(table.labels(form[0]), table.labels(form[1]), strict=True)
@@ -279,15 +313,20 @@ def pairs_of_rankings(rankings: Any, *, every: bool) -> pd.DataFrame:
         items = np.flatnonzero(places >= 0)
         if len(items) < 2:
             raise DataError(
-                f"rankings: that of {shown(rankings.rankers[number])}, number {number}, is of one item alone, and orders nothing; leave it "
-                "out, or use rankings.completed() if all others are below (of a PrefLib file: incomplete='top-k', --incomplete top-k)"
+                f"rankings: that of {shown(rankings.rankers[number])}, number {number}, is of one "
+                "item alone, and orders nothing; leave it "
+                "out, or use rankings.completed() if all others are below (of a PrefLib file: "
+                "incomplete='top-k', --incomplete top-k)"
             )
         order = items[np.argsort(places[items], kind="stable")]
         if every or len(order) == 2:
             above, below = np.triu_indices(len(order), 1)
         else:
             blocks = np.split(np.arange(len(order)), np.flatnonzero(np.diff(places[order])) + 1)
-            both = [(np.repeat(one, len(other)), np.tile(other, len(one))) for one, other in pairwise(blocks)]
+            both = [
+                (np.repeat(one, len(other)), np.tile(other, len(one)))
+                for one, other in pairwise(blocks)
+            ]
             above, below = (
                 np.concatenate([np.zeros(0, int), *(pair[end] for pair in both)]) for end in (0, 1)
             )
@@ -307,7 +346,9 @@ def pairs_of_rankings(rankings: Any, *, every: bool) -> pd.DataFrame:
 
 def _table(rows: Rows) -> pd.DataFrame:
     """Columns winner, loser, list, and tie where there are ties."""
-    frame = pd.DataFrame([row[:4] for row in rows], columns=["winner", "loser", "tie", "list"], dtype=object)
+    frame = pd.DataFrame(
+        [row[:4] for row in rows], columns=["winner", "loser", "tie", "list"], dtype=object
+    )
     frame = frame[["winner", "loser", "list", "tie"]].astype({"tie": bool})
     return frame if frame["tie"].any() else frame.drop(columns="tie")
 
@@ -330,7 +371,8 @@ def _checked(
     for column in columns:
         if column not in read.frame.columns:
             raise DataError(
-                f"{read.name}: there is no column {shown(column)} among {listed(read.frame.columns)}; {remedy}"
+                f"{read.name}: there is no column {shown(column)} among "
+                f"{listed(read.frame.columns)}; {remedy}"
             )
     if read.frame.empty:
         raise DataError(f"{read.name}: the table has no rows; give at least one")
@@ -351,7 +393,9 @@ def _groups(
     for row, label in enumerate(read.labels(group)):
         inside = members.setdefault(label, {})
         if items[row] in inside:
-            raise DataError(f"{read.place(row)}: {shown(items[row])} is in {shown(label)} twice; drop a row")
+            raise DataError(
+                f"{read.place(row)}: {shown(items[row])} is in {shown(label)} twice; drop a row"
+            )
         inside[items[row]] = row
     for label, inside in members.items():
         yield label, np.array([*inside.values()]), [*inside]

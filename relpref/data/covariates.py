@@ -55,10 +55,14 @@ def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
     names = [names] if isinstance(names, str) else list(names or ())
     for name in names:
         if not isinstance(name, str) or not name:
-            raise DataError(f"covariates: {shown(name)} is no name; write covariates=['length', 'home']")
+            raise DataError(
+                f"covariates: {shown(name)} is no name; write covariates=['length', 'home']"
+            )
         if name in taken or names.count(name) > 1:
             what = (
-                "is named twice" if name not in taken else "is a column of answers with a meaning of its own"
+                "is named twice"
+                if name not in taken
+                else "is a column of answers with a meaning of its own"
             )
             raise DataError(f"covariates: {name!r} {what}; leave it out, or rename the column")
     return tuple(names)
@@ -96,7 +100,8 @@ def read_covariates(
     ----------
     table : Table
     ends : (str, str)
-        The columns of items: a covariate x of numbers or categories is in ``x_<end>`` for both, one that names a side in ``x``.
+        The columns of items: a covariate x of numbers or categories is in ``x_<end>`` for both, one
+        that names a side in ``x``.
     items : LabelIndex
     sides : (array, array) of int, shape (m,)
         The items in these columns.
@@ -109,27 +114,35 @@ def read_covariates(
     Raises
     ------
     DataError
-        If there are no such columns, a value is missing or not finite, or the two sides are always equal.
+        If there are no such columns, a value is missing or not finite, or the two sides are always
+        equal.
     """
     for column in (column for covariate in known for column in covariate.columns(ends)):
         if column not in table.frame.columns:
             raise DataError(
-                f"{table.name}: there is no column {column!r}, and answers so far have the covariates {', '.join(names)}; give it"
+                f"{table.name}: there is no column {column!r}, and answers so far have the "
+                f"covariates {', '.join(names)}; give it"
             )
     found = known or tuple(_what(table, ends, items, sides, name) for name in names)
     number = sum(len(covariate.effects) for covariate in found)
     if number > MAX_COVARIATES:
         raise DataError(
-            f"covariates: {number} effects are more than the limit of {MAX_COVARIATES}; group the levels of categories, or leave some out"
+            f"covariates: {number} effects are more than the limit of {MAX_COVARIATES}; group the "
+            "levels of categories, or leave some out"
         )
     first, second = both_sides(table, ends, items, sides, found)
     equal = (first == second).all(axis=0)
-    for covariate, same in zip(() if known else found, np.split(equal, _ends_of(found)), strict=False):
+    for covariate, same in zip(
+        () if known else found, np.split(equal, _ends_of(found)), strict=False
+    ):
         if same.all():
             columns = covariate.columns(ends)
             what = f"{columns[0]!r} is blank in every row, and says nothing"
             if len(columns) == 2:
-                what = f"{columns[0]!r} equals {columns[1]!r} in every row: such a covariate {_CONTEXT}"
+                what = (
+                    f"{columns[0]!r} equals {columns[1]!r} in every row: such a covariate "
+                    f"{_CONTEXT}"
+                )
             raise DataError(f"{table.name}: {what}; leave {covariate.name!r} out of covariates")
     if lists and "list" in table.frame.columns:
         _check_lists(table, sides, (first, second))
@@ -141,7 +154,11 @@ def _ends_of(covariates: Sequence[Covariate]) -> NDArray[np.int64]:
 
 
 def _what(
-    table: Table, ends: tuple[str, str], items: LabelIndex, sides: tuple[Positions, Positions], name: str
+    table: Table,
+    ends: tuple[str, str],
+    items: LabelIndex,
+    sides: tuple[Positions, Positions],
+    name: str,
 ) -> Covariate:
     columns, there = pair_of(name, ends), list(table.frame.columns)
     missing = [column for column in columns if column not in there]
@@ -154,8 +171,10 @@ def _what(
     if name not in there or len(missing) == 1:
         either = f"{columns[0]!r} and {columns[1]!r}"
         raise DataError(
-            f"{table.name}: there is no column {missing[0]!r} among {listed(there)}; the covariate {name!r} is to be in {either} (its "
-            f"values of the two sides), or in a column {name!r} that names one of the two items or is blank"
+            f"{table.name}: there is no column {missing[0]!r} among {listed(there)}; the covariate "
+            f"{name!r} is to be in {either} (its "
+            f"values of the two sides), or in a column {name!r} that names one of the two items or "
+            "is blank"
         )
     rows = np.flatnonzero(~table.blank(name))
     named = [items.get(label) for label in table.labels(name, rows)]
@@ -163,8 +182,10 @@ def _what(
         at in (one, other) for at, one, other in zip(named, *(s[rows] for s in sides), strict=True)
     ):
         raise DataError(
-            f"{table.cell(name, rows)(0)}: {shown(table.labels(name, rows)[0])} is neither of the two items of the row, and no other row "
-            f"names one of its own: the column {_CONTEXT}. Give values of both sides in the columns {columns[0]!r} and {columns[1]!r}, or "
+            f"{table.cell(name, rows)(0)}: {shown(table.labels(name, rows)[0])} is neither of the "
+            "two items of the row, and no other row "
+            f"names one of its own: the column {_CONTEXT}. Give values of both sides in the "
+            f"columns {columns[0]!r} and {columns[1]!r}, or "
             "leave it out of covariates"
         )
     return Covariate(name, "side")
@@ -197,7 +218,8 @@ def both_sides(
     Raises
     ------
     DataError
-        If a value is missing, not finite, no level that is known, or only one of the two sides has one.
+        If a value is missing, not finite, no level that is known, or only one of the two sides has
+        one.
     """
     there, rows = set(table.frame.columns), len(table.frame)
     found = [(np.zeros((rows, 0)), np.zeros((rows, 0)))]
@@ -228,13 +250,17 @@ def _numbers(table: Table, column: str, covariate: Covariate) -> Floats:
     cells = _cells(table, column)
     wrong = np.full(len(cells.values), cells.kind == "category")
     table.refuse(
-        column, wrong, f" is no number, as {covariate.name!r} is in the other answers; write a number"
+        column,
+        wrong,
+        f" is no number, as {covariate.name!r} is in the other answers; write a number",
     )
     return np.asarray(cells.values, dtype=np.float64)[:, None]
 
 
 def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
-    table.refuse(column, table.blank(column), " is no value of the covariate; fill it in, or drop the row")
+    table.refuse(
+        column, table.blank(column), " is no value of the covariate; fill it in, or drop the row"
+    )
     level = LabelIndex(covariate.levels, str)
     places = np.array([level.get(text) for text in _as_text(table, column)], dtype=np.int64)
     table.refuse(
@@ -254,7 +280,9 @@ def scales_of(
     and numbers that are equal on both sides of every answer.
     """
     squares = (
-        np.average(np.square(values), axis=0, weights=count) if len(values) else np.zeros(values.shape[1])
+        np.average(np.square(values), axis=0, weights=count)
+        if len(values)
+        else np.zeros(values.shape[1])
     )
     numbers = [covariate.kind == "number" for covariate in covariates for _ in covariate.effects]
     return np.where(numbers & (squares > 0), np.sqrt(squares), otherwise)
@@ -265,7 +293,9 @@ def written(
 ) -> dict[str, Any]:
     """Columns of a table from which the same differences are read."""
     found: dict[str, Any] = {}
-    for covariate, own in zip(covariates, np.split(values, _ends_of(covariates), axis=1), strict=False):
+    for covariate, own in zip(
+        covariates, np.split(values, _ends_of(covariates), axis=1), strict=False
+    ):
         columns = covariate.columns(ends)
         if covariate.kind == "side":
             named = np.empty(len(labels) + 1, dtype=object)  # by the position plus one
@@ -276,7 +306,9 @@ def written(
             found |= dict(zip(columns, (own[:, 0], np.zeros(len(own))), strict=True))
         else:  # where both have the same level it may be any
             levels = np.array(covariate.levels, dtype=object)
-            found |= dict(zip(columns, (levels[own.argmax(axis=1)], levels[own.argmin(axis=1)]), strict=True))
+            found |= dict(
+                zip(columns, (levels[own.argmax(axis=1)], levels[own.argmin(axis=1)]), strict=True)
+            )
             same = ~own.any(axis=1)
             found[columns[1]][same] = found[columns[0]][same]
     return found
@@ -289,19 +321,24 @@ def equal_sides(covariates: Sequence[Covariate], rows: int) -> dict[str, Any]:
     return written(covariates, nothing, (), (nobody, nobody), ("winner", "loser"))
 
 
-def _check_lists(table: Table, sides: tuple[Positions, Positions], values: tuple[Floats, Floats]) -> None:
+def _check_lists(
+    table: Table, sides: tuple[Positions, Positions], values: tuple[Floats, Floats]
+) -> None:
     """Refuse lists in which an item has other covariates in one row than in another."""
     number = pd.factorize(table.frame["list"].mask(table.blank("list")).map(trimmed))[0]
     rows = np.flatnonzero(number >= 0)
     # The two of a row next to each other: the later row is the one that is refused.
-    slots = np.stack([np.repeat(number[rows], 2), np.stack([side[rows] for side in sides], axis=1).ravel()])
+    slots = np.stack(
+        [np.repeat(number[rows], 2), np.stack([side[rows] for side in sides], axis=1).ravel()]
+    )
     _, first, which = np.unique(slots, axis=1, return_index=True, return_inverse=True)
     own = np.stack([side[rows] for side in values], axis=1).reshape(len(slots[0]), -1)
     differs = (own != own[first][which.ravel()]).any(axis=1)
     refuse_first(
         differs.reshape(-1, 2).any(axis=1),
         lambda row: (
-            f"{table.place(int(rows[row]))}: an item of the list has other covariates here than in another row of the list; correct one"
+            f"{table.place(int(rows[row]))}: an item of the list has other covariates here than in "
+            "another row of the list; correct one"
         ),
     )
 
@@ -314,7 +351,8 @@ def asked_covariates(
 ) -> Floats:
     """Differences between the two of each pair that is asked about, shape (k, q); 0 of covariates that are not given.
 
-    ``given`` are columns by name, or one value for all pairs: ``x_first`` and ``x_second``, or the item that a column x names.
+    ``given`` are columns by name, or one value for all pairs: ``x_first`` and ``x_second``, or the
+    item that a column x names.
     """
     ends = ("first", "second")
     known = [column for covariate in covariates for column in covariate.columns(ends)]
@@ -331,7 +369,8 @@ def covariates_of_items(
     ----------
     covariates : sequence of Covariate
     given : mapping from name to values
-        One value for each item, or one for all; of a covariate that names a side, the item it names.
+        One value for each item, or one for all; of a covariate that names a side, the item it
+        names.
     items : LabelIndex
     chosen : array of int, shape (k,)
         The items of the list.
@@ -362,7 +401,9 @@ def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
     position = int(items.locate(plain_labels([label], where), where, remedy)[0])
     if position not in chosen:
         there = listed(items.labels[at] for at in chosen)
-        raise DataError(f"{name}: {shown(label)} is none of the items of the list, {there}; {remedy}")
+        raise DataError(
+            f"{name}: {shown(label)} is none of the items of the list, {there}; {remedy}"
+        )
     return position
 
 
@@ -377,7 +418,8 @@ def _asked_table(
     for name in given:
         if not covariates:
             raise DataError(
-                f"{name} is given, but the answers have no covariates; leave it out, or read them with covariates=[{name!r}]"
+                f"{name} is given, but the answers have no covariates; leave it out, or read them "
+                f"with covariates=[{name!r}]"
             )
         if name not in known:
             hint = did_you_mean(name, known, f"they are {listed(known)}")

@@ -48,8 +48,10 @@ class TargetIndex(GrowingIndex):
         if not self._items.keys().isdisjoint(labels):
             row = next(row for row, label in enumerate(labels) if label in self._items)
             raise DataError(
-                f"{where(row)}: {shown(labels[row])} is an item, but a bipartite relation links items to something else; "
-                'if items link to each other use kind="directed" or "undirected", otherwise rename the targets'
+                f"{where(row)}: {shown(labels[row])} is an item, but a bipartite relation links "
+                "items to something else; "
+                'if items link to each other use kind="directed" or "undirected", otherwise rename '
+                "the targets"
             )
         return super().locate(labels, where, remedy)
 
@@ -85,7 +87,9 @@ def edges_from_tables(
         notes |= dict.fromkeys((*table.notes, *unused))
         frame = table.frame
         if len(frame) == 0:
-            raise DataError(f"{table.name}: the table has no rows; give an edge or leave the relation out")
+            raise DataError(
+                f"{table.name}: the table has no rows; give an edge or leave the relation out"
+            )
         places = table.cell("source"), table.cell("target")
         ends = ends_of(table.labels("source"), table.labels("target"), items, targets, places)
         weighted = "weight" in frame.columns
@@ -94,7 +98,9 @@ def edges_from_tables(
     notes |= dict.fromkeys(blank_note(blanks))
     if len(pieces) == 1:
         return pieces[0], tuple(notes)
-    where = joined_places([piece.source.size for piece in pieces], [piece.where for piece in pieces])
+    where = joined_places(
+        [piece.source.size for piece in pieces], [piece.where for piece in pieces]
+    )
     columns = zip(*((piece.source, piece.target, piece.weight) for piece in pieces), strict=True)
     source, target, weight = (np.concatenate(parts) for parts in columns)
     return Edges(source, target, weight, where), tuple(notes)
@@ -105,9 +111,9 @@ def tidied(
 ) -> tuple[Edges, tuple[str, ...]]:
     """Return every link, or every undirected edge (source < target), once and sorted; and what was dropped or merged.
 
-    Links of weight 0 are dropped, and those from a node to itself unless the ends are of two kinds. Two weights of one link
-    are refused. Where the two directions of an edge differ, the larger weight counts if the user has said that the relation
-    is undirected (``kind`` is not None).
+    Links of weight 0 are dropped, and those from a node to itself unless the ends are of two kinds.
+    Two weights of one link are refused. Where the two directions of an edge differ, the larger
+    weight counts if the user has said that the relation is undirected (``kind`` is not None).
     """
     notes, where, weight = [], edges.where, edges.weight
     refuse_first(
@@ -117,7 +123,8 @@ def tidied(
     refuse_first(
         (weight > LARGEST_WEIGHT) | ((weight > 0) & (weight < SMALLEST_WEIGHT)),
         lambda row: (
-            f"{where(row)}: the weight {weight[row]} is not between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}; "
+            f"{where(row)}: the weight {weight[row]} is not between {SMALLEST_WEIGHT} and "
+            f"{LARGEST_WEIGHT}; "
             "rescale the weights"
         ),
     )
@@ -129,12 +136,18 @@ def tidied(
         notes.append(f"{name}: {counted(int(loops.sum()), 'link')} from an item to itself left out")
     rows = np.flatnonzero(~(weightless | loops))
     if not rows.size:
-        raise DataError(f"{name}: no edge is left but loops and zero weights; add edges or leave it out")
+        raise DataError(
+            f"{name}: no edge is left but loops and zero weights; add edges or leave it out"
+        )
     source, target = edges.source[rows].astype(np.int64), edges.target[rows].astype(np.int64)
     key = (source << 32) | (target << 1)  # positions are below 2**31
     if undirected := kind in (None, "undirected"):
         # Equal edges follow one another, forward ones first.
-        key = (np.minimum(source, target) << 32) | (np.maximum(source, target) << 1) | (source > target)
+        key = (
+            (np.minimum(source, target) << 32)
+            | (np.maximum(source, target) << 1)
+            | (source > target)
+        )
     order = np.argsort(key, kind="stable")
     rows, key = rows[order], key[order]
     first = np.concatenate([[True], (key[1:] >> 1) != (key[:-1] >> 1)])
@@ -169,15 +182,18 @@ def _refuse_conflicts(
         one, other = sorted((int(rows[at]), int(rows[at + 1])))
         source, target = ends(other)
         return (
-            f"{where(other)}: the edge from {source} to {target} has the weight {edges.weight[other]}, but the weight "
+            f"{where(other)}: the edge from {source} to {target} has the weight "
+            f"{edges.weight[other]}, but the weight "
             f"{edges.weight[one]} at {where(one)}; keep one of the two rows"
         )
 
     def both_ways(at: int) -> str:
         there, back = int(rows[at]), int(rows[at + 1])
         return (
-            f"{name}: the edge between {' and '.join(ends(there))} has the weight {weight[at]} ({where(there)}) "
-            f"in one direction and {weight[at + 1]} ({where(back)}) in the other; {how_to_say_the_kind()}"
+            f"{name}: the edge between {' and '.join(ends(there))} has the weight {weight[at]} "
+            f"({where(there)}) "
+            f"in one direction and {weight[at + 1]} ({where(back)}) in the other; "
+            f"{how_to_say_the_kind()}"
         )
 
     refuse_first(differs & ~turned, twice)
@@ -211,7 +227,8 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
     # Damaged files make the readers raise errors of many types; all of them mean the same.
     except Exception as error:
         raise DataError(
-            f"{file}: this is not a readable sparse matrix ({error}); it is damaged or cut off: fetch or write it again"
+            f"{file}: this is not a readable sparse matrix ({error}); it is damaged or cut off: "
+            "fetch or write it again"
         ) from error
 
 
@@ -223,7 +240,8 @@ def _matrix_market(file: Path) -> Any:
     _, _, entries, form, *_ = scipy.io.mminfo(file)
     if form != "coordinate":
         raise DataError(
-            f"{file}: the matrix is dense (array); write it in the format coordinate, for example with "
+            f"{file}: the matrix is dense (array); write it in the format coordinate, for example "
+            "with "
             "scipy.io.mmwrite(path, scipy.sparse.coo_array(matrix))"
         )
     # Of a symmetric matrix one triangle is stored.
@@ -286,7 +304,8 @@ def _archive(file: Path) -> Any:
 def checked_sparse(parts: tuple[Any, Any, Any], shape: Sequence[int], form: str = "csr") -> Any:
     """Make a sparse array of the data, indices and index pointers in a file.
 
-    Algebra with arrays that do not fit each other reads and writes memory that is not theirs, and scipy checks only a part of this.
+    Algebra with arrays that do not fit each other reads and writes memory that is not theirs, and
+    scipy checks only a part of this.
 
     Raises
     ------
@@ -294,9 +313,16 @@ def checked_sparse(parts: tuple[Any, Any, Any], shape: Sequence[int], form: str 
         If they do not fit.
     """
     data, indices, pointers = parts
-    fitting = pointers.ndim == indices.ndim == 1 and {pointers.dtype.kind, indices.dtype.kind} <= {"i", "u"}
+    fitting = pointers.ndim == indices.ndim == 1 and {pointers.dtype.kind, indices.dtype.kind} <= {
+        "i",
+        "u",
+    }
     fitting = fitting and pointers.size > 0 and pointers[0] == 0
-    if not (fitting and (pointers[1:] >= pointers[:-1]).all() and pointers[-1] == len(indices) == len(data)):
+    if not (
+        fitting
+        and (pointers[1:] >= pointers[:-1]).all()
+        and pointers[-1] == len(indices) == len(data)
+    ):
         raise ValueError(
             f"the index pointers do not rise from 0 to {len(indices)}, the number of stored entries"
         )

@@ -22,10 +22,12 @@ class Spectrum(NamedTuple):
     """Eigendecomposition of the combinatorial Laplacian D - W, one connected component at a time."""
 
     eigenvalues: Any  # shape (n,), ascending; exactly 0 once per component
-    # Shape (n, n). Those of a component vanish outside it; that of the eigenvalue 0 is exactly constant on it.
+    # Shape (n, n). Those of a component vanish outside it; that of the eigenvalue 0 is exactly
+    # constant on it.
     eigenvectors: Any
-    # Shape (n,): ``sum(gap_weights * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the ordered pairs i != j inside components,
-    # for K = U f(eigenvalues) U^T: 2 s / sum_c s_c (s_c - 1) for the non-zero eigenvalues of a component of s nodes, else 0.
+    # Shape (n,): ``sum(gap_weights * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the
+    # ordered pairs i != j inside components, for K = U f(eigenvalues) U^T: 2 s / sum_c s_c (s_c -
+    # 1) for the non-zero eigenvalues of a component of s nodes, else 0.
     gap_weights: Any
 
 
@@ -48,7 +50,8 @@ def shared_targets(links: Any, *, weigh_hubs: bool) -> Projected:
     pairs = min(float(degree.astype(np.float64) @ degree), float(links.shape[0]) ** 2)
     require_memory(
         _BYTES_PER_PAIR * pairs,
-        f"up to {pairs:.2g} pairs of items that share a target (max_degree leaves out the largest targets)",
+        f"up to {pairs:.2g} pairs of items that share a target (max_degree leaves out the largest "
+        "targets)",
     )
     factor = 1 / np.maximum(degree - 1, 1) if weigh_hubs else np.ones(degree.size)
     weighted = links @ scipy.sparse.diags_array(factor)
@@ -59,34 +62,43 @@ def shared_targets(links: Any, *, weigh_hubs: bool) -> Projected:
 def circulation(links: Any, teleport: float) -> Projected:
     """Join the nodes of a directed graph by the traffic of a random walk.
 
-    The walk follows a link with a probability in proportion to its weight, or goes anywhere, all nodes alike, with the probability
-    ``teleport``, and always from a node without links. With its stationary distribution φ and its transition matrix P, the
-    weights are ½(φ_i P_ij + φ_j P_ji): the combinatorial Laplacian of this graph is Chung's Φ − ½(ΦP + PᵀΦ) (Chung 2005, Annals
-    of Combinatorics 9). They are multiplied by n here, so that the average node has the degree 1 (counting the walk
-    that stays where it is).
+    The walk follows a link with a probability in proportion to its weight, or goes anywhere, all
+    nodes alike, with the probability ``teleport``, and always from a node without links. With its
+    stationary distribution φ and its transition matrix P, the weights are ½(φ_i P_ij + φ_j P_ji):
+    the combinatorial Laplacian of this graph is Chung's Φ − ½(ΦP + PᵀΦ) (Chung 2005, Annals of
+    Combinatorics 9). They are multiplied by n here, so that the average node has the degree 1
+    (counting the walk that stays where it is).
     """
     size = links.shape[0]
-    require_memory(_BYTES_OF_WALK * size**2, f"a random walk that may go from each of {size} items to each")
+    require_memory(
+        _BYTES_OF_WALK * size**2, f"a random walk that may go from each of {size} items to each"
+    )
     weights = links.toarray()
     total = weights.sum(axis=1, keepdims=True)
     along = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / size)
     transition = (1 - teleport) * along + teleport / size
     # φ = φ P with Σ φ = 1, where the part of P that goes anywhere is known.
-    stationary = np.linalg.solve(np.eye(size) - (1 - teleport) * along.T, np.full(size, teleport / size))
+    stationary = np.linalg.solve(
+        np.eye(size) - (1 - teleport) * along.T, np.full(size, teleport / size)
+    )
     flow = stationary[:, None] * transition
     source, target = np.triu_indices(size, 1)
     return Projected(source, target, size * 0.5 * (flow + flow.T)[source, target])
 
 
-def maximal_cliques(num_nodes: int, source: Iterable[int], target: Iterable[int]) -> list[list[int]]:
+def maximal_cliques(
+    num_nodes: int, source: Iterable[int], target: Iterable[int]
+) -> list[list[int]]:
     """Triangulate a graph and list its maximal cliques; the numbers of the nodes do not matter.
 
-    The triangulation is that of greedy elimination (Rose 1972): remove a node after joining all its neighbors, until none is
-    left. What is joined to a node when it goes is a clique with it, and every maximal clique arises so. First go nodes whose
-    neighbors are joined already, so that a chordal graph stays as it is; then those with the fewest neighbors; of these the first
-    by color refinement (Weisfeiler & Leman 1968), which sees the graph and not the numbers. Nodes that it cannot tell apart go at
-    the same time. Where these are linked, they are joined with one another and all their neighbors, because any choice
-    among them would depend on the numbers: a ring of equal nodes becomes a clique.
+    The triangulation is that of greedy elimination (Rose 1972): remove a node after joining all its
+    neighbors, until none is left. What is joined to a node when it goes is a clique with it, and
+    every maximal clique arises so. First go nodes whose neighbors are joined already, so that a
+    chordal graph stays as it is; then those with the fewest neighbors; of these the first by color
+    refinement (Weisfeiler & Leman 1968), which sees the graph and not the numbers. Nodes that it
+    cannot tell apart go at the same time. Where these are linked, they are joined with one another
+    and all their neighbors, because any choice among them would depend on the numbers: a ring of
+    equal nodes becomes a clique.
     """
     neighbors: dict[int, set[int]] = {node: set() for node in range(num_nodes)}
     for low, high in zip(source, target, strict=True):
@@ -122,7 +134,8 @@ def maximal_cliques(num_nodes: int, source: Iterable[int], target: Iterable[int]
             ends |= together - block
         changed = ends.union(*(neighbors[node] for node in ends))
     place = {node: position for position, node in enumerate(later)}
-    # The clique of a node's first later neighbor holds the others too; it is not maximal if it holds nothing else.
+    # The clique of a node's first later neighbor holds the others too; it is not maximal if it
+    # holds nothing else.
     inside = set()
     for joined in later.values():
         if joined:
@@ -165,8 +178,8 @@ class ScaleReference(NamedTuple):
     eigenvalues: Any  # of the Laplacian of the graph of reference, shape (k,), see `Spectrum`
     gap_weights: Any  # shape (k,)
     mean_degree: Any  # its mean weighted degree over the nodes with an edge
-    # Numbers of its connected components, shape (k,); its nodes are the first k of every graph grown from it. -1 for what is none of its
-    # nodes and fills up the array, see `Graph.padded`.
+    # Numbers of its connected components, shape (k,); its nodes are the first k of every graph
+    # grown from it. -1 for what is none of its nodes and fills up the array, see `Graph.padded`.
     component: Any
 
 
@@ -174,10 +187,11 @@ class ScaleReference(NamedTuple):
 class Graph:
     """An immutable undirected graph; a JAX pytree whose leaves are what kernels need.
 
-    Edges may be given in any order and orientation; they are stored with source < target, sorted. The leaves are ``weight_matrix``,
-    ``spectrum``, ``reference`` and, where wanted, ``cliques``, computed when it is flattened. The list of edges is no leaf, so that
-    graphs with different numbers of edges share one compilation: inside a compiled function only the leaves, ``num_nodes`` and
-    ``completeness`` are those of its argument.
+    Edges may be given in any order and orientation; they are stored with source < target, sorted.
+    The leaves are ``weight_matrix``, ``spectrum``, ``reference`` and, where wanted, ``cliques``,
+    computed when it is flattened. The list of edges is no leaf, so that graphs with different
+    numbers of edges share one compilation: inside a compiled function only the leaves,
+    ``num_nodes`` and ``completeness`` are those of its argument.
 
     Parameters
     ----------
@@ -215,21 +229,26 @@ class Graph:
         weight = np.array(self.weight, dtype=np.float64).reshape(-1)
         if not ends[0].size == ends[1].size == weight.size:
             raise DataError(
-                f"Graph: {ends[0].size} sources, {ends[1].size} targets and {weight.size} weights; give one of each per edge"
+                f"Graph: {ends[0].size} sources, {ends[1].size} targets and {weight.size} weights; "
+                "give one of each per edge"
             )
         low, high = np.minimum(*ends), np.maximum(*ends)
         refuse_first(
             (low < 0) | (high >= self.num_nodes),
             lambda edge: (
-                f"Graph: an edge ends at node {low[edge] if low[edge] < 0 else high[edge]}, but the nodes are 0 to "
+                f"Graph: an edge ends at node {low[edge] if low[edge] < 0 else high[edge]}, but "
+                "the nodes are 0 to "
                 f"{self.num_nodes - 1}; correct the edge or num_nodes"
             ),
         )
-        refuse_first(low == high, lambda edge: f"Graph: node {low[edge]} has an edge to itself; remove it")
+        refuse_first(
+            low == high, lambda edge: f"Graph: node {low[edge]} has an edge to itself; remove it"
+        )
         refuse_first(
             ~((weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)),
             lambda edge: (
-                f"Graph: edge {edge} has the weight {weight[edge]}; weights lie between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}"
+                f"Graph: edge {edge} has the weight {weight[edge]}; weights lie between "
+                f"{SMALLEST_WEIGHT} and {LARGEST_WEIGHT}"
             ),
         )
         key = low * self.num_nodes + high
@@ -239,7 +258,8 @@ class Graph:
             key[1:] == key[:-1],
             lambda edge: f"Graph: the edge {low[edge]} - {high[edge]} occurs twice; give it once",
         )
-        # A frozen dataclass is filled through object.__setattr__; JAX's unflatten skips this method.
+        # A frozen dataclass is filled through object.__setattr__; JAX's unflatten skips this
+        # method.
         stored: dict[str, Any] = {
             "source": low.astype(np.int32),
             "target": high.astype(np.int32),
@@ -257,7 +277,9 @@ class Graph:
         """Return the symmetric matrix of weights W, a scipy CSR array of shape (n, n)."""
         ends = np.concatenate([[self.source, self.target], [self.target, self.source]], axis=1)
         weights = np.tile(self.weight, 2)
-        return scipy.sparse.csr_array((weights, tuple(ends)), shape=(self.num_nodes, self.num_nodes))
+        return scipy.sparse.csr_array(
+            (weights, tuple(ends)), shape=(self.num_nodes, self.num_nodes)
+        )
 
     def laplacian(self) -> NDArray[np.float64]:
         """Return the combinatorial Laplacian D - W, dense, of shape (n, n)."""
@@ -306,7 +328,11 @@ class Graph:
     def spectrum(self) -> Spectrum:
         """Eigendecomposition of the Laplacian, computed when first used: O(s**3) per component."""
         component, size, adjacency = self.component, self.num_nodes, self.adjacency()
-        eigenvalues, gap_weights, eigenvectors = np.zeros(size), np.zeros(size), np.zeros((size, size))
+        eigenvalues, gap_weights, eigenvectors = (
+            np.zeros(size),
+            np.zeros(size),
+            np.zeros((size, size)),
+        )
         # Nodes sorted by component: each component is one slice of `nodes`.
         nodes = np.argsort(component, kind="stable")
         ends = np.cumsum([0, *np.bincount(component)])
@@ -321,15 +347,20 @@ class Graph:
             block = -adjacency[members][:, members].toarray()
             degree = -block.sum(axis=1)
             np.fill_diagonal(block, degree)
-            # The constant vector is moved to the top of the spectrum (every eigenvalue is at most twice the largest
-            # degree), so that it cannot mix with the vectors of eigenvalues that are nearly 0.
+            # The constant vector is moved to the top of the spectrum (every eigenvalue is at most
+            # twice the largest degree), so that it cannot mix with the vectors of eigenvalues that
+            # are nearly 0.
             block += 3 * degree.max() / number
-            values, vectors = scipy.linalg.eigh(block, driver="evd", overwrite_a=True, check_finite=False)
+            values, vectors = scipy.linalg.eigh(
+                block, driver="evd", overwrite_a=True, check_finite=False
+            )
             # A connected component has positive eigenvalues only: what is below 0 is rounding.
             eigenvalues[start + 1 : end] = np.maximum(values[:-1], 0.0)
             eigenvectors[members, start + 1 : end] = vectors[:, :-1]
         order = np.argsort(eigenvalues, kind="stable")
-        found = Spectrum(*(each.take(order, axis=-1) for each in (eigenvalues, eigenvectors, gap_weights)))
+        found = Spectrum(
+            *(each.take(order, axis=-1) for each in (eigenvalues, eigenvectors, gap_weights))
+        )
         for array in found:
             array.flags.writeable = False
         return found
@@ -341,9 +372,10 @@ class Graph:
         Raises
         ------
         DataError
-            If the nodes of a connected component end up in one clique, but are not all linked to each other. This happens where
-            the first nodes to eliminate are linked, cannot be told apart, and together with their neighbors are the entire
-            component: in rings, tori, cubes and most other regular graphs. Every correlation of the component would be 1.
+            If the nodes of a connected component end up in one clique, but are not all linked to
+            each other. This happens where the first nodes to eliminate are linked, cannot be told
+            apart, and together with their neighbors are the entire component: in rings, tori, cubes
+            and most other regular graphs. Every correlation of the component would be 1.
         """
         if not self.counts_cliques:
             return None
@@ -354,8 +386,10 @@ class Graph:
             size, linked = len(clique), links[self.component[clique[0]]]
             if size == sizes[self.component[clique[0]]] and 2 * linked < size * (size - 1):
                 raise DataError(
-                    f"triangulation joins {size} connected items into one clique, although only {linked} of their "
-                    f"{size * (size - 1) // 2} pairs are linked, because the links do not tell the items apart; "
+                    f"triangulation joins {size} connected items into one clique, although only "
+                    f"{linked} of their "
+                    f"{size * (size - 1) // 2} pairs are linked, because the links do not tell the "
+                    "items apart; "
                     'use edges: HiddenCommonCause("edges"), or hidden-common-cause in a command'
                 )
             counts[np.ix_(clique, clique)] += 1
@@ -386,7 +420,9 @@ class Graph:
             graph.__dict__.pop(name, None)
         return graph
 
-    def grown(self, num_nodes: int, source: ArrayLike, target: ArrayLike, weight: ArrayLike) -> "Graph":
+    def grown(
+        self, num_nodes: int, source: ArrayLike, target: ArrayLike, weight: ArrayLike
+    ) -> "Graph":
         """Return the graph with so many nodes and more edges, arrays of shape (e,), and the scale of reference of this one."""
         added = ((self.source, source), (self.target, target), (self.weight, weight))
         edges: Any = [np.concatenate([before, np.asarray(more)]) for before, more in added]

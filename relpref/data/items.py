@@ -26,7 +26,8 @@ _NAMES = ("id", "item", "key", "label", "name")  # of columns that hold labels
 class ItemTable:
     """Labels and attributes as read from a table, and what maps a row to the words that name its place in a message.
 
-    ``relations`` link those that share the value of a column, see `relpref.data.attributes.encoded`.
+    ``relations`` link those that share the value of a column, see
+    `relpref.data.attributes.encoded`.
     """
 
     labels: list[Any]
@@ -49,11 +50,14 @@ class _Piece(NamedTuple):
     text: bool
 
 
-def read_item_table(value: Any, known: Known | None = None, compared: Iterable[Hashable] = ()) -> ItemTable:
+def read_item_table(
+    value: Any, known: Known | None = None, compared: Iterable[Hashable] = ()
+) -> ItemTable:
     """Read labels and attributes from a path, a table or a sequence of labels.
 
-    ``known`` is of those to which these items are newcomers. ``compared`` are the labels that answers are about: a table without an index
-    has its labels in the column that holds these, if there is one.
+    ``known`` is of those to which these items are newcomers. ``compared`` are the labels that
+    answers are about: a table without an index has its labels in the column that holds these, if
+    there is one.
     """
     framed = False
     if isinstance(value, PathLike) or (isinstance(value, str) and suffix_of(value) in SUFFIXES):
@@ -72,10 +76,14 @@ def read_item_table(value: Any, known: Known | None = None, compared: Iterable[H
         notes += table.notes
     notes += blank_note(blanks)
     labels = list(chain.from_iterable(piece.labels for piece in pieces))
-    where = joined_places([len(piece.labels) for piece in pieces], [piece.where for piece in pieces])
+    where = joined_places(
+        [len(piece.labels) for piece in pieces], [piece.where for piece in pieces]
+    )
     where = pieces[0].where if len(pieces) == 1 else where
     text = pieces[0].text
-    hint = "the labels are the first column" if text else "labels belong into the index, see set_index"
+    hint = (
+        "the labels are the first column" if text else "labels belong into the index, see set_index"
+    )
     remedy = f"encode the column as numbers or drop it ({hint})"
     unnamed = [name for name in pieces[0].columns if name.startswith("Unnamed: ")]
     notes += [f"the column {name!r} has no name, and it is not used" for name in unnamed]
@@ -93,23 +101,31 @@ def read_item_table(value: Any, known: Known | None = None, compared: Iterable[H
         if large.any():
             row = int(np.argmax(large))
             value = column.values[row]
-            raise DataError(f"{where(row)}, column {name!r}: {value} exceeds {MAX_ATTRIBUTE}; rescale")
+            raise DataError(
+                f"{where(row)}, column {name!r}: {value} exceeds {MAX_ATTRIBUTE}; rescale"
+            )
     return _described(labels, columns, where, known, notes)
 
 
 def _labels_alone(value: Any, known: Known | None) -> ItemTable:
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence | pd.Index | pd.Series | np.ndarray):
+    if isinstance(value, str | bytes) or not isinstance(
+        value, Sequence | pd.Index | pd.Series | np.ndarray
+    ):
         raise DataError(
-            f"{_NAME}: expected a DataFrame (index = labels) or a sequence of labels, got {type(value).__name__}; "
+            f"{_NAME}: expected a DataFrame (index = labels) or a sequence of labels, got "
+            f"{type(value).__name__}; "
             "pass a list of labels"
         )
     if isinstance(value, pd.Series) and not isinstance(value.index, pd.RangeIndex):
         raise DataError(
-            f"{_NAME}: a Series with an index may hold attributes or labels; pass series.to_frame() if its values "
+            f"{_NAME}: a Series with an index may hold attributes or labels; pass "
+            "series.to_frame() if its values "
             "are an attribute, series.tolist() if they are the labels"
         )
     if isinstance(value, np.ndarray) and value.ndim != 1:
-        raise DataError(f"{_NAME}: the labels have the shape {value.shape}; pass one label per item")
+        raise DataError(
+            f"{_NAME}: the labels have the shape {value.shape}; pass one label per item"
+        )
     if len(value) == 0:
         raise DataError(f"{_NAME}: there are none; give at least one item")
     where = without_table(()).where
@@ -119,12 +135,18 @@ def _labels_alone(value: Any, known: Known | None) -> ItemTable:
 
 
 def _described(
-    labels: list[Any], columns: Mapping[str, Column], where: Place, known: Known | None, notes: list[str]
+    labels: list[Any],
+    columns: Mapping[str, Column],
+    where: Place,
+    known: Known | None,
+    notes: list[str],
 ) -> ItemTable:
     size = len(labels)
     found = encoded(columns, size) if known is None else aligned(columns, known, size)
     links = {name: linked(values, labels) for name, values in found.shared.items()}
-    relations = {name: Relation(table, "bipartite") for name, table in links.items() if table is not None}
+    relations = {
+        name: Relation(table, "bipartite") for name, table in links.items() if table is not None
+    }
     every = tuple(f"{_NAME}: {note}" for note in (*notes, *found.notes))
     return ItemTable(labels, found.values, found.names, where, relations, every)
 
@@ -144,7 +166,9 @@ def _with_labels(table: Table, compared: Iterable[Hashable]) -> Table:
             continue
         absent = len(wanted.difference(cells))
         if wanted:
-            better = absent < min(lacking, len(wanted) / 2) or (not absent and str(name).lower() in _NAMES)
+            better = absent < min(lacking, len(wanted) / 2) or (
+                not absent and str(name).lower() in _NAMES
+            )
         else:
             better = kinds == {str} and len(set(cells)) == len(cells)
         if better:
@@ -169,8 +193,10 @@ def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
         index, columns = frame.iloc[:, 0], frame.iloc[:, 1:]
     if columns.shape[1] > MAX_ATTRIBUTES:
         raise DataError(
-            f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of {MAX_ATTRIBUTES}; "
-            "select columns, or reduce them (for example with a truncated singular value decomposition)"
+            f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of "
+            f"{MAX_ATTRIBUTES}; "
+            "select columns, or reduce them (for example with a truncated singular value "
+            "decomposition)"
         )
     place = table.cell(frame.columns[0]) if table.text else table.place
     labels = read_labels(index, place, blanks=blanks)
@@ -188,10 +214,14 @@ def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{table.name}: the attribute {twice!r} occurs twice; rename or remove one")
     cells = (table.points(columns.iloc[:, position]) for position in range(len(names)))
-    kept = {name: parsed(column, text=table.text) for name, column in zip(names, cells, strict=True)}
+    kept = {
+        name: parsed(column, text=table.text) for name, column in zip(names, cells, strict=True)
+    }
     return _Piece(labels, kept, where, table.text)
 
 
 def without_table(labels: Sequence[Any]) -> ItemTable:
     """Items of which nothing is known but their labels."""
-    return ItemTable(list(labels), np.zeros((len(labels), 0)), (), lambda row: f"{_NAME}, row {row}")
+    return ItemTable(
+        list(labels), np.zeros((len(labels), 0)), (), lambda row: f"{_NAME}, row {row}"
+    )

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from relpref.data.arrays import counted, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 
-MANY = 1 << 14  # labels looked up among as many, from which on pandas takes half the time of a dictionary
+MANY = (
+    1 << 14
+)  # labels looked up among as many, from which on pandas takes half the time of a dictionary
 
 Place = Callable[[int], str]
 _ALWAYS_FINE = frozenset({str, int, bool})
-# Characters without a mark: white space, zero-width spaces and joiners of words, and letters without a
-# shape. Joiners of letters, selectors of variants and tags are not among them: they change what they follow.
+# Characters without a mark: white space, zero-width spaces and joiners of words, and letters
+# without a shape. Joiners of letters, selectors of variants and tags are not among them: they
+# change what they follow.
 _BLANKS = (
     *(*range(9, 14), *range(28, 33), 0x85, 0xA0, 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
     *(*range(0x2000, 0x200C), 0x200E, 0x200F, 0x2028, 0x2029, 0x202F, *range(0x205F, 0x2065)),
@@ -28,7 +31,14 @@ _BLANKS = (
 )
 BLANKS = "".join(map(chr, _BLANKS))
 # Marks of category Mn that only change the character before them.
-_SELECTORS = (0x34F, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+_SELECTORS = (
+    0x34F,
+    0x17B4,
+    0x17B5,
+    *range(0x180B, 0x1810),
+    *range(0xFE00, 0xFE10),
+    *range(0xE0100, 0xE01F0),
+)
 _MARKLESS = frozenset(BLANKS) | frozenset(map(chr, _SELECTORS))
 
 
@@ -79,7 +89,9 @@ def plain_labels(values: Iterable[Any], where: Place) -> list[Any]:
                 "use text, a number or a tuple of these"
             ) from None
         if is_missing(label):
-            raise DataError(f"{where(position)}: the label is missing ({shown(label)}); give one or drop it")
+            raise DataError(
+                f"{where(position)}: the label is missing ({shown(label)}); give one or drop it"
+            )
     return labels
 
 
@@ -120,12 +132,15 @@ def read_labels(
     odd = {
         text
         for text in distinct
-        if isinstance(text, str) and ((plain := text.strip(BLANKS)) is not text or not plain[:1].isalnum())
+        if isinstance(text, str)
+        and ((plain := text.strip(BLANKS)) is not text or not plain[:1].isalnum())
     }
     odd = {text for text in odd if text not in known}
     if empty := set(filter(is_invisible, odd)):
         row = next(row for row, label in enumerate(labels) if label in empty)
-        raise DataError(f"{where(row)}: the label is empty ({labels[row]!a}); give every row a label")
+        raise DataError(
+            f"{where(row)}: the label is empty ({labels[row]!a}); give every row a label"
+        )
     changed = {text: text.strip(BLANKS) for text in odd if text.strip(BLANKS) != text}
     if blanks is not None:
         blanks.update(changed)
@@ -138,13 +153,18 @@ def blank_note(labels: Collection[str]) -> tuple[str, ...]:
         return ()
     some = f"{min(labels)!a}{', ...' if len(labels) > 1 else ''}"
     around = "it" if len(labels) == 1 else "them"
-    return (f"{counted(len(labels), 'label')} had blanks around {around}, which were left out: {some}",)
+    return (
+        f"{counted(len(labels), 'label')} had blanks around {around}, which were left out: {some}",
+    )
 
 
 def alike_note(labels: Iterable[Any], what: str) -> tuple[str, ...]:
     """Return a note on labels that differ in capitals or Unicode form only, if there are some."""
     texts = [label for label in labels if isinstance(label, str)]
-    forms = [(text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold() for text in texts]
+    forms = [
+        (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+        for text in texts
+    ]
     if len(set(forms)) == len(texts):
         return ()
     firsts = dict(zip(reversed(forms), reversed(texts), strict=True))
@@ -153,8 +173,10 @@ def alike_note(labels: Iterable[Any], what: str) -> tuple[str, ...]:
     # Two forms of one text look the same unless they are escaped.
     show = shown if alike[0][0].lower() == alike[0][1].lower() else ascii
     note = (
-        f"{counted(len(alike), what)} {'differs' if len(alike) == 1 else 'differ'} from another one in capitals "
-        f"or Unicode form only, such as {' and '.join(map(show, alike[0]))}; they are kept apart: rename one "
+        f"{counted(len(alike), what)} {'differs' if len(alike) == 1 else 'differ'} from another "
+        "one in capitals "
+        f"or Unicode form only, such as {' and '.join(map(show, alike[0]))}; they are kept apart: "
+        "rename one "
         "of the two if they mean the same"
     )
     return (note,)
@@ -167,7 +189,9 @@ class LabelIndex:
 
     def __init__(self, labels: Sequence[Hashable], where: Place) -> None:
         self.labels: tuple[Hashable, ...] = tuple(labels)
-        self.positions: dict[Hashable, int] = dict(zip(self.labels, range(len(self.labels)), strict=True))
+        self.positions: dict[Hashable, int] = dict(
+            zip(self.labels, range(len(self.labels)), strict=True)
+        )
         if len(self.positions) == len(self.labels):
             return
         seen: dict[Hashable, int] = {}
@@ -177,7 +201,8 @@ class LabelIndex:
                 same = self.labels[first]
                 equal = "" if type(same) is type(label) else f" (equal to {shown(same)} in Python)"
                 raise DataError(
-                    f"{where(position)}: the label {shown(label)}{equal} was already used at {where(first)}; "
+                    f"{where(position)}: the label {shown(label)}{equal} was already used at "
+                    f"{where(first)}; "
                     "every item needs a label of its own: rename or remove one of the two rows"
                 )
 
@@ -189,7 +214,9 @@ class LabelIndex:
         if min(len(self), len(labels)) >= MANY:
             rows = self._index.get_indexer(_objects(labels)).astype(np.int32)
         else:
-            rows = np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
+            rows = np.fromiter(
+                map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels)
+            )
         for position in np.flatnonzero(rows < 0).tolist():
             rows[position] = self.get(labels[position])
             if rows[position] < 0:
@@ -230,7 +257,9 @@ class LabelIndex:
             hint = f"; nearest: {', '.join(map(shown, close))}; {remedy}"
         else:
             if isinstance(label, str) and self.labels == tuple(range(len(self))):
-                remedy = "these are row numbers: make the column with the labels the index (set_index)"
+                remedy = (
+                    "these are row numbers: make the column with the labels the index (set_index)"
+                )
             some = ", ".join(map(shown, self.labels[:3]))
             hint = f"; the items are {some}{', ...' if len(self) > 3 else ''}; {remedy}"
         raise UnknownLabelError(f"{place}: {shown(label)} is not the label of an item{hint}")

@@ -58,23 +58,30 @@ def read_links(
     if scipy.sparse.issparse(table):
         if targets is not items:
             raise DataError(
-                f"{called}: a matrix has no labels for what the items link to; give a table with the columns source and target"
+                f"{called}: a matrix has no labels for what the items link to; give a table with "
+                "the columns source and target"
             )
         if items.grows:
             raise DataError(
-                f"{called}: a matrix names no items; give items, in the order of its rows, or a table with the columns source and target"
+                f"{called}: a matrix names no items; give items, in the order of its rows, or a "
+                "table with the columns source and target"
             )
         return _edges_of_matrix(table, called, items, kind)
     if isinstance(table, list | tuple | np.ndarray) and not is_table(table):
         table = _table_of_links(table, called)
     if not is_table(table):
         raise DataError(
-            f"{called}: expected a table of edges, a list of (source, target), a networkx graph, or a matrix with a row for each item, "
+            f"{called}: expected a table of edges, a list of (source, target), a networkx graph, "
+            "or a matrix with a row for each item, "
             f"got {type(table).__name__}"
         )
     read = as_table(table, called)
     frame = read.frame
-    if targets is items and "source" not in frame.columns and set(frame.columns) == set(frame.index):
+    if (
+        targets is items
+        and "source" not in frame.columns
+        and set(frame.columns) == set(frame.index)
+    ):
         return _edges_of_matrix(_ordered(frame, called, items), called, items, kind)
     tables = [read] if read is not table else _named(iter([read]), called)
     edges, notes = edges_from_tables(tables, items, targets)
@@ -86,7 +93,8 @@ def _table_of_links(links: Any, called: str) -> pd.DataFrame:
     for row, link in enumerate(links):
         if isinstance(link, str) or not hasattr(link, "__len__") or len(link) not in (2, 3):
             raise DataError(
-                f"{called}, position {row}: {shown(link)} is no edge; write (source, target) or (source, target, weight)"
+                f"{called}, position {row}: {shown(link)} is no edge; write (source, target) or "
+                "(source, target, weight)"
             )
     ends = {name: [link[end] for link in links] for end, name in enumerate(("source", "target"))}
     table = pd.DataFrame(ends, dtype=object)
@@ -121,12 +129,16 @@ def _groups(relation: Relation, called: str) -> Relation:
     """A relation whose table says to which group each item belongs: those of one group are linked."""
     table = relation.table
     if relation.kind not in (None, "bipartite"):
-        raise DataError(f"{called}: a group for each item is no {relation.kind} relation; leave the kind out")
+        raise DataError(
+            f"{called}: a group for each item is no {relation.kind} relation; leave the kind out"
+        )
     items, groups = (
         list(table.keys()),
         list(table.values) if isinstance(table, pd.Series) else list(table.values()),
     )
-    known = [(item, group) for item, group in zip(items, groups, strict=True) if not is_missing(group)]
+    known = [
+        (item, group) for item, group in zip(items, groups, strict=True) if not is_missing(group)
+    ]
     options = {name: getattr(relation, name) for name in ("hubs", "max_degree")}
     return Relation(_table_of_links(known, called), "bipartite", **options)
 
@@ -141,12 +153,14 @@ def _edges_of_matrix(
     size = len(items)
     if matrix.shape != (size, size):
         raise DataError(
-            f"{called}: the matrix has the shape {matrix.shape}, but there are {counted(size, 'item')}; "
+            f"{called}: the matrix has the shape {matrix.shape}, but there are "
+            f"{counted(size, 'item')}; "
             f"give a matrix of shape ({size}, {size}) in the order of the items"
         )
     if matrix.dtype.kind not in "fiub":
         raise DataError(f"{called}: the matrix has the type {matrix.dtype}; convert it to float")
-    # By way of CSR, because repeated entries of a COO matrix mean their sum. What the user holds stays as it is.
+    # By way of CSR, because repeated entries of a COO matrix mean their sum. What the user holds
+    # stays as it is.
     matrix = scipy.sparse.csr_array(matrix, dtype=np.float64)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
@@ -154,20 +168,26 @@ def _edges_of_matrix(
     stored = matrix
 
     def where(entry: int) -> str:
-        row, column = int(np.searchsorted(stored.indptr, entry, side="right")) - 1, int(stored.indices[entry])
+        row, column = (
+            int(np.searchsorted(stored.indptr, entry, side="right")) - 1,
+            int(stored.indices[entry]),
+        )
         labels = (items.labels[row], items.labels[column])
         return f"{called}, entry ({row}, {column}) for {shown(labels)}"
 
     refuse_first(
         ~(np.isfinite(matrix.data) & (matrix.data >= 0)),
         lambda entry: (
-            f"{where(entry)}: the weight {stored.data[entry]} is not a finite positive number; correct or remove it"
+            f"{where(entry)}: the weight {stored.data[entry]} is not a finite positive number; "
+            "correct or remove it"
         ),
     )
     notes: tuple[str, ...] = ()
     zeros = int((matrix.data == 0).sum())
     if zeros:
-        notes = (f"{called}: {counted(zeros, 'stored entry', 'stored entries')} of weight 0 left out",)
+        notes = (
+            f"{called}: {counted(zeros, 'stored entry', 'stored entries')} of weight 0 left out",
+        )
         matrix = matrix.copy()
         matrix.eliminate_zeros()
     if matrix.nnz == 0:
@@ -187,18 +207,27 @@ def _edges_of_matrix(
             entry = int(np.argmax(difference.data != 0))
             row, column = int(difference.row[entry]), int(difference.col[entry])
             raise DataError(
-                f"{called}: the matrix is not symmetric: entry ({row}, {column}) is {matrix[row, column]}, entry "
+                f"{called}: the matrix is not symmetric: entry ({row}, {column}) is "
+                f"{matrix[row, column]}, entry "
                 f"({column}, {row}) is {matrix[column, row]}; {how_to_say_the_kind()}"
             )
-        # One link per edge from here on: the two triangles of a symmetric matrix are not a repetition.
-        stored = scipy.sparse.triu(matrix if symmetric else matrix.maximum(transposed), format="csr")
+        # One link per edge from here on: the two triangles of a symmetric matrix are not a
+        # repetition.
+        stored = scipy.sparse.triu(
+            matrix if symmetric else matrix.maximum(transposed), format="csr"
+        )
     entries = stored.tocoo(copy=False)
     source, target = (end.astype(np.int32, copy=False) for end in entries.coords)
     return Edges(source, target, entries.data, where), notes
 
 
 def _edges_of_networkx(
-    graph: Any, called: str, items: LabelIndex, targets: LabelIndex, kind: str | None, blanks: set[str]
+    graph: Any,
+    called: str,
+    items: LabelIndex,
+    targets: LabelIndex,
+    kind: str | None,
+    blanks: set[str],
 ) -> Edges:
     if graph.is_multigraph():
         raise DataError(
@@ -209,18 +238,23 @@ def _edges_of_networkx(
         raise DataError(f"{called}: a {type(graph).__name__} is directed; {how_to_say_the_kind()}")
     if not graph.is_directed() and kind == "directed":
         raise DataError(
-            f"{called}: a {type(graph).__name__} has no directions; pass a DiGraph, or leave the kind out"
+            f"{called}: a {type(graph).__name__} has no directions; pass a DiGraph, or leave the "
+            "kind out"
         )
     links = list(graph.edges(data="weight", default=1))
     if targets is items:  # nodes without edges must be items, too
         remedy = "rename the node, remove it, or add it to the items"
-        nodes = read_labels(graph.nodes, lambda node: f"{called}, node {node}", items.positions, blanks)
+        nodes = read_labels(
+            graph.nodes, lambda node: f"{called}, node {node}", items.positions, blanks
+        )
         items.locate(nodes, lambda node: f"{called}, node {node}", remedy)
     else:
         # Either end may be the item.
         links = [(b, a, w) if items.get(a) < 0 else (a, b, w) for a, b, w in links]
     if not links:
-        raise DataError(f"{called}: the graph has no edges; give at least one edge or leave the relation out")
+        raise DataError(
+            f"{called}: the graph has no edges; give at least one edge or leave the relation out"
+        )
     source, target, weight = zip(*links, strict=True)
 
     def where(link: int) -> str:
@@ -268,7 +302,8 @@ class Read(NamedTuple):
     """A relation that was read and tidied, not yet turned into graphs."""
 
     relation: Relation  # kind and options, without a table
-    edges: Edges  # each once: source < target for an undirected relation, links as they point for another one
+    # Each once: source < target for an undirected relation, links as they point for another one.
+    edges: Edges
     targets: tuple[Hashable, ...]  # labels, of a bipartite relation
     notes: Notes  # what was tidied
 
@@ -287,7 +322,9 @@ def read_relation(name: str, value: Any, items: LabelIndex, known: Links | None 
     if isinstance(relation.table, pd.Series) or (
         isinstance(relation.table, Mapping)
         and not any(
-            isinstance(one, Sized) for one in relation.table.values() if not isinstance(one, str | tuple)
+            isinstance(one, Sized)
+            for one in relation.table.values()
+            if not isinstance(one, str | tuple)
         )
     ):
         relation = _groups(relation, called)
@@ -297,10 +334,13 @@ def read_relation(name: str, value: Any, items: LabelIndex, known: Links | None 
     targets = TargetIndex(items, known.targets if known else ()) if bipartite else items
     edges, notes = read_links(name, relation.table, relation.kind, items, targets)
     require_memory(
-        _BYTES_PER_LINK * edges.source.size, f"{called}: sorting {counted(edges.source.size, 'link')}"
+        _BYTES_PER_LINK * edges.source.size,
+        f"{called}: sorting {counted(edges.source.size, 'link')}",
     )
     edges, more = tidied(edges, called, (items.labels, targets.labels), relation.kind)
-    return Read(replace(relation, table=None), edges, targets.labels if bipartite else (), notes + more)
+    return Read(
+        replace(relation, table=None), edges, targets.labels if bipartite else (), notes + more
+    )
 
 
 def _with_options_of(known: Relation, relation: Relation, called: str) -> Relation:
@@ -309,7 +349,8 @@ def _with_options_of(known: Relation, relation: Relation, called: str) -> Relati
         getattr(relation, option) != getattr(wanted, option) for option in OPTIONS
     ):
         raise DataError(
-            f"{called}: it was read as a {known.kind} relation with other options than those given for the newcomers; "
+            f"{called}: it was read as a {known.kind} relation with other options than those given "
+            "for the newcomers; "
             "pass the table alone"
         )
     return wanted
@@ -327,14 +368,17 @@ def read_relations(
         for part in part_names(name, read.relation):
             if part in graphs or (part != name and part in relations):
                 raise DataError(
-                    f"relations: {part!r} is a role of the directed relation {name!r} and the name of another one; "
+                    f"relations: {part!r} is a role of the directed relation {name!r} and the name "
+                    "of another one; "
                     "rename one of the two relations"
                 )
         edges = read.edges
         if read.relation.kind in (None, "undirected"):
             parts = {name: Graph(len(items), edges.source, edges.target, edges.weight)}
         else:
-            all_links[name] = Links(read.relation, edges.source, edges.target, edges.weight, read.targets)
+            all_links[name] = Links(
+                read.relation, edges.source, edges.target, edges.weight, read.targets
+            )
             parts = project(name, all_links[name], len(items))
         graphs |= parts
         notes += read.notes + graph_notes(name, all_links.get(name), parts)
@@ -362,7 +406,9 @@ def project(
         try:
             graphs[part] = Graph(num_items, *edges, **kept)
         except DataError as error:  # products of extreme weights
-            raise DataError(f"relation {name!r}: {_where(part, name)}{error}; rescale the weights") from None
+            raise DataError(
+                f"relation {name!r}: {_where(part, name)}{error}; rescale the weights"
+            ) from None
     return graphs
 
 
@@ -403,7 +449,8 @@ def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Notes]:
     kept = scipy.sparse.csc_array(links[:, ~hubs])
     lost = int(((links > 0).sum(axis=1) > 0).sum() - ((kept > 0).sum(axis=1) > 0).sum())
     note = (
-        f"{counted(int(hubs.sum()), 'target')} with more than {max_degree} links left out, and with them "
+        f"{counted(int(hubs.sum()), 'target')} with more than {max_degree} links left out, and "
+        "with them "
         f"{int(degree[hubs].sum())} of {counted(int(degree.sum()), 'link')}; "
         f"{counted(lost, 'item')} had no other link"
     )

@@ -1,7 +1,7 @@
 """Lists among answers: ordered partitions of a few items that were looked at together.
 
-What is kept of a list are the pairs between neighboring blocks: every item of a block is preferred to every item of the next. Other
-pairs follow from these, and items of one block have no pair.
+What is kept of a list are the pairs between neighboring blocks: every item of a block is preferred
+to every item of the next. Other pairs follow from these, and items of one block have no pair.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,10 @@ Columns = dict[str, Any]
 Positions = NDArray[np.int64]
 
 NO_LISTS = {"list": None, "list_label": None}  # the columns, where no answer is in a list
-_REMEDY = "give every item of a place above every item of the next, as choices and orderings do, or read pairs as they are with lists='pairs'"
+_REMEDY = (
+    "give every item of a place above every item of the next, as choices and orderings do, "
+    "or read pairs as they are with lists='pairs'"
+)
 
 
 def read_lists(
@@ -31,18 +34,21 @@ def read_lists(
         As of `relpref.data.Comparisons`, with ``list_label``; ``count`` repeats a list with fresh
         noise.
     number : array of int, shape (m,)
-        The list of each row, −1 where there is none. A list of two is a comparison, or a tie, like any other.
+        The list of each row, −1 where there is none. A list of two is a comparison, or a tie, like
+        any other.
     place : callable
         How a row is called in messages.
 
     Raises
     ------
     DataError
-        If the pairs of a list are no ordered partition of its items, or a list has strengths or several raters.
+        If the pairs of a list are no ordered partition of its items, or a list has strengths or
+        several raters.
     """
     rows = np.flatnonzero(number >= 0)
     winner, loser, of_row = (
-        np.asarray(part)[rows].astype(np.int64) for part in (columns["winner"], columns["loser"], number)
+        np.asarray(part)[rows].astype(np.int64)
+        for part in (columns["winner"], columns["loser"], number)
     )
     _check_columns(columns, rows, of_row, place)
 
@@ -74,17 +80,23 @@ def read_lists(
     fall = block[below] - block[above]
     refuse(strict & (fall <= 0), f"the pairs of the list contradict each other; {_REMEDY}")
     refuse(
-        tied & (fall != 0), f"the two are tied, but not with the same items above or below them; {_REMEDY}"
+        tied & (fall != 0),
+        f"the two are tied, but not with the same items above or below them; {_REMEDY}",
     )
     width = int(block.max(initial=0)) + 2
-    blocks = np.bincount(of_slot * width + block, minlength=len(size) * width).reshape(len(size), width)
+    blocks = np.bincount(of_slot * width + block, minlength=len(size) * width).reshape(
+        len(size), width
+    )
     near = strict & (fall == 1)
     there = np.bincount(of_row[near] * width + block[above[near]], minlength=blocks.size).reshape(
         blocks.shape
     )
     wanted = blocks[:, :-1] * blocks[:, 1:]
     short = (there[:, :-1] != wanted).any(axis=1)
-    refuse(short[of_row], f"some pairs of the list are missing, and its others do not tell them; {_REMEDY}")
+    refuse(
+        short[of_row],
+        f"some pairs of the list are missing, and its others do not tell them; {_REMEDY}",
+    )
 
     two = size[of_row] == 2
     number = number.copy()
@@ -100,18 +112,22 @@ def read_lists(
     return numbered(_repeated(columns | {"list": number[kept]})), notes
 
 
-def _check_columns(columns: Columns, rows: Positions, of_row: Positions, place: Callable[[int], str]) -> None:
+def _check_columns(
+    columns: Columns, rows: Positions, of_row: Positions, place: Callable[[int], str]
+) -> None:
     """Refuse what lists have no place for."""
     for name in ("strength", "probability"):
         if name in columns and len(rows):
             raise DataError(
-                f"{place(int(rows[0]))}: answers with the column {name!r} cannot be in lists; leave one of the two columns out"
+                f"{place(int(rows[0]))}: answers with the column {name!r} cannot be in lists; "
+                "leave one of the two columns out"
             )
     if "shown_first" in columns:
         refuse_first(
             np.asarray(columns["shown_first"])[rows] != 0,
             lambda row: (
-                f"{place(int(rows[row]))}: the effect of being shown first in a list is unknown; leave the cell blank"
+                f"{place(int(rows[row]))}: the effect of being shown first in a list is unknown; "
+                "leave the cell blank"
             ),
         )
     _, first, which = np.unique(of_row, return_index=True, return_inverse=True)
@@ -120,7 +136,8 @@ def _check_columns(columns: Columns, rows: Positions, of_row: Positions, place: 
         wrong = np.flatnonzero(values != values[first][which])
         if len(wrong):
             raise DataError(
-                f"{place(int(rows[wrong[0]]))}: the {name} is not that of the list's other rows; correct it"
+                f"{place(int(rows[wrong[0]]))}: the {name} is not that of the list's other rows; "
+                "correct it"
             )
 
 
@@ -153,13 +170,17 @@ def numbered(columns: Columns) -> Columns:
     return columns | {"list": found}
 
 
-def contents(columns: Mapping[str, Any], rows: Positions, which: Positions, lists: int) -> Positions:
+def contents(
+    columns: Mapping[str, Any], rows: Positions, which: Positions, lists: int
+) -> Positions:
     """What each list says: the number of its entries, its rater, its group, and its entries; −1 where there are no more, shape (lists, ...).
 
     The entries of a pair are its two items and the bits of its covariates.
     """
     winner, loser = (np.asarray(columns[end])[rows].astype(np.int64) for end in ("winner", "loser"))
-    bits = np.asarray(columns.get("covariates", np.zeros((len(columns["winner"]), 0))))[rows].view(np.int64)
+    bits = np.asarray(columns.get("covariates", np.zeros((len(columns["winner"]), 0))))[rows].view(
+        np.int64
+    )
     said = np.column_stack([winner, loser, bits])
     order = np.lexsort((loser, winner, which))
     sizes = np.bincount(which, minlength=lists)
@@ -193,7 +214,8 @@ def chosen_lists(columns: Columns, chosen: Positions) -> Columns:
     if np.any(most != least):
         rows = counted(int(np.sum(number == np.argmax(most != least))), "row")
         raise DataError(
-            f"chosen: a list is selected in part, of {rows} in which its items share their noise; select all of its rows or none, see "
+            f"chosen: a list is selected in part, of {rows} in which its items share their noise; "
+            "select all of its rows or none, see "
             "data.comparisons.whole_lists"
         )
     order = np.argsort(chosen, kind="stable")
@@ -218,7 +240,8 @@ def joined_lists(columns: Columns, other: Mapping[str, Any]) -> Columns:
 def known_lists(columns: Mapping[str, Any], other: Mapping[str, Any]) -> Positions:
     """For each row of other answers the list among these that says the same, −1 where there is none.
 
-    Of equal lists it is one with the same label if there is any, and else the last; each is taken once.
+    Of equal lists it is one with the same label if there is any, and else the last; each is taken
+    once.
     """
     places: dict[bytes, list[int]] = {}
     for number, said in enumerate(_said(columns)):
@@ -250,7 +273,9 @@ def _said(columns: Mapping[str, Any]) -> list[bytes]:
 def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]:
     """How many lists there are, rounded up, rows and items of the longest, and whether a block between others has several items."""
     rows = np.flatnonzero(np.asarray(number) >= 0)
-    winner, loser, number = (np.asarray(part)[rows].astype(np.int64) for part in (winner, loser, number))
+    winner, loser, number = (
+        np.asarray(part)[rows].astype(np.int64) for part in (winner, loser, number)
+    )
     lists = int(number.max(initial=-1)) + 1
     items = int(max(winner.max(initial=0), loser.max(initial=0))) + 1
     slots, which = np.unique(

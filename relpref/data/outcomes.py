@@ -24,14 +24,19 @@ def results(table: Table) -> tuple[NDArray[np.float64], str]:
     numeric = all(not isinstance(cell, str) for cell in cells)
     read = replace(
         table,
-        frame=frame.assign(result=pd.Series(cells, index=frame.index, dtype=None if numeric else object)),
+        frame=frame.assign(
+            result=pd.Series(cells, index=frame.index, dtype=None if numeric else object)
+        ),
     )
     remedy = "write 1 where the first won, 0 where it lost and 0.5 for a tie; or 1, -1 and 0"
     values = replace(read, text=not numeric).numbers("result", remedy)
     table.refuse("result", ~np.isin(values, (-1, 0, 0.5, 1)), f" is no result; {remedy}")
     if not (values == -1).any():
         tie = ", 0.5 for a tie" if (values == 0.5).any() else ""
-        return 2 * values - 1, f"results were read as 1 for a win of the first{tie} and 0 for a loss"
+        return (
+            2 * values - 1,
+            f"results were read as 1 for a win of the first{tie} and 0 for a loss",
+        )
     table.refuse("result", values == 0.5, f", and yet there are results of -1; {remedy}")
     return values, "results were read as 1 for a win of the first, 0 for a tie and -1 for a loss"
 
@@ -44,8 +49,10 @@ def ties(table: Table, blank: NDArray[np.bool_] | None) -> NDArray[np.bool_] | N
             refuse_first(
                 blank,
                 lambda row: (
-                    f"{table.cell('winner')(row)}: the winner is blank; name the winner, drop the row if nobody answered, "
-                    "or, if it was a tie, add the column 'tie' with true in this row and false in the others"
+                    f"{table.cell('winner')(row)}: the winner is blank; name the winner, drop the "
+                    "row if nobody answered, "
+                    "or, if it was a tie, add the column 'tie' with true in this row and false in "
+                    "the others"
                 ),
             )
         return None
@@ -73,27 +80,40 @@ def strengths(table: Table, tie: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     wrong = table.numbers("strength", remedy, stated) != 0
     table.refuse("strength", wrong, f", and yet the answer is a tie; {remedy}", stated)
     rows = np.flatnonzero(~tied)
-    strength[rows] = table.counts("strength", "write how strongly: 1, 2, 3, ... from slightly upwards", rows)
-    reason = f" is above {MAX_STRENGTHS}, the most grades that are told apart; group the strengths into fewer"
+    strength[rows] = table.counts(
+        "strength", "write how strongly: 1, 2, 3, ... from slightly upwards", rows
+    )
+    reason = (
+        f" is above {MAX_STRENGTHS}, the most grades that are told apart; group the "
+        "strengths "
+        "into fewer"
+    )
     table.refuse("strength", strength > MAX_STRENGTHS, reason)
     return strength
 
 
 def probabilities(table: Table) -> NDArray[np.float64]:
     remedy = "write the reported probability that the first is the better, between 0 and 1"
-    certain = "a report of 0 or 1 leaves no room for error; write what its rater may have meant, such as 0.99"
+    certain = (
+        "a report of 0 or 1 leaves no room for error; write what its rater may have meant, "
+        "such as 0.99"
+    )
     values = table.numbers("probability", remedy)
     table.refuse(
         "probability",
         (values <= 0) | (values >= 1),
-        lambda row: f" is not strictly between 0 and 1; {certain if values[row] in (0, 1) else remedy}",
+        lambda row: (
+            f" is not strictly between 0 and 1; {certain if values[row] in (0, 1) else remedy}"
+        ),
     )
     return values
 
 
 def weights(table: Table) -> NDArray[np.float64]:
     """How much each answer counts, above 0."""
-    remedy = "write for how much the answer counts, a number above 0; drop the row if it is not to count"
+    remedy = (
+        "write for how much the answer counts, a number above 0; drop the row if it is not to count"
+    )
     values = table.numbers("weight", remedy)
     table.refuse("weight", values <= 0, f" is no weight; {remedy}")
     return values

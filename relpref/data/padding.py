@@ -1,8 +1,9 @@
 """The same data filled up to a round number of items and of answers, so that data sets of many sizes share what JAX compiles.
 
-The padding carries no information: items without answers and links, and answers that were given 0 times. A Gaussian process
-gives the other items the same prior without them. Not so every program: one may look at the mean of all items. So a program says that
-it may be given such data (`allows_padding`), and its results are cut to the items and the answers that there are.
+The padding carries no information: items without answers and links, and answers that were given 0
+times. A Gaussian process gives the other items the same prior without them. Not so every program:
+one may look at the mean of all items. So a program says that it may be given such data
+(`allows_padding`), and its results are cut to the items and the answers that there are.
 """
 
 from dataclasses import replace
@@ -15,24 +16,35 @@ from relpref.data.arrays import read_only
 from relpref.data.comparisons import Comparisons
 from relpref.data.preference import PreferenceData
 
-# Multiples of the step, and of a part of an octave where that is more. Matrices grow with the square of the items: above 500, there
-# are at most an eighth too many of them. Answers are cheap, and every pair of two round numbers is a shape of its own: so these are fewer.
+# Multiples of the step, and of a part of an octave where that is more. Matrices grow with the
+# square of the items: above 500, there are at most an eighth too many of them. Answers are cheap,
+# and every pair of two round numbers is a shape of its own: so these are fewer.
 _STEP_OF_ITEMS, _PARTS_OF_ITEMS = 64, 8
 _STEP_OF_ANSWERS, _PARTS_OF_ANSWERS = 256, 2
 # A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
-_NEUTRAL = {"probability": 0.5, "strength": 1, "list": -1, "list_label": -1, "group": -1, "weight": 1}
+_NEUTRAL = {
+    "probability": 0.5,
+    "strength": 1,
+    "list": -1,
+    "list_label": -1,
+    "group": -1,
+    "weight": 1,
+}
 
-_NAME = "allows_padding"  # the attribute; where it depends on an object's fields, its class has a property of this name
+# The attribute; where it depends on an object's fields, its class has a property of this name.
+_NAME = "allows_padding"
 Declared = TypeVar("Declared")
 
 
 def allows_padding(declared: Declared) -> Declared:
     """Declare of a program, or of the class of a kernel or a likelihood, that it may be given data that were filled up, see `padded`.
 
-    What it says of items must depend on their own attributes and links, and on what data and graphs keep of the true items alone
-    (``attribute_center``, ``attribute_scale``, ``graph.reference``), not on how many there are or on means over all of them; what it
-    says of an answer must depend on its own columns. The utilities are the last Gaussian vector of a program, others do not grow with the
-    items, and its answers are one site that counts rows as ``data.count`` says. A subclass declares it for itself.
+    What it says of items must depend on their own attributes and links, and on what data and graphs
+    keep of the true items alone (``attribute_center``, ``attribute_scale``, ``graph.reference``),
+    not on how many there are or on means over all of them; what it says of an answer must depend on
+    its own columns. The utilities are the last Gaussian vector of a program, others do not grow
+    with the items, and its answers are one site that counts rows as ``data.count`` says. A subclass
+    declares it for itself.
     """
     setattr(declared, _NAME, True)
     return declared
@@ -76,7 +88,9 @@ def padded(data: PreferenceData) -> PreferenceData:
     """The data with items and answers without information appended; labels are numbers."""
     size = room_for_items(data.num_items)
     # At the center, so that kernels of distances are computed from it as they were.
-    rows = np.broadcast_to(data.attribute_center, (size - data.num_items, len(data.attribute_center)))
+    rows = np.broadcast_to(
+        data.attribute_center, (size - data.num_items, len(data.attribute_center))
+    )
     labels: Any = range(size)
     return replace(
         data,

@@ -31,7 +31,8 @@ def marginal(data: PreferenceData, positions: NDArray[Any], spare: int = 0) -> P
     The first item's labels and attributes fill ``spare`` places at the end.
     """
     graphs: dict[str, Any] = {
-        name: PartialGraph(len(positions) + spare, graph.reference) for name, graph in data.relations.items()
+        name: PartialGraph(len(positions) + spare, graph.reference)
+        for name, graph in data.relations.items()
     }
     found = _at(data, positions)
     if spare:
@@ -44,7 +45,9 @@ def marginal(data: PreferenceData, positions: NDArray[Any], spare: int = 0) -> P
     return replace(found, _graphs=graphs, _links={})
 
 
-def induced(data: PreferenceData, positions: NDArray[Any]) -> tuple[PreferenceData, NDArray[np.int64]]:
+def induced(
+    data: PreferenceData, positions: NDArray[Any]
+) -> tuple[PreferenceData, NDArray[np.int64]]:
     """The data of some items: answers and links among them; and the rows of these answers."""
     here = np.zeros(data.num_items, dtype=bool)
     here[positions] = True

@@ -29,7 +29,15 @@ from relpref.data.comparisons import (
 from relpref.data.graph import Graph
 from relpref.data.items import ItemTable, read_item_table, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
-from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
+from relpref.data.links import (
+    Links,
+    Read,
+    graph_notes,
+    part_names,
+    project,
+    read_relation,
+    read_relations,
+)
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
 from relpref.errors import DataError
 from relpref.pytree import register
@@ -39,9 +47,10 @@ from relpref.pytree import register
 class PreferenceData:
     """Items, their attributes and relations, and answers to "which of two?": validated, immutable.
 
-    Make one with `from_tables`, `from_files` or `from_folder`; the constructor itself checks nothing. It is
-    a JAX pytree: its arrays are leaves, and data sets of equal shapes share one compilation. A function
-    compiled with the data as an argument must use the arrays only, not the labels, and not return the data.
+    Make one with `from_tables`, `from_files` or `from_folder`; the constructor itself checks
+    nothing. It is a JAX pytree: its arrays are leaves, and data sets of equal shapes share one
+    compilation. A function compiled with the data as an argument must use the arrays only, not the
+    labels, and not return the data.
 
     Attributes
     ----------
@@ -50,7 +59,8 @@ class PreferenceData:
         In the units of the table.
     attribute_names : tuple of str, length d
     attribute_center, attribute_scale : array of float64, shape (d,)
-        Mean and population standard deviation (1 for a constant column) of the items, without newcomers.
+        Mean and population standard deviation (1 for a constant column) of the items, without
+        newcomers.
     comparisons : Comparisons
         The distinct answers.
     answered : bool
@@ -87,49 +97,60 @@ class PreferenceData:
     ) -> "PreferenceData":
         """Validate tables. How they were read is in ``notes``.
 
-        A table is a DataFrame of pandas or another library, a list of dictionaries, a dictionary of columns, or the path of a file.
+        A table is a DataFrame of pandas or another library, a list of dictionaries, a dictionary of
+        columns, or the path of a file.
 
         Parameters
         ----------
         items : table or sequence of hashable, optional
-            One row per item: the index holds the labels (of a table without an index the column that holds those of the answers, of a
-            file the first column), and the columns are attributes. Or labels alone. By default the labels are those of the answers, in
-            the order of the rows, and then those of the relations.
+            One row per item: the index holds the labels (of a table without an index the column
+            that holds those of the answers, of a file the first column), and the columns are
+            attributes. Or labels alone. By default the labels are those of the answers, in the
+            order of the rows, and then those of the relations.
 
-            Attributes are numbers, booleans, dates (read as years) or categories. Categories of few values become columns of 0 and 1,
-            those of many values a relation ``same_<column>`` that links items with the same value. A missing number is set to the mean
-            of the others, and the column ``<column> missing`` marks it.
+            Attributes are numbers, booleans, dates (read as years) or categories. Categories of few
+            values become columns of 0 and 1, those of many values a relation ``same_<column>`` that
+            links items with the same value. A missing number is set to the mean of the others, and
+            the column ``<column> missing`` marks it.
         answers : table, iterable of (winner, loser), or Rankings, optional
-            None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and one of ``winner`` (blank
-            where ``tie`` is true, and nowhere else), ``result`` (1 where the first won and 0 where it lost, with 0.5 for a tie; or 1, -1,
-            and 0 for a tie) and ``probability`` (as reported, that the first is the better). Optional columns: ``tie`` (true or false),
-            ``strength`` (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank
-            where that is not known), ``count`` (how often; default 1), ``weight`` (for how much each
-            of them counts: its probability is taken to this power), ``list`` (see `choices` and `orderings`), ``group`` (what answers
-            have in common beyond their items: the question, the match, the pair of texts; blank where nothing). Other columns are not
-            used, and noted.
+            None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``,
+            ``second`` and one of ``winner`` (blank where ``tie`` is true, and nowhere else),
+            ``result`` (1 where the first won and 0 where it lost, with 0.5 for a tie; or 1, -1, and
+            0 for a tie) and ``probability`` (as reported, that the first is the better). Optional
+            columns: ``tie`` (true or false), ``strength`` (1 = slightly, 2, ...; blank for a tie),
+            ``rater`` (who answered), ``shown_first`` (which of the two was; blank where that is not
+            known), ``count`` (how often; default 1), ``weight`` (for how much each of them counts:
+            its probability is taken to this power), ``list`` (see `choices` and `orderings`),
+            ``group`` (what answers have in common beyond their items: the question, the match, the
+            pair of texts; blank where nothing). Other columns are not used, and noted.
 
-            Orders have the columns ``list``, ``item`` and ``place`` (1 is the best, equal places are ties, and a blank is below all others);
-            choices ``choice``, ``item`` and ``chosen`` (true once in each choice); and the best and the worst of several ``best``,
-            ``worst`` and what was shown, ``item_1``, ``item_2``, .... Or `Rankings`.
-        relations : mapping of str to table, list of edges, Series, graph, matrix, path of a file or Relation, optional
-            Edges by name, see `Relation`. A table has the columns ``source``, ``target`` and, optionally, ``weight``.
+            Orders have the columns ``list``, ``item`` and ``place`` (1 is the best, equal places
+            are ties, and a blank is below all others); choices ``choice``, ``item`` and ``chosen``
+            (true once in each choice); and the best and the worst of several ``best``, ``worst``
+            and what was shown, ``item_1``, ``item_2``, .... Or `Rankings`.
+        relations : mapping of str to table, list of edges, Series, graph, matrix, path of a file or
+        Relation, optional
+            Edges by name, see `Relation`. A table has the columns ``source``, ``target`` and,
+            optionally, ``weight``.
         columns : mapping of str to str, optional
             What the table of answers calls these columns: ``{"winner": "better", "rater": "who"}``.
         lists : {"exact", "pairs"}
-            The pairs of one list come from one look at its items, so they are not independent: each item is seen with its own noise,
-            which its pairs share. They are to tell an ordered partition of the list's items. With ``"pairs"`` each pair is an answer of
-            its own; intervals are too narrow then, and the notes say so.
+            The pairs of one list come from one look at its items, so they are not independent: each
+            item is seen with its own noise, which its pairs share. They are to tell an ordered
+            partition of the list's items. With ``"pairs"`` each pair is an answer of its own;
+            intervals are too narrow then, and the notes say so.
         covariates : sequence of str, optional
-            What is known of either side of an answer and may favor it, such as ``["home", "length"]``. A covariate x of numbers or
-            categories is in the columns ``x_winner`` and ``x_loser`` (or ``x_first`` and ``x_second``); or a single column x names the
-            one of the two items that has it, such as the one at home, and is blank where neither has. In orders and choices the column x
-            is beside the item.
+            What is known of either side of an answer and may favor it, such as ``["home",
+            "length"]``. A covariate x of numbers or categories is in the columns ``x_winner`` and
+            ``x_loser`` (or ``x_first`` and ``x_second``); or a single column x names the one of the
+            two items that has it, such as the one at home, and is blank where neither has. In
+            orders and choices the column x is beside the item.
 
         Raises
         ------
         DataError
-            If anything in the tables cannot be used; the message names the place, the value and the remedy.
+            If anything in the tables cannot be used; the message names the place, the value and the
+            remedy.
         UnknownLabelError
             If a comparison or a relation names something that is no item.
         """
@@ -157,10 +178,11 @@ class PreferenceData:
         Parameters
         ----------
         items_path, answers_path : path, optional
-            Tables of items (the first column holds the labels) and of answers; at least one of them, see `from_tables`.
+            Tables of items (the first column holds the labels) and of answers; at least one of
+            them, see `from_tables`.
         relations : mapping of str to path or Relation, optional
-            Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the order of the items
-            (``.mtx``, ``.mtx.gz``, ``.npz``).
+            Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the
+            order of the items (``.mtx``, ``.mtx.gz``, ``.npz``).
         columns : mapping of str to str, optional
         lists : {"exact", "pairs"}
         covariates : sequence of str, optional
@@ -171,14 +193,19 @@ class PreferenceData:
         DataError
             If a file cannot be read or its content cannot be used; the message names file and line.
         """
-        items, answers = (None if path is None else Path(path) for path in (items_path, answers_path))
-        return cls.from_tables(items, answers, relations, columns=columns, lists=lists, covariates=covariates)
+        items, answers = (
+            None if path is None else Path(path) for path in (items_path, answers_path)
+        )
+        return cls.from_tables(
+            items, answers, relations, columns=columns, lists=lists, covariates=covariates
+        )
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
         """Read ``items.csv``, ``answers.csv`` and ``relations/*.csv`` (or other formats, see `from_files`) of a folder.
 
-        The first two may be called ``entities.csv`` and ``comparisons.csv``, as in the folder of a run.
+        The first two may be called ``entities.csv`` and ``comparisons.csv``, as in the folder of a
+        run.
 
         Parameters
         ----------
@@ -191,8 +218,8 @@ class PreferenceData:
     def from_rankings(cls, rankings: Any, *, lists: ListReading = "exact") -> "PreferenceData":
         """The items of `Rankings`, with their attributes and relations, and each ranking as an answer; ``lists`` is as in `from_tables`.
 
-        Items that a ranking does not rank have no part in it: `Rankings.completed` puts them below all others. A ranking of one item alone
-        is refused.
+        Items that a ranking does not rank have no part in it: `Rankings.completed` puts them below
+        all others. A ranking of one item alone is refused.
         """
         data: PreferenceData = rankings.items.with_comparisons(rankings, lists=lists)
         return data
@@ -212,7 +239,9 @@ class PreferenceData:
         check_known(name, (*self._links, *self._graphs))
         if name not in self._links:
             return (name,)
-        return tuple(part for part in part_names(name, self._links[name].relation) if part in self._graphs)
+        return tuple(
+            part for part in part_names(name, self._links[name].relation) if part in self._graphs
+        )
 
     def relation_of(self, part: str) -> str:
         """Return the name of the relation that a graph is a part of."""
@@ -269,7 +298,9 @@ class PreferenceData:
             If a label is no item; the message names the closest ones.
         """
         if isinstance(labels, str):
-            raise DataError(f"labels: got the text {shown(labels)}; pass a list of labels, [{shown(labels)}]")
+            raise DataError(
+                f"labels: got the text {shown(labels)}; pass a list of labels, [{shown(labels)}]"
+            )
         where = "labels, position {}".format
         return self._label_index.locate(plain_labels(labels, where), where, "use one of these")
 
@@ -283,8 +314,8 @@ class PreferenceData:
         Parameters
         ----------
         chosen : array of bool, shape (m,), or array of int
-            A mask or positions; a position that occurs k times multiplies its count by k. Of a list all rows or none, see
-            ``data.comparisons.whole_lists``.
+            A mask or positions; a position that occurs k times multiplies its count by k. Of a list
+            all rows or none, see ``data.comparisons.whole_lists``.
         """
         picked = chosen_rows(chosen, self.num_comparisons)
         return replace(self, comparisons=self.comparisons.selected(picked, self.labels))
@@ -298,8 +329,9 @@ class PreferenceData:
         Parameters
         ----------
         by : {"pair", "answer", "rater", "group"}
-            The items that were compared; the answer only; who gave it; or the column ``group``, where an answer without a group is one of
-            its own; an error where that column is not known. A list is never parted.
+            The items that were compared; the answer only; who gave it; or the column ``group``,
+            where an answer without a group is one of its own; an error where that column is not
+            known. A list is never parted.
         """
         answers = self.comparisons
         known = {"rater": answers.rater, "group": answers.group}
@@ -352,7 +384,11 @@ class PreferenceData:
         """Return the data without one relation, or without one role of a directed relation; an error if there is none."""
         parts = self.parts_of(name)
         graphs = {other: graph for other, graph in self._graphs.items() if other not in parts}
-        links = {other: self._links[other] for other in self._links if set(self.parts_of(other)) - set(parts)}
+        links = {
+            other: self._links[other]
+            for other in self._links
+            if set(self.parts_of(other)) - set(parts)
+        }
         kept = tuple(note for note in self.notes if not note.startswith(f"relation {name!r}"))
         return replace(self, _graphs=graphs, _links=links, notes=kept)
 
@@ -362,7 +398,8 @@ class PreferenceData:
         Raises
         ------
         DataError
-            If there is no such relation, or its links leave a connected component in one clique (see `Graph.cliques`).
+            If there is no such relation, or its links leave a connected component in one clique
+            (see `Graph.cliques`).
         """
         counted = {part: self._graphs[part].with_cliques() for part in self.parts_of(name)}
         _check_cliques(counted)
@@ -378,33 +415,39 @@ class PreferenceData:
             attribute_scale=read_only(np.ones(0)),
         )
 
-    def extend(self, items: Any = None, relations: Mapping[str, Any] | None = None) -> "PreferenceData":
+    def extend(
+        self, items: Any = None, relations: Mapping[str, Any] | None = None
+    ) -> "PreferenceData":
         """Return the data with newcomers appended to the items.
 
-        What the model is scaled by stays that of the known items: ``attribute_center``, ``attribute_scale`` and the ``reference``
-        of every graph. With one exception: `HiddenCommonCause` and `RelationVectors` are scaled by the covariance that the known
-        items have in the larger graph, so newcomers' links may change their scale.
+        What the model is scaled by stays that of the known items: ``attribute_center``,
+        ``attribute_scale`` and the ``reference`` of every graph. With one exception:
+        `HiddenCommonCause` and `RelationVectors` are scaled by the covariance that the known items
+        have in the larger graph, so newcomers' links may change their scale.
 
         Parameters
         ----------
         items : DataFrame or sequence of hashable
             New labels, with the same attributes.
         relations : mapping of str to edges, optional
-            Links of known relations, each with at least one newcomer; see `from_tables` for their forms. Those of
-            a directed or bipartite relation go under its own name, and its graphs are rebuilt from all links.
+            Links of known relations, each with at least one newcomer; see `from_tables` for their
+            forms. Those of a directed or bipartite relation go under its own name, and its graphs
+            are rebuilt from all links.
 
         Raises
         ------
         DataError
-            If there are no newcomers, one of them is known already, the attributes are not the same, a relation
-            is unknown, an edge joins two known items, or the cliques of a relation cannot be counted any more (see `with_cliques`).
+            If there are no newcomers, one of them is known already, the attributes are not the
+            same, a relation is unknown, an edge joins two known items, or the cliques of a relation
+            cannot be counted any more (see `with_cliques`).
         """
         more = checked_relations(relations)
         for name in more:
             check_known(name, (*self.relations, *self.links))
             if self.relation_of(name) != name:
                 raise DataError(
-                    f"relations: {shown(name)} is a role of the relation {self.relation_of(name)!r}; give its links under that name"
+                    f"relations: {shown(name)} is a role of the relation "
+                    f"{self.relation_of(name)!r}; give its links under that name"
                 )
         if items is None:
             raise DataError("items: there are no newcomers; give their labels (and attributes)")
@@ -422,21 +465,30 @@ class PreferenceData:
             if name in all_links:
                 if read is not None:
                     all_links[name] = all_links[name].with_newcomers(read.edges, read.targets)
-                # Also without new links: the traffic of a random walk depends on how many items there are.
+                # Also without new links: the traffic of a random walk depends on how many items
+                # there are.
                 grown = project(name, all_links[name], len(index), before)
             else:
-                edges = () if read is None else (read.edges.source, read.edges.target, read.edges.weight)
+                edges = (
+                    ()
+                    if read is None
+                    else (read.edges.source, read.edges.target, read.edges.weight)
+                )
                 grown = {name: before[name].grown(len(index), *(edges or ([], [], [])))}
             _check_cliques(grown)
             graphs |= grown
             stale = graph_notes(name, self.links.get(name), before)
-            new = (() if read is None else read.notes) + graph_notes(name, all_links.get(name), grown)
+            new = (() if read is None else read.notes) + graph_notes(
+                name, all_links.get(name), grown
+            )
             notes = [note for note in notes if note not in stale]
             notes += [note for note in new if note not in notes]
         return replace(
             self,
             labels=index.labels,
-            attributes=read_only(np.concatenate([np.asarray(self.attributes), newcomers.attributes], axis=0)),
+            attributes=read_only(
+                np.concatenate([np.asarray(self.attributes), newcomers.attributes], axis=0)
+            ),
             _graphs=graphs,
             _links=all_links,
             notes=tuple(notes),
@@ -446,11 +498,14 @@ class PreferenceData:
         newcomers.index()  # refuses labels that are there twice
         for row, label in enumerate(newcomers.labels):
             if self._label_index.get(label) >= 0:
-                raise DataError(f"{newcomers.where(row)}: {shown(label)} is an item already; rename it")
+                raise DataError(
+                    f"{newcomers.where(row)}: {shown(label)} is an item already; rename it"
+                )
             for name, links in self.links.items():
                 if label in links.targets:
                     raise DataError(
-                        f"{newcomers.where(row)}: {shown(label)} is what items link to in the bipartite relation {name!r}, so it "
+                        f"{newcomers.where(row)}: {shown(label)} is what items link to in the "
+                        f"bipartite relation {name!r}, so it "
                         "cannot be an item; give newcomers labels of their own"
                     )
 
@@ -460,7 +515,8 @@ class PreferenceData:
         read = read_relation(name, value, index, links)
         if links is None and read.relation.kind not in (None, "undirected"):
             raise DataError(
-                f"relation {name!r}: it was read as an undirected relation, but the newcomers' is {read.relation.kind}; pass the table alone"
+                f"relation {name!r}: it was read as an undirected relation, but the newcomers' is "
+                f"{read.relation.kind}; pass the table alone"
             )
         edges, bipartite = read.edges, read.relation.kind == "bipartite"
         known = (edges.source < self.num_items) & (bipartite | (edges.target < self.num_items))
@@ -478,14 +534,16 @@ class PreferenceData:
     def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
         """Return the data as DataFrames, from which `from_tables` makes equal data.
 
-        Frozen scales (see `extend`) and roles left out (see `without_relation`) are not part of the tables.
+        Frozen scales (see `extend`) and roles left out (see `without_relation`) are not part of the
+        tables.
 
         Returns
         -------
         items : DataFrame, n rows
             Index: labels; columns: attributes.
         comparisons : DataFrame, m rows
-            Columns winner, loser, count and the others that are there; first, second in place of winner, loser with probabilities.
+            Columns winner, loser, count and the others that are there; first, second in place of
+            winner, loser with probabilities.
         relations : dict of str to DataFrame or Relation
             Columns source, target, weight; in a `Relation` where it is directed or bipartite.
         """
@@ -499,14 +557,18 @@ class PreferenceData:
             if name in self.links:
                 relations[name] = self.links[name].table(self.labels)
             else:
-                ends = {end: labels.take(np.asarray(getattr(graph, end))) for end in ("source", "target")}
+                ends = {
+                    end: labels.take(np.asarray(getattr(graph, end)))
+                    for end in ("source", "target")
+                }
                 relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
         return items, comparisons, relations
 
     def groups(self) -> NDArray[np.int32]:
         """Return the number of the group of each item, shape (n,).
 
-        Two items are in one group if comparisons and edges of any relation lead from one to the other.
+        Two items are in one group if comparisons and edges of any relation lead from one to the
+        other.
         """
         graphs = self._graphs.values()
         sources = [self.comparisons.winner, *(graph.source for graph in graphs)]
@@ -525,7 +587,8 @@ class PreferenceData:
         groups = 0 if answers.group is None else len(np.unique(answers.group[answers.group >= 0]))
         covariates = ", ".join(each.name for each in answers.covariates_are)
         sizes = ", ".join(
-            f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
+            f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, "
+            f"{counted(graph.num_edges, 'edge')})"
             for name, graph in self.relations.items()
         )
         parts = (
@@ -570,7 +633,9 @@ def _met(compared: list[Any], relations: Mapping[str, Any]) -> ItemTable:
     for name, value in relations.items():
         read_relation(name, value, index)
     if not len(index):
-        raise DataError("items: there are none; give items, or answers or relations, which name them")
+        raise DataError(
+            "items: there are none; give items, or answers or relations, which name them"
+        )
     return without_table(index.labels)
 
 

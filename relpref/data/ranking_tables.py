@@ -27,10 +27,12 @@ Read = tuple[PreferenceData, NDArray[np.int32], tuple[Any, ...]]  # items, posit
 
 _REMEDY = "correct the label, or give the item in items"
 _NUMBER = (
-    "write a number, or leave the cell blank where the item is not ranked (rankers belong into the index)"
+    "write a number, or leave the cell blank where the item is not ranked (rankers belong "
+    "into the index)"
 )
 _WHOLE = (
-    "write positions as whole numbers, 1 for the best, and leave the cell empty or drop the row where an item is not ranked, such as "
+    "write positions as whole numbers, 1 for the best, and leave the cell empty or drop the row "
+    "where an item is not ranked, such as "
     "one that did not finish (scores and average ranks are read by from_scores)"
 )
 _TYPES = ("soc", "soi", "toc", "toi")
@@ -48,14 +50,20 @@ def generator(key: Any) -> np.random.Generator:
             raise DataError(
                 f"key is {shown(key)}; give a whole number from 0 on, or a key: jax.random.key(0)"
             )
-        key = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+        key = (
+            jax.random.key_data(key)
+            if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
+            else key
+        )
     return np.random.default_rng(np.asarray(key).tolist())
 
 
 def check_number(number: Any, what: str) -> None:
     """Refuse what is no whole number from 1 on."""
     if not isinstance(number, int | np.integer) or number < 1:
-        raise DataError(f"{what}: {shown(number)} are to be kept; keep a whole number of them, at least 1")
+        raise DataError(
+            f"{what}: {shown(number)} are to be kept; keep a whole number of them, at least 1"
+        )
 
 
 def in_order(values: Any, name: str) -> Any:
@@ -65,7 +73,8 @@ def in_order(values: Any, name: str) -> Any:
         return values
     shape = f" of shape {values.shape}" if hasattr(values, "shape") else ""
     raise DataError(
-        f"{name}: got {type(values).__name__}{shape}; give a list, a one-dimensional array or a Series, in the order of the rankings"
+        f"{name}: got {type(values).__name__}{shape}; give a list, a one-dimensional array or a "
+        "Series, in the order of the rankings"
     )
 
 
@@ -95,8 +104,8 @@ def _ranked(
 ) -> Read:
     """Rankings from entries: of each its ranking, the place of the item's label in ``labels``, and its key, the smaller the better.
 
-    ``where`` names the place of a label in a message, ``twice`` says what is wrong with two entries of one item in one ranking, and
-    ``blanks`` are the labels that had blanks around them.
+    ``where`` names the place of a label in a message, ``twice`` says what is wrong with two entries
+    of one item in one ranking, and ``blanks`` are the labels that had blanks around them.
     """
     known = _read_items(list(dict.fromkeys(labels)) if items is None else items)
     for note in blank_note(blanks):
@@ -120,8 +129,10 @@ def _ranked(
 def _check_size(rankings: int, items: int) -> None:
     if rankings * items > MAX_POSITIONS:
         raise DataError(
-            f"rankings: {counted(rankings, 'ranking')} of {counted(items, 'item')} are {rankings * items:.1e} positions, "
-            f"more than the limit of {MAX_POSITIONS:.0e}; keep fewer rankings, or only the items that most of them rank"
+            f"rankings: {counted(rankings, 'ranking')} of {counted(items, 'item')} are "
+            f"{rankings * items:.1e} positions, "
+            f"more than the limit of {MAX_POSITIONS:.0e}; keep fewer rankings, or only the items "
+            "that most of them rank"
         )
 
 
@@ -136,7 +147,8 @@ def _read_rankers(rankers: Any, number: int) -> tuple[Any, ...]:
     labels = read_labels(in_order(rankers, "rankers"), lambda row: f"rankers, position {row}")
     if len(labels) != number:
         raise DataError(
-            f"rankers: {counted(len(labels), 'label')} for {counted(number, 'ranking')}; give one label for each ranking"
+            f"rankers: {counted(len(labels), 'label')} for {counted(number, 'ranking')}; give one "
+            "label for each ranking"
         )
     return tuple(labels)
 
@@ -145,7 +157,8 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
     """See `Rankings.from_orders`."""
     if isinstance(orders, str | pd.DataFrame | np.ndarray) or not isinstance(orders, Iterable):
         raise DataError(
-            f"orders: got {type(orders).__name__}; give a list with one list of labels for each ranking, best first "
+            f"orders: got {type(orders).__name__}; give a list with one list of labels for each "
+            "ranking, best first "
             "(tables are read by from_table, scores by from_scores)"
         )
     if isinstance(orders, pd.Series) and rankers is None:
@@ -163,10 +176,16 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
     rows, keys, labels = zip(*entries, strict=True)
 
     def twice(_: int, at: int) -> str:
-        return f"{place_of(by, rows[at])}: the item {shown(labels[at])} is in it twice; remove one of the two"
+        return (
+            f"{place_of(by, rows[at])}: the item {shown(labels[at])} is in it twice; remove "
+            "one "
+            "of the two"
+        )
 
     codes = np.arange(len(labels))
-    return _ranked(rows, codes, keys, labels, items, by, lambda at: place_of(by, rows[at]), twice, blanks)
+    return _ranked(
+        rows, codes, keys, labels, items, by, lambda at: place_of(by, rows[at]), twice, blanks
+    )
 
 
 def _at(where: str) -> Place:
@@ -176,12 +195,15 @@ def _at(where: str) -> Place:
 def _blocks(order: Any, where: str, blanks: set[str]) -> list[list[Any]]:
     if isinstance(order, str | bytes | AbstractSet) or not isinstance(order, Iterable):
         raise DataError(
-            f"{where}: got {shown(order)}; give a list of labels, best first, with a tuple for items that are tied"
+            f"{where}: got {shown(order)}; give a list of labels, best first, with a tuple for "
+            "items that are tied"
         )
     blocks = []
     for place, entry in enumerate(order):
         tied = isinstance(entry, tuple | list | AbstractSet)
-        labels = read_labels(list(entry) if tied else [entry], _at(f"{where}, place {place}"), (), blanks)
+        labels = read_labels(
+            list(entry) if tied else [entry], _at(f"{where}, place {place}"), (), blanks
+        )
         if not labels:
             raise DataError(f"{where}, place {place}: the tie is empty; remove it")
         # Nothing may depend on the order inside a set, which is another in every process.
@@ -195,13 +217,16 @@ def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) ->
     """See `Rankings.from_table`."""
     table = renamed(as_table(value, "table"), columns)
     if table.frame.empty:
-        raise DataError(f"{table.name}: it has no rows or no columns; give at least one ranking of one item")
+        raise DataError(
+            f"{table.name}: it has no rows or no columns; give at least one ranking of one item"
+        )
     if {"item", "position"} & set(table.frame.columns):
         return _read_long(table, items)
     rankers, labels, values = _wide(table)
     for row, column in np.argwhere(_not_a_place(values)):
         raise DataError(
-            f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]:g} is not a position; {_WHOLE}"
+            f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]:g} is "
+            f"not a position; {_WHOLE}"
         )
     where = f"{table.name}, column {{}}".format
     return _ranked(*_entries(values), labels, items, rankers, where, blanks=table.blanks)
@@ -234,9 +259,17 @@ def read_scores(scores: Any, items: Any, rankers: Any) -> Read:
         items = _read_items(list(range(shape[1])) if items is None else items)
         labels = items.labels
         if len(labels) != shape[1]:
-            raise DataError(f"items: there are {len(labels)} for {shape[1]} columns; give one for each")
-    twice = "scores: the sparse matrix stores an entry twice; call sum_duplicates() if they are to be added"
-    return _ranked(rows, codes, -values, labels, items, by, lambda code: f"column {code}", lambda *_: twice)
+            raise DataError(
+                f"items: there are {len(labels)} for {shape[1]} columns; give one for each"
+            )
+    twice = (
+        "scores: the sparse matrix stores an entry twice; call sum_duplicates() if they are "
+        "to "
+        "be added"
+    )
+    return _ranked(
+        rows, codes, -values, labels, items, by, lambda code: f"column {code}", lambda *_: twice
+    )
 
 
 def _entries(values: NDArray[np.float64]) -> tuple[Any, Any, Any]:
@@ -255,7 +288,9 @@ def _matrix(scores: Any) -> Any:
             f"scores: they are not numbers ({error}); give numbers, NaN where not ranked"
         ) from None
     if values.ndim != 2:
-        raise DataError(f"scores: their shape is {values.shape}; give rows of rankings, columns of items")
+        raise DataError(
+            f"scores: their shape is {values.shape}; give rows of rankings, columns of items"
+        )
     return values
 
 
@@ -275,7 +310,9 @@ def _wide(table: Table) -> tuple[tuple[Any, ...], list[Any], NDArray[np.float64]
         cells = frame.iloc[:, column]
         known = np.flatnonzero((cells != "") if table.text else ~cells.isna())
         place = partial(lambda known, row: place_of(rankers, int(known[row])), known)
-        values[known, column] = numbers(cells.iloc[known], str(label), place, text=table.text, remedy=_NUMBER)
+        values[known, column] = numbers(
+            cells.iloc[known], str(label), place, text=table.text, remedy=_NUMBER
+        )
     return rankers, labels, values
 
 
@@ -292,7 +329,8 @@ def _read_long(table: Table, items: Any) -> Read:
     for row, (key, ranker) in enumerate(zip(keys, by, strict=True)):
         if rankers.setdefault(key, ranker) != ranker:
             raise DataError(
-                f"{table.place(row)}: the ranking {shown(key)} is of {shown(ranker)}, but was of {shown(rankers[key])}; "
+                f"{table.place(row)}: the ranking {shown(key)} is of {shown(ranker)}, but was of "
+                f"{shown(rankers[key])}; "
                 "give every ranking a number of its own"
             )
     numbers_of = {key: row for row, key in enumerate(rankers)}
@@ -300,12 +338,15 @@ def _read_long(table: Table, items: Any) -> Read:
 
     def twice(one: int, other: int) -> str:
         return (
-            f"{table.place(other)}: the item {shown(labels[one])} of the ranker {shown(by[one])} was already at {table.place(one)}; "
+            f"{table.place(other)}: the item {shown(labels[one])} of the ranker {shown(by[one])} "
+            f"was already at {table.place(one)}; "
             "remove one of the two"
         )
 
     codes, gave = np.arange(len(labels)), tuple(rankers.values())
-    return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), twice, table.blanks)
+    return _ranked(
+        rows, codes, places, labels, items, gave, table.cell("item"), twice, table.blanks
+    )
 
 
 def _labels(table: Table, column: str) -> list[Any]:
@@ -327,20 +368,28 @@ def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
     file = Path(path)
     with reading(file):
         text = file.read_text(encoding="utf-8-sig")
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    lines = [
+        (number, line.strip())
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip()
+    ]
     if not lines or not lines[0][1].startswith("#"):
         raise DataError(
-            f"{file}: it does not begin with the metadata of a PrefLib file ('# FILE NAME: ...'); files from before September 2022 "
+            f"{file}: it does not begin with the metadata of a PrefLib file ('# FILE NAME: ...'); "
+            "files from before September 2022 "
             "have another format: get the current one from preflib.org"
         )
     pairs = (line[1:].partition(":") for _, line in lines if line[0] == "#")
     metadata = {key.strip(): value.strip() for key, _, value in pairs}
     kind = metadata.get("DATA TYPE", file.suffix[1:]).lower()
     if kind not in _TYPES:
-        raise DataError(f"{file}: its data type is {kind!r}; give a file of orders, {', '.join(_TYPES)}")
+        raise DataError(
+            f"{file}: its data type is {kind!r}; give a file of orders, {', '.join(_TYPES)}"
+        )
     if kind[2] == "i" and incomplete is None:
         raise DataError(
-            f"{file}: it may lack alternatives, and the format does not say what that means; give incomplete='top-k' if they are "
+            f"{file}: it may lack alternatives, and the format does not say what that means; give "
+            "incomplete='top-k' if they are "
             "below all that are there, incomplete='subset' if nothing is known of them"
         )
     names = _names(file, metadata)
@@ -350,9 +399,15 @@ def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
     for row, (place, line) in enumerate(zip(places, orders.values(), strict=True)):
         count, _, order = line.partition(":")
         blocks = _ORDER.findall(order.strip())
-        if not count.strip().isdecimal() or int(count) < 1 or _ORDER.sub("", order.strip()) or not blocks:
+        if (
+            not count.strip().isdecimal()
+            or int(count) < 1
+            or _ORDER.sub("", order.strip())
+            or not blocks
+        ):
             raise DataError(
-                f"{place}: {shown(line)} is not an order; expected how often it was given and the alternatives, as in '3: 1,2,{{3,4}}'"
+                f"{place}: {shown(line)} is not an order; expected how often it was given and the "
+                f"alternatives, as in '3: 1,2,{{3,4}}'"
             )
         if kind[0] == "s" and "{" in order:
             raise DataError(
@@ -361,34 +416,44 @@ def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
             )
         counts.append(int(count))
         entries += [
-            (row, int(one), key) for key, block in enumerate(blocks) for one in re.findall(r"\d+", block)
+            (row, int(one), key)
+            for key, block in enumerate(blocks)
+            for one in re.findall(r"\d+", block)
         ]
     voters = metadata.get("NUMBER VOTERS", "")
     if not counts:
         raise DataError(f"{file}: there are no orders in it; get the file again")
     if voters.isdecimal() and int(voters) != sum(counts):
         raise DataError(
-            f"{file}: there are orders of {counted(sum(counts), 'voter')} where the metadata promise {voters}; get the file again"
+            f"{file}: there are orders of {counted(sum(counts), 'voter')} where the metadata "
+            f"promise {voters}; get the file again"
         )
     rows, codes, keys = np.array(entries).T
     refuse_first(
         (codes < 1) | (codes > len(names)),
         lambda at: (
-            f"{places[rows[at]]}: there is no alternative {codes[at]}, only 1 to {len(names)}; get the file again"
+            f"{places[rows[at]]}: there is no alternative {codes[at]}, only 1 to {len(names)}; get "
+            "the file again"
         ),
     )
 
     def twice(_: int, at: int) -> str:
-        return f"{places[rows[at]]}: the alternative {codes[at]} is in the order twice; get the file again"
+        return (
+            f"{places[rows[at]]}: the alternative {codes[at]} is in the order twice; get the "
+            "file again"
+        )
 
     _check_size(sum(counts), len(names))
     given = tuple(range(len(counts)))
-    items, positions, _ = _ranked(rows, codes - 1, keys, names, _read_items(names), given, str, twice)
+    items, positions, _ = _ranked(
+        rows, codes - 1, keys, names, _read_items(names), given, str, twice
+    )
     if kind[2] == "c":
         refuse_first(
             (positions < 0).any(axis=1),
             lambda row: (
-                f"{places[row]}: the alternative {int(np.argmax(positions[row] < 0)) + 1} is missing in a file of complete orders "
+                f"{places[row]}: the alternative {int(np.argmax(positions[row] < 0)) + 1} is "
+                "missing in a file of complete orders "
                 f"({kind}); get the file again"
             ),
         )
@@ -400,7 +465,8 @@ def _names(file: Path, metadata: Mapping[str, str]) -> list[str]:
     named = sum(key.startswith("ALTERNATIVE NAME ") for key in metadata)
     if not number.isdecimal() or int(number) != named or not named:
         raise DataError(
-            f"{file}: there are {named} names of alternatives where the NUMBER ALTERNATIVES is {number or 'missing'}; get the file again"
+            f"{file}: there are {named} names of alternatives where the NUMBER ALTERNATIVES is "
+            f"{number or 'missing'}; get the file again"
         )
     keys = [f"ALTERNATIVE NAME {one}" for one in range(1, named + 1)]
     for key in keys:

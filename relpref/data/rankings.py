@@ -49,15 +49,17 @@ def _blocks(places: NDArray[np.int32], items: Sequence[Hashable]) -> list[tuple[
 class Rankings:
     """Ordered partitions of labeled items: validated, immutable.
 
-    Make one with `from_orders`, `from_table`, `from_scores` or `from_preflib`; the constructor itself checks nothing. It has a
-    shape and is indexed by arrays, so that scikit-learn splits it; it is a JAX pytree, whose arrays are leaves.
+    Make one with `from_orders`, `from_table`, `from_scores` or `from_preflib`; the constructor
+    itself checks nothing. It has a shape and is indexed by arrays, so that scikit-learn splits it;
+    it is a JAX pytree, whose arrays are leaves.
 
     Attributes
     ----------
     items : PreferenceData
         The n items: labels, attributes, relations among them; without comparisons.
     positions : array of int32, shape (m, n)
-        Block of each item, 0 for the most preferred, without gaps in each ranking; −1 for an item that is not ranked.
+        Block of each item, 0 for the most preferred, without gaps in each ranking; −1 for an item
+        that is not ranked.
     rankers : tuple of hashable, length m
         Who gave each ranking; a label may repeat.
     classes : tuple of hashable
@@ -71,8 +73,9 @@ class Rankings:
 
     Notes
     -----
-    Kinds of ranking, each a special case of the next: *full* orders all items; *top-k* orders some and leaves all others tied below
-    them; *exhaustive* has every item in some block; *non-exhaustive* leaves some items out.
+    Kinds of ranking, each a special case of the next: *full* orders all items; *top-k* orders some
+    and leaves all others tied below them; *exhaustive* has every item in some block;
+    *non-exhaustive* leaves some items out.
     """
 
     items: PreferenceData
@@ -90,11 +93,12 @@ class Rankings:
         Parameters
         ----------
         orders : sequence of sequences of labels
-            One for each ranking: ``[["a", "b", ("c", "d")], ["b", "a"]]``. A tuple, list or set inside is a tie (a label that is
-            itself a tuple goes into a tie of its own). An item that is left out is not ranked. A Series has rankers as its index.
+            One for each ranking: ``[["a", "b", ("c", "d")], ["b", "a"]]``. A tuple, list or set
+            inside is a tie (a label that is itself a tuple goes into a tie of its own). An item
+            that is left out is not ranked. A Series has rankers as its index.
         items : sequence of labels, DataFrame or PreferenceData, optional
-            All items; a DataFrame has the labels as its index and numeric attributes as columns. By default those that occur, in
-            order of appearance.
+            All items; a DataFrame has the labels as its index and numeric attributes as columns. By
+            default those that occur, in order of appearance.
         rankers : sequence of labels, length m, optional
             Who gave each ranking; 0, 1, ... by default.
 
@@ -114,10 +118,11 @@ class Rankings:
         Parameters
         ----------
         table : DataFrame
-            Long: one row for each ranked item of each ranking, with the columns ``ranker``, ``item`` and ``position``, and ``ranking``
-            where a ranker gave several. Or wide: one row for each ranking and one column for each item, whose cells are positions,
-            blank (NaN) where the item is not ranked; rankers are the index, or a column ``ranker``. Positions are whole numbers
-            from 1 on, which may have gaps.
+            Long: one row for each ranked item of each ranking, with the columns ``ranker``,
+            ``item`` and ``position``, and ``ranking`` where a ranker gave several. Or wide: one row
+            for each ranking and one column for each item, whose cells are positions, blank (NaN)
+            where the item is not ranked; rankers are the index, or a column ``ranker``. Positions
+            are whole numbers from 1 on, which may have gaps.
         items : optional
             See `from_orders`.
         columns : mapping of str to str, optional
@@ -137,10 +142,12 @@ class Rankings:
         Parameters
         ----------
         scores : array, DataFrame or sparse matrix, shape (m, n)
-            NaN, or masked, where an item is not ranked. A DataFrame has rankers as its index and items as its columns. Of a sparse
-            matrix all stored entries are scores, zeros too, and what is not stored is not ranked.
+            NaN, or masked, where an item is not ranked. A DataFrame has rankers as its index and
+            items as its columns. Of a sparse matrix all stored entries are scores, zeros too, and
+            what is not stored is not ranked.
         items : optional
-            Of an array or a sparse matrix the n items in the order of its columns, 0, 1, ... by default; else see `from_orders`.
+            Of an array or a sparse matrix the n items in the order of its columns, 0, 1, ... by
+            default; else see `from_orders`.
         rankers : sequence of labels, length m, optional
             By default the index of a DataFrame, or 0, 1, ...
 
@@ -162,13 +169,15 @@ class Rankings:
         Parameters
         ----------
         incomplete : {"top-k", "subset"}
-            What it means that an order of a ``.soi`` or ``.toi`` file lacks an alternative: that it is below all that are there
-            (top-k), or that it was not asked for (subset). Complete files do not need it.
+            What it means that an order of a ``.soi`` or ``.toi`` file lacks an alternative: that it
+            is below all that are there (top-k), or that it was not asked for (subset). Complete
+            files do not need it.
 
         Raises
         ------
         DataError
-            If the file is of another format, damaged, or the meaning of incomplete orders is not given.
+            If the file is of another format, damaged, or the meaning of incomplete orders is not
+            given.
         """
         read = cls(*read_preflib(path, incomplete))
         return read.completed() if incomplete == "top-k" else read
@@ -187,7 +196,8 @@ class Rankings:
         """The narrowest kind that describes each ranking: full, top-k, exhaustive, non-exhaustive."""
         positions, n = self.positions, self.shape[1]
         last = positions.max(axis=1, initial=-1)
-        # Blocks have no gaps, so the blocks before the last one are single items where they have as many items as blocks.
+        # Blocks have no gaps, so the blocks before the last one are single items where they have as
+        # many items as blocks.
         single = (positions < last[:, None]).sum(axis=1) == last
         codes = np.where(single, np.where(last == n - 1, 0, 1), 2)
         return tuple(_KINDS[code] for code in np.where((positions < 0).any(axis=1), 3, codes))
@@ -227,23 +237,34 @@ class Rankings:
         labels : sequence of hashable, length m
             In the order of the rankings.
         classes : sequence of hashable, optional
-            The classes in order (rankings held out may lack one); by default those that occur, sorted.
+            The classes in order (rankings held out may lack one); by default those that occur,
+            sorted.
 
         Raises
         ------
         DataError
-            If labels are missing or none of the classes, or the index of a Series names the rankers in another order.
+            If labels are missing or none of the classes, or the index of a Series names the rankers
+            in another order.
         """
         by = self.rankers
-        if isinstance(labels, pd.Series) and tuple(labels.index) != by and set(labels.index) == set(by):
+        if (
+            isinstance(labels, pd.Series)
+            and tuple(labels.index) != by
+            and set(labels.index) == set(by)
+        ):
             raise DataError(
-                "labels: the index of the Series names the rankers in another order than the rankings; "
-                "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the order of the rankings"
+                "labels: the index of the Series names the rankers in another order than the "
+                "rankings; "
+                "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the "
+                "order of the rankings"
             )
-        plain = read_labels(in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1)))
+        plain = read_labels(
+            in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1))
+        )
         if len(plain) != len(by):
             raise DataError(
-                f"labels: there are {len(plain)} for {counted(len(by), 'ranking')}; give one for each"
+                f"labels: there are {len(plain)} for {counted(len(by), 'ranking')}; give one for "
+                "each"
             )
         if classes is None:
             known = list(dict.fromkeys(plain))
@@ -251,10 +272,13 @@ class Rankings:
                 known.sort()
             except TypeError:
                 raise DataError(
-                    f"labels: {listed(known)} are of different types and have no order; make all of them text"
+                    f"labels: {listed(known)} are of different types and have no order; make all "
+                    "of them text"
                 ) from None
         else:
-            known = read_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
+            known = read_labels(
+                in_order(classes, "classes"), lambda row: f"classes, position {row}"
+            )
         codes = {label: code for code, label in enumerate(known)}
         if len(codes) < len(known):
             twice = next(label for label in known if known.count(label) > 1)
@@ -262,7 +286,8 @@ class Rankings:
         for row, label in enumerate(plain):
             if label not in codes:
                 raise DataError(
-                    f"{place_of(by, row)}: the label {shown(label)} is none of the classes {listed(known)}; correct it"
+                    f"{place_of(by, row)}: the label {shown(label)} is none of the classes "
+                    f"{listed(known)}; correct it"
                 )
         positions = np.array([codes[label] for label in plain], dtype=np.int32)
         return replace(self, classes=tuple(known), label=read_only(positions))
@@ -279,7 +304,8 @@ class Rankings:
         values : array, shape (m, r)
             Finite numbers.
         residual : array, shape (m,), optional
-            Prior variance that the features leave out, not negative; by default they leave out nothing.
+            Prior variance that the features leave out, not negative; by default they leave out
+            nothing.
 
         Raises
         ------
@@ -290,13 +316,15 @@ class Rankings:
         rest = np.zeros(len(self)) if residual is None else np.array(residual, dtype=np.float64)
         if features.ndim != 2 or len(features) != len(self) or rest.shape != (len(self),):
             raise DataError(
-                f"features: the shapes are {features.shape} and {rest.shape} for {counted(len(self), 'ranking')}; "
+                f"features: the shapes are {features.shape} and {rest.shape} for "
+                f"{counted(len(self), 'ranking')}; "
                 f"give ({len(self)}, r) features and ({len(self)},) residuals"
             )
         refuse_first(
             ~np.isfinite(np.column_stack([features, rest])).all(axis=1) | (rest < 0),
             lambda row: (
-                f"features of {place_of(self.rankers, row)}: they are {shown(features[row].tolist())} with the residual {rest[row]}; "
+                f"features of {place_of(self.rankers, row)}: they are "
+                f"{shown(features[row].tolist())} with the residual {rest[row]}; "
                 "give finite numbers, and residuals that are not negative"
             ),
         )
@@ -306,8 +334,8 @@ class Rankings:
     def with_items(self, table: Any, relations: Mapping[str, Any] | None = None) -> "Rankings":
         """Return the rankings with attributes of the items and relations among them.
 
-        The table has the same items in any order, labels in the index and numeric attributes in the columns; or it is labels alone.
-        ``relations`` are as of `PreferenceData.from_tables`.
+        The table has the same items in any order, labels in the index and numeric attributes in the
+        columns; or it is labels alone. ``relations`` are as of `PreferenceData.from_tables`.
 
         Raises
         ------
@@ -320,7 +348,8 @@ class Rankings:
         if len(index) > len(rows):
             extra = [label for label in index.labels if label not in set(own)]
             raise DataError(
-                f"items: {listed(extra)} belong to no known item; drop these rows, or give all items when the rankings are read"
+                f"items: {listed(extra)} belong to no known item; drop these rows, or give all "
+                "items when the rankings are read"
             )
         same = ItemTable(list(own), read.attributes[rows], read.attribute_names, read.where)
         return replace(self, items=assembled(same, relations))
@@ -331,7 +360,8 @@ class Rankings:
         Raises
         ------
         DataError, UnknownLabelError
-            If the rankings have an item that is none of these, or carry features with the items in another order.
+            If the rankings have an item that is none of these, or carry features with the items in
+            another order.
         """
         if self.items is items:
             return self
@@ -340,7 +370,8 @@ class Rankings:
         columns = items.index(self.items.labels)
         if self.features is not None:
             raise DataError(
-                "the rankings carry features that were computed for items in another order than those they are to be compared "
+                "the rankings carry features that were computed for items in another order than "
+                "those they are to be compared "
                 "with; read them with the same items=, and compute their features then"
             )
         positions = np.full((len(self), items.num_items), -1, dtype=np.int32)
@@ -377,19 +408,24 @@ class Rankings:
         draws = np.where(self.positions >= 0, generator(rng_key).random(self.shape), np.inf)
         chosen = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < k
         rows, columns = np.nonzero(chosen & (self.positions >= 0))
-        return self._with_positions(numbered(rows, columns, self.positions[rows, columns], self.shape))
+        return self._with_positions(
+            numbered(rows, columns, self.positions[rows, columns], self.shape)
+        )
 
     def coarsened(self, blocks: int, rng_key: Any) -> "Rankings":
         """Return the rankings cut at random places, uniformly, into that many blocks; the items of a block become tied.
 
-        The places are drawn by a seed or JAX key; a ranking without more blocks is kept as it is. Full rankings become exhaustive
-        interleaving rankings of that length (Conserva et al., Table 2).
+        The places are drawn by a seed or JAX key; a ranking without more blocks is kept as it is.
+        Full rankings become exhaustive interleaving rankings of that length (Conserva et al., Table
+        2).
         """
         check_number(blocks, "blocks")
         m, n = self.shape
         # Of the places between two blocks, those with the smallest draws are cut.
         draws = generator(rng_key).random((m, max(n - 1, 0)))
-        draws[np.arange(draws.shape[1]) >= self.positions.max(axis=1, keepdims=True, initial=0)] = np.inf
+        draws[np.arange(draws.shape[1]) >= self.positions.max(axis=1, keepdims=True, initial=0)] = (
+            np.inf
+        )
         chosen = np.argsort(np.argsort(draws, axis=1), axis=1) < blocks - 1
         cuts = np.zeros((m, n), dtype=np.int32)
         np.cumsum(chosen & np.isfinite(draws), axis=1, out=cuts[:, 1:])
@@ -409,7 +445,10 @@ class Rankings:
     def orders(self) -> list[list[Any]]:
         """Return every ranking, best first, with a tuple for each tie, as `from_orders` reads it."""
         return [
-            [block if len(block) > 1 or isinstance(block[0], tuple) else block[0] for block in blocks]
+            [
+                block if len(block) > 1 or isinstance(block[0], tuple) else block[0]
+                for block in blocks
+            ]
             for blocks in (_blocks(places, self.items.labels) for places in self.positions)
         ]
 
@@ -438,13 +477,16 @@ class Rankings:
             chosen = chosen[0]
         try:
             rows = np.atleast_1d(
-                np.arange(len(self))[slice(0) if isinstance(chosen, list) and not chosen else chosen]
+                np.arange(len(self))[
+                    slice(0) if isinstance(chosen, list) and not chosen else chosen
+                ]
             )
             if rows.ndim > 1:
                 raise IndexError(f"the shape is {rows.shape}")
         except IndexError as error:
             raise DataError(
-                f"rankings[...]: {error}; choose rankings, not items, by a number, a slice, a mask or a list: there are {len(self)}"
+                f"rankings[...]: {error}; choose rankings, not items, by a number, a slice, a mask "
+                f"or a list: there are {len(self)}"
             ) from None
         picked = {
             name: read_only(np.asarray(value)[rows])
@@ -473,7 +515,11 @@ class Rankings:
         of = "" if few == n else f"{few} of " if few == many else f"{few} to {many} of "
         text = f"{counted(m, f'{kind} ranking')} of {of}{counted(n, 'item')}"
         if self.label is None:
-            return f"{text}, {counted(len(self.classes), 'class', 'classes')}" if self.classes else text
+            return (
+                f"{text}, {counted(len(self.classes), 'class', 'classes')}"
+                if self.classes
+                else text
+            )
         sizes = Counter(self.label.tolist())
         known = (f"{shown(label)} ({sizes[code]})" for code, label in enumerate(self.classes))
         return f"{text}, classes {', '.join(known)}"
@@ -494,7 +540,8 @@ class Rankings:
         return "\n".join([*lines, "  ..."] if len(self) > _RANKINGS_SHOWN else lines)
 
 
-# What kernels have to know of the values when they are compiled is static: rankings of other items are compiled again.
+# What kernels have to know of the values when they are compiled is static: rankings of other items
+# are compiled again.
 register(
     Rankings,
     leaves=("items", "positions", "label", "features", "residual"),

@@ -12,10 +12,12 @@ from relpref.data.arrays import did_you_mean, listed, shown
 from relpref.data.tables import SUFFIXES, suffix_of
 from relpref.errors import DataError
 
-# Of the random walk on a directed relation: the chance to go anywhere instead of along a link (Brin & Page 1998).
+# Of the random walk on a directed relation: the chance to go anywhere instead of along a link (Brin
+# & Page 1998).
 TELEPORT = 0.15
 
-# Parameters of answers are called ``rater_noise`` and so on, those of a relation's kernel ``<relation>_amplitude``.
+# Parameters of answers are called ``rater_noise`` and so on, those of a relation's kernel
+# ``<relation>_amplitude``.
 OTHER_PARTS = {"attributes": "the attributes of the items", "individual": "the items themselves"}
 RESERVED = ("position", "rater", "soft", "strength", "tie")
 _CHOICES = {
@@ -32,30 +34,35 @@ class Relation:
     Parameters
     ----------
     table : DataFrame, list of tuples, Series, networkx graph, matrix, or path of a file
-        Columns source, target and optionally weight (default 1); or tuples of these; or a graph whose nodes are labels, with
-        the edge attribute weight (default 1); or an n x n matrix of weights, dense or sparse, in the order of the items (row to column),
-        or a DataFrame with the labels in both its index and its columns. A Series (or a dictionary) gives the group of each item, and
-        items of one group are linked: a bipartite relation.
-        A file holds a table (``.csv``, ``.csv.gz``, ``.parquet``), which is read in pieces, so that ten million lines need little
-        memory; or a matrix (MatrixMarket, ``.mtx`` or ``.mtx.gz``; ``.npz`` as `scipy.sparse.save_npz` writes it).
+        Columns source, target and optionally weight (default 1); or tuples of these; or a graph
+        whose nodes are labels, with the edge attribute weight (default 1); or an n x n matrix of
+        weights, dense or sparse, in the order of the items (row to column), or a DataFrame with the
+        labels in both its index and its columns. A Series (or a dictionary) gives the group of each
+        item, and items of one group are linked: a bipartite relation. A file holds a table
+        (``.csv``, ``.csv.gz``, ``.parquet``), which is read in pieces, so that ten million lines
+        need little memory; or a matrix (MatrixMarket, ``.mtx`` or ``.mtx.gz``; ``.npz`` as
+        `scipy.sparse.save_npz` writes it).
     kind : {"undirected", "directed", "bipartite"}, optional
-        Undirected: items are joined by the edges as they stand. Not needed where both directions agree; say
-        ``"undirected"`` for a table, matrix or ``DiGraph`` whose directions differ: the larger of the two weights is used then.
+        Undirected: items are joined by the edges as they stand. Not needed where both directions
+        agree; say ``"undirected"`` for a table, matrix or ``DiGraph`` whose directions differ: the
+        larger of the two weights is used then.
 
-        Directed: the direction matters. Bipartite: items (sources) link to things that are not items (targets),
-        and two that link to the same target are joined; a table or a networkx graph.
+        Directed: the direction matters. Bipartite: items (sources) link to things that are not
+        items (targets), and two that link to the same target are joined; a table or a networkx
+        graph.
     form : {"roles", "random_walk"}, optional
-        Of a directed relation. By default an item has two roles, each with a utility of its own: ``<name>_linking`` joins those
-        who link to the same item (bibliographic coupling), ``<name>_linked`` those to whom the same item links
-        (co-citation). ``"random_walk"`` joins items by how often a walk along the links goes from one to the other
-        (Chung 2005), one graph for both directions.
+        Of a directed relation. By default an item has two roles, each with a utility of its own:
+        ``<name>_linking`` joins those who link to the same item (bibliographic coupling),
+        ``<name>_linked`` those to whom the same item links (co-citation). ``"random_walk"`` joins
+        items by how often a walk along the links goes from one to the other (Chung 2005), one graph
+        for both directions.
     hubs : {"weight", "count"}, optional
-        What a target shared by d items adds to the edge between two of them, in addition to the product of the weights of their links:
-        1/(d − 1), so that a hub joins each of them as strongly as a small one (Newman 2001); or 1 for ``"count"``.
-        Not for random walks.
+        What a target shared by d items adds to the edge between two of them, in addition to the
+        product of the weights of their links: 1/(d − 1), so that a hub joins each of them as
+        strongly as a small one (Newman 2001); or 1 for ``"count"``. Not for random walks.
     max_degree : int, optional
-        Targets that more items link to are left out (a note counts them): a hub of degree d makes d² edges.
-        Not for random walks.
+        Targets that more items link to are left out (a note counts them): a hub of degree d makes
+        d² edges. Not for random walks.
     teleport : float, optional
         Chance that the random walk goes anywhere instead of along a link; 0.15 by default.
 
@@ -79,7 +86,9 @@ class Relation:
         for option, choices in _CHOICES.items():
             value = getattr(self, option)
             if value is not None and value not in choices:
-                raise DataError(f"Relation: there is no {option} {shown(value)}; use {listed(choices)}")
+                raise DataError(
+                    f"Relation: there is no {option} {shown(value)}; use {listed(choices)}"
+                )
         directed, walks = self.kind == "directed", self.form == "random_walk"
         projected = self.kind == "bipartite" or (directed and not walks)
         whose = "bipartite relations and the roles of directed ones"
@@ -92,25 +101,34 @@ class Relation:
             if getattr(self, option) is None:
                 object.__setattr__(self, option, default if belongs else None)
             elif not belongs:
-                raise DataError(f"Relation: {option} belongs to {owners}; leave it out or give the kind")
+                raise DataError(
+                    f"Relation: {option} belongs to {owners}; leave it out or give the kind"
+                )
         cap = self.max_degree
         if cap is not None and (not isinstance(cap, Integral) or isinstance(cap, bool) or cap < 2):
             raise DataError(f"Relation: max_degree is {shown(cap)}; give a whole number from 2 on")
         if self.teleport is not None and not 0 < self.teleport < 1:
-            raise DataError(f"Relation: teleport is {shown(self.teleport)}; give a chance in (0, 1)")
+            raise DataError(
+                f"Relation: teleport is {shown(self.teleport)}; give a chance in (0, 1)"
+            )
 
 
 def check_relation_name(name: object) -> str:
     """Return the name of a relation if it can become part of the names of model sites."""
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+( [\w-]+)*", name):
         raise DataError(
-            f"relations: {shown(name)} cannot be the name of a relation; use letters, digits, _, - and single spaces only "
+            f"relations: {shown(name)} cannot be the name of a relation; use letters, digits, _, - "
+            "and single spaces only "
             "(for a file, the name before its ending)"
         )
     if name in OTHER_PARTS:
-        raise DataError(f'relations: the name "{name}" stands for {OTHER_PARTS[name]}; rename the relation')
+        raise DataError(
+            f'relations: the name "{name}" stands for {OTHER_PARTS[name]}; rename the relation'
+        )
     if name in RESERVED:
-        raise DataError(f"relations: {name!r} is the name of a parameter of answers; rename the relation")
+        raise DataError(
+            f"relations: {name!r} is the name of a parameter of answers; rename the relation"
+        )
     return name
 
 
@@ -173,7 +191,9 @@ def path_and_kind(given: Path | Relation) -> tuple[Path, str]:
     word = "random_walk" if given.form == "random_walk" else given.kind or ""
     path, usual = Path(given.table), with_kind(Path(given.table), word)
     options = {name: getattr(given, name) for name in _OPTIONS}
-    said = [f"{name}={options[name]}" for name in options if options[name] != getattr(usual, name, None)]
+    said = [
+        f"{name}={options[name]}" for name in options if options[name] != getattr(usual, name, None)
+    ]
     return path, ",".join([word, *said])
 
 
@@ -198,7 +218,9 @@ def find_files(path: str | os.PathLike[str]) -> Files:
     try:
         files = sorted(inside.iterdir()) if inside.exists() else []
     except OSError as error:
-        raise DataError(f"{inside}: the folder cannot be read ({error}); check its permissions") from error
+        raise DataError(
+            f"{inside}: the folder cannot be read ({error}); check its permissions"
+        ) from error
     for file in files:
         # Desktop systems leave hidden files such as ._links.csv behind.
         suffix = suffix_of(file)
@@ -210,16 +232,24 @@ def find_files(path: str | os.PathLike[str]) -> Files:
             name, word = stem, ""
         if name in relations:
             other = path_and_kind(relations[name])[0].name
-            raise DataError(f"{file}: the relation {shown(name)} is also in {other}; remove one of the two")
+            raise DataError(
+                f"{file}: the relation {shown(name)} is also in {other}; remove one of the two"
+            )
         relations[name] = with_kind(file, word)
-    return Files(_one(folder, "items", "entities"), _one(folder, "answers", "comparisons"), relations)
+    return Files(
+        _one(folder, "items", "entities"), _one(folder, "answers", "comparisons"), relations
+    )
 
 
 def _one(folder: Path, stem: str, former: str) -> Path:
     places = (folder / f"{name}{suffix}" for name in (stem, former) for suffix in SUFFIXES)
     files = [file for file in places if file.exists()]
     if not files:
-        raise DataError(f"{folder}: there is no {stem}.csv (or {stem}.parquet) in the folder; add it")
+        raise DataError(
+            f"{folder}: there is no {stem}.csv (or {stem}.parquet) in the folder; add it"
+        )
     if len(files) > 1:
-        raise DataError(f"{folder}: there is {files[0].name} and {files[1].name}; remove one of the two")
+        raise DataError(
+            f"{folder}: there is {files[0].name} and {files[1].name}; remove one of the two"
+        )
     return files[0]

@@ -32,7 +32,8 @@ class RelationValues:
 
     shape: tuple[int, int]
     values: Floats
-    # Conditioning node and object of each label; a pair may occur several times. None where every pair occurs exactly once.
+    # Conditioning node and object of each label; a pair may occur several times. None where every
+    # pair occurs exactly once.
     edges: tuple[Positions, Positions] | None = None
 
     @classmethod
@@ -63,12 +64,20 @@ class RelationValues:
     @property
     def rows(self) -> Positions:
         """Conditioning node of each observed pair, shape (q,)."""
-        return np.repeat(np.arange(self.shape[0]), self.shape[1]) if self.edges is None else self.edges[0]
+        return (
+            np.repeat(np.arange(self.shape[0]), self.shape[1])
+            if self.edges is None
+            else self.edges[0]
+        )
 
     @property
     def columns(self) -> Positions:
         """Object of each observed pair, shape (q,)."""
-        return np.tile(np.arange(self.shape[1]), self.shape[0]) if self.edges is None else self.edges[1]
+        return (
+            np.tile(np.arange(self.shape[1]), self.shape[0])
+            if self.edges is None
+            else self.edges[1]
+        )
 
     @cached_property
     def row_counts(self) -> Positions:
@@ -149,10 +158,11 @@ class RelationValues:
     def constrained(self, symmetry: Symmetry) -> tuple["RelationValues", float]:
         """The labels of a symmetric or reciprocal relation in both directions, and what was subtracted from them.
 
-        A pair known in one direction only is known in the other, too (CR10 section 3). Edges of which some occur several times are
-        a list of measurements, such as games, and may contradict each other; otherwise contradictions are refused. Reciprocal labels where
-        Q(v, w) + Q(w, v) = 1 are shifted by ½, antisymmetric ones are not; where no pair is known in both directions, labels
-        in [0, 1] are taken for the first kind.
+        A pair known in one direction only is known in the other, too (CR10 section 3). Edges of
+        which some occur several times are a list of measurements, such as games, and may contradict
+        each other; otherwise contradictions are refused. Reciprocal labels where Q(v, w) + Q(w, v)
+        = 1 are shifted by ½, antisymmetric ones are not; where no pair is known in both directions,
+        labels in [0, 1] are taken for the first kind.
         """
         if symmetry not in SIGN:
             raise DataError(f"symmetry is {symmetry!r}; it is one of {', '.join(SIGN)}")
@@ -160,7 +170,8 @@ class RelationValues:
             return self, 0.0
         if self.shape[0] != self.shape[1]:
             raise DataError(
-                f"symmetry is {symmetry!r}, but the relation is between {self.shape[0]} nodes and {self.shape[1]} objects; "
+                f"symmetry is {symmetry!r}, but the relation is between {self.shape[0]} nodes and "
+                f"{self.shape[1]} objects; "
                 "only a relation of one set of nodes with itself can be"
             )
         sign, opposites = SIGN[symmetry], self._opposites()
@@ -174,7 +185,9 @@ class RelationValues:
     def _opposites(self) -> tuple[Positions, Positions]:
         """Edges, by position, of pairs that occur once in each direction, and the edges opposite to them; a loop is its own."""
         if self.complete:
-            return np.arange(len(self.values)), np.arange(len(self.values)).reshape(self.shape).T.reshape(-1)
+            return np.arange(len(self.values)), np.arange(len(self.values)).reshape(
+                self.shape
+            ).T.reshape(-1)
         pairs = pd.Index(self.pairs("none"))
         place = np.flatnonzero(~pairs.duplicated(keep=False))
         back = self.columns[place] * self.shape[1] + self.rows[place]
@@ -187,9 +200,13 @@ class RelationValues:
         if len(sums):
             middle = float(np.median(sums))
             return 0.5 if abs(middle - 1) < abs(middle) else 0.0
-        return 0.5 if self.values.min(initial=0.0) >= 0 and self.values.max(initial=0.0) <= 1 else 0.0
+        return (
+            0.5 if self.values.min(initial=0.0) >= 0 and self.values.max(initial=0.0) <= 1 else 0.0
+        )
 
-    def _check_constraint(self, edge: Positions, opposite: Positions, sign: float, shift: float) -> None:
+    def _check_constraint(
+        self, edge: Positions, opposite: Positions, sign: float, shift: float
+    ) -> None:
         """Refuse labels that contradict the constraint."""
         gap = np.abs(self.values[edge] - sign * self.values[opposite])
         if gap.max(initial=0.0) > _SLACK * max(1.0, float(np.abs(self.values).max(initial=0.0))):
@@ -202,7 +219,8 @@ class RelationValues:
             if row == column:
                 remedy = f"{shift:g} or nothing for a node with itself"
             raise DataError(
-                f"relation: it is not {kind}: ({row}, {column}) is {self.values[edge[worst]] + shift:.6g} and ({column}, {row}) is "
+                f"relation: it is not {kind}: ({row}, {column}) is "
+                f"{self.values[edge[worst]] + shift:.6g} and ({column}, {row}) is "
                 f"{self.values[opposite[worst]] + shift:.6g}; give {remedy}, or symmetry='none'"
             )
 
@@ -215,8 +233,9 @@ class RelationValues:
     def _both_ways(self, sign: float) -> "RelationValues":
         """Every measurement in both directions.
 
-        Where the labels of (v, w) and of (w, v) are the same they were given in both directions; otherwise each is a measurement of
-        its own. In a list of measurements that is said of all pairs or of none.
+        Where the labels of (v, w) and of (w, v) are the same they were given in both directions;
+        otherwise each is a measurement of its own. In a list of measurements that is said of all
+        pairs or of none.
         """
         if self.complete:
             return self
@@ -259,9 +278,9 @@ def read_relation(
     Parameters
     ----------
     relation : array, DataFrame, sparse matrix or Table
-        A (p, m) array in the order of nodes and objects, NaN = unknown; a DataFrame with their labels as index and columns; an
-        edge table with the columns ``source``, ``target``, ``value``; or a sparse matrix, of which only the stored entries are
-        known.
+        A (p, m) array in the order of nodes and objects, NaN = unknown; a DataFrame with their
+        labels as index and columns; an edge table with the columns ``source``, ``target``,
+        ``value``; or a sparse matrix, of which only the stored entries are known.
     nodes, objects : sequence of labels
         ``None`` for objects where the nodes are ranked for one another.
 
@@ -281,7 +300,8 @@ def read_relation(
         refuse_first(
             ~np.isfinite(found),
             lambda at: (
-                f"relation: the entry ({entries.row[at]}, {entries.col[at]}) is {found[at]}; leave out what is not known"
+                f"relation: the entry ({entries.row[at]}, {entries.col[at]}) is {found[at]}; leave "
+                "out what is not known"
             ),
         )
         values = RelationValues.of_edges(
@@ -297,17 +317,21 @@ def read_relation(
 
 def _from_array(relation: Any, shape: tuple[int, int]) -> RelationValues:
     try:
-        matrix = np.array(relation, dtype=np.float64)  # a copy: what the caller does to his later is his own
+        matrix = np.array(
+            relation, dtype=np.float64
+        )  # a copy: what the caller does to his later is his own
     except (TypeError, ValueError):
         raise DataError(
-            f"relation: expected an array of numbers, a DataFrame or an edge table with the columns {', '.join(EDGE_COLUMNS)}, "
+            "relation: expected an array of numbers, a DataFrame or an edge table with the "
+            f"columns {', '.join(EDGE_COLUMNS)}, "
             f"got {type(relation).__name__}"
         ) from None
     _check_shape(matrix.shape, shape)
     if np.isinf(matrix).any():
         row, column = np.argwhere(np.isinf(matrix))[0]
         raise DataError(
-            f"relation: row {row}, column {column} is {matrix[row, column]}; use NaN for what is not known"
+            f"relation: row {row}, column {column} is {matrix[row, column]}; use NaN for what is "
+            "not known"
         )
     return RelationValues.of_matrix(matrix)
 
@@ -315,7 +339,8 @@ def _from_array(relation: Any, shape: tuple[int, int]) -> RelationValues:
 def _check_shape(given: tuple[int, ...], shape: tuple[int, int]) -> None:
     if tuple(given) != shape:
         raise DataError(
-            f"relation: the array has the shape {tuple(given)}; {counted(shape[0], 'conditioning node')} and "
+            f"relation: the array has the shape {tuple(given)}; "
+            f"{counted(shape[0], 'conditioning node')} and "
             f"{counted(shape[1], 'object')} need {shape} (rows are conditioning nodes)"
         )
 
@@ -327,7 +352,10 @@ def _labeled(
     shape: tuple[int, int],
 ) -> RelationValues:
     """From an edge table, or a matrix with labels in any order; nodes that it lacks are unobserved."""
-    indices = (LabelIndex(nodes, lambda at: f"node {at}"), LabelIndex(others, lambda at: f"object {at}"))
+    indices = (
+        LabelIndex(nodes, lambda at: f"node {at}"),
+        LabelIndex(others, lambda at: f"object {at}"),
+    )
     table = as_table(relation, "relation")
     frame = table.frame
     columns = list(frame.columns)
@@ -337,7 +365,9 @@ def _labeled(
         check_columns(table, EDGE_COLUMNS, ())
         rows, targets = (
             index.locate(
-                table.labels(name), table.cell(name), f"every {name} must be one of the labels given"
+                table.labels(name),
+                table.cell(name),
+                f"every {name} must be one of the labels given",
             )
             for name, index in zip(EDGE_COLUMNS[:2], indices, strict=True)
         )
@@ -345,7 +375,9 @@ def _labeled(
         return RelationValues.of_edges(shape, rows.astype(np.intp), targets.astype(np.intp), values)
     ends = [
         _located(labels, index, kind)
-        for labels, index, kind in zip((frame.index, frame.columns), indices, ("row", "column"), strict=True)
+        for labels, index, kind in zip(
+            (frame.index, frame.columns), indices, ("row", "column"), strict=True
+        )
     ]
     matrix, block = np.full(shape, np.nan), np.empty(frame.shape)
     for column, name in enumerate(columns):
@@ -371,7 +403,8 @@ def _located(labels: Any, index: LabelIndex, kind: str) -> Positions:
         return index.locate(plain, where, "give the relation of known nodes only").astype(np.intp)
     except DataError as error:
         raise DataError(
-            f"{error}; the labels of the relation's {kind}s must be those of the nodes ({shown(index.labels[0])}, ...)"
+            f"{error}; the labels of the relation's {kind}s must be those of the nodes "
+            f"({shown(index.labels[0])}, ...)"
         ) from None
 
 
@@ -393,8 +426,9 @@ class RelationData:
     shift : float
         ½ for reciprocal labels in [0, 1], else 0.
     distinct : array of int or None
-        Of a constrained relation, the positions of the edges (v, w) with v ≤ w: each pair of nodes once. A node's label with
-        itself is uninformative for a reciprocal relation, and is left out.
+        Of a constrained relation, the positions of the edges (v, w) with v ≤ w: each pair of nodes
+        once. A node's label with itself is uninformative for a reciprocal relation, and is left
+        out.
     observed : bool
         False if only the edges are meant, see `without_labels`.
     """
@@ -431,12 +465,14 @@ class RelationData:
         symmetry : {"none", "symmetric", "reciprocal"}
             Of the relation; see `RelationValues.constrained`.
         node_relations, object_relations : mapping of str to edges, optional
-            Links among nodes or objects, for kernels on graphs; as ``relations`` of `PreferenceData.from_tables`.
+            Links among nodes or objects, for kernels on graphs; as ``relations`` of
+            `PreferenceData.from_tables`.
 
         Raises
         ------
         DataError
-            If anything in the tables cannot be used; the message names the place, the value and the remedy.
+            If anything in the tables cannot be used; the message names the place, the value and the
+            remedy.
         """
         first = _nodes(nodes, node_relations)
         second = None if objects is None else _nodes(objects, object_relations)
@@ -498,8 +534,8 @@ class RelationData:
     def asked_of(self, known: "RelationData") -> "RelationData":
         """The edges without their labels, as a program that was fitted to others wants them.
 
-        Landmarks and learned hyperparameters belong to nodes by position, and to attributes as they were standardized: the nodes must
-        begin with those that are known, with the same attributes.
+        Landmarks and learned hyperparameters belong to nodes by position, and to attributes as they
+        were standardized: the nodes must begin with those that are known, with the same attributes.
         """
         wrong = None
         if self.symmetry != known.symmetry or (self.objects is None) != (known.objects is None):
@@ -518,11 +554,13 @@ class RelationData:
                 for name in ("attribute_center", "attribute_scale")
             ):
                 wrong = (
-                    f"the attributes of its {side} are standardized otherwise than those of the training data"
+                    f"the attributes of its {side} are standardized otherwise than those of "
+                    "the training data"
                 )
         if wrong is not None:
             raise DataError(
-                f"data: {wrong}; ask with posterior.data.extended(new_nodes, new_objects).asking(rows, columns)"
+                f"data: {wrong}; ask with posterior.data.extended(new_nodes, "
+                "new_objects).asking(rows, columns)"
             )
         return self[:]  # also both directions of a pair
 
@@ -535,13 +573,19 @@ class RelationData:
         values = RelationValues(self.values.shape, np.zeros(len(rows)), (rows, columns))
         return replace(self, values=values, distinct=None, observed=False)
 
-    def extended(self, nodes: pd.DataFrame | None, objects: pd.DataFrame | None = None) -> "RelationData":
+    def extended(
+        self, nodes: pd.DataFrame | None, objects: pd.DataFrame | None = None
+    ) -> "RelationData":
         """With new nodes or objects, of which no label is known; standardization stays that of the known ones."""
         first = self.nodes if nodes is None else self.nodes.extend(nodes)
-        second = self.objects and (self.objects if objects is None else self.objects.extend(objects))
+        second = self.objects and (
+            self.objects if objects is None else self.objects.extend(objects)
+        )
         return self.with_nodes(first, second)
 
-    def with_nodes(self, nodes: PreferenceData, objects: PreferenceData | None = None) -> "RelationData":
+    def with_nodes(
+        self, nodes: PreferenceData, objects: PreferenceData | None = None
+    ) -> "RelationData":
         """With other nodes and objects, the known ones first, and the same labels."""
         shape = (nodes.num_items, (objects or nodes).num_items)
         values = RelationValues(shape, self.values.values, (self.values.rows, self.values.columns))
@@ -551,7 +595,9 @@ class RelationData:
         """The sizes in one line."""
         p, m = self.values.shape
         kind = "" if self.symmetry == "none" else f", {self.symmetry}"
-        known = "complete" if self.values.complete else counted(len(self.values.values), "known label")
+        known = (
+            "complete" if self.values.complete else counted(len(self.values.values), "known label")
+        )
         return f"{counted(p, 'conditioning node')}, {counted(m, 'object')}, {known}{kind}"
 
     def __repr__(self) -> str:
@@ -563,12 +609,15 @@ def _nodes(table: Any, relations: Mapping[str, Any] | None) -> PreferenceData:
     nodes = assembled(read_item_table(table), relations)
     if not nodes.relations and not nodes.attribute_names:
         raise DataError(
-            "nodes: there are neither attributes nor relations, so nothing tells one from another; give numeric columns"
+            "nodes: there are neither attributes nor relations, so nothing tells one from another; "
+            "give numeric columns"
         )
     return nodes
 
 
 register(RelationValues, leaves=("values", "edges"), static=("shape",))
 register(
-    RelationData, leaves=("nodes", "objects", "values", "distinct"), static=("symmetry", "shift", "observed")
+    RelationData,
+    leaves=("nodes", "objects", "values", "distinct"),
+    static=("symmetry", "shift", "observed"),
 )

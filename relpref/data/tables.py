@@ -42,7 +42,8 @@ class Table:
     frame: Any
     name: str  # what to call the table in messages: a file or an argument
     lines: Lines | None = None  # line of the file on which each row begins; the header is line 1
-    text: bool = False  # whether cells come from a CSV file, and are read as numbers where these are expected
+    # Whether cells come from a CSV file, and are read as numbers where these are expected.
+    text: bool = False
     given: Mapping[Any, str] = field(
         default_factory=dict
     )  # what columns were called before they were renamed
@@ -53,7 +54,9 @@ class Table:
     rows: Any = None  # numbers of the rows as they were given, where these were made of them
     known: Container[Any] = ()  # labels that are read as they are, see `read_labels`
     blanks: set[str] = field(default_factory=set)  # labels read so far that had blanks around them
-    columns: dict[Any, tuple[Any, list[Any]]] = field(default_factory=dict)  # read so far, of their frame
+    columns: dict[Any, tuple[Any, list[Any]]] = field(
+        default_factory=dict
+    )  # read so far, of their frame
 
     @property
     def place(self) -> Place:
@@ -63,7 +66,8 @@ class Table:
             return lambda row: f"{name}, line {lines[row]}"
         rows = self.rows
         return lambda row: (
-            f"{name}, row {first + (row if rows is None else int(rows[row]))} (index label {shown(index[row])})"
+            f"{name}, row {first + (row if rows is None else int(rows[row]))} (index label "
+            f"{shown(index[row])})"
         )
 
     def called(self, column: Hashable) -> Any:
@@ -76,20 +80,29 @@ class Table:
         return lambda row: f"{place(row if rows is None else int(rows[row]))}, column {name!r}"
 
     def refuse(
-        self, column: Hashable, wrong: NDArray[np.bool_], reason: str | Callable[[int], str], rows: Any = None
+        self,
+        column: Hashable,
+        wrong: NDArray[np.bool_],
+        reason: str | Callable[[int], str],
+        rows: Any = None,
     ) -> None:
         """Raise a `DataError` for the first wrong cell in all or some rows; the reason may depend on the row."""
         if wrong.any():
             row = int(wrong.argmax()) if rows is None else int(rows[wrong.argmax()])
             reason = reason if isinstance(reason, str) else reason(row)
-            raise DataError(f"{self.cell(column)(row)}: {shown(self.frame[column].tolist()[row])}{reason}")
+            raise DataError(
+                f"{self.cell(column)(row)}: {shown(self.frame[column].tolist()[row])}{reason}"
+            )
 
     def blank(self, column: Hashable) -> NDArray[np.bool_]:
         """Which cells of a column are empty or missing."""
         cells = self.frame[column]
         if isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "fiub":
             return np.asarray(cells.isna(), dtype=bool)
-        empty = (not cell.strip() if self.text else is_missing(cell) or cell == "" for cell in cells.tolist())
+        empty = (
+            not cell.strip() if self.text else is_missing(cell) or cell == ""
+            for cell in cells.tolist()
+        )
         return np.fromiter(empty, dtype=bool, count=len(cells))
 
     def labels(self, column: Hashable, rows: Any = None) -> list[Any]:
@@ -110,8 +123,13 @@ class Table:
         if rows is not None:
             cells, place = cells.iloc[rows].infer_objects(), lambda row: self.place(int(rows[row]))
         elif self.opening is not None:
-            opening = replace(self.opening, name=self.name).place(0), self.opening.frame[column].iloc[0]
-        return numbers(cells, self.called(column), place, text=self.text, remedy=remedy, opening=opening)
+            opening = (
+                replace(self.opening, name=self.name).place(0),
+                self.opening.frame[column].iloc[0],
+            )
+        return numbers(
+            cells, self.called(column), place, text=self.text, remedy=remedy, opening=opening
+        )
 
     def points(self, cells: Any) -> Any:
         """Cells of numbers with a decimal point."""
@@ -123,21 +141,32 @@ class Table:
         """Return positive whole numbers below 2**31 in all or some cells of a column."""
         values = self.numbers(column, remedy, rows)
         wrong = (values < 1) | (values != np.floor(values)) | (values > _INT32_MAX)
-        self.refuse(column, wrong, f" is not a positive whole number up to {_INT32_MAX}; {remedy}", rows)
+        self.refuse(
+            column, wrong, f" is not a positive whole number up to {_INT32_MAX}; {remedy}", rows
+        )
         return values.astype(np.int64)
 
 
 def numbers(
-    column: Any, name: str, where: Place, *, text: bool, remedy: str, opening: tuple[str, str] | None = None
+    column: Any,
+    name: str,
+    where: Place,
+    *,
+    text: bool,
+    remedy: str,
+    opening: tuple[str, str] | None = None,
 ) -> NDArray[np.float64]:
     """Return a column as finite floating point numbers, or refuse its first cell that is none.
 
-    ``where`` maps a row to the words that name its place, ``text`` says that cells come from a CSV file. ``opening`` are place and
-    content of the file's first cell where this is a later piece: true and false are numbers where all cells of a column are.
+    ``where`` maps a row to the words that name its place, ``text`` says that cells come from a CSV
+    file. ``opening`` are place and content of the file's first cell where this is a later piece:
+    true and false are numbers where all cells of a column are.
     """
     true_or_false = opening is None or opening[1] in TRUTH
     if opening is not None and true_or_false and not column.isin(list(TRUTH)).all():
-        raise DataError(f"{opening[0]}, column {name!r}: {shown(opening[1])} is not a number; {remedy}")
+        raise DataError(
+            f"{opening[0]}, column {name!r}: {shown(opening[1])} is not a number; {remedy}"
+        )
     cells = column.tolist()
     values = from_text(cells, true_or_false) if text else from_cells(column)
     if values is not None and np.isfinite(values).all():
@@ -146,16 +175,24 @@ def numbers(
         return np.zeros(0)
     for row, cell in enumerate(cells):
         value = number(cell, text)
-        missing = cell.strip() in MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
+        missing = (
+            cell.strip() in MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
+        )
         if not missing and value is not None and np.isfinite(value):
             continue
         here = f"{where(row)}, column {name!r}"
         if missing:
-            raise DataError(f"{here}: the value is missing ({shown(cell)}); fill it in, or drop the row")
+            raise DataError(
+                f"{here}: the value is missing ({shown(cell)}); fill it in, or drop the row"
+            )
         if value is None:
             raise DataError(f"{here}: {shown(cell)} is not a number; {remedy}")
-        raise DataError(f"{here}: {shown(cell)} is not finite; replace it by a finite number or drop the row")
-    raise DataError(f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}")
+        raise DataError(
+            f"{here}: {shown(cell)} is not finite; replace it by a finite number or drop the row"
+        )
+    raise DataError(
+        f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}"
+    )
 
 
 def from_text(cells: list[str], true_or_false: bool) -> NDArray[np.float64] | None:
@@ -212,13 +249,17 @@ def as_table(value: Any, name: str) -> Table:
     if isinstance(value, os.PathLike) or (isinstance(value, str) and suffix_of(value) in SUFFIXES):
         return read_table(value)
     if not is_table(value):
-        raise DataError(f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame")
+        raise DataError(
+            f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame"
+        )
     if not isinstance(value, list | tuple | Mapping | pd.DataFrame):
         value = _of_another_library(value, name)
     try:
         return Table(value if isinstance(value, pd.DataFrame) else pd.DataFrame(value), name)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name}: this is no table ({error}); give columns of equal length") from None
+        raise DataError(
+            f"{name}: this is no table ({error}); give columns of equal length"
+        ) from None
 
 
 def _of_another_library(value: Any, name: str) -> Any:
@@ -233,13 +274,16 @@ def _of_another_library(value: Any, name: str) -> Any:
         ) from None
     if isinstance(frame, narwhals.LazyFrame):
         raise DataError(
-            f"{name}: a {type(value).__name__} has no rows yet; compute them first, in Polars with .collect()"
+            f"{name}: a {type(value).__name__} has no rows yet; compute them first, in Polars with "
+            ".collect()"
         )
     if frame.implementation.is_pandas_like():
         return frame.to_pandas()
     categories = (narwhals.Categorical, narwhals.Enum)
     return {
-        column.name: pd.Categorical(column.to_list()) if column.dtype in categories else column.to_list()
+        column.name: pd.Categorical(column.to_list())
+        if column.dtype in categories
+        else column.to_list()
         for column in frame.iter_columns()
     }
 
@@ -251,19 +295,24 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
         if theirs not in there:
             hint = did_you_mean(theirs, there, f"it has {listed(there)}")
             raise DataError(
-                f"columns: {ours!r} is to be {theirs!r}, but {table.name} has no such column; {hint}"
+                f"columns: {ours!r} is to be {theirs!r}, but {table.name} has no such column; "
+                f"{hint}"
             )
         if ours != theirs and ours in there and ours not in names.values():
             raise DataError(
-                f"columns: {ours!r} is to be {theirs!r}, but there is a column {ours!r}, too; rename that"
+                f"columns: {ours!r} is to be {theirs!r}, but there is a column {ours!r}, too; "
+                "rename that"
             )
     back = {theirs: ours for ours, theirs in names.items()}
     for ours, theirs in names.items():
         if back[theirs] != ours:
             raise DataError(
-                f"columns: {theirs!r} is to be {ours!r} and {back[theirs]!r}; a column is one of them"
+                f"columns: {theirs!r} is to be {ours!r} and {back[theirs]!r}; a column is one of "
+                "them"
             )
-    return replace(table, frame=table.frame.rename(columns=back), given=dict(names)) if back else table
+    return (
+        replace(table, frame=table.frame.rename(columns=back), given=dict(names)) if back else table
+    )
 
 
 def known_names(table: Table, known: Collection[str]) -> Table:
@@ -285,13 +334,22 @@ def known_names(table: Table, known: Collection[str]) -> Table:
 
 def column_option(columns: Mapping[str, Any]) -> str:
     """Return how a call and a command say what a table calls its columns."""
-    return f"columns={dict(columns)!r} (--columns {','.join(f'{ours}={theirs}' for ours, theirs in columns.items())})"
+    return (
+        f"columns={dict(columns)!r} (--columns "
+        f"{','.join(f'{ours}={theirs}' for ours, theirs in columns.items())})"
+    )
 
 
 def hold_one_set(table: Table, one: Any, other: Any) -> bool:
     """Tell whether two columns hold labels of one set, two of them in each row, as far as the first rows say."""
-    cells = [table.frame[column].iloc[:ROWS_LOOKED_AT].map(trimmed).tolist() for column in (one, other)]
-    rows = [row for row in zip(*cells, strict=True) if all(isinstance(cell, str) and cell for cell in row)]
+    cells = [
+        table.frame[column].iloc[:ROWS_LOOKED_AT].map(trimmed).tolist() for column in (one, other)
+    ]
+    rows = [
+        row
+        for row in zip(*cells, strict=True)
+        if all(isinstance(cell, str) and cell for cell in row)
+    ]
     first, second = ({row[end] for row in rows} for end in (0, 1))
     numeric = all(number(cell, True) is not None for cell in first | second)
     alike = 2 * len(first & second) >= min(len(first), len(second))
@@ -307,9 +365,10 @@ def check_columns(
 ) -> tuple[str, ...]:
     """Refuse a table that lacks a required column, has one twice, or has one that would be ignored.
 
-    Where columns that have another meaning are ``known``, those that are neither one of them nor nearly the name of an allowed one are
-    not refused, but named in the notes that are returned. Of columns that might be meant only those are suggested whose cells have
-    what it takes: ``fits`` is asked about a required column and another.
+    Where columns that have another meaning are ``known``, those that are neither one of them nor
+    nearly the name of an allowed one are not refused, but named in the notes that are returned. Of
+    columns that might be meant only those are suggested whose cells have what it takes: ``fits`` is
+    asked about a required column and another.
     """
     columns = list(table.frame.columns)
     allowed = required + optional
@@ -327,7 +386,9 @@ def check_columns(
             hint = f"name a column {wanted!r}"
             if fits is not None and fitting:
                 hint += f", or say which one it is: {column_option({wanted: fitting[0]})}"
-        raise DataError(f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}")
+        raise DataError(
+            f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}"
+        )
     unused = []
     for column in extra:
         meant = nearest(column, allowed, most=1, cutoff=_SLIP)
@@ -335,15 +396,23 @@ def check_columns(
         if known is not None and column not in known and not slip:
             unused.append(column)
             continue
-        reason = did_you_mean(column, [name for name in optional if name not in columns], "remove it")
+        reason = did_you_mean(
+            column, [name for name in optional if name not in columns], "remove it"
+        )
         if column == "" or str(column).startswith("Unnamed: "):
-            reason = "it has no name; if it is an index, save the table with index=False, otherwise name or remove it"
+            reason = (
+                "it has no name; if it is an index, save the table with index=False, "
+                "otherwise name or remove it"
+            )
         raise DataError(
-            f"{table.name}: the column {shown(column)} is not used (only {', '.join(allowed)} are): {reason}"
+            f"{table.name}: the column {shown(column)} is not used (only {', '.join(allowed)} "
+            f"are): {reason}"
         )
     for column in columns:
         if columns.count(column) > 1:
-            raise DataError(f"{table.name}: the column {column!r} occurs twice; keep one of the two")
+            raise DataError(
+                f"{table.name}: the column {column!r} occurs twice; keep one of the two"
+            )
     return (unused_note(unused),) if unused else ()
 
 
@@ -365,8 +434,10 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) -> Table:
     """Read a CSV or Parquet file.
 
-    CSV is read strictly: UTF-8 (a byte order mark is accepted), a header line, the same number of cells in every row, separated by
-    commas; or by semicolons, tabs or vertical bars, where the header has no comma, and numbers may have decimal commas then. Cells stay text, so that labels such as ``NA`` or ``007`` survive.
+    CSV is read strictly: UTF-8 (a byte order mark is accepted), a header line, the same number of
+    cells in every row, separated by commas; or by semicolons, tabs or vertical bars, where the
+    header has no comma, and numbers may have decimal commas then. Cells stay text, so that labels
+    such as ``NA`` or ``007`` survive.
 
     Parameters
     ----------
@@ -395,7 +466,8 @@ def read_pieces(
     file, suffix = Path(path), suffix_of(path)
     if suffix not in SUFFIXES:
         raise DataError(
-            f"{file}: tables are read from files ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, "
+            f"{file}: tables are read from files ending in {', '.join(SUFFIXES[:-1])} or "
+            f"{SUFFIXES[-1]}, "
             f"not {suffix or 'no ending'!r}; convert or rename the file"
         )
     with reading(file, "table"):
@@ -475,7 +547,8 @@ def _csv_frames(
                 continue
             rows = _rows(file, chain(io.StringIO(block, newline=""), text), line, style, width)
             for begins, _, cells in rows:
-                # One list of cells, not a list of rows, each of which Python's garbage collector would look at.
+                # One list of cells, not a list of rows, each of which Python's garbage collector
+                # would look at.
                 lines, rows_found = [begins], True
                 for begins, _, row in islice(rows, max(0, MAX_CELLS_AT_ONCE // width - 1)):
                     lines.append(begins)
@@ -517,13 +590,16 @@ def _rows(
 ) -> Iterator[tuple[int, int, list[str]]]:
     """Rows that are not blank of a text that begins on a line: their line, that of the next row, and their cells."""
     lines, before = _without_zeros(file, text, line), line - 1
-    reader = csv.reader(lines, strict=True, delimiter=style.delimiter, skipinitialspace=style.spaced)
+    reader = csv.reader(
+        lines, strict=True, delimiter=style.delimiter, skipinitialspace=style.spaced
+    )
     try:
         for cells in reader:
             begins, line = line, before + reader.line_num + 1
             if cells and len(cells) != (width or len(cells)):
                 raise DataError(
-                    f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has {width}; "
+                    f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has "
+                    f"{width}; "
                     "complete the row (a truncated file?) or quote cells that contain the separator"
                 )
             if cells:
@@ -539,7 +615,8 @@ def _without_zeros(file: Path, lines: Iterable[str], first: int) -> Iterator[str
     for number, line in enumerate(lines, start=first):
         if "\0" in line:
             raise DataError(
-                f"{file}, line {number}: there is a zero byte; the file is damaged or not a CSV (perhaps UTF-16): "
+                f"{file}, line {number}: there is a zero byte; the file is damaged or not a CSV "
+                "(perhaps UTF-16): "
                 "save it again as comma-separated UTF-8 text"
             )
         yield line
@@ -551,24 +628,30 @@ def _check_header(file: Path, header: list[str], max_columns: int | None) -> Non
     _check_width(file, len(header), max_columns)
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
-        raise DataError(f"{file}, line 1: the column {shown(twice)} occurs twice; rename or remove one")
+        raise DataError(
+            f"{file}, line 1: the column {shown(twice)} occurs twice; rename or remove one"
+        )
 
 
 def _check_width(file: Path, width: int, max_columns: int | None) -> None:
     if max_columns is not None and width > max_columns:
         raise DataError(
-            f"{file}: {counted(width, 'column')} are more than the limit of {max_columns}; select some"
+            f"{file}: {counted(width, 'column')} are more than the limit of {max_columns}; select "
+            "some"
         )
 
 
-def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, whole: bool) -> Iterator[Table]:
+def _read_parquet(
+    file: Path, stream: IO[bytes], max_columns: int | None, *, whole: bool
+) -> Iterator[Table]:
     if not stream.read(1):
         raise DataError(f"{file}: the file is empty; write a header and at least one row")
     try:
         from pyarrow import parquet
     except ImportError as error:
         raise DataError(
-            f"{file}: reading Parquet needs pyarrow; install it with: pip install 'relpref[parquet]' "
+            f"{file}: reading Parquet needs pyarrow; install it with: pip install "
+            "'relpref[parquet]' "
             "(or save the table as CSV)"
         ) from error
     problem = "this is not a readable Parquet file"
@@ -592,6 +675,7 @@ def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, who
             raise ValueError(f"{first} of {rows} rows are there")
     except DataError:
         raise
-    # A damaged file makes the decoder raise errors of many types; all of them mean the same to the reader.
+    # A damaged file makes the decoder raise errors of many types; all of them mean the same to the
+    # reader.
     except Exception as error:
         raise DataError(f"{file}: {problem} ({error}); write it again") from error

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from relpref.posterior.classes import ClassPosterior
     from relpref.posterior.utility import UtilityPosterior
 
-# Imported when first used: `relpref.posterior` builds on modules of this room, and its classes are offered here.
+# Imported when first used: `relpref.posterior` builds on modules of this room, and its classes are
+# offered here.
 _HOMES = {
     "EP": "infer.engine",
     "ClassPosterior": "posterior.classes",

@@ -1,7 +1,8 @@
 """The predictors of observed sites whose likelihood is any distribution: what of a program is affine in its latents.
 
-The parameters of the distribution are traced as functions of the latent vector. What is affine in it is followed as far as it goes; the
-rest is the remainder. All that it takes from one row must be one number, up to an affine map: that is the row's predictor.
+The parameters of the distribution are traced as functions of the latent vector. What is affine in
+it is followed as far as it goes; the rest is the remainder. All that it takes from one row must be
+one number, up to an affine map: that is the row's predictor.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,13 +27,18 @@ NUTS = "numpyro's MCMC(NUTS(program)) can run it"
 # Operations, by the names of JAX's primitives.
 _TABLE = {
     # Affine in all operands at once; of others it is found out.
-    "linear": "add add_any sub neg slice squeeze reshape broadcast_in_dim transpose concatenate reduce_sum expand_dims copy copy_p rev cumsum",
+    "linear": "add add_any sub neg slice squeeze reshape broadcast_in_dim transpose concatenate "
+    "reduce_sum expand_dims copy copy_p rev cumsum",
     # Entry by entry, whatever the shape.
-    "elementwise": "abs acos acosh add asin asinh atan atan2 atanh and cbrt ceil clamp convert_element_type cos cosh digamma div eq erf "
-    "erf_inv erfc exp exp2 expm1 floor ge gt igamma integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg not or pow "
+    "elementwise": "abs acos acosh add asin asinh atan atan2 atanh and cbrt ceil clamp "
+    "convert_element_type cos cosh digamma div eq erf "
+    "erf_inv erfc exp exp2 expm1 floor ge gt igamma integer_pow is_finite le lgamma log log1p "
+    "logistic lt max min mul ne neg not or pow "
     "rem round rsqrt select_n sign sin sinh sqrt square stop_gradient sub tan tanh xor",
-    # From the entries of the first operand: they can be taken before an elementwise function as well as after it.
-    "picking": "broadcast_in_dim dynamic_slice expand_dims gather reshape rev slice squeeze transpose copy",
+    # From the entries of the first operand: they can be taken before an elementwise function as
+    # well as after it.
+    "picking": "broadcast_in_dim dynamic_slice expand_dims gather reshape rev slice squeeze "
+    "transpose copy",
     "inlined": "pjit jit closed_call core_call",
 }
 _LINEAR, _ELEMENTWISE, _PICKING, _INLINED = (frozenset(names.split()) for names in _TABLE.values())
@@ -62,11 +68,13 @@ class _Node:
 Parameters = Callable[[Array], list[Any]]
 
 
-def follow(parameters: Parameters, vector: Array, rows: tuple[int, ...]) -> tuple[Array, Parameters]:
+def follow(
+    parameters: Parameters, vector: Array, rows: tuple[int, ...]
+) -> tuple[Array, Parameters]:
     """Follow what is affine in the latents in the arrays that a distribution is made of, for answers of the shape ``rows``.
 
-    Returns what the remainder takes from the rows at the latent vector, shape (m, k), multiples of each other in every row but for a
-    constant; and a function from such parts to the arrays.
+    Returns what the remainder takes from the rows at the latent vector, shape (m, k), multiples of
+    each other in every row but for a constant; and a function from such parts to the arrays.
 
     Raises
     ------
@@ -80,7 +88,8 @@ def follow(parameters: Parameters, vector: Array, rows: tuple[int, ...]) -> tupl
     for node in _leaves(found):
         if node.shape[: len(rows)] != rows:
             raise UnsupportedProgramError(
-                f"takes values of shape {node.shape} from its latents, which are not one row for each of its answers, of shape {rows}"
+                f"takes values of shape {node.shape} from its latents, which are not one row for "
+                f"each of its answers, of shape {rows}"
             )
         columns.append(jnp.reshape(node.value, (int(np.prod(rows)), -1)))
         layouts.append((id(node), node.shape, columns[-1].shape[1]))
@@ -126,11 +135,16 @@ def _apply(equation: Any, operands: tuple[_Node, ...]) -> list[_Node]:
         moves = [operand.moves for operand in operands]
         if not any(moves) or _is_affine(equation, operands):
             results = bind(*(operand.value for operand in operands))
-            return [_Node(shape, value, any(moves)) for shape, value in zip(shapes, results, strict=True)]
+            return [
+                _Node(shape, value, any(moves))
+                for shape, value in zip(shapes, results, strict=True)
+            ]
     if name in _PICKING and not any(operand.moves for operand in operands[1:]):
         rest = [operand.value for operand in operands[1:]]
         return [_picked(operands[0], lambda array: bind(array, *rest)[0], {})]
-    elementwise = name in _ELEMENTWISE and all(operand.shape in ((), shapes[0]) for operand in operands)
+    elementwise = name in _ELEMENTWISE and all(
+        operand.shape in ((), shapes[0]) for operand in operands
+    )
     call = _Call(bind, operands, elementwise)
     return [_Node(shape, moves=True, call=call, index=index) for index, shape in enumerate(shapes)]
 
@@ -179,7 +193,9 @@ def _picked(node: _Node, pick: Callable[[Any], Any], known: dict[int, _Node]) ->
             operands = []
             for operand in node.call.operands:
                 if operand.shape != node.shape and operand.moves:
-                    operand = _picked(operand, lambda array: jnp.broadcast_to(array, node.shape), {})
+                    operand = _picked(
+                        operand, lambda array: jnp.broadcast_to(array, node.shape), {}
+                    )
                 scalar = operand.shape == () != node.shape
                 operands.append(operand if scalar else _picked(operand, pick, known))
             call = _Call(node.call.function, tuple(operands), True)
@@ -228,8 +244,8 @@ def _evaluate(node: _Node, values: dict[int, Array], known: dict[int, list[Any]]
     return known[key][node.index]
 
 
-# Of these families log p is concave in the predictor where a function of the named parameter is affine in it and the others do not
-# depend on it.
+# Of these families log p is concave in the predictor where a function of the named parameter is
+# affine in it and the others do not depend on it.
 _CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
     dist.BernoulliLogits: ("logits", jnp.asarray, ()),
     dist.BinomialLogits: ("logits", jnp.asarray, ("total_count",)),
@@ -244,7 +260,8 @@ _CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
 class Doubt(NamedTuple):
     """How far a site is from being a function of one affine predictor for each answer; all relative, 0 is perfect."""
 
-    several: Array  # by how much what the remainder takes from a row is not one number and multiples of it
+    # By how much what the remainder takes from a row is not one number and multiples of it.
+    several: Array
     wrong: Array  # mismatch of the log density of the predictor and that of the program
     across: Array  # by how much an answer depends on the predictors of others
     bent: Array  # 0 where the family is known to be log-concave
@@ -256,13 +273,16 @@ class AnySite:
 
     name: str
     site: dict[str, Any]  # as it was traced
-    # From the latent vector to the site's distribution, without what plates and masks wrap around it.
+    # From the latent vector to the site's distribution, without what plates and masks wrap around
+    # it.
     at: Callable[[Array], dist.Distribution]
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Shape of the answers."""
-        return tuple(np.broadcast_shapes(jnp.shape(self.site["value"]), unwrap(self.site["fn"]).batch_shape))
+        return tuple(
+            np.broadcast_shapes(jnp.shape(self.site["value"]), unwrap(self.site["fn"]).batch_shape)
+        )
 
     def _followed(self, vector: Array) -> tuple[Array, Parameters]:
         try:
@@ -288,7 +308,10 @@ class AnySite:
 
     def _distribution(self, vector: Array) -> Callable[[Array], dist.Distribution]:
         """As a function of the predictors of all rows; the latent vector is one at which the program can be traced."""
-        (first, parameters), structure = self._followed(vector), jax.tree.structure(unwrap(self.site["fn"]))
+        (first, parameters), structure = (
+            self._followed(vector),
+            jax.tree.structure(unwrap(self.site["fn"])),
+        )
         shares = None if first.shape[1] == 1 else self._shares(vector)
 
         def at(z: Array) -> dist.Distribution:
@@ -320,7 +343,8 @@ class AnySite:
         except (AttributeError, TypeError) as error:
             kind = type(unwrap(self.site["fn"])).__name__
             raise UnsupportedProgramError(
-                f"observed site {self.name!r} ({kind}) cannot be rebuilt from its parameters ({error}); name them in the class's "
+                f"observed site {self.name!r} ({kind}) cannot be rebuilt from its parameters "
+                f"({error}); name them in the class's "
                 f"arg_constraints or pytree_data_fields; {NUTS}"
             ) from None
 
@@ -332,8 +356,13 @@ class AnySite:
             several = _relative(parts - origin - slope * own, parts)
             true = self.at(vector).log_prob(value)
             ways = [jnp.reshape(_random(jnp.ravel(z), seed), z.shape) for seed in (2, 3)]
-            along = [jax.jvp(partial(at, value), (z,), (way,))[1] for way in (jnp.ones_like(z), *ways)]
-            across = [_relative(d - along[0] * way, along[0]) for d, way in zip(along[1:], ways, strict=True)]
+            along = [
+                jax.jvp(partial(at, value), (z,), (way,))[1] for way in (jnp.ones_like(z), *ways)
+            ]
+            across = [
+                _relative(d - along[0] * way, along[0])
+                for d, way in zip(along[1:], ways, strict=True)
+            ]
             return several, _relative(at(value, z) - true, true), jnp.max(jnp.stack(across))
 
         several, wrong, across = (jnp.max(each) for each in jax.vmap(one)(vectors))
@@ -351,7 +380,9 @@ class AnySite:
         steps = [at(z + step) for step in (-1.0, 0.0, 1.0)]
         low, middle, high = (link(jnp.asarray(getattr(one, name))) for one in steps)
         bend = _relative(low - 2 * middle + high, high - low)
-        moved = [_relative(getattr(steps[2], other) - getattr(steps[0], other), 1.0) for other in others]
+        moved = [
+            _relative(getattr(steps[2], other) - getattr(steps[0], other), 1.0) for other in others
+        ]
         return jnp.max(jnp.stack([bend, *moved]))
 
 

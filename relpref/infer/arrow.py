@@ -1,15 +1,19 @@
 """The arrow: Gaussian noise that the rows of a group share, such as those of one list, integrated out group by group.
 
-Rows are g = A u + w, where w ~ N(0, C) is independent of the latent vector u, and C is block-diagonal with a block for each group. Under
-sites of precision T let M = (T⁻¹ + C)⁻¹, which is block-diagonal, too. Then u has the precision K⁻¹ + AᵀMA, so all that is known of the
-latent space holds with M in place of T, and
+Rows are g = A u + w, where w ~ N(0, C) is independent of the latent vector u, and C is
+block-diagonal with a block for each group. Under sites of precision T let M = (T⁻¹ + C)⁻¹, which is
+block-diagonal, too. Then u has the precision K⁻¹ + AᵀMA, so all that is known of the latent space
+holds with M in place of T, and
 
-    h = (I − MC) ν,  u has mean Σ Aᵀh,  rows have mean A·mean + C (h − M A·mean) and covariance C − CMC + (I − CM) A Σ Aᵀ (I − MC),
+    h = (I − MC) ν,  u has mean Σ Aᵀh,  rows have mean A·mean + C (h − M A·mean) and covariance C −
+    CMC + (I − CM) A Σ Aᵀ (I − MC),
 
-Σ being the posterior covariance of u. Half the log determinant is that of the latent space plus those of I + T^½ C T^½.
+Σ being the posterior covariance of u. Half the log determinant is that of the latent space plus
+those of I + T^½ C T^½.
 
-The noise of a group is F ε with independent standard normal ε, so C = FFᵀ. Where these are fewer than its rows, as the items of a
-question with many answers, M = T − TF(I + FᵀTF)⁻¹FᵀT is not written out: the cost is that of rows × values², not rows³.
+The noise of a group is F ε with independent standard normal ε, so C = FFᵀ. Where these are fewer
+than its rows, as the items of a question with many answers, M = T − TF(I + FᵀTF)⁻¹FᵀT is not
+written out: the cost is that of rows × values², not rows³.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +57,9 @@ class Kind(NamedTuple):
         """Of rows by the values that they take: those are in one group that lead to each other by way of values."""
         there = entry != 0
         size = int(column.max(initial=0)) + 1
-        ends = np.where(there, column, column[np.arange(len(column)), np.argmax(there, axis=1)][:, None]).T
+        ends = np.where(
+            there, column, column[np.arange(len(column)), np.argmax(there, axis=1)][:, None]
+        ).T
         graph = scipy.sparse.coo_array((np.ones(len(column)), tuple(ends)), shape=(size, size))
         group = connected_components(graph, directed=False)[1][ends[0]]
         return cls(np.where(there.any(axis=1), group, -1), column, entry)
@@ -166,8 +172,10 @@ def _joined(groups: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         pairs = np.unique(names, axis=1)
         if all(len(np.unique(end)) < pairs.shape[1] for end in pairs):
             raise UnsupportedProgramError(
-                "the groups of answers that share noise cross: rows of one group of the first kind are in several of the second, and the "
-                "other way round; leave one of the two out, make groups of one kind parts of the other's, or, of a site that is integrated, "
+                "the groups of answers that share noise cross: rows of one group of the first kind "
+                "are in several of the second, and the "
+                "other way round; leave one of the two out, make groups of one kind parts of the "
+                "other's, or, of a site that is integrated, "
                 "leave 'integrated' out of its infer, so that it is one more latent site"
             )
         # Rows, and then the groups of either kind, are joined where a row is in a group.
@@ -187,8 +195,12 @@ def _joined(groups: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 def _shared(kind: Kind, rows: NDArray[Any]) -> NDArray[np.float64]:
     """What rows of groups take of independent values of sd 1, no more of these than their covariance has a rank, shape (g, p, r)."""
-    group, column, entry = (np.append(part, np.full_like(part[:1], -1), axis=0)[rows] for part in kind)
-    value = (column.max(initial=0) + 1) * group[:, :, None] + column  # one for each column of each group
+    group, column, entry = (
+        np.append(part, np.full_like(part[:1], -1), axis=0)[rows] for part in kind
+    )
+    value = (column.max(initial=0) + 1) * group[
+        :, :, None
+    ] + column  # one for each column of each group
     taken = Items.of(value, np.where(group[:, :, None] >= 0, entry, 0.0)).entries
     sizes, basis = np.linalg.eigh(taken.swapaxes(1, 2) @ taken)
     rank = int(np.sum(sizes > _ROUNDING * sizes[:, -1:], axis=1).max(initial=0))
@@ -239,7 +251,9 @@ class Items(NamedTuple):
         new = np.concatenate([ordered[:, :1] >= 0, np.diff(ordered, axis=1) > 0], axis=1)
         size = int(new.sum(axis=1).max(initial=1))
         number, rows = column.shape[:2]
-        require_memory(8.0 * _MATRICES * number * rows * size, f"noise that up to {rows} answers share")
+        require_memory(
+            8.0 * _MATRICES * number * rows * size, f"noise that up to {rows} answers share"
+        )
         columns = np.full((number, size), -1)
         columns[np.nonzero(new)[0], (np.cumsum(new, axis=1) - 1)[new]] = ordered[new]
         seen = column[:, :, :, None] == columns[:, None, None, :]
@@ -349,9 +363,12 @@ class ArrowSpace:
         weights: Any = factor.precision
         pull = self._pulled(factor, shift)
         seen = self.inner.response(factor, pull, projection)
-        each = zip(self.blocks.cut(pull), self.blocks.cut(seen), weights.pulled, self.factors, strict=True)
+        each = zip(
+            self.blocks.cut(pull), self.blocks.cut(seen), weights.pulled, self.factors, strict=True
+        )
         noise = [
-            _times(values, _seen(values, its) - _seen(pulled, mean)) for its, mean, pulled, values in each
+            _times(values, _seen(values, its) - _seen(pulled, mean))
+            for its, mean, pulled, values in each
         ]
         return seen + self.blocks.joined(0.0 * seen[self.blocks.alone], noise)
 
@@ -366,7 +383,9 @@ class ArrowSpace:
 
     def _left(self, weights: Any) -> "Iterator[tuple[Items, Array]]":
         """For groups of one size (I − CM) A and the variances C − CMC, shape (g, p)."""
-        for items, pulled, values in zip(self._rows.items, weights.pulled, self.factors, strict=True):
+        for items, pulled, values in zip(
+            self._rows.items, weights.pulled, self.factors, strict=True
+        ):
             back = pulled.swapaxes(1, 2)
             own = values - values @ (back @ values)  # C − CMC = (F − FFᵀMF)Fᵀ
             left = items.entries - values @ (back @ items.entries)
@@ -395,8 +414,13 @@ class ArrowSpace:
         weights: Any = factor.precision
         covariance, found = self.covariance(factor), []
         for items, block, values in zip(self._rows.items, weights.groups, factors, strict=True):
-            prior, pulled = covariance[items.columns[:, :, None], items.columns[:, None, :]], block @ values
-            found.append(pulled - block @ (items.entries @ (prior @ (items.entries.swapaxes(1, 2) @ pulled))))
+            prior, pulled = (
+                covariance[items.columns[:, :, None], items.columns[:, None, :]],
+                block @ values,
+            )
+            found.append(
+                pulled - block @ (items.entries @ (prior @ (items.entries.swapaxes(1, 2) @ pulled)))
+            )
         return found
 
     def precision_limit(self) -> tuple[Array, float]:
@@ -454,8 +478,8 @@ def pull_of_noise(
 ) -> list[Array]:
     """Derivative of the log evidence, sites held constant, in each row's sd of each kind of noise, shape (m,) each.
 
-    It is ½ tr((ββᵀ − M) ∂C) + vᵀ ∂C β with the dual vector β, the dual weights M, of which ``weights`` finds the products with arrays
-    of the groups, and v what is ``pulled``, if anything.
+    It is ½ tr((ββᵀ − M) ∂C) + vᵀ ∂C β with the dual vector β, the dual weights M, of which
+    ``weights`` finds the products with arrays of the groups, and v what is ``pulled``, if anything.
     """
     xp = namespace(dual)
     vectors, found = blocks.cut(dual), []
@@ -464,7 +488,9 @@ def pull_of_noise(
     alone = [0.0 * its for its in vectors] if pulled is None else blocks.cut(pulled)
     for kind, sd in enumerate(sds):
         shared = [group.shared[kind] for group in blocks.groups]
-        factors = [its[:, :, None] * values for its, values in zip(blocks.cut(sd), shared, strict=True)]
+        factors = [
+            its[:, :, None] * values for its, values in zip(blocks.cut(sd), shared, strict=True)
+        ]
         slopes = []
         for values, factor, its, less, weighed in zip(
             shared, factors, both, alone, weights(factors), strict=True

@@ -25,7 +25,8 @@ from relpref.posterior.gaussian import Floats, key_words, mixture
 from relpref.posterior.origin import Origin
 from relpref.posterior.utility import UTILITY, UtilityPosterior
 
-# Variance of a gap, relative to that of a utility, below which two items are one; correlation of two parts that are told apart no more.
+# Variance of a gap, relative to that of a utility, below which two items are one; correlation of
+# two parts that are told apart no more.
 _EQUAL, _ALIKE = 1e-8, 0.95
 
 
@@ -34,7 +35,8 @@ class Component(NamedTuple):
 
     mean: Floats  # shape (n,)
     covariance: Floats  # shape (n, n)
-    # Of each site: means of its named parts, E[part] = K_p α, and their covariances with the total, the diagonal of K_p − K_p R K.
+    # Of each site: means of its named parts, E[part] = K_p α, and their covariances with the total,
+    # the diagonal of K_p − K_p R K.
     parts: dict[str, tuple[dict[str, Floats], dict[str, Floats]]]
     sites: dict[str, Floats]  # ``precision`` and ``shift`` of the answers
     log_evidence: float
@@ -45,7 +47,9 @@ class Component(NamedTuple):
         mean, covariance = latent_moments(evidence)
         alpha, found = np.asarray(evidence.alpha), {}
         for site, rows in layout.slices.items():
-            named = {part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part}
+            named = {
+                part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part
+            }
             means = {part: matrix @ alpha[rows] for part, matrix in named.items()}
             if len(named) <= 1:
                 shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
@@ -62,20 +66,28 @@ class Component(NamedTuple):
 
 def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:
     """By the data and the Gaussian sites: `ClassPosterior`, `UtilityPosterior`, or the plain `Posterior`."""
-    common["hyperparameters"] = {name: plain(value) for name, value in common["hyperparameters"].items()}
+    common["hyperparameters"] = {
+        name: plain(value) for name, value in common["hyperparameters"].items()
+    }
     common["key"] = key_words(common["key"])
-    examples = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, Rankings | RelationData)]
+    examples = [
+        a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, Rankings | RelationData)
+    ]
     if examples and "weight" in slices:
         return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
     data = preference_data(origin.args, origin.kwargs)
     if data is not None and _about_items(slices, data):
-        weights = {} if data.comparisons.weight is None else {"weights": weight_note(data.comparisons)}
+        weights = (
+            {} if data.comparisons.weight is None else {"weights": weight_note(data.comparisons)}
+        )
         common["info"] = {**common["info"], **group_notes(data), **composed_note(data), **weights}
         model = origin.keywords.get("likelihood")
         # A custom program may mean something else by the word.
         own = isinstance(model, AnswerModel) and not isinstance(model, type)
         likelihood: Any = model if own else Probit()
-        found = UtilityPosterior(**common, likelihood=likelihood, slices=slices, origin=origin, data=data)
+        found = UtilityPosterior(
+            **common, likelihood=likelihood, slices=slices, origin=origin, data=data
+        )
         return found if len(slices) == 1 else found.with_whole(common["belief"])
     return Posterior(**common, slices=slices, origin=origin)
 
@@ -117,17 +129,23 @@ def prior_notes(
 ) -> dict[str, Any]:
     """What answers cannot tell apart under the prior, for ``info``, with a warning where they were asked about it.
 
-    ``equal_priors``: two items that were compared although their utilities are one and the same a priori. ``alike_parts``: pairs of
-    parts whose covariances of differences are nearly proportional, as those of a relation of short range and of the items
-    themselves are; not of more than 2000 items.
+    ``equal_priors``: two items that were compared although their utilities are one and the same a
+    priori. ``alike_parts``: pairs of parts whose covariances of differences are nearly
+    proportional, as those of a relation of short range and of the items themselves are; not of more
+    than 2000 items.
 
-    ``blocks`` are the parts that the prior covariance of the utilities is the sum of, by site and name; ``positions`` those of their
-    items among the items of the data, ascending, all that answers are about among them (all by default).
+    ``blocks`` are the parts that the prior covariance of the utilities is the sum of, by site and
+    name; ``positions`` those of their items among the items of the data, ascending, all that
+    answers are about among them (all by default).
     """
     found: dict[str, Any] = {}
     matrices = {name: np.asarray(part) for name, part in blocks.get(UTILITY, {}).items()}
     size = 0 if data is None else data.num_items if positions is None else len(positions)
-    if data is None or not matrices or any(matrix.shape != (size, size) for matrix in matrices.values()):
+    if (
+        data is None
+        or not matrices
+        or any(matrix.shape != (size, size) for matrix in matrices.values())
+    ):
         return found
     total = np.sum(list(matrices.values()), axis=0)
     ends = np.stack([data.comparisons.winner, data.comparisons.loser])
@@ -137,13 +155,17 @@ def prior_notes(
     if same.any():
         pair = [data.labels[int(end)] for end in ends[:, np.argmax(same)]]
         found["equal_priors"] = (
-            f"{pair[0]!r} and {pair[1]!r} were compared, but the prior has one utility for both (nothing that the model looks at differs), "
-            "so no answer tells them apart; give each item a part of its own: leave individual=False out"
+            f"{pair[0]!r} and {pair[1]!r} were compared, but the prior has one utility for both "
+            "(nothing that the model looks at differs), "
+            "so no answer tells them apart; give each item a part of its own: leave "
+            "individual=False out"
         )
         warn_user(found["equal_priors"])
     gaps = {}
     for name, matrix in matrices.items():
-        if name and size <= MAX_NOTED_ITEMS:  # C K C with the centering matrix C: all that answers see
+        if (
+            name and size <= MAX_NOTED_ITEMS
+        ):  # C K C with the centering matrix C: all that answers see
             rows = matrix - matrix.mean(axis=0)
             gaps[name] = rows - rows.mean(axis=1, keepdims=True)
     alike = [
@@ -157,7 +179,9 @@ def prior_notes(
 
 def positive_definite(evidence: Evidence) -> bool:
     """Whether every site's prior covariance is one, up to jitter; EP in gap space factorizes none of them."""
-    totals = [sum(np.asarray(part) for part in parts.values()) for parts in evidence.blocks.values()]
+    totals = [
+        sum(np.asarray(part) for part in parts.values()) for parts in evidence.blocks.values()
+    ]
     return all(bool(np.all(np.isfinite(np.asarray(cholesky(total).lower)))) for total in totals)
 
 
@@ -200,7 +224,9 @@ def assemble(
         centered = locations[:, rows] - weights @ locations[:, rows]
         for name in components[0].parts[site][0]:
             each = np.stack([component.parts[site][0][name] for component in components])
-            within = weights @ np.stack([component.parts[site][1][name] for component in components])
+            within = weights @ np.stack(
+                [component.parts[site][1][name] for component in components]
+            )
             means[name] = weights @ each
             covariances[name] = within + weights @ (centered * each)
         parts[site] = Parts(means, covariances)

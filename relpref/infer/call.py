@@ -49,7 +49,9 @@ class Call:
     ) -> tuple["Call", tuple[Any, ...]]:
         """Separate the arrays among the arguments, in double precision, from everything else."""
         skeleton, arrays = Skeleton.split((args, dict(kwargs)))
-        return cls(program, skeleton, tuple(_shape(array.shape, array.dtype) for array in arrays)), arrays
+        return cls(
+            program, skeleton, tuple(_shape(array.shape, array.dtype) for array in arrays)
+        ), arrays
 
     def trace(
         self,
@@ -61,8 +63,9 @@ class Call:
     ) -> dict[str, Values]:
         """Every site of a run with given values; others are drawn from their priors.
 
-        Values are on their supports, ``unconstrained``, or ``standard``: quantiles of the priors, as a standard normal variable has them.
-        What is integrated out is at its prior mean, unless a value is given.
+        Values are on their supports, ``unconstrained``, or ``standard``: quantiles of the priors,
+        as a standard normal variable has them. What is integrated out is at its prior mean, unless
+        a value is given.
         """
         args, kwargs = self.skeleton.join(arrays)
 
@@ -85,7 +88,8 @@ class Call:
             except jax.errors.TracerArrayConversionError as error:
                 name = getattr(self.program, "__name__", "the program")
                 raise UnsupportedProgramError(
-                    f"{name} indexes a NumPy array by what JAX traces, or hands such a value to NumPy; write jnp.asarray(array)[index] and "
+                    f"{name} indexes a NumPy array by what JAX traces, or hands such a value to "
+                    "NumPy; write jnp.asarray(array)[index] and "
                     "functions of jax.numpy in the program"
                 ) from error
         return sites
@@ -94,7 +98,11 @@ class Call:
 def is_integrated(site: Values) -> bool:
     """Whether a site says that its values are to be integrated out, and they are independent normals of one sd."""
     base = unwrap(site["fn"])
-    return bool(site["infer"].get(INTEGRATED)) and type(base) is dist.Normal and not jnp.ndim(base.scale)
+    return (
+        bool(site["infer"].get(INTEGRATED))
+        and type(base) is dist.Normal
+        and not jnp.ndim(base.scale)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -121,7 +129,9 @@ class Site(NamedTuple):
     log_concave: bool
     closed_form: bool
     shares_noise: bool  # whether its rows do, see `relpref.likelihoods.SharedNoise`
-    portable: bool  # whether the distribution is whole when it is made again from what JAX sees of it
+    portable: (
+        bool  # whether the distribution is whole when it is made again from what JAX sees of it
+    )
 
 
 @lru_cache(maxsize=64)
@@ -139,7 +149,11 @@ def survey(call: Call) -> tuple[Site, ...]:
                     likelihood = as_likelihood(base)
                 except UnsupportedProgramError:
                     if base.event_shape:
-                        problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
+                        problem = (
+                            f"its answers have the shape {base.event_shape}, and the "
+                            "engines "
+                            f"take one number each; {NUTS}"
+                        )
             process = isinstance(base, GaussianProcess)
             leaves, structure = jax.tree.flatten(base)
             again = vars(jax.tree.unflatten(structure, leaves))
@@ -173,7 +187,8 @@ def broadcast_fixed(call: Call, fixed: Values) -> Values:
     Raises
     ------
     DataError
-        If a name is no unobserved site, a value is not finite, its shape does not fit, or it lies outside its support.
+        If a name is no unobserved site, a value is not finite, its shape does not fit, or it lies
+        outside its support.
     """
     sites = {site.name: site for site in survey(call)}
     free = [name for name, site in sites.items() if not site.observed]
@@ -189,7 +204,9 @@ def broadcast_fixed(call: Call, fixed: Values) -> Values:
             raise DataError(f"fixed[{name!r}] is {value!r}; it must be finite")
         if name not in free:
             known = ", ".join(free) or "none"
-            raise DataError(f"fixed names the site {name!r}; the program's unobserved sites are {known}")
+            raise DataError(
+                f"fixed names the site {name!r}; the program's unobserved sites are {known}"
+            )
         site = sites[name]
         try:
             array = np.broadcast_to(array, site.shape)
@@ -199,6 +216,8 @@ def broadcast_fixed(call: Call, fixed: Values) -> Values:
             ) from None
         # The edge of an open support is let through: an amplitude of 0 switches a part off.
         if not np.all(site.support(array) | site.support(np.nextafter(array, np.inf))):
-            raise DataError(f"fixed[{name!r}] is {value!r}, outside the site's support, {site.support}")
+            raise DataError(
+                f"fixed[{name!r}] is {value!r}, outside the site's support, {site.support}"
+            )
         result[name] = array
     return result

@@ -19,7 +19,8 @@ from relpref.limits import release_memory, resident_memory
 
 # Megabytes by which the process may grow before what JAX compiled is dropped.
 VARIABLE, _MEGABYTES = "RELPREF_COMPILED_MEMORY", 640.0
-# A few sizes are never dropped; where the system does not say how large the process is, sizes are counted.
+# A few sizes are never dropped; where the system does not say how large the process is, sizes are
+# counted.
 _FEW, _MANY = 4, 32
 _forked = False  # whether this process is a forked child of one that had used JAX
 
@@ -33,27 +34,34 @@ def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> 
     ClusterError
         In a forked child of a process that had used JAX, where any computation would hang.
     DataError
-        Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``, or where the key is none or the data are a table.
+        Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``, or where the key is none or the data
+        are a table.
     """
     if not isinstance(rng_key, int | np.integer) and not hasattr(rng_key, "dtype"):
         raise DataError(
-            f"{engine}.run takes a seed or a JAX key first and got {shown(rng_key)}; write {engine}(program).run(0, data)"
+            f"{engine}.run takes a seed or a JAX key first and got {shown(rng_key)}; write "
+            f"{engine}(program).run(0, data)"
         )
     if any(isinstance(argument, pd.DataFrame) for argument in args):
         raise DataError(
-            f"{engine}.run got a DataFrame where a program takes data; write relpref.fit(items, answers), or "
+            f"{engine}.run got a DataFrame where a program takes data; write relpref.fit(items, "
+            "answers), or "
             f"{engine}(program).run(0, relpref.PreferenceData.from_tables(items, answers))"
         )
     if _forked:
         raise ClusterError(
-            f"{engine} cannot run in this process: it was forked from one that had used JAX, whose threads it lacks, so it would "
-            "hang. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or use relpref.parallel.run_all"
+            f"{engine} cannot run in this process: it was forked from one that had used JAX, whose "
+            "threads it lacks, so it would "
+            "hang. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or "
+            "use relpref.parallel.run_all"
         )
-    # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where they are large.
+    # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where
+    # they are large.
     leaves = jax.tree.leaves((rng_key, args, given), is_leaf=_is_graph)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in (*leaves, jax.device_put(np.zeros(())))):
         raise DataError(
-            f"{engine} cannot be traced by JAX: a fit looks at the values of its data. Call it outside of jax.jit, jax.vmap and "
+            f"{engine} cannot be traced by JAX: a fit looks at the values of its data. Call it "
+            "outside of jax.jit, jax.vmap and "
             "jax.grad; relpref.infer.fit_many fits many data sets"
         )
     _KEPT.note(tuple(leaf.shape for leaf in leaves if hasattr(leaf, "shape")))
@@ -82,10 +90,15 @@ class _Kept:
             if not number:
                 self._before = resident_memory()
             full = number >= _MANY
-            if number >= _FEW and self._before is not None and (now := resident_memory()) is not None:
+            if (
+                number >= _FEW
+                and self._before is not None
+                and (now := resident_memory()) is not None
+            ):
                 full = now - self._before > 1e6 * _limit()
             if full:
-                # Private caches of JAX hold most of it; nothing public drops the oldest of them alone.
+                # Private caches of JAX hold most of it; nothing public drops the oldest of them
+                # alone.
                 clear()
                 jax.clear_caches()
                 release_memory()

@@ -10,15 +10,20 @@ from relpref.infer.program import Program
 _REACH, _NODES = 30.0, 241
 
 
-def error_of_copies(program: Program, unconstrained: Values, evidence: Evidence) -> tuple[float, float]:
+def error_of_copies(
+    program: Program, unconstrained: Values, evidence: Evidence
+) -> tuple[float, float]:
     """How far a row's identical sites are from their joint factor: an error of a mean in exact sds, and the worst ratio of an sd.
 
-    EP takes k equal answers for k factors, each with a Gaussian site. Here all of them are taken out together and the posterior of the
-    row's projection is integrated numerically; exact where nothing else approximates.
+    EP takes k equal answers for k factors, each with a Gaussian site. Here all of them are taken
+    out together and the posterior of the row's projection is integrated numerically; exact where
+    nothing else approximates.
     """
     its, moments = on_host(program, unconstrained)
     number = program.layout.num_rows
-    mean, variance, tau, nu = (np.asarray(array) for array in (*evidence.marginals[:2], *evidence.sites))
+    mean, variance, tau, nu = (
+        np.asarray(array) for array in (*evidence.marginals[:2], *evidence.sites)
+    )
     counts = its.counts[:number]
     left = 1 - variance * counts * tau
     rows = (counts > 1) & (left > 0) & (variance > 0)
@@ -31,7 +36,9 @@ def error_of_copies(program: Program, unconstrained: Values, evidence: Evidence)
     for z in np.linspace(-_REACH, _REACH, _NODES):
         x = mean + sd * z
         answers = moments(x, np.zeros_like(x)).log_normalizer
-        log_density = np.where(rows, counts * answers - 0.5 * point * np.square(x) + slope * x, -0.5 * z**2)
+        log_density = np.where(
+            rows, counts * answers - 0.5 * point * np.square(x) + slope * x, -0.5 * z**2
+        )
         before, highest = highest, np.maximum(highest, log_density)
         sums *= np.exp(before - highest)
         sums += np.exp(log_density - highest) * np.array([1.0, z, z**2])[:, None]

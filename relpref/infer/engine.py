@@ -50,8 +50,12 @@ _CHOICES = {
 }
 _LEAST = {"restarts": 1, "draws": 8, "warmup": 1, "max_sweeps": 1, "max_evaluations": 1}
 _CONVERGED = CODES.index(Result.converged)
-_ALL_HELD = "all hyperparameters are in a plate, such as one for each rater; they are at their maximum"
-_TOO_LARGE = "the covariances of all points would take too much memory; hyperparameters are at their maximum"
+_ALL_HELD = (
+    "all hyperparameters are in a plate, such as one for each rater; they are at their maximum"
+)
+_TOO_LARGE = (
+    "the covariances of all points would take too much memory; hyperparameters are at their maximum"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -61,20 +65,24 @@ class GaussianEngine:
     Parameters
     ----------
     program : callable
-        A numpyro program whose latent sites are Gaussian vectors. Each of its observed answers may depend on one affine function of
-        them, its predictor; the moments of distributions from `relpref.likelihoods` have closed forms, those of others are
-        integrated numerically. Every other latent site is a hyperparameter.
+        A numpyro program whose latent sites are Gaussian vectors. Each of its observed answers may
+        depend on one affine function of them, its predictor; the moments of distributions from
+        `relpref.likelihoods` have closed forms, those of others are integrated numerically. Every
+        other latent site is a hyperparameter.
     hyperparameters : {"integrate", "maximize", "em", "nuts"}
-        ``"integrate"`` averages over them by 24 to 60 weighted points around the maximum of evidence times prior (see
-        `relpref.infer.importance`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the
-        scalars first, then entries of vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
-        ``info["effective_points"]`` says how even the weights are. Where covariances of all points would take too much memory, above
-        about 640 items, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximize"`` climbs log evidence
-        plus log prior by its exact gradient and ignores the uncertainty around it: intervals are too narrow where answers are few.
-        ``"em"`` reaches the same place by the paper's expectation maximization (XPGP eq. 15-16), more slowly. ``"nuts"`` samples them
-        from evidence times prior, starting at the maximum, and returns a mixture of one posterior for each draw: the reference, and
-        the remedy where too few points are effective. The prior density at the maximum is always that of the unconstrained values,
-        so an amplitude is judged on the log scale and does not collapse to 0.
+        ``"integrate"`` averages over them by 24 to 60 weighted points around the maximum of
+        evidence times prior (see `relpref.infer.importance`) and returns a weighted mixture of one
+        posterior for each. At most six directions are varied: the scalars first, then entries of
+        vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
+        ``info["effective_points"]`` says how even the weights are. Where covariances of all points
+        would take too much memory, above about 640 items, the posterior is that at the maximum, and
+        ``info["integration"]`` says so. ``"maximize"`` climbs log evidence plus log prior by its
+        exact gradient and ignores the uncertainty around it: intervals are too narrow where answers
+        are few. ``"em"`` reaches the same place by the paper's expectation maximization (XPGP eq.
+        15-16), more slowly. ``"nuts"`` samples them from evidence times prior, starting at the
+        maximum, and returns a mixture of one posterior for each draw: the reference, and the remedy
+        where too few points are effective. The prior density at the maximum is always that of the
+        unconstrained values, so an amplitude is judged on the log scale and does not collapse to 0.
     fixed : mapping from site to value, optional
         Hyperparameters that are known; scalars are broadcast.
     restarts : int
@@ -88,13 +96,16 @@ class GaussianEngine:
     max_evaluations : int
         Maximum number of evaluations of the evidence, for each start.
     space : {"auto", "latent", "observation"}
-        The space of the linear algebra; "auto" takes the cheaper one. With a Gaussian likelihood (labels, reported probabilities), and
-        where an answer was given more than 20 times, it is always "latent", which keeps its accuracy where sites are precise.
+        The space of the linear algebra; "auto" takes the cheaper one. With a Gaussian likelihood
+        (labels, reported probabilities), and where an answer was given more than 20 times, it is
+        always "latent", which keeps its accuracy where sites are precise.
     structure : {"auto", "dense", "sparse"}
-        How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that
-        are evaluated on request, see `relpref.infer.large`; "auto" takes the second above 4000 items.
+        How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs
+        and functions of attributes that are evaluated on request, see `relpref.infer.large`; "auto"
+        takes the second above 4000 items.
     throw : bool
-        Raise an error unless the result is ``converged``; otherwise the posterior has the code, and its methods warn.
+        Raise an error unless the result is ``converged``; otherwise the posterior has the code, and
+        its methods warn.
     """
 
     name: ClassVar[str]
@@ -130,14 +141,16 @@ class GaussianEngine:
     def __post_init__(self) -> None:
         if not callable(self.program):
             raise DataError(
-                f"program is {self.program!r}; {self.name} takes a numpyro program, such as relpref.models.xpgp"
+                f"program is {self.program!r}; {self.name} takes a numpyro program, such as "
+                "relpref.models.xpgp"
             )
         for name, known in _CHOICES.items():
             given = getattr(self, name)
             if given not in known:
                 hint = "; give known values with fixed=" if name == "hyperparameters" else ""
                 raise DataError(
-                    f"{name} is {given!r}; it is {', '.join(map(repr, known[:-1]))} or {known[-1]!r}{hint}"
+                    f"{name} is {given!r}; it is {', '.join(map(repr, known[:-1]))} or "
+                    f"{known[-1]!r}{hint}"
                 )
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
@@ -158,7 +171,8 @@ class GaussianEngine:
         Parameters
         ----------
         rng_key : JAX key or int
-            A key of either kind, or a seed; used for restarts, for draws and kept for Monte Carlo answers.
+            A key of either kind, or a seed; used for restarts, for draws and kept for Monte Carlo
+            answers.
         *args, **kwargs
             Passed to the program.
         progress_bar : bool
@@ -205,12 +219,15 @@ class GaussianEngine:
             data = preference_data(args, kwargs)
             if self.structure == "sparse" and data is None:
                 raise UnsupportedProgramError(
-                    "structure='sparse' is for programs on PreferenceData, and there is none among the arguments; leave it out"
+                    "structure='sparse' is for programs on PreferenceData, and there is none among "
+                    "the arguments; leave it out"
                 )
             many = data is not None and data.num_items > MAX_DENSE_ITEMS and len(data.winner)
             if self.structure == "sparse" or (self.structure == "auto" and many):
                 return fit(self, sites, key, args, kwargs, progress_bar, at)
-            with threads_for(0 if data is None else data.num_items):  # a graph's spectrum may be computed
+            with threads_for(
+                0 if data is None else data.num_items
+            ):  # a graph's spectrum may be computed
                 program = self._read(args, kwargs, self.fixed)
             with threads_for(program.layout.num_latents):
                 return self._fitted(program, sites, key, args, kwargs, progress_bar, at)
@@ -226,7 +243,8 @@ class GaussianEngine:
                 )
         if self.at_mode and program.layout.ordered:
             program = program.at_a_point()
-        # EM holds the posterior fixed where members would move with it, and averages are not log-concave.
+        # EM holds the posterior fixed where members would move with it, and averages are not
+        # log-concave.
         average = not self.at_mode and self.hyperparameters != "em" and self.space != "observation"
         return settled(program, average)
 
@@ -256,7 +274,9 @@ class GaussianEngine:
             result = Result.prior_not_positive_definite
         self.raise_unless_ok(result, info)
         info |= prior_notes(preference_data(args, kwargs), final.blocks)
-        unknown = layout.hyperparameters or (program.members and self.hyperparameters == "integrate")
+        unknown = layout.hyperparameters or (
+            program.members and self.hyperparameters == "integrate"
+        )
         strategy = self.hyperparameters if unknown and not result.empty else None
         averaged = self._averaged(program, fitted.dual)
         if program.members is not None:
@@ -312,7 +332,8 @@ class GaussianEngine:
         info : mapping, optional
             What to report of the draws.
         prior_log_weights : array, shape (k,), optional
-            Log weights of the draws before the answers, see `Posterior`; by default the draws are of equal weight after them.
+            Log weights of the draws before the answers, see `Posterior`; by default the draws are
+            of equal weight after them.
         r_hat : float, optional
             Of the chains that the draws are from.
         """
@@ -377,11 +398,16 @@ class GaussianEngine:
         self, program: Program, fitted: Fitted, info: dict[str, Any], key: Any, origin: Origin
     ) -> Posterior:
         found, values = fitted.evidence, program.fixed | fitted.evidence.hyperparameters
-        component, averaged = Component.of(program.layout, found), self._averaged(program, fitted.dual)
+        component, averaged = (
+            Component.of(program.layout, found),
+            self._averaged(program, fitted.dual),
+        )
         if averaged is not None and not fitted.result.empty:
             own, known = averaged.given(fitted.unconstrained, found, None)
             # The evidence is that of all that members may be.
-            component = Component.of(program.layout, known)._replace(log_evidence=component.log_evidence)
+            component = Component.of(program.layout, known)._replace(
+                log_evidence=component.log_evidence
+            )
             values |= own
         return assemble(program.layout, values, [component], fitted.result, info, key, origin)
 
@@ -399,7 +425,10 @@ class GaussianEngine:
     def raise_unless_ok(self, result: Result, info: Mapping[str, Any]) -> None:
         """Raise what ``throw`` wants to be raised."""
         if not result.ok and self.throw:
-            state = f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping {info['damping']:.2f}"
+            state = (
+                f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping "
+                f"{info['damping']:.2f}"
+            )
             raise InferenceError(f"{result.name}: {result.value} ({state})", result)
 
     def _integrated(
@@ -415,7 +444,8 @@ class GaussianEngine:
         """The weighted mixture over importance points around the maximum."""
         layout, best = program.layout, fitted.evidence
         maximum, unravel = ravel(fitted.unconstrained)
-        # The evidence is stationary in the sites, and what a mean is off by is far below the error of few points.
+        # The evidence is stationary in the sites, and what a mean is off by is far below the error
+        # of few points.
         limits = (eased(POINT_TOLERANCE, self.tol, program), self.max_sweeps)
         cold = Sites(*np.zeros((2, layout.num_rows)))
         seen, seen_sites = maximum[None], [best.sites]
@@ -432,7 +462,10 @@ class GaussianEngine:
                         program, fitted.dual, True, unconstrained, start, *limits, wanted
                     )
                     gradient = ravel(evidence.gradient)[0]
-                    log_evidence, log_prior = float(evidence.log_evidence), float(evidence.log_prior)
+                    log_evidence, log_prior = (
+                        float(evidence.log_evidence),
+                        float(evidence.log_prior),
+                    )
                     numbers = (log_evidence, log_prior, *gradient)
                     if int(evidence.info.code) != _CONVERGED or not np.all(np.isfinite(numbers)):
                         continue
@@ -441,16 +474,23 @@ class GaussianEngine:
                     result = None
                     if wanted:
                         values = jax.tree.map(np.asarray, evidence.hyperparameters)
-                        slim = evidence._replace(drift=None, covariance=None, pulled=None, blocks={})
+                        slim = evidence._replace(
+                            drift=None, covariance=None, pulled=None, blocks={}
+                        )
                         result = (Component.of(layout, evidence), values, slim)
                     found[-1] = Evaluated(log_evidence, log_prior, gradient, result)
                     break
             return found
 
-        here = Evaluated(float(best.log_evidence), float(best.log_prior), ravel(best.gradient)[0], None)
+        here = Evaluated(
+            float(best.log_evidence), float(best.log_prior), ravel(best.gradient)[0], None
+        )
         most = most_points(layout.num_latents)
         with progress_line(
-            f"{self.name}: averaging over hyperparameters", progress_bar, "points", "effective points {:.1f}"
+            f"{self.name}: averaging over hyperparameters",
+            progress_bar,
+            "points",
+            "effective points {:.1f}",
         ) as report:
             if len(maximum):
                 points = importance_points(at, coords, maximum, here, generator(key), most, report)
@@ -472,23 +512,28 @@ class GaussianEngine:
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
         weights = (points.prior_log_weights, points.log_evidence)
         info |= judged(weights[0] + [component.log_evidence for component in components])
-        return assemble(layout, program.fixed, components, fitted.result, info, key, origin, draws, *weights)
+        return assemble(
+            layout, program.fixed, components, fitted.result, info, key, origin, draws, *weights
+        )
 
     def changed(self, program: Model | None = None, **options: Any) -> "GaussianEngine":
         """The same engine with other options, or for another program."""
-        return type(self)(program or self.program, **{**self.options, "fixed": self.fixed, **options})
+        return type(self)(
+            program or self.program, **{**self.options, "fixed": self.fixed, **options}
+        )
 
 
 class EP(GaussianEngine):
     """Expectation propagation on a numpyro program (XPGP section 4.1, on one-dimensional projections).
 
-    The most accurate of the engines that do not sample: means within a few hundredths of a posterior standard deviation, the
-    evidence within a few tenths of a nat. ``tol`` bounds the largest mismatch of tilted and
-    posterior moments.
+    The most accurate of the engines that do not sample: means within a few hundredths of a
+    posterior standard deviation, the evidence within a few tenths of a nat. ``tol`` bounds the
+    largest mismatch of tilted and posterior moments.
 
-    Labels and reported probabilities with Gaussian noise are solved in closed form: exact up to rounding, which stays below 1e-6
-    posterior sds in means and 1e-4 in sds while noise/√count is at least 1e-5 (for utilities of scale 1; the sds' error grows with
-    the square of that scale). More precise ones end with the result ``too_precise``.
+    Labels and reported probabilities with Gaussian noise are solved in closed form: exact up to
+    rounding, which stays below 1e-6 posterior sds in means and 1e-4 in sds while noise/√count is at
+    least 1e-5 (for utilities of scale 1; the sds' error grows with the square of that scale). More
+    precise ones end with the result ``too_precise``.
     """
 
     name: ClassVar[str] = "EP"
@@ -499,11 +544,15 @@ class EP(GaussianEngine):
     @classmethod
     def describe(cls) -> Description:
         return Description(
-            "The posterior was approximated by expectation propagation (Minka 2001), which replaces each answer by a Gaussian term that "
+            "The posterior was approximated by expectation propagation (Minka 2001), which "
+            "replaces each answer by a Gaussian term that "
             "is fitted to it in the company of all the others.",
-            "T. P. Minka (2001). Expectation Propagation for Approximate Bayesian Inference. In: Proceedings of the 17th Conference on "
+            "T. P. Minka (2001). Expectation Propagation for Approximate Bayesian Inference. In: "
+            "Proceedings of the 17th Conference on "
             "Uncertainty in Artificial Intelligence (UAI 2001).",
-            coverage="In a simulation with 20 items and 30 answers, intervals of 50, 80 and 95% from expectation propagation at "
-            "maximized hyperparameters held the truth in 44, 72 and 90% of the cases, and averaged over hyperparameters in 49, 79 and "
+            coverage="In a simulation with 20 items and 30 answers, intervals of 50, 80 and 95% "
+            "from expectation propagation at "
+            "maximized hyperparameters held the truth in 44, 72 and 90% of the cases, and averaged "
+            "over hyperparameters in 49, 79 and "
             "95%.",
         )

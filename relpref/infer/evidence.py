@@ -49,22 +49,25 @@ class Evidence(NamedTuple):
     """An engine's sites at one value of the hyperparameters, and what follows from them."""
 
     log_evidence: Array  # log Z, without the hyperparameters' prior
-    # Log density of the hyperparameters in the unconstrained space (with the Jacobian of the map to it).
+    # Log density of the hyperparameters in the unconstrained space (with the Jacobian of the map to
+    # it).
     log_prior: Array
-    # Of log_evidence + log_prior in the unconstrained hyperparameters; empty if it was not asked for, zeros if ``whole``.
+    # Of log_evidence + log_prior in the unconstrained hyperparameters; empty if it was not asked
+    # for, zeros if ``whole``.
     gradient: Values
     sites: Sites  # at the fixed point
     marginals: Marginals  # of the predictors less their prior means
     info: Info  # with what the prior's root needed as jitter
     alpha: Array  # α, shape (n,): the posterior mean is the prior mean plus K α
-    # Of the latent vector, unless ``whole`` zeros or None: its posterior mean less that of the prior, shape (n,), its posterior covariance
-    # Σ = K − K R K and R K, shape (n, n) each.
+    # Of the latent vector, unless ``whole`` zeros or None: its posterior mean less that of the
+    # prior, shape (n,), its posterior covariance Σ = K − K R K and R K, shape (n, n) each.
     drift: Array | None
     covariance: Array | None
     pulled: Array | None
     hyperparameters: Values  # on their supports
     location: Array  # prior mean of the latent vector, shape (n,)
-    # Prior covariance of each site's named parts; of a site without, the whole under the empty name. Zeros unless ``whole``.
+    # Prior covariance of each site's named parts; of a site without, the whole under the empty
+    # name. Zeros unless ``whole``.
     blocks: dict[str, dict[str, Array]]
 
 
@@ -74,10 +77,12 @@ class Approximation(NamedTuple):
     fit: Fit
     log_evidence: Array
     info: Info
-    # Gives a function from the program at other hyperparameters to a number, whose derivative is the answers' share of that of the
-    # evidence, with the arrays that it needs as arguments, so that it is compiled once; and, where the evidence also depends on the
-    # prior by the point that it is taken at, a vector v: with β the dual vector, that derivative has vᵀ ∂G β, G the prior covariance of
-    # the projections. The function has the share of A K Aᵀ, without the noise that rows share.
+    # Gives a function from the program at other hyperparameters to a number, whose derivative is
+    # the answers' share of that of the evidence, with the arrays that it needs as arguments, so
+    # that it is compiled once; and, where the evidence also depends on the prior by the point that
+    # it is taken at, a vector v: with β the dual vector, that derivative has vᵀ ∂G β, G the prior
+    # covariance of the projections. The function has the share of A K Aᵀ, without the noise that
+    # rows share.
     answers: Callable[[], tuple[Partial, Array | None]]
 
 
@@ -117,11 +122,11 @@ def evaluate(
 ) -> Evidence:
     """Sites and evidence of a program at given hyperparameters, from the given sites.
 
-    Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of, and the gradient left out; a search does
-    without. Where it is None, they are empty.
+    Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of, and
+    the gradient left out; a search does without. Where it is None, they are empty.
 
-    Where JAX does not trace the call, and computes on CPUs, only the program is compiled: its covariance, the moments of its answers
-    and the derivatives of both. The algebra is NumPy's.
+    Where JAX does not trace the call, and computes on CPUs, only the program is compiled: its
+    covariance, the moments of its answers and the derivatives of both. The algebra is NumPy's.
     """
     if traced(program, unconstrained, sites) or jax.default_backend() != "cpu":
         given = (approximate, program, dual, with_gradient, unconstrained, sites)
@@ -134,7 +139,9 @@ def evaluate(
         its = cut(full, program.layout)
         rows: Any = program.rows if its.projection is None else DenseRows(its.projection)
         # In the order of the layout; JAX sorts dictionaries.
-        covariance = Dense(block_diagonal(total(its.blocks[site]) for site in program.layout.slices))
+        covariance = Dense(
+            block_diagonal(total(its.blocks[site]) for site in program.layout.slices)
+        )
         space: Any
         arrow, noise = program.arrow, its.noise
         if dual:
@@ -150,8 +157,12 @@ def evaluate(
         dear = (m if dual else n) > _CHEAP
         joint = None
         if program.layout.joint and arrow is not None:
-            joint = joint_on_host(arrow, shape, unconstrained, lambda array: filled(array, room["m"]))
-        problem = Problem(space, rows, its.counts, moments, its.log_concave, its.known, bending, joint, dear)
+            joint = joint_on_host(
+                arrow, shape, unconstrained, lambda array: filled(array, room["m"])
+            )
+        problem = Problem(
+            space, rows, its.counts, moments, its.log_concave, its.known, bending, joint, dear
+        )
         found = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, found, its)
         if whole:
@@ -290,7 +301,9 @@ def _prior(program: Program, unconstrained: Values) -> Prior:
 
 
 @lazy_jit
-def _tilted_by(program: Program, unconstrained: Values, mean: Array, variance: Array) -> TiltedMoments:
+def _tilted_by(
+    program: Program, unconstrained: Values, mean: Array, variance: Array
+) -> TiltedMoments:
     reading = program.read(unconstrained)
     return tilted(reading.observations, reading.offset, mean, variance)
 
@@ -315,7 +328,12 @@ def _slope(program: Program, unconstrained: Values, pulls: Any) -> Values:
 def concluded(problem: Problem, found: Approximation, its: Prior) -> Evidence:
     """The evidence, without its gradient and the (n, n) arrays."""
     space: Any = problem.space
-    fit, projection, known, xp = found.fit, problem.projection, problem.known, namespace(problem.counts)
+    fit, projection, known, xp = (
+        found.fit,
+        problem.projection,
+        problem.known,
+        namespace(problem.counts),
+    )
     arrived = found.info.code == _CONVERGED
     ending = found.info.code
     if known is not None:  # a Gaussian site may be so precise that rounding shows
@@ -342,7 +360,9 @@ def concluded(problem: Problem, found: Approximation, its: Prior) -> Evidence:
     )
 
 
-def whole_arrays(layout: Layout, problem: Problem, found: Approximation, its: Prior) -> dict[str, Any]:
+def whole_arrays(
+    layout: Layout, problem: Problem, found: Approximation, its: Prior
+) -> dict[str, Any]:
     """The fields of `Evidence` that are filled in if ``whole``."""
     space: Any = problem.space
     fit, projection = found.fit, problem.projection
@@ -358,7 +378,9 @@ def whole_arrays(layout: Layout, problem: Problem, found: Approximation, its: Pr
     else:
         before = block_diagonal(total(its.blocks[site]) for site in layout.slices)
         drift = before @ projection.adjoint(dual_vector(problem, fit))
-        pulled = projection.back(space.dual_weights(fit.factor, precision) @ projection.rows(before))
+        pulled = projection.back(
+            space.dual_weights(fit.factor, precision) @ projection.rows(before)
+        )
         covariance = before - before @ pulled
         covariance = 0.5 * (covariance + covariance.T)
     return {
@@ -372,16 +394,19 @@ def whole_arrays(layout: Layout, problem: Problem, found: Approximation, its: Pr
 def use_dual_space(layout: Layout, space: str = "auto") -> bool:
     """Whether to work in the m x m observation space: by "auto" where it is the cheaper one.
 
-    Never where it would not do: it takes no negative precisions, and it cancels where sites are far more precise than the prior. Of far
-    more latents than rows the second is accepted; the result ``too_precise`` says then where it shows.
+    Never where it would not do: it takes no negative precisions, and it cancels where sites are far
+    more precise than the prior. Of far more latents than rows the second is accepted; the result
+    ``too_precise`` says then where it shows.
     """
     if space == "observation" and not layout.log_concave:
         raise UnsupportedProgramError(
-            "space is 'observation', which takes log-concave likelihoods only, and one of the program's is not; leave space='auto'"
+            "space is 'observation', which takes log-concave likelihoods only, and one of the "
+            "program's is not; leave space='auto'"
         )
     if layout.observation_only and (space == "latent" or not layout.log_concave):
         raise UnsupportedProgramError(
-            "some answers share noise, as those of one list do, and look at more than two latents each or at what hyperparameters change: "
+            "some answers share noise, as those of one list do, and look at more than two latents "
+            "each or at what hyperparameters change: "
             "then space is 'observation', for log-concave likelihoods only"
         )
     if layout.observation_only:
@@ -389,7 +414,8 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
     if layout.joint:
         if space == "observation":
             raise UnsupportedProgramError(
-                "some answers are lists, whose curvature Laplace takes in the space of latents; leave space='auto'"
+                "some answers are lists, whose curvature Laplace takes in the space of latents; "
+                "leave space='auto'"
             )
         return False
     wanted = layout.num_rows <= layout.num_latents if space == "auto" else space == "observation"
@@ -413,7 +439,9 @@ def prepared(program: Program, reading: Reading, its: Prior, dual: bool) -> Prob
     joint = None
     if program.layout.joint and program.arrow is not None:
         joint = joint_of(program.arrow, reading)
-    return Problem(space, projection, its.counts, moments, its.log_concave, its.known, bending, joint)
+    return Problem(
+        space, projection, its.counts, moments, its.log_concave, its.known, bending, joint
+    )
 
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
@@ -421,7 +449,9 @@ def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
     return 0.0 if arrow is None else arrow.blocks.matrix(arrow.blocks.factors(noise))
 
 
-def with_noise(space: LatentSpace, arrow: Arrow | None, noise: tuple[Array, ...]) -> LatentSpace | ArrowSpace:
+def with_noise(
+    space: LatentSpace, arrow: Arrow | None, noise: tuple[Array, ...]
+) -> LatentSpace | ArrowSpace:
     """A latent space with the noise that rows share."""
     return space if arrow is None else ArrowSpace(space, arrow.blocks, arrow.blocks.factors(noise))
 
@@ -446,7 +476,9 @@ def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known |
 _tilted = lazy_jit(tilted)
 
 
-def expectation_propagation(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:
+def expectation_propagation(
+    problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any
+) -> Approximation:
     """Run EP from the given sites; its evidence and what the answers do to that."""
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
     cavity, xp = cavities(problem.counts, fit.sites, fit.marginals), namespace(problem.counts)
@@ -459,11 +491,13 @@ def expectation_propagation(problem: Problem, sites: Sites, tolerance: Any, max_
         + 0.5 * xp.vdot(counts * fit.sites.shift, fit.marginals.mean)
     )
     if known is not None:
-        # A Gaussian's density at its peak, and −½ y β: the quadratic terms −½ τ y² + ½ ν·mean, which would cancel, taken together.
+        # A Gaussian's density at its peak, and −½ y β: the quadratic terms −½ τ y² + ½ ν·mean,
+        # which would cancel, taken together.
         height = problem.tilted(known.peak, xp.zeros_like(known.peak)).log_normalizer
         share = problem.counts * height - 0.5 * known.peak * dual_vector(problem, fit)
         log_evidence = log_evidence + xp.sum(xp.where(known.rows, share, 0.0))
-    # Of a Gaussian likelihood ∂log Ẑ is the derivative of its expectation under the posterior, which does without the cavity.
+    # Of a Gaussian likelihood ∂log Ẑ is the derivative of its expectation under the posterior,
+    # which does without the cavity.
     mean = xp.where(closed, fit.marginals.mean, cavity.mean)
     variance = xp.where(closed, 0.0, cavity.variance)
     spread = xp.where(closed, 0.5 * fit.marginals.variance, 0.0)
@@ -471,13 +505,18 @@ def expectation_propagation(problem: Problem, sites: Sites, tolerance: Any, max_
     return Approximation(fit, log_evidence, info, lambda: (answers, None))
 
 
-def _pull_of_answers(counts: Array, mean: Array, variance: Array, spread: Array, moving: Reading) -> Array:
-    # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant.
+def _pull_of_answers(
+    counts: Array, mean: Array, variance: Array, spread: Array, moving: Reading
+) -> Array:
+    # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
+    # constant.
     found = tilted(moving.observations, moving.offset, mean, variance)
     return jnp.vdot(counts, found.log_normalizer - spread * found.curvature)
 
 
-def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
+def log_evidence_of_sites(
+    counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity
+) -> Array:
     """The rows' share of log Z."""
     return namespace(counts).sum(log_of_sites(counts, log_normalizer, sites, cavity))
 
@@ -485,7 +524,8 @@ def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, ca
 def log_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
     """The rows' shares of log Z, shape (m,); each of a row's identical sites contributes once."""
     (mean, variance), (tau, nu), xp = cavity, sites, namespace(counts, log_normalizer)
-    # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
+    # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit
+    # for variance = 0.
     quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
     correction = 0.5 * (xp.log1p(tau * variance) + quadratic)
     return xp.where(counts > 0, counts * (log_normalizer + correction), 0.0)
@@ -493,4 +533,6 @@ def log_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cav
 
 def latent_moments(evidence: Evidence) -> tuple[Floats, Floats]:
     """Posterior mean, shape (n,), and covariance, shape (n, n), of the joint latent vector."""
-    return np.asarray(evidence.location) + np.asarray(evidence.drift), np.asarray(evidence.covariance)
+    return np.asarray(evidence.location) + np.asarray(evidence.drift), np.asarray(
+        evidence.covariance
+    )

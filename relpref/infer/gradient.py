@@ -31,7 +31,8 @@ def filled_pull(pull: Partial, room: Mapping[str, int]) -> Partial:
     """A function for `_slope`, of a program with more latents and rows."""
     axes = _AXES.get(pull.func, ("m",) * len(pull.args))
     arrays = (
-        filled(array, *(room[axis] for axis in each)) for array, each in zip(pull.args, axes, strict=True)
+        filled(array, *(room[axis] for axis in each))
+        for array, each in zip(pull.args, axes, strict=True)
     )
     return Partial(pull.func, *arrays)
 
@@ -71,11 +72,16 @@ def dual_vector(problem: Problem, fit: Fit) -> Array:
 def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) -> Partial:
     """A function of the moving program whose derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)), sites held constant.
 
-    β is the dual vector and M = T − T A Σ Aᵀ T. With a constant projection A that is ½ tr((ααᵀ − R) ∂K); where A moves, too, in
-    latent space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent vector's posterior mean (less its prior mean) and covariance.
+    β is the dual vector and M = T − T A Σ Aᵀ T. With a constant projection A that is ½ tr((ααᵀ − R)
+    ∂K); where A moves, too, in latent space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent
+    vector's posterior mean (less its prior mean) and covariance.
     """
     space: Any = problem.space
-    projection, precision, xp = problem.projection, problem.counts * fit.sites.precision, namespace(alpha)
+    projection, precision, xp = (
+        problem.projection,
+        problem.counts * fit.sites.precision,
+        namespace(alpha),
+    )
     dual, white = dual_vector(problem, fit), fit.factor.white
     if problem.joint is not None:
         precision = fit.factor.precision
@@ -98,7 +104,9 @@ def noise_surrogates(
     if arrow is None or program.layout.joint:
         return ()
     space: Any = problem.space
-    weights = partial(space.noise_weights, fit.factor, problem.counts * fit.sites.precision, arrow.blocks)
+    weights = partial(
+        space.noise_weights, fit.factor, problem.counts * fit.sites.precision, arrow.blocks
+    )
     pulls = pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights, pulled)
     return (Partial(_pull_of_noise, *pulls),)
 
@@ -113,7 +121,9 @@ def _pull_of_gram(pull: Array, moving: Reading) -> Array:
 
 
 def _pull_of_prior(alpha: Array, weights: Array, moving: Reading) -> Array:
-    return 0.5 * (jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights))
+    return 0.5 * (
+        jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights)
+    )
 
 
 def _pull_of_both(alpha: Array, weights: Array, pull: Array, moving: Reading) -> Array:
@@ -121,7 +131,8 @@ def _pull_of_both(alpha: Array, weights: Array, pull: Array, moving: Reading) ->
     return _pull_of_prior(alpha, weights, moving) + jnp.vdot(pull, matrix)
 
 
-# Whether the axes of what a function is given are latents (n) or rows (m); those of functions not named here are rows.
+# Whether the axes of what a function is given are latents (n) or rows (m); those of functions not
+# named here are rows.
 _AXES: dict[Any, tuple[str, ...]] = {
     _pull_of_gram: ("mm",),
     _pull_of_prior: ("n", "nn"),

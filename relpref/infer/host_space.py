@@ -1,7 +1,8 @@
 """Latent space in NumPy: what is triangular stays so, and nothing is computed that is known to be 0.
 
-With K = U Uᵀ for an upper triangular U, V = U chol(B)⁻ᵀ is upper triangular, too, and a third of the operations is left of every product
-and quotient. Where K is well-conditioned, V comes from K⁻¹ + Q, which costs half of that.
+With K = U Uᵀ for an upper triangular U, V = U chol(B)⁻ᵀ is upper triangular, too, and a third of
+the operations is left of every product and quotient. Where K is well-conditioned, V comes from K⁻¹
++ Q, which costs half of that.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from relpref.linalg.factor import cholesky
 
 Floats = NDArray[np.float64]
 
-# Condition number of K up to which K⁻¹ is used; variances and means are then off by that times rounding, less than 1e-9.
+# Condition number of K up to which K⁻¹ is used; variances and means are then off by that times
+# rounding, less than 1e-9.
 _WELL_CONDITIONED = 1e7
 _PANEL = 128  # columns that are computed together
 

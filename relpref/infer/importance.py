@@ -1,9 +1,10 @@
 """Weighted hyperparameters around the maximum of evidence times prior.
 
-Every hyperparameter is first standardized: mapped, monotonically, to a scale where its prior is the standard normal. There evidence
-times prior is nearly Gaussian, and a Student-t proposal with the curvature at the maximum needs few points, laid out evenly. The idea
-of a few weighted runs in place of a sampler is that of Rue, Martino & Chopin (2009, "Approximate Bayesian inference for latent Gaussian
-models", section 6.5); weights correct for what the proposal misses.
+Every hyperparameter is first standardized: mapped, monotonically, to a scale where its prior is the
+standard normal. There evidence times prior is nearly Gaussian, and a Student-t proposal with the
+curvature at the maximum needs few points, laid out evenly. The idea of a few weighted runs in place
+of a sampler is that of Rue, Martino & Chopin (2009, "Approximate Bayesian inference for latent
+Gaussian models", section 6.5); weights correct for what the proposal misses.
 """
 
 from collections.abc import Callable
@@ -39,16 +40,26 @@ MIN_EFFECTIVE = 5.0  # effective points below which the mixture is not to be rel
 MAX_PARETO_K = 0.7
 PARETO_POINTS = 64  # Pareto's k is estimated from this many weights on
 _FREEDOM = 7.0  # degrees of freedom of the proposal
-# How much wider its root is than that of the covariance: two dozen points see too little of the tails, from which the next one learns.
+# How much wider its root is than that of the covariance: two dozen points see too little of the
+# tails, from which the next one learns.
 _WIDER = 1.25
-POINT_TOLERANCE = 1e-3  # of the sites at a point: a mean in posterior sds, a variance relative to itself
+POINT_TOLERANCE = (
+    1e-3  # of the sites at a point: a mean in posterior sds, a variance relative to itself
+)
 _STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
 _LEAST_CURVATURE = 0.5  # the prior alone gives 1
-_MAX_NEWTON = 1.5  # longest step from the maximum to that on the standardized scale, in standard deviations
+_MAX_NEWTON = (
+    1.5  # longest step from the maximum to that on the standardized scale, in standard deviations
+)
 # Offsets from the prior's median at which a prior is tabulated, in the unconstrained space.
 _GRID = 0.05 * np.sinh(np.linspace(-8.0, 8.0, 801))
 _FARTHEST = 6.5  # standard deviations; the map is linear beyond
-POINTS_INFO = ("points", "directions", "failed_points", "held")  # of ``info``, what updates do not change
+POINTS_INFO = (
+    "points",
+    "directions",
+    "failed_points",
+    "held",
+)  # of ``info``, what updates do not change
 
 
 class Evaluated(NamedTuple):
@@ -60,7 +71,8 @@ class Evaluated(NamedTuple):
     result: Any  # what is kept of the evaluation
 
 
-# From flattened unconstrained hyperparameters, shape (k, p), and whether the results are needed; None if the engine fails.
+# From flattened unconstrained hyperparameters, shape (k, p), and whether the results are needed;
+# None if the engine fails.
 Evaluate = Callable[[Floats, bool], list[Evaluated | None]]
 
 
@@ -69,15 +81,21 @@ class Points(NamedTuple):
 
     vectors: Floats  # flattened and unconstrained, shape (k, p)
     results: list[Any]  # what the evaluations kept
-    # Of prior over proposal, shape (k,). Plus the log evidences of the points they are those of evidence times prior over proposal, and
-    # log Σ exp of these is ``log_evidence``.
+    # Of prior over proposal, shape (k,). Plus the log evidences of the points they are those of
+    # evidence times prior over proposal, and log Σ exp of these is ``log_evidence``.
     prior_log_weights: Floats
-    log_evidence: float | None  # log of the evidence averaged over the prior; None where sites are held
+    log_evidence: (
+        float | None
+    )  # log of the evidence averaged over the prior; None where sites are held
     info: dict[str, Any]
 
     def moved(self, vectors: Floats, found: list[Evaluated | None]) -> "Points":
         """With other vectors and their results, of the same weights; as they were where the engine failed."""
-        prior, results, kept = self.prior_log_weights.copy(), list(self.results), self.vectors.copy()
+        prior, results, kept = (
+            self.prior_log_weights.copy(),
+            list(self.results),
+            self.vectors.copy(),
+        )
         for row, one in enumerate(found):
             if one is not None:
                 prior[row] += results[row][0].log_evidence - one.log_evidence
@@ -102,7 +120,8 @@ class Coordinates:
     scales: list[_Scale | None]
     free: NDArray[np.int64]  # coordinates that are hyperparameters of the whole problem: scalars
     more: NDArray[np.int64]  # entries of vectors, such as one length scale for each attribute
-    # Sites that stay at the maximum: those inside a plate, such as the noise of each rater, and very long vectors.
+    # Sites that stay at the maximum: those inside a plate, such as the noise of each rater, and
+    # very long vectors.
     held: list[str]
 
 
@@ -124,7 +143,9 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
         if name in densities:
             centers = np.ravel(program.medians[name])
             columns = np.reshape(densities[name], (len(_GRID), size)).T
-            scales += [_scale(center + _GRID, one) for center, one in zip(centers, columns, strict=True)]
+            scales += [
+                _scale(center + _GRID, one) for center, one in zip(centers, columns, strict=True)
+            ]
         else:
             scales += [None] * size
     held = sorted(plated & set(values))
@@ -213,7 +234,9 @@ class _Proposal(NamedTuple):
         size = len(self.root)
         w = np.linalg.solve(self.root, (z - self.center).T)
         constant = (
-            gammaln((_FREEDOM + size) / 2) - gammaln(_FREEDOM / 2) - size / 2 * np.log(_FREEDOM * np.pi)
+            gammaln((_FREEDOM + size) / 2)
+            - gammaln(_FREEDOM / 2)
+            - size / 2 * np.log(_FREEDOM * np.pi)
         )
         kernel = -0.5 * (_FREEDOM + size) * np.log1p(np.sum(np.square(w), axis=0) / _FREEDOM)
         return np.asarray(constant + kernel - np.linalg.slogdet(self.root)[1])
@@ -221,8 +244,8 @@ class _Proposal(NamedTuple):
     def points(self, strata: Floats, rng: np.random.Generator) -> Floats:
         """2d points for each quantile of their distance: along both directions of d random orthogonal axes.
 
-        Such spherical-radial designs (Genz & Monahan 1998, "Stochastic integration rules for infinite regions") have the right mean
-        and covariance in every group.
+        Such spherical-radial designs (Genz & Monahan 1998, "Stochastic integration rules for
+        infinite regions") have the right mean and covariance in every group.
         """
         size = len(self.root)
         distances = np.sqrt(size * fdtri(size, _FREEDOM, 1e-3 + (1 - 2e-3) * strata))
@@ -242,7 +265,8 @@ def importance_points(
 ) -> Points:
     """Weighted points around the maximum, flattened unconstrained hyperparameters of shape (p,); at most so many.
 
-    ``rng`` draws the axes and distances of the design; ``report`` is told the number of points, and how many are effective.
+    ``rng`` draws the axes and distances of the design; ``report`` is told the number of points, and
+    how many are effective.
     """
     moving = np.concatenate([coords.free, coords.more])
     origin, scales = maximum[moving].astype(float), []
@@ -289,7 +313,11 @@ def importance_points(
         proposals.append(_Proposal(middle, _WIDER * np.linalg.cholesky(covariance)))
     kept = [(row, one) for row, one in enumerate(found) if one is not None]
     rows = [row for row, _ in kept]
-    info: dict[str, Any] = {"points": len(kept), "effective_points": enough, "directions": len(root)}
+    info: dict[str, Any] = {
+        "points": len(kept),
+        "effective_points": enough,
+        "directions": len(root),
+    }
     if len(found) > len(kept):
         info["failed_points"] = len(found) - len(kept)
     if rest.shape[1] or coords.held:
@@ -339,12 +367,16 @@ def judged(log_weights: Floats) -> dict[str, Any]:
     if number >= PARETO_POINTS:
         info["pareto_k"] = shape = float(smoothed(log_weights).k_hat)
         if shape > MAX_PARETO_K:
-            message = f"Pareto's k of the weights of the hyperparameters is {shape:.2f}, above {MAX_PARETO_K}"
+            message = (
+                f"Pareto's k of the weights of the hyperparameters is {shape:.2f}, above "
+                f"{MAX_PARETO_K}"
+            )
     if enough < MIN_EFFECTIVE:
         message = f"only {enough:.1f} of {number} weighted hyperparameters are effective"
     if message is not None:
         warn_user(
-            f"{message}: means and intervals may be off; fit with hyperparameters='nuts', or give tighter priors",
+            f"{message}: means and intervals may be off; fit with hyperparameters='nuts', or give "
+            "tighter priors",
             InferenceWarning,
         )
     return info
@@ -384,7 +416,8 @@ def _directions(hessian: Floats, free: int) -> tuple[Floats, Floats]:
 def inverse_root(precision: Floats, least: float = 0.0) -> Floats:
     """A root of the inverse, eigenvalues bounded from below; the identity where it is not finite.
 
-    By eigenvectors: where noise of almost nothing fits best, curvatures differ by more than a Cholesky factor bears.
+    By eigenvectors: where noise of almost nothing fits best, curvatures differ by more than a
+    Cholesky factor bears.
     """
     if not np.all(np.isfinite(precision)):
         return np.eye(len(precision))

@@ -11,7 +11,9 @@ def reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
     for equation in jaxpr.eqns:
         marks = [not isinstance(v, Literal) and v in marked for v in equation.invars]
         inner = inlined(equation)
-        found = [any(marks)] * len(equation.outvars) if inner is None else reached(inner.jaxpr, marks)
+        found = (
+            [any(marks)] * len(equation.outvars) if inner is None else reached(inner.jaxpr, marks)
+        )
         marked |= {variable for variable, mark in zip(equation.outvars, found, strict=True) if mark}
     return [not isinstance(v, Literal) and v in marked for v in jaxpr.outvars]
 

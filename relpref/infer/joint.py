@@ -1,10 +1,11 @@
 """Answers whose rows are one outcome, such as lists, at a point: for Laplace's approximation, which has a block of curvature for each.
 
-Of a list, the log probability f is a function of all of its rows x. Its Gaussian site has the slope ∂f and the precision H = −∂²f, which
-is no diagonal. As nothing is integrated out of it, the latent vector has the precision K⁻¹ + AᵀHA, as with the M of the arrow.
+Of a list, the log probability f is a function of all of its rows x. Its Gaussian site has the slope
+∂f and the precision H = −∂²f, which is no diagonal. As nothing is integrated out of it, the latent
+vector has the precision K⁻¹ + AᵀHA, as with the M of the arrow.
 
-Second and third derivatives are differences of f and its slope at a few points around x, which err less than the grids behind f: XLA
-takes minutes for derivatives of derivatives of these.
+Second and third derivatives are differences of f and its slope at a few points around x, which err
+less than the grids behind f: XLA takes minutes for derivatives of derivatives of these.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,10 @@ from relpref.infer.program import Program
 from relpref.lazy_jit import lazy_jit
 from relpref.linalg.arrays import Array, namespace
 
-_SHORT, _LONG = 1e-3, 3e-3  # steps of first and of second differences, where the noise of an answer is 1
+_SHORT, _LONG = (
+    1e-3,
+    3e-3,
+)  # steps of first and of second differences, where the noise of an answer is 1
 
 
 class Around(NamedTuple):
@@ -72,7 +76,8 @@ class Joint(NamedTuple):
         blocks = self.arrow.blocks
         seen = zip(weights.groups, blocks.cut(vector), strict=True)
         return blocks.joined(
-            weights.alone * vector[blocks.alone], [(block @ its[:, :, None])[:, :, 0] for block, its in seen]
+            weights.alone * vector[blocks.alone],
+            [(block @ its[:, :, None])[:, :, 0] for block, its in seen],
         )
 
     def roots(self, covariance: Array) -> Array:
@@ -80,7 +85,11 @@ class Joint(NamedTuple):
         assert self.arrow.rows is not None
         squares, xp = [], namespace(covariance)
         for columns, entries in self.arrow.rows.items:
-            spread = entries @ covariance[columns[:, :, None], columns[:, None, :]] @ entries.swapaxes(1, 2)
+            spread = (
+                entries
+                @ covariance[columns[:, :, None], columns[:, None, :]]
+                @ entries.swapaxes(1, 2)
+            )
             values, vectors = xp.linalg.eigh(spread)  # some rows may follow from the others
             squares.append(vectors * xp.sqrt(xp.maximum(values, 0.0))[:, None, :])
         return _columns(self.arrow.blocks, squares)
@@ -116,7 +125,9 @@ def _columns(blocks: Blocks, squares: Sequence[Array]) -> Array:
     xp = namespace(*squares)
     wide = [xp.pad(square, ((0, 0), (0, 0), (0, width - square.shape[2]))) for square in squares]
     nothing = xp.zeros(len(blocks.alone))
-    return xp.stack([blocks.joined(nothing, [each[:, :, at] for each in wide]) for at in range(width)], 1)
+    return xp.stack(
+        [blocks.joined(nothing, [each[:, :, at] for each in wide]) for at in range(width)], 1
+    )
 
 
 def _directions(arrow: Arrow) -> Array:
@@ -136,7 +147,10 @@ def heights(observations: tuple[Observation, ...], offset: Array, points: Array)
             start += answers.size
             whole = getattr(likelihood, "log_prob_of_lists", None)
             if whole is not None:
-                total = total + whole(answers, jnp.reshape(value[rows] + offset[rows], answers.shape)).sum()
+                total = (
+                    total
+                    + whole(answers, jnp.reshape(value[rows] + offset[rows], answers.shape)).sum()
+                )
         return total
 
     return jax.vmap(height, 1)(points)

@@ -43,7 +43,9 @@ class State(NamedTuple):
 def sites_at(problem: Problem, value: Array) -> Sites:
     """The Gaussian sites that touch the likelihoods at x; a cavity without variance is a point."""
     moments = problem.tilted(value, namespace(value).zeros_like(value))
-    return with_known(problem.known, Sites(moments.curvature, moments.gradient + moments.curvature * value))
+    return with_known(
+        problem.known, Sites(moments.curvature, moments.gradient + moments.curvature * value)
+    )
 
 
 def climbing(sites: Sites, value: Array) -> Sites:
@@ -72,8 +74,8 @@ def point_at(problem: Problem, value: Array, dual: Array) -> Point:
 def touching(problem: Problem, point: Point) -> Fit:
     """The posterior under the sites that touch the likelihoods at a point x.
 
-    Where rows are taken together, the sites have the precision 0 and the slopes at the new mean under the quadratic forms at x: their
-    dual vector is that of the posterior.
+    Where rows are taken together, the sites have the precision 0 and the slopes at the new mean
+    under the quadratic forms at x: their dual vector is that of the posterior.
     """
     value, joint, around = point.value, problem.joint, point.around
     if around is None:
@@ -96,11 +98,15 @@ def beginning(problem: Problem, sites: Sites) -> Fit:
     nothing = problem.joint.weights(0 * problem.counts, 0 * problem.joint.directions)
     factor = problem.space.factorise(nothing, problem.projection)
     return Fit(
-        sites, factor, problem.space.marginals(factor, problem.counts * sites.shift, problem.projection)
+        sites,
+        factor,
+        problem.space.marginals(factor, problem.counts * sites.shift, problem.projection),
     )
 
 
-def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int | Array) -> tuple[Fit, Info]:
+def run(
+    problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int | Array
+) -> tuple[Fit, Info]:
     """Climb from the mean under the given sites until a full step moves nothing; the residual is its largest move, in posterior sds."""
     xp = namespace(problem.counts, sites.precision)
 
@@ -111,7 +117,8 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
         here = state.point
         fit = touching(problem, here)
         if not concave:
-            # Away from a mode the curvature may leave nothing proper; without its negative part the step still climbs.
+            # Away from a mode the curvature may leave nothing proper; without its negative part the
+            # step still climbs.
             proper = xp.all(xp.isfinite(fit.marginals.mean)) & xp.all(fit.marginals.variance >= 0)
             fit = cond(
                 proper,
@@ -162,7 +169,9 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
             (state.fraction <= _SHORTEST, Result.diverged),
         ]
     )
-    return state.fit, Info(state.steps, state.residual, state.fraction, outcome, problem.space.jitter)
+    return state.fit, Info(
+        state.steps, state.residual, state.fraction, outcome, problem.space.jitter
+    )
 
 
 def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:
@@ -178,8 +187,9 @@ def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> 
 def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
     """What the answers do to the evidence, see `Approximation`.
 
-    The log determinant depends on the mode through the curvatures there: slope = its derivative in x, pulled back through
-    dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the projections and g the slopes of the log likelihoods.
+    The log determinant depends on the mode through the curvatures there: slope = its derivative in
+    x, pulled back through dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the
+    projections and g the slopes of the log likelihoods.
     """
     assert problem.bends is not None
     space: Any = problem.space
@@ -199,7 +209,9 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
     else:
         pulled = slope - joint.times(fit.factor.precision, response)
     # G times what was pulled back is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
-    answers = Partial(_pull_of_answers, counts, value, point, spread, dual, pulled, response, *among)
+    answers = Partial(
+        _pull_of_answers, counts, value, point, spread, dual, pulled, response, *among
+    )
     return answers, pulled
 
 
@@ -233,9 +245,10 @@ def _pull_of_answers(
 class Laplace(GaussianEngine):
     """Laplace's approximation on a numpyro program: a Gaussian at the posterior's mode.
 
-    The baseline that most packages use. It takes a handful of Newton steps, but the mode of a skewed posterior lies off its
-    mean: expect means half a posterior standard deviation off, and an evidence off by nats where answers are few.
-    ``tol`` bounds the last Newton step, in posterior standard deviations.
+    The baseline that most packages use. It takes a handful of Newton steps, but the mode of a
+    skewed posterior lies off its mean: expect means half a posterior standard deviation off, and an
+    evidence off by nats where answers are few. ``tol`` bounds the last Newton step, in posterior
+    standard deviations.
     """
 
     name: ClassVar[str] = "Laplace"
@@ -245,8 +258,11 @@ class Laplace(GaussianEngine):
     @classmethod
     def describe(cls) -> Description:
         return Description(
-            "The posterior was approximated by Laplace's method: a Gaussian at its mode, as curved as it is there (Williams and Barber "
-            "1998). Where answers are few its means lie too near to 0; expectation propagation is more accurate.",
-            "C. K. I. Williams and D. Barber (1998). Bayesian Classification with Gaussian Processes. IEEE Transactions on Pattern "
+            "The posterior was approximated by Laplace's method: a Gaussian at its mode, as curved "
+            "as it is there (Williams and Barber "
+            "1998). Where answers are few its means lie too near to 0; expectation propagation is "
+            "more accurate.",
+            "C. K. I. Williams and D. Barber (1998). Bayesian Classification with Gaussian "
+            "Processes. IEEE Transactions on Pattern "
             "Analysis and Machine Intelligence 20(12).",
         )

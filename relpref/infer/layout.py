@@ -27,7 +27,9 @@ def may_be_padded(
     model: Model, data: PreferenceData, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> bool:
     """Whether a program, and whatever else it is given, declares that it may be given data that were filled up."""
-    leaves = jax.tree.leaves((args, kwargs), is_leaf=lambda value: not isinstance(value, dict | list | tuple))
+    leaves = jax.tree.leaves(
+        (args, kwargs), is_leaf=lambda value: not isinstance(value, dict | list | tuple)
+    )
     harmless = (bool, int, float, str, dist.Distribution)
     return declares_padding(model) and all(
         value is data or value is None or isinstance(value, harmless) or declares_padding(value)
@@ -61,7 +63,9 @@ def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
     for likelihood, value, _ in observations:
         room = (start, total - start - value.size)
         for kind in getattr(likelihood, "shared_noise", ()):
-            group, first, second = (jnp.pad(jnp.ravel(part), room, constant_values=-1) for part in kind[:3])
+            group, first, second = (
+                jnp.pad(jnp.ravel(part), room, constant_values=-1) for part in kind[:3]
+            )
             found.append(SharedNoise(group, first, second, jnp.pad(jnp.ravel(kind.sd), room)))
         start += value.size
     return found
@@ -82,27 +86,36 @@ def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
 class Layout:
     """Which sites of a program are what; static, so that JAX can compile for it."""
 
-    # (name, shape) of the Gaussian vectors, in the order in which they lie in the joint latent vector
+    # (name, shape) of the Gaussian vectors, in the order in which they lie in the joint latent
+    # vector
     latents: tuple[tuple[str, tuple[int, ...]], ...]
-    hyperparameters: tuple[tuple[str, tuple[int, ...]], ...]  # (name, shape) of the sites to be found
+    hyperparameters: tuple[
+        tuple[str, tuple[int, ...]], ...
+    ]  # (name, shape) of the sites to be found
     observed: tuple[str, ...]
-    # (name, bool): those of them whose tilted moments are found by quadrature, and whether they are log-concave
+    # (name, bool): those of them whose tilted moments are found by quadrature, and whether they are
+    # log-concave
     quadrature: tuple[tuple[str, bool], ...] = ()
     num_rows: int = 0  # entries of all predictors together
     constant_projection: bool = True  # whether the projection does not depend on hyperparameters
     log_concave: bool = True  # whether all likelihoods are, so that no site precision is negative
-    # Whether sites may be so precise that only careful algebra holds: some likelihood is Gaussian in its predictor, see
-    # `relpref.likelihoods.GaussianSite`, or a row stands for more than 20 answers.
+    # Whether sites may be so precise that only careful algebra holds: some likelihood is Gaussian
+    # in its predictor, see `relpref.likelihoods.GaussianSite`, or a row stands for more than 20
+    # answers.
     precise: bool = False
     repeated: bool = False  # whether a row stands for more than 4 answers
     ordered: bool = False  # whether some rows are those of lists, by which likelihoods share noise
-    # Whether only observation space will do: rows share noise, and the projection moves or has more than two entries in a row.
+    # Whether only observation space will do: rows share noise, and the projection moves or has more
+    # than two entries in a row.
     observation_only: bool = False
-    # Whether rows that share noise are taken together at a point, see `relpref.infer.joint`, instead of each with its moments.
+    # Whether rows that share noise are taken together at a point, see `relpref.infer.joint`,
+    # instead of each with its moments.
     joint: bool = False
-    # Whether JAX may remember a run: it has arrays among its arguments, and no distribution holds what JAX does not see.
+    # Whether JAX may remember a run: it has arrays among its arguments, and no distribution holds
+    # what JAX does not see.
     portable: bool = False
-    # Sites that are integrated out, with their lengths: noise that rows share; kinds of it that likelihoods have come before.
+    # Sites that are integrated out, with their lengths: noise that rows share; kinds of it that
+    # likelihoods have come before.
     integrated: tuple[tuple[str, int], ...] = ()
 
     @cached_property
@@ -142,6 +155,10 @@ def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
     if isinstance(base, GaussianProcess):
         return jnp.zeros(size), base.covariance
     if isinstance(base, dist.Normal):
-        location, scale = (jnp.broadcast_to(real(x), shape).reshape(size) for x in (base.loc, base.scale))
+        location, scale = (
+            jnp.broadcast_to(real(x), shape).reshape(size) for x in (base.loc, base.scale)
+        )
         return location, Dense(jnp.diag(jnp.square(scale)))
-    return jnp.broadcast_to(real(base.loc), shape).reshape(size), Dense(real(base.covariance_matrix))
+    return jnp.broadcast_to(real(base.loc), shape).reshape(size), Dense(
+        real(base.covariance_matrix)
+    )

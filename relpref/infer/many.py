@@ -54,17 +54,20 @@ def fit_many(
     Parameters
     ----------
     engine : EP, Laplace or Exact
-        With its program and options. With ``throw=False`` a fit that does not converge does not end the others.
+        With its program and options. With ``throw=False`` a fit that does not converge does not end
+        the others.
     problems : mapping or sequence
-        From the label of each problem to its data, a tuple where the program takes several arguments; the labels of a sequence are
-        the positions.
+        From the label of each problem to its data, a tuple where the program takes several
+        arguments; the labels of a sequence are the positions.
     rng_key : JAX key or int
-        Each problem has a key of its own, from this one and its label: a posterior does not depend on what else is fitted.
+        Each problem has a key of its own, from this one and its label: a posterior does not depend
+        on what else is fitted.
     scheduler : str, optional
-        Where, see `relpref.parallel.run_all`; here, one after the other, by default. The posteriors are the same.
+        Where, see `relpref.parallel.run_all`; here, one after the other, by default. The posteriors
+        are the same.
     folder : path, optional
-        Finished posteriors are saved there, each in a file of its own, and read back by the next call, which fits only what is missing
-        or has other data, options or key.
+        Finished posteriors are saved there, each in a file of its own, and read back by the next
+        call, which fits only what is missing or has other data, options or key.
     progress_bar : bool
         Show progress if stderr is a terminal.
     **kwargs
@@ -74,7 +77,8 @@ def fit_many(
     ------
     label
     posterior : Posterior or RelationPosterior
-        First those of the folder, then the others in the order in which they are finished; ``dict(fit_many(...))`` has them all.
+        First those of the folder, then the others in the order in which they are finished;
+        ``dict(fit_many(...))`` has them all.
 
     Raises
     ------
@@ -97,7 +101,8 @@ def fit_many(
         own = key_words(jax.random.fold_in(root, np.uint32(word)))
         problem = _Problem(label, data if isinstance(data, tuple) else (data,), own)
         if kept is not None:
-            # The label as far as it can stand in a name, and a digest of all that the fit depends on.
+            # The label as far as it can stand in a name, and a digest of all that the fit depends
+            # on.
             words = re.sub(r"\W+", "-", str(label))[:40]
             file = kept / f"{words}-{fingerprint((known, *problem))}.nc"
             if file.exists():
@@ -106,7 +111,12 @@ def fit_many(
             files.append(file)
         left.append(problem)
     fitted = run_all(
-        partial(_fit, engine, kwargs), left, scheduler, label="fits", kept=folder, progress_bar=progress_bar
+        partial(_fit, engine, kwargs),
+        left,
+        scheduler,
+        label="fits",
+        kept=folder,
+        progress_bar=progress_bar,
     )
     for position, posterior in fitted:
         if files:
@@ -121,12 +131,15 @@ def _fit(engine: GaussianEngine | Exact, kwargs: Mapping[str, Any], problem: _Pr
         raise InferenceError(f"{problem.label!r}: {error}", error.result) from error
 
 
-def _read(file: Path, engine: GaussianEngine | Exact, problem: _Problem, kwargs: Mapping[str, Any]) -> Found:
+def _read(
+    file: Path, engine: GaussianEngine | Exact, problem: _Problem, kwargs: Mapping[str, Any]
+) -> Found:
     """From a file, which knows programs of relpref alone: this is the caller's."""
     posterior = storage.load(file)
     if not isinstance(posterior, UtilityPosterior) or not isinstance(engine, GaussianEngine):
         return posterior
     origin = Origin(engine.program, problem.args, kwargs, engine)
     return replace(
-        posterior, origin=origin.with_argument(preference_data(problem.args, kwargs), posterior.data)
+        posterior,
+        origin=origin.with_argument(preference_data(problem.args, kwargs), posterior.data),
     )

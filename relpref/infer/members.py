@@ -1,14 +1,16 @@
 """Hyperparameters of which every answer sees one of many, such as its rater's noise: integrated over, one member at a time.
 
-Let θ_r be the values of member r, with independent priors, and let row i of the answers be that of member r(i). The approximation is
-q(u) Π_r q(θ_r), with one Gaussian site and one site on θ_r for each row. Under a cavity N(m_i, v_i) of its projection a row says
-Ẑ_i(θ) = ∫ p(y_i | z, θ) N(z; m_i, v_i) dz of its member. So at a fixed point of EP
+Let θ_r be the values of member r, with independent priors, and let row i of the answers be that of
+member r(i). The approximation is q(u) Π_r q(θ_r), with one Gaussian site and one site on θ_r for
+each row. Under a cavity N(m_i, v_i) of its projection a row says Ẑ_i(θ) = ∫ p(y_i | z, θ) N(z; m_i,
+v_i) dz of its member. So at a fixed point of EP
 
     q(θ_r) ∝ p(θ_r) Π_{i of r} Ẑ_i(θ_r),    log Z_r = log ∫ p(θ) Π_{i of r} Ẑ_i(θ) dθ,
 
-and ∂ log Z_r/∂m_i and its derivative are the moments that a Gaussian site matches: averages over q(θ_r) of what is known of a row
-with known θ. Integrals are sums over nodes z_k of a standard normal variable, θ = F⁻¹(Φ(z)) with the prior's distribution function F,
-which may depend on other hyperparameters, such as one scale for all members.
+and ∂ log Z_r/∂m_i and its derivative are the moments that a Gaussian site matches: averages over
+q(θ_r) of what is known of a row with known θ. Integrals are sums over nodes z_k of a standard
+normal variable, θ = F⁻¹(Φ(z)) with the prior's distribution function F, which may depend on other
+hyperparameters, such as one scale for all members.
 """
 
 from dataclasses import dataclass, field
@@ -28,8 +30,9 @@ from relpref.pytree import register
 
 Floats = NDArray[np.float64]
 
-# The trapezoidal rule on ±3 sds of the prior resolves a member's posterior down to half a step. Answers know the logarithm of a noise to
-# about 2.9/√n, so steps are halved from so many answers of one member on.
+# The trapezoidal rule on ±3 sds of the prior resolves a member's posterior down to half a step.
+# Answers know the logarithm of a noise to about 2.9/√n, so steps are halved from so many answers of
+# one member on.
 _RANGE, _MORE_NODES = 3.0, (33, 133, 530)
 _OF_SEVERAL = 2  # at most, of several sites: 13 nodes for each
 _FINER, _LEAST = (
@@ -104,7 +107,9 @@ class OfMembers:
         probability = known.probability[:, row]
         answers = jnp.zeros(self.members.number, self.counts.dtype).at[row].add(self.counts)
         gradient = jnp.sum(probability * known.each.gradient, axis=0)
-        second = jnp.sum(probability * (jnp.square(known.each.gradient) - known.each.curvature), axis=0)
+        second = jnp.sum(
+            probability * (jnp.square(known.each.gradient) - known.each.curvature), axis=0
+        )
         share = known.log_normalizer / jnp.where(answers > 0, answers, 1.0)
         return TiltedMoments(share[row], gradient, jnp.square(gradient) - second)
 
@@ -115,7 +120,8 @@ register(OfMembers, leaves=("each", "members", "counts"))
 def quantiles(members: Members, probability: Floats, at: Floats) -> Floats:
     """Quantiles of z of each member under q, shape (sites, number), at probabilities of that shape.
 
-    Those of a second site are given the value of the first; between the nodes the logarithm of a density is a spline.
+    Those of a second site are given the value of the first; between the nodes the logarithm of a
+    density is a spline.
     """
     line = np.unique(members.nodes[0][:, 0])
     fine = np.linspace(line[0], line[-1], _FINER * (len(line) - 1) + 1)
@@ -131,7 +137,9 @@ def quantiles(members: Members, probability: Floats, at: Floats) -> Floats:
         place = (found[site] - line[0]) * members.steps
         left = np.minimum(place.astype(np.int64), len(line) - 2)
         everyone, share = np.arange(members.number), place - left
-        joint = joint[left, ..., everyone].T * (1 - share) + joint[left + 1, ..., everyone].T * share
+        joint = (
+            joint[left, ..., everyone].T * (1 - share) + joint[left + 1, ..., everyone].T * share
+        )
     return found
 
 
@@ -143,7 +151,8 @@ def means(members: Members, probability: Floats) -> Floats:
 def strata(weights: Floats, number: int, rng: np.random.Generator) -> Floats:
     """Probabilities for weighted points, shape (points, number): of each of ``number`` variables as even as the weights allow.
 
-    A Latin hypercube: each variable takes the points in an order of its own, and a point the middle of its share.
+    A Latin hypercube: each variable takes the points in an order of its own, and a point the middle
+    of its share.
     """
     found = np.empty((len(weights), number))
     for column in range(number):

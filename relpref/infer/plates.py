@@ -30,7 +30,9 @@ from relpref.linalg.arrays import Array, ravel
 
 _CONVERGED = CODES.index(Result.converged)
 _EXACT = 1e-6  # relative error of a derivative by which a row says whose it is
-_TURNS = 6  # searches with entries of plates, at most; before each but the first their scale is found
+_TURNS = (
+    6  # searches with entries of plates, at most; before each but the first their scale is found
+)
 _SETTLED = 0.03  # by how much the logarithms of scales may still move
 _LEAST_CURVATURE = 0.5
 _LOG_SCALES = np.linspace(-6.0, 3.0, 361)
@@ -39,8 +41,9 @@ _LOG_SCALES = np.linspace(-6.0, 3.0, 361)
 def settled(program: Program, average: bool) -> Program:
     """The program as an engine treats its plates.
 
-    Hyperparameters in a plate, of which each row depends on one entry, are averaged over if the engine can ``average``. Where they are
-    not, a maximum would make their common scale 0 or infinite: it is known then, at its prior's median, until it is `learned`.
+    Hyperparameters in a plate, of which each row depends on one entry, are averaged over if the
+    engine can ``average``. Where they are not, a maximum would make their common scale 0 or
+    infinite: it is known then, at its prior's median, until it is `learned`.
     """
     sites = {site.name: site for site in survey(program.compiled.call)}
     if not any(site.plated and not site.observed for site in sites.values()):
@@ -48,12 +51,16 @@ def settled(program: Program, average: bool) -> Program:
     depends = _dependence(program, sites)
     members = _members(program, sites, depends) if average else None
     averaged = set() if members is None else set(members.names)
-    idle = {name: its.scales for name, its in depends.items() if its.none and not its.scales & averaged}
+    idle = {
+        name: its.scales for name, its in depends.items() if its.none and not its.scales & averaged
+    }
     if idle:
         medians = program.constrained({name: program.medians[name][None] for name in idle})
         program = _without(program.at({name: np.asarray(medians[name])[0] for name in idle}), idle)
         scales = [(site, name) for name, its in idle.items() for site in its if len(its) == 1]
-        program = replace(program, scales=tuple(pair for pair in scales if _is_scale(program, sites, *pair)))
+        program = replace(
+            program, scales=tuple(pair for pair in scales if _is_scale(program, sites, *pair))
+        )
     if members is None:
         return program
     free = _without(program, members.names)
@@ -71,7 +78,10 @@ def _without(program: Program, names: Any) -> Program:
     medians = {name: value for name, value in program.medians.items() if name not in names}
     filled = None if program.filled is None else _without(program.filled, names)
     return replace(
-        program, layout=replace(program.layout, hyperparameters=left), medians=medians, filled=filled
+        program,
+        layout=replace(program.layout, hyperparameters=left),
+        medians=medians,
+        filled=filled,
     )
 
 
@@ -99,10 +109,14 @@ def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependen
         unconstrained = dict(zip(names, values, strict=True))
         origin = jnp.zeros(its.layout.num_latents)
         found = its.sites(origin, unconstrained)
-        with_quantiles.update(name for name in names if prior_quantile(found[name]["fn"], 0.5) is not None)
+        with_quantiles.update(
+            name for name in names if prior_quantile(found[name]["fn"], 0.5) is not None
+        )
         latents = [name for name, _ in (*layout.latents, *layout.integrated)]
         parts = [layout.observed, latents, *([name] for name in plated)]
-        leaves = [[leaf for name in part for leaf in jax.tree.leaves(found[name]["fn"])] for part in parts]
+        leaves = [
+            [leaf for name in part for leaf in jax.tree.leaves(found[name]["fn"])] for part in parts
+        ]
         leaves[1].append(its.predictors(origin + 1.0, unconstrained))
         return leaves
 
@@ -112,18 +126,26 @@ def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependen
     found = {}
     for at, name in enumerate(names):
         marks = reached(traced.jaxpr, [at == other for other in range(len(names))])
-        likelihoods, others, *priors = (bool(part.any()) for part in np.split(np.array(marks, bool), ends))
+        likelihoods, others, *priors = (
+            bool(part.any()) for part in np.split(np.array(marks, bool), ends)
+        )
         scales = frozenset(site for site, mark in zip(plated, priors, strict=True) if mark)
         found[name] = _Dependence(likelihoods, others, scales, name in with_quantiles)
     return found
 
 
-def _members(program: Program, sites: dict[str, Site], depends: dict[str, _Dependence]) -> Members | None:
+def _members(
+    program: Program, sites: dict[str, Site], depends: dict[str, _Dependence]
+) -> Members | None:
     """Of the plates that can be averaged over."""
     layout, its = program.layout, program.compiled
     # Noise of lists is scaled by their rater; that of groups is not, and is as it was.
-    refused = layout.quadrature or len(layout.observed) > 1 or layout.joint or layout.observation_only
-    refused = refused or any(sites[name].closed_form or sites[name].shares_noise for name in layout.observed)
+    refused = (
+        layout.quadrature or len(layout.observed) > 1 or layout.joint or layout.observation_only
+    )
+    refused = refused or any(
+        sites[name].closed_form or sites[name].shares_noise for name in layout.observed
+    )
     if refused:
         return None
     rows: dict[str, Any] = {}
@@ -131,7 +153,11 @@ def _members(program: Program, sites: dict[str, Site], depends: dict[str, _Depen
         alone = depends[name].likelihoods and not depends[name].others and depends[name].quantiles
         row = _row(its, name, *shape) if sites[name].plated and alone and len(shape) == 1 else None
         one = next(iter(rows), name)
-        if row is not None and sites[one].shape == shape and np.array_equal(rows.get(one, row), row):
+        if (
+            row is not None
+            and sites[one].shape == shape
+            and np.array_equal(rows.get(one, row), row)
+        ):
             rows[name] = row
     if not rows:
         return None
@@ -142,7 +168,10 @@ def _members(program: Program, sites: dict[str, Site], depends: dict[str, _Depen
 def _row(program: Program, name: str, number: int) -> Any:
     """The entry of a hyperparameter that each row depends on, shape (m,); None where one depends on several."""
     rng = np.random.default_rng(0)
-    cavity = rng.normal(0.3, 1, program.layout.num_rows), rng.uniform(0.5, 1.5, program.layout.num_rows)
+    cavity = (
+        rng.normal(0.3, 1, program.layout.num_rows),
+        rng.uniform(0.5, 1.5, program.layout.num_rows),
+    )
     marks = np.stack([np.ones(number), np.arange(1.0, number + 1), rng.uniform(1, 2, number)])
     # A row that depends on one entry has a derivative in proportion to what that entry moves by.
     one, place, check = np.asarray(_touched(program, name, program.medians, *cavity, marks))
@@ -165,7 +194,9 @@ def _touched(
         reading = program.read({**unconstrained, name: value})
         return tilted(reading.observations, reading.offset, mean, variance).log_normalizer
 
-    return jax.vmap(lambda mark: jax.jvp(log_normalizers, (unconstrained[name],), (mark,))[1])(marks)
+    return jax.vmap(lambda mark: jax.jvp(log_normalizers, (unconstrained[name],), (mark,))[1])(
+        marks
+    )
 
 
 class Averaged(NamedTuple):
@@ -179,12 +210,17 @@ class Averaged(NamedTuple):
         its = self.program.compiled
         cavity = cavities(np.asarray(self.program.counts), evidence.sites, evidence.marginals)
         room = its.layout.num_rows
-        return np.asarray(_said(its, unconstrained, *(filled(np.asarray(part), room) for part in cavity)))
+        return np.asarray(
+            _said(its, unconstrained, *(filled(np.asarray(part), room) for part in cavity))
+        )
 
-    def given(self, unconstrained: Values, evidence: Evidence, at: Floats | None) -> tuple[Values, Evidence]:
+    def given(
+        self, unconstrained: Values, evidence: Evidence, at: Floats | None
+    ) -> tuple[Values, Evidence]:
         """Values of the members, and the evidence where they are known.
 
-        At quantiles of what is known of each, of probabilities ``at``, shape (sites, number), or, without, at the means of z.
+        At quantiles of what is known of each, of probabilities ``at``, shape (sites, number), or,
+        without, at the means of z.
         """
         members = self.program.members
         assert members is not None
@@ -228,7 +264,9 @@ class Averaged(NamedTuple):
             unconstrained = {name: value[row] for name, value in draws.items()}
             evidence = self.evaluate(self.program, unconstrained, sites)
             said = self.said(unconstrained, evidence)
-            standard = quantiles(members, said, places[row].reshape(len(members.names), members.number))
+            standard = quantiles(
+                members, said, places[row].reshape(len(members.names), members.number)
+            )
             found.append(self.program.values_of_members(unconstrained, standard))
         return {name: np.stack([np.asarray(one[name]) for one in found]) for name in members.names}
 
@@ -274,12 +312,15 @@ class Learned(NamedTuple):
         return vectors
 
 
-def learned(program: Program, fit: Callable[..., Fitted], at_first: Mapping[str, Any] | None) -> Learned:
+def learned(
+    program: Program, fit: Callable[..., Fitted], at_first: Mapping[str, Any] | None
+) -> Learned:
     """Hyperparameters in plates at their maximum, with the scales of their priors.
 
-    The search begins with typical entries. At a maximum x̂ the answers say h'x − ½ x'Jx of the entries x of a plate. With x ~ N(0, s²)
-    their evidence is ½ h'(J + s⁻²)⁻¹h − ½ log det(1 + s²J) then. The median of s by this and its prior is the next one, and J + s⁻² scales
-    the next search. ``fit`` goes from a program, the hyperparameters to start at, and what else
+    The search begins with typical entries. At a maximum x̂ the answers say h'x − ½ x'Jx of the
+    entries x of a plate. With x ~ N(0, s²) their evidence is ½ h'(J + s⁻²)⁻¹h − ½ log det(1 + s²J)
+    then. The median of s by this and its prior is the next one, and J + s⁻² scales the next search.
+    ``fit`` goes from a program, the hyperparameters to start at, and what else
     `relpref.infer.search.fit_hyperparameters` is to be given.
     """
     names = [site for site, _ in program.scales]
@@ -289,7 +330,10 @@ def learned(program: Program, fit: Callable[..., Fitted], at_first: Mapping[str,
     evaluations = found.info["evaluations"]
     for turn in range(_TURNS):
         vector, unravel = ravel(program.medians | found.unconstrained)
-        bent, numbers = _curvature(program, unravel(vector), found.evidence), unravel(np.arange(len(vector)))
+        bent, numbers = (
+            _curvature(program, unravel(vector), found.evidence),
+            unravel(np.arange(len(vector))),
+        )
         if not np.all(np.isfinite(bent)):
             break
         prior, values = np.ones_like(vector), dict[str, float]()
@@ -318,8 +362,9 @@ def learned(program: Program, fit: Callable[..., Fitted], at_first: Mapping[str,
 def _curvature(program: Program, unconstrained: Values, evidence: Evidence) -> Floats:
     """Minus second derivatives of the log evidence in the flattened unconstrained hyperparameters, shape (p, p).
 
-    Those of Σ log Ẑ at fixed cavities, less what the latent vector gives way by: F'ΣF, F = A'∂β with the derivatives ∂β of log Ẑ in the
-    cavities' means and the hyperparameters. What moves the prior of the latents does not count.
+    Those of Σ log Ẑ at fixed cavities, less what the latent vector gives way by: F'ΣF, F = A'∂β
+    with the derivatives ∂β of log Ẑ in the cavities' means and the hyperparameters. What moves the
+    prior of the latents does not count.
     """
     its, number = program.compiled, program.layout.num_rows
     cavity = cavities(np.asarray(program.counts), evidence.sites, evidence.marginals)
@@ -342,21 +387,27 @@ def _scale(program: Program, name: str, curvature: Floats, slope: Floats) -> flo
     log_density = 0.5 * evidence.sum(axis=1) + log_prior
     below = np.cumsum(np.exp(log_density - log_density.max()))
     return float(
-        np.exp(np.interp(0.5, (below - 0.5 * np.diff(below, prepend=0.0)) / below[-1], np.log(scales)))
+        np.exp(
+            np.interp(0.5, (below - 0.5 * np.diff(below, prepend=0.0)) / below[-1], np.log(scales))
+        )
     )
 
 
 @partial(lazy_jit, static_argnums=1)
 def _scales(program: Program, name: str) -> tuple[Array, Array]:
     """Values of a scale and the log densities of the unconstrained ones."""
-    prior = unwrap(program.sites(jnp.zeros(program.layout.num_latents), program.medians)[name]["fn"])
+    prior = unwrap(
+        program.sites(jnp.zeros(program.layout.num_latents), program.medians)[name]["fn"]
+    )
     into = biject_to(prior.support)
     raw = jnp.asarray(_LOG_SCALES)
     return into(raw), prior.log_prob(into(raw)) + into.log_abs_det_jacobian(raw, into(raw))
 
 
 @lazy_jit
-def _bent(program: Program, unconstrained: Values, mean: Array, variance: Array) -> tuple[Array, Array]:
+def _bent(
+    program: Program, unconstrained: Values, mean: Array, variance: Array
+) -> tuple[Array, Array]:
     """Of `_curvature`: minus the second derivatives at fixed cavities, and ∂β, shape (m, p)."""
     vector, unravel = ravel_pytree(unconstrained)
 

@@ -1,8 +1,9 @@
 """Reads a numpyro program: its Gaussian latents, their projections, its observed sites and its hyperparameters.
 
-A `Program` is a call that was traced once. At given hyperparameters it is *read*: its Gaussian sites hand over their covariances, and
-the predictors of its observed sites are linearized in the latent vector, which gives the projection A as a map, with no design matrix.
-Whatever does not fit is refused by name, before anything is computed.
+A `Program` is a call that was traced once. At given hyperparameters it is *read*: its Gaussian
+sites hand over their covariances, and the predictors of its observed sites are linearized in the
+latent vector, which gives the projection A as a map, with no design matrix. Whatever does not fit
+is refused by name, before anything is computed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,9 +42,12 @@ from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.registry import unbound
 
-_TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
+_TOLERANCE = (
+    1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
+)
 _SHARED = 40  # values of small sites
-# Answers in a row: identical sites that may approximate badly, and that may be far more precise than the prior.
+# Answers in a row: identical sites that may approximate badly, and that may be far more precise
+# than the prior.
 _MANY, _VERY_MANY = 4, 20
 
 
@@ -58,17 +62,20 @@ class Program:
     fixed: Values  # hyperparameters that are known, in the shapes of their sites
     # Of their priors, unconstrained; the mean where the prior has no quantile function.
     medians: Values = field(default_factory=dict)
-    # The projection, where it is constant and no predictor takes more than two latents beside those of small sites.
+    # The projection, where it is constant and no predictor takes more than two latents beside those
+    # of small sites.
     rows: SparseRows | None = None
     counts: Any = ()  # how many answers each row stands for, shape (m,)
     arrow: Arrow | None = None  # where rows share noise
-    # The same of data that were filled up, see `relpref.data.padding`, so that other sizes share what JAX compiles; what it says of
-    # items and answers beyond those of this program is not to be looked at.
+    # The same of data that were filled up, see `relpref.data.padding`, so that other sizes share
+    # what JAX compiles; what it says of items and answers beyond those of this program is not to be
+    # looked at.
     filled: "Program | None" = None
     members: Members | None = (
         None  # of which some hyperparameters have an entry each, over which they are averaged
     )
-    # Hyperparameters in plates that are at their maximum, and the known scale of each, see `relpref.infer.plates.learned`.
+    # Hyperparameters in plates that are at their maximum, and the known scale of each, see
+    # `relpref.infer.plates.learned`.
     scales: tuple[tuple[str, str], ...] = field(default=(), metadata={"static": True})
 
     @classmethod
@@ -84,8 +91,9 @@ class Program:
     ) -> "Program":
         """Trace a program and sort its sites; inside ``enable_x64``.
 
-        A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
-        a ``Normal`` prior that is used in any other way is a hyperparameter.
+        A Gaussian site is latent when the predictors are affine in it and nothing else depends on
+        it; a scalar or vector with a ``Normal`` prior that is used in any other way is a
+        hyperparameter.
 
         Parameters
         ----------
@@ -94,7 +102,8 @@ class Program:
             Of the program.
         fixed : mapping from site to value, optional
         padding : bool
-            Whether JAX may compile it for data that were filled up, if it allows that, see `relpref.data.padding.allows_padding`.
+            Whether JAX may compile it for data that were filled up, if it allows that, see
+            `relpref.data.padding.allows_padding`.
         dense : bool
             Whether the covariance will be written out: then there must be memory for it.
 
@@ -103,9 +112,14 @@ class Program:
         UnsupportedProgramError
             Naming the site that no Gaussian engine can treat.
         DataError
-            If ``fixed`` does not fit the program's sites, or the prior covariance would not fit into memory.
+            If ``fixed`` does not fit the program's sites, or the prior covariance would not fit
+            into memory.
         """
-        if padding and (found := cls._padded(model, args, dict(kwargs or {}), dict(fixed or {}))) is not None:
+        if (
+            padding
+            and (found := cls._padded(model, args, dict(kwargs or {}), dict(fixed or {})))
+            is not None
+        ):
             require_memory_for(found.layout.num_latents)
             return found
         call, arrays = Call.split(model, args, kwargs or {})
@@ -135,13 +149,17 @@ class Program:
         except (DataError, UnsupportedProgramError):
             return None  # the message is to be about the data as they are
         (n, m), counts, layout = (data.num_items, data.num_comparisons), found.counts, found.layout
-        room, (last, size) = (len(filled.labels), len(filled.comparisons.winner)), layout.latents[-1]
+        room, (last, size) = (
+            (len(filled.labels), len(filled.comparisons.winner)),
+            layout.latents[-1],
+        )
         if size != room[:1] or layout.num_rows != room[1]:
             return None
         if not np.array_equal(counts[:m], data.count) or counts[m:].any():
             return None
         rows = found.rows
-        # Latents of a fixed size, such as effects of covariates, come before the utilities, and stay.
+        # Latents of a fixed size, such as effects of covariates, come before the utilities, and
+        # stay.
         its = replace(layout, latents=(*layout.latents[:-1], (last, (n,))), num_rows=m)
         if rows is not None:
             rows = SparseRows(rows.column[:m], rows.entry[:m], rows.size[: its.num_latents])
@@ -149,7 +167,8 @@ class Program:
         if found.arrow is not None:
             arrow = Arrow.of([kind.cut(m) for kind in found.arrow.kinds], rows)
         call, arrays = Call.split(model, args, kwargs)
-        # Which rows share noise has no place in what JAX compiles, or it would compile for each data set.
+        # Which rows share noise has no place in what JAX compiles, or it would compile for each
+        # data set.
         shape = replace(found, arrow=None)
         return cls(call, its, arrays, found.fixed, found.medians, rows, counts[:m], arrow, shape)
 
@@ -159,7 +178,9 @@ class Program:
         return self if self.filled is None else self.filled
 
     @classmethod
-    def for_samples(cls, model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Program":
+    def for_samples(
+        cls, model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> "Program":
         """As `of`, also of a program that only a sampler can run: its Gaussian vectors are those that say so."""
         try:
             return cls.of(model, args, kwargs, dense=False)
@@ -170,7 +191,8 @@ class Program:
         latents = [site for site in free if site.process or site.kind == "MultivariateNormal"]
         if not latents:
             raise UnsupportedProgramError(
-                "the program has no site of a GaussianProcess or MultivariateNormal distribution, of which a posterior could be made"
+                "the program has no site of a GaussianProcess or MultivariateNormal distribution, "
+                "of which a posterior could be made"
             )
         layout = Layout(
             tuple((site.name, site.shape) for site in latents),
@@ -182,18 +204,24 @@ class Program:
     def at(self, values: Mapping[str, Any]) -> "Program":
         """The program with some hyperparameters known, on their supports."""
         filled = None if self.filled is None else self.filled.at(values)
-        members = None if self.members is None or set(self.members.names) <= values.keys() else self.members
+        members = (
+            None
+            if self.members is None or set(self.members.names) <= values.keys()
+            else self.members
+        )
         return replace(self, fixed={**self.fixed, **values}, filled=filled, members=members)
 
     def at_a_point(self) -> "Program":
         """The program for an engine that touches likelihoods at a point, some of whose rows are one outcome."""
         if self.layout.integrated:
             raise UnsupportedProgramError(
-                "some answers are lists in groups that share effects, which Laplace has not; fit with EP, or leave the column 'group' out"
+                "some answers are lists in groups that share effects, which Laplace has not; fit "
+                "with EP, or leave the column 'group' out"
             )
         if self.rows is None:
             raise UnsupportedProgramError(
-                "some answers are lists, and look at more than two latents each or at what hyperparameters change; Laplace has no lists "
+                "some answers are lists, and look at more than two latents each or at what "
+                "hyperparameters change; Laplace has no lists "
                 "of that kind: fit with EP"
             )
         filled = None if self.filled is None else self.filled.at_a_point()
@@ -208,14 +236,17 @@ class Program:
         """
         if self.members is not None:
             standard = dict.fromkeys(self.members.names, 0.0) | (standard or {})
-        # Where JAX traces, it remembers the program; but not what cannot leave a compiled function, nor data that were closed over.
+        # Where JAX traces, it remembers the program; but not what cannot leave a compiled function,
+        # nor data that were closed over.
         run = _run_once if self.layout.portable and isinstance(vector, jax.core.Tracer) else _run
         given = (unconstrained or {}, standard or {})
         found = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, *given)
         return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in found.items()}
 
     def _any_site(self, name: str, site: Values, unconstrained: Values | None) -> AnySite:
-        return AnySite(name, site, lambda vector: unwrap(self.sites(vector, unconstrained)[name]["fn"]))
+        return AnySite(
+            name, site, lambda vector: unwrap(self.sites(vector, unconstrained)[name]["fn"])
+        )
 
     def predictors(self, vector: Array, unconstrained: Values | None = None) -> Array:
         """Of all rows, shape (m,)."""
@@ -243,7 +274,11 @@ class Program:
         return tuple(Observation.of(sites[name], one) for name, one in likelihoods.items())
 
     def _of_members(
-        self, sites: Mapping[str, Values], vector: Array, unconstrained: Values | None, members: Members
+        self,
+        sites: Mapping[str, Values],
+        vector: Array,
+        unconstrained: Values | None,
+        members: Members,
     ) -> tuple[Observation, ...]:
         (name,) = self.layout.observed
         nodes, _ = members.nodes
@@ -276,7 +311,9 @@ class Program:
         if in_memory:
             covariances = tuple(covariance.in_memory() for covariance in covariances)
         location = jnp.concatenate(means)
-        offset, apply = jax.linearize(partial(self.predictors, unconstrained=unconstrained), location)
+        offset, apply = jax.linearize(
+            partial(self.predictors, unconstrained=unconstrained), location
+        )
         transpose = jax.linear_transpose(apply, location)
         observations = self.observations(sites, origin, unconstrained)
         noise = [kind.sd for kind in shared_noise(observations)]
@@ -307,7 +344,9 @@ class Program:
         """Values of hyperparameters on their supports, in the unconstrained space and in their shapes."""
         supports = {site.name: site.support for site in survey(self.compiled.call)}
         return {
-            name: biject_to(supports[name]).inv(jnp.broadcast_to(jnp.asarray(values[name]), array.shape))
+            name: biject_to(supports[name]).inv(
+                jnp.broadcast_to(jnp.asarray(values[name]), array.shape)
+            )
             for name, array in self.medians.items()
             if name in values
         }
@@ -346,7 +385,9 @@ def _draw(program: Program, keys: Array) -> Values:
     def draw(key: Array) -> Values:
         sites = program.call.trace(program.arrays, program.fixed, key)
         names = [name for name, _ in program.layout.hyperparameters]
-        return {name: biject_to(sites[name]["fn"].support).inv(sites[name]["value"]) for name in names}
+        return {
+            name: biject_to(sites[name]["fn"].support).inv(sites[name]["value"]) for name in names
+        }
 
     return jax.vmap(draw)(keys)
 
@@ -367,7 +408,9 @@ def _run(
     placed = Layout(latents, (), ()).unravel(vector)
     sites = call.trace(arrays, {**values, **placed}, unconstrained=unconstrained, standard=standard)
     return {
-        name: tuple(site[part] for part in _KEPT) for name, site in sites.items() if site["type"] == "sample"
+        name: tuple(site[part] for part in _KEPT)
+        for name, site in sites.items()
+        if site["type"] == "sample"
     }
 
 
@@ -387,7 +430,9 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
         )
     for site in sites.values():
         if site.problem is not None:
-            raise UnsupportedProgramError(f"observed site {site.name!r} ({site.kind}): {site.problem}")
+            raise UnsupportedProgramError(
+                f"observed site {site.name!r} ({site.kind}): {site.problem}"
+            )
         if not site.observed and site.support.is_discrete:
             raise UnsupportedProgramError(
                 f"site {site.name!r} ({site.kind}) is a discrete latent variable; {NUTS}"
@@ -405,7 +450,9 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     not_closed = tuple(name for name in observed if not sites[name].closed_form)
     for general in dict.fromkeys((unknown, not_closed, observed)):
 
-        def probe(names: list[str], general: tuple[str, ...] = general) -> tuple[Program, str | None]:
+        def probe(
+            names: list[str], general: tuple[str, ...] = general
+        ) -> tuple[Program, str | None]:
             return _probed(call, arrays, fixed, sites, general, [*names, *integrated])
 
         # All at once: one compilation, and for most programs the answer.
@@ -431,7 +478,8 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
         noise = [_written(program, [name]) for name in integrated]
     if len(noise) < len(integrated) or None in noise:
         raise UnsupportedProgramError(
-            f"the latent site {integrated[0]!r} is to be integrated out, and answers look at more than two of its values each, or at what "
+            f"the latent site {integrated[0]!r} is to be integrated out, and answers look at more "
+            "than two of its values each, or at what "
             f"hyperparameters change; leave {INTEGRATED!r} out of its infer, or: {NUTS}"
         )
     layout = replace(
@@ -449,9 +497,13 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     found = replace(program, layout=layout, medians=medians, rows=rows)
     if not (layout.ordered or integrated):
         return found
-    kinds = [Kind.of_gaps(*map(np.asarray, kind)) for kind in _names(found)] if layout.ordered else []
+    kinds = (
+        [Kind.of_gaps(*map(np.asarray, kind)) for kind in _names(found)] if layout.ordered else []
+    )
     kinds += [Kind.of_values(its.column, its.entry) for its in noise if its is not None]
-    return replace(found, layout=replace(layout, observation_only=rows is None), arrow=Arrow.of(kinds, rows))
+    return replace(
+        found, layout=replace(layout, observation_only=rows is None), arrow=Arrow.of(kinds, rows)
+    )
 
 
 @lazy_jit
@@ -463,7 +515,8 @@ def _names(program: Program) -> list[tuple[Array, ...]]:
 def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
     """What predictors take of some latents, written out; None if a row takes more than two.
 
-    Small sites before the last one, such as effects of covariates, do not count: every row may look at all of their values.
+    Small sites before the last one, such as effects of covariates, do not count: every row may look
+    at all of their values.
     """
     slices = [program.layout.slices[name] for name in names]
     sizes = [its.stop - its.start for its in slices]
@@ -496,7 +549,8 @@ def _probed(
 ) -> tuple[Program, str | None]:
     """The program with the latents of these names; and why no engine can go on, if so.
 
-    Its predictors are tried at a few random latent vectors and two random values of the hyperparameters.
+    Its predictors are tried at a few random latent vectors and two random values of the
+    hyperparameters.
     """
     layout = Layout(
         tuple((name, sites[name].shape) for name in names),
@@ -511,13 +565,16 @@ def _probed(
     # Of the other sign, so that |x| and max(x, 0) show.
     y = -x * generator.uniform(0.3, 3.0, layout.num_latents)
     points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
-    # Standard normal in the unconstrained space: draws from the priors would need random keys, for which NumPy has no rules.
+    # Standard normal in the unconstrained space: draws from the priors would need random keys, for
+    # which NumPy has no rules.
     shapes = {
         name: biject_to(site.support).inverse_shape(site.shape)
         for name, site in sites.items()
         if not (site.observed or name in fixed or name in names)
     }
-    draws = [{name: generator.standard_normal(shape) for name, shape in shapes.items()} for _ in range(2)]
+    draws = [
+        {name: generator.standard_normal(shape) for name, shape in shapes.items()} for _ in range(2)
+    ]
     try:
         one, medians, counts, doubts, moves = _probe(program, points, draws[0])
         other = _probe(program, points, draws[1])[0]
@@ -537,7 +594,10 @@ def _probed(
         if doubt.several > _TOLERANCE:
             why = f"depends on more than one linear combination of {latent} for an answer"
         elif doubt.across > _TOLERANCE or doubt.wrong > _TOLERANCE:
-            why = f"has answers that each depend on {latent} in more than one place, or that depend on each other's predictors"
+            why = (
+                f"has answers that each depend on {latent} in more than one place, or that "
+                "depend on each other's predictors"
+            )
         if why:
             problem = f"observed site {name!r} ({sites[name].kind}) {why}"
     layout = replace(
@@ -571,7 +631,9 @@ def _probe(
         found: list[Any] = []
         for name, site in program.sites(vector, unconstrained).items():
             if name not in layout.observed:
-                found += [leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, Array)]
+                found += [
+                    leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, Array)
+                ]
             elif name not in doubts:
                 likelihood, value, _ = Observation.of(site)
                 cavity = jnp.ones(jnp.shape(likelihood.predictor))

@@ -42,7 +42,13 @@ from relpref.posterior.gaussian import Belief, Floats, GaussianBelief
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import plot_forest
 from relpref.posterior.summary import forest
-from relpref.posterior.tables import objects, pairs_of_labels, preference_table, ranking_table, tier_table
+from relpref.posterior.tables import (
+    objects,
+    pairs_of_labels,
+    preference_table,
+    ranking_table,
+    tier_table,
+)
 
 _PLAIN = {"noise": float, "shift": float, "log_evidence": float | None}
 _OPTIONS = {"loss": Loss, "symmetry": Symmetry, "pair_kernel": str, "solver": Solver}
@@ -85,8 +91,8 @@ class RelationPosterior(PosteriorBase):
     Attributes
     ----------
     problem : RelationProblem
-        Nodes, objects, labels and options; with the ranking loss only differences of scores for one conditioning node are
-        identified.
+        Nodes, objects, labels and options; with the ranking loss only differences of scores for one
+        conditioning node are identified.
     solution : Scores
     hyperparameters, log_evidence, info, key
         As of `relpref.posterior.base.PosteriorBase`.
@@ -137,8 +143,8 @@ class RelationPosterior(PosteriorBase):
         Parameters
         ----------
         nodes, objects : optional
-            Known ones by a list of labels, new ones by their features (a two-dimensional array, a sparse matrix, or a DataFrame
-            whose index are their labels); all known ones by default.
+            Known ones by a list of labels, new ones by their features (a two-dimensional array, a
+            sparse matrix, or a DataFrame whose index are their labels); all known ones by default.
 
         Returns
         -------
@@ -151,7 +157,9 @@ class RelationPosterior(PosteriorBase):
     def sd(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
         """Posterior standard deviation of every score; arguments as in `mean`."""
         left, right = self._ask(nodes, objects)
-        return labelled_frame(np.sqrt(np.maximum(self.solution.variance(left, right), 0.0)), left, right)
+        return labelled_frame(
+            np.sqrt(np.maximum(self.solution.variance(left, right), 0.0)), left, right
+        )
 
     def belief(self, query: Any, objects: Any = None) -> GaussianBelief:
         """The joint distribution of the scores of objects for one conditioning node.
@@ -183,15 +191,21 @@ class RelationPosterior(PosteriorBase):
         Returns
         -------
         DataFrame
-            By object: ``mean``, ``sd``, ``lower``, ``upper`` of its score (with the ranking loss, of its score less the average
-            over the objects ranked); ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``, and ``tier`` (see
-            `tiers`).
+            By object: ``mean``, ``sd``, ``lower``, ``upper`` of its score (with the ranking loss,
+            of its score less the average over the objects ranked); ``expected_rank``,
+            ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``, and ``tier`` (see `tiers`).
         """
         belief, labels = self._scores(query, objects)
         return ranking_table(belief, labels, interval, self._rng(rng_key), "object")
 
     def plot(
-        self, query: Any, objects: Any = None, top: int = 30, *, interval: float = 0.9, axes: Any = None
+        self,
+        query: Any,
+        objects: Any = None,
+        top: int = 30,
+        *,
+        interval: float = 0.9,
+        axes: Any = None,
     ) -> Any:
         """Draw the ranking for one conditioning node: a dot for each score, a line for its interval, and a band for each tier.
 
@@ -200,7 +214,8 @@ class RelationPosterior(PosteriorBase):
         query, objects, interval
             As in `ranking`.
         top, axes
-            How many rows are drawn, and the axes of matplotlib to draw on; those of a new figure by default.
+            How many rows are drawn, and the axes of matplotlib to draw on; those of a new figure by
+            default.
 
         Returns
         -------
@@ -226,7 +241,8 @@ class RelationPosterior(PosteriorBase):
         Returns
         -------
         DataFrame
-            By object, best first: ``tier``, and ``rank_lower`` and ``rank_upper``, which hold the ranks of all objects at once.
+            By object, best first: ``tier``, and ``rank_lower`` and ``rank_upper``, which hold the
+            ranks of all objects at once.
         """
         belief, labels = self._scores(query, objects)
         return tier_table(belief, labels, probability, self._rng(rng_key), "object")
@@ -257,19 +273,23 @@ class RelationPosterior(PosteriorBase):
         Returns
         -------
         DataFrame
-            ``first``, ``second``; ``probability`` that the first's next noisy label is the higher; ``p_better`` that its score is;
-            ``gap_mean`` and ``gap_sd`` of the difference of scores.
+            ``first``, ``second``; ``probability`` that the first's next noisy label is the higher;
+            ``p_better`` that its score is; ``gap_mean`` and ``gap_sd`` of the difference of scores.
         """
         listed = pairs_of_labels(pairs)
         labels = list(dict.fromkeys(label for pair in listed for label in pair))
         position = {label: row for row, label in enumerate(labels)}
         belief = self.belief(query, labels)
-        first, second = (np.array([position[pair[end]] for pair in listed], dtype=int) for end in (0, 1))
+        first, second = (
+            np.array([position[pair[end]] for pair in listed], dtype=int) for end in (0, 1)
+        )
         margins = belief.differences(first, second)
         probability = ndtr(margins.mean / np.sqrt(margins.sd**2 + 2 * self.label_variance))
         return preference_table(listed, {"probability": probability}, margins)
 
-    def sample(self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None) -> Floats:
+    def sample(
+        self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None
+    ) -> Floats:
         """Draws of the scores of objects for one conditioning node, shape (num_samples, b)."""
         if num_samples < 1:
             raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
@@ -311,19 +331,25 @@ class RelationPosterior(PosteriorBase):
     ) -> Any:
         """Draws of scores and of next labels for one conditioning node as a DataTree, with its known labels beside them.
 
-        Arguments are those of `sample`; groups are those of `Posterior.to_datatree`, ``log_likelihood`` and ``observed_data`` where labels
-        are known.
+        Arguments are those of `sample`; groups are those of `Posterior.to_datatree`,
+        ``log_likelihood`` and ``observed_data`` where labels are known.
         """
         return tree(self, self.groups(num_samples, rng_key, query, objects))
 
-    def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None) -> Any:
+    def to_arviz(
+        self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None
+    ) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
         return native(self.to_datatree(query, objects, num_samples, rng_key))
 
-    def groups(self, num_samples: int, rng_key: Any, query: Any = None, objects: Any = None) -> Groups:
+    def groups(
+        self, num_samples: int, rng_key: Any, query: Any = None, objects: Any = None
+    ) -> Groups:
         rng = self._rng(rng_key)
         per_chain = max(num_samples // CHAINS, 1)
-        draws = self.belief(query, objects).draw(CHAINS * per_chain, rng).reshape(CHAINS, per_chain, -1)
+        draws = (
+            self.belief(query, objects).draw(CHAINS * per_chain, rng).reshape(CHAINS, per_chain, -1)
+        )
         replicated = draws + np.sqrt(self.label_variance) * rng.standard_normal(draws.shape)
         numbers = {
             name: np.broadcast_to(np.asarray(value), (CHAINS, per_chain, *np.shape(value)))
@@ -370,7 +396,9 @@ class RelationPosterior(PosteriorBase):
         return arrays, facts | content
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], content: Any, program: Any = None) -> "RelationPosterior":
+    def from_arrays(
+        cls, arrays: Mapping[str, Any], content: Any, program: Any = None
+    ) -> "RelationPosterior":
         """The inverse of `arrays`; ``program`` is the caller's own."""
         checked(content, _CONTENT, "the posterior")
         facts, plain = cls._facts(arrays, content), content["plain"]
@@ -379,9 +407,13 @@ class RelationPosterior(PosteriorBase):
         field = ""
         if content["program"] is not None:
             stored = checked(content["program"], _PROGRAM, "the program")
-            nodes, others = (stored[s] and decode_data(arrays, stored[s], s) for s in ("nodes", "objects"))
+            nodes, others = (
+                stored[s] and decode_data(arrays, stored[s], s) for s in ("nodes", "objects")
+            )
             distinct, field = arrays.get("distinct"), stored["field"]
-            data = RelationData(nodes, others, values, stored["symmetry"], stored["shift"], distinct)
+            data = RelationData(
+                nodes, others, values, stored["symmetry"], stored["shift"], distinct
+            )
             origin = Origin.decoded(stored["origin"], data, arrays, program)
 
         def domain(side: Literal["nodes", "objects"]) -> Domain:
@@ -413,7 +445,10 @@ class RelationPosterior(PosteriorBase):
 
     def _summarized(self, top: int, interval: float) -> list[str]:
         first = self.nodes.labels[0]
-        sizes = f"{counted(len(self.nodes.labels), 'conditioning node')}, {counted(len(self.objects.labels), 'object')}"
+        sizes = (
+            f"{counted(len(self.nodes.labels), 'conditioning node')}, "
+            f"{counted(len(self.objects.labels), 'object')}"
+        )
         lines = [f"Scores under the {self.loss} loss: {sizes}."]
         if self.empty:
             return lines
@@ -425,24 +460,33 @@ class RelationPosterior(PosteriorBase):
         ]
 
     def __repr__(self) -> str:
-        shape, how = f"{len(self.nodes.labels)} x {len(self.objects.labels)}", f"{self.engine}: {self.solver}"
+        shape, how = (
+            f"{len(self.nodes.labels)} x {len(self.objects.labels)}",
+            f"{self.engine}: {self.solver}",
+        )
         return f"RelationPosterior({shape}, {self.loss}; {how}{self._evidence_in_words()})"
 
     def _ask(self, nodes: Any, objects: Any) -> tuple[Asked, Asked]:
         self._warn_if_not_converged()
         left = self.nodes.ask(nodes)
-        return left, left if objects is nodes and self.nodes is self.objects else self.objects.ask(objects)
+        return left, left if objects is nodes and self.nodes is self.objects else self.objects.ask(
+            objects
+        )
 
     def _query(self, query: Any, objects: Any) -> tuple[Asked, Asked]:
         self._warn_if_not_converged()
         one = query
         if not (hasattr(query, "ndim") and query.ndim == 2):
             if isinstance(query, list | set | dict | np.ndarray | pd.Series):
-                raise DataError(f"query is a {type(query).__name__}; give one label, or one row of features")
+                raise DataError(
+                    f"query is a {type(query).__name__}; give one label, or one row of features"
+                )
             one = [query]
         asked = self.nodes.ask(one)
         if len(asked.labels) != 1:
-            raise DataError(f"query has {len(asked.labels)} rows; ask for one conditioning node at a time")
+            raise DataError(
+                f"query has {len(asked.labels)} rows; ask for one conditioning node at a time"
+            )
         return asked, self.objects.ask(objects)
 
 
@@ -471,7 +515,8 @@ def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[st
         content["kernel"] = encode(domain.kernel)
     except TypeError as error:
         raise StorageError(
-            f"the kernel of the {side} cannot be stored ({error}); kernels by name and those of relpref.kernels on "
+            f"the kernel of the {side} cannot be stored ({error}); kernels by name and those of "
+            "relpref.kernels on "
             "attributes can: or give the kernel matrix with kernel='precomputed'"
         ) from None
     if issparse(domain.features):
@@ -492,7 +537,12 @@ def _encode_program(domain: Domain, arrays: dict[str, Any]) -> dict[str, Any] | 
     if origin is None:
         return None
     arrays |= kept
-    content = {"origin": origin, "field": kernel.field, "symmetry": data.symmetry, "shift": data.shift}
+    content = {
+        "origin": origin,
+        "field": kernel.field,
+        "symmetry": data.symmetry,
+        "shift": data.shift,
+    }
     for side in ("nodes", "objects"):
         items: PreferenceData | None = getattr(data, side)
         more, content[side] = ({}, None) if items is None else encode_data(items, side)

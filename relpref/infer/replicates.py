@@ -44,8 +44,10 @@ def answers(
 ) -> tuple[Values, Values, Values]:
     """Log likelihood and replicates of the observed values at each of s draws, shape (s, m), and these values, shape (m,), by site.
 
-    The likelihood is that of one answer of each row; labels that depend on each other (`CentredNormal`) are each given the others. What is
-    integrated out, with variances of ``shares`` times its own in the predictors, is so for each answer by itself, and other groups are drawn for replicates.
+    The likelihood is that of one answer of each row; labels that depend on each other
+    (`CentredNormal`) are each given the others. What is integrated out, with variances of
+    ``shares`` times its own in the predictors, is so for each answer by itself, and other groups
+    are drawn for replicates.
     """
 
     def one(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
@@ -53,15 +55,19 @@ def answers(
         sites = call.trace(arrays, values)
         own = {name: sites[name]["fn"] for name, _ in layout.integrated}
         variance = sum(
-            share * jnp.square(unwrap(fn).scale) for share, fn in zip(shares, own.values(), strict=True)
+            share * jnp.square(unwrap(fn).scale)
+            for share, fn in zip(shares, own.values(), strict=True)
         )
         log_likelihood = {name: _pointwise(variance, **sites[name]) for name in layout.observed}
         drawn = {
-            name: fn.sample(jax.random.fold_in(key, at)) for at, (name, fn) in enumerate(own.items(), start=1)
+            name: fn.sample(jax.random.fold_in(key, at))
+            for at, (name, fn) in enumerate(own.items(), start=1)
         }
         sites = call.trace(arrays, {**values, **drawn}) if drawn else sites
         keys = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
-        return log_likelihood, {name: sites[name]["fn"].sample(keys[name]) for name in layout.observed}
+        return log_likelihood, {
+            name: sites[name]["fn"].sample(keys[name]) for name in layout.observed
+        }
 
     first = call.trace(arrays, {name: value[0] for name, value in draws.items()})
     observed = {name: jnp.asarray(first[name]["value"]) for name in layout.observed}

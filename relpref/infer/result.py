@@ -30,12 +30,14 @@ class Result(Enum):
         "Look for hyperparameters at the edge of their support and for attributes of extreme size."
     )
     negative_precision = (
-        "A likelihood that is declared log-concave asked for a negative site precision. Correct its tilted moments or "
+        "A likelihood that is declared log-concave asked for a negative site precision. Correct "
+        "its tilted moments or "
         "its log_concave, or run NUTS on the same program."
     )
     prior_not_positive_definite = (
         "The prior covariance is not positive definite, even with jitter. "
-        "Check a Precomputed kernel's smallest eigenvalue, or give the kernel a shorter lengthscale or range."
+        "Check a Precomputed kernel's smallest eigenvalue, or give the kernel a shorter "
+        "lengthscale or range."
     )
     hyperparameters_not_converged = (
         "The search for hyperparameters stopped before the gradient vanished. "
@@ -50,8 +52,10 @@ class Result(Enum):
         "Raise draws and warmup, give tighter priors, or maximize the evidence instead."
     )
     too_precise = (
-        "Some answers are so precise (noise/√count below 1e-5) that rounding may show in means and sds. "
-        "Fix the noise at a larger value, such as fixed={'soft_noise': 1e-4}, or give it a prior that keeps it from 0."
+        "Some answers are so precise (noise/√count below 1e-5) that rounding may show in means and "
+        "sds. "
+        "Fix the noise at a larger value, such as fixed={'soft_noise': 1e-4}, or give it a prior "
+        "that keeps it from 0."
     )
 
     @property
@@ -62,7 +66,11 @@ class Result(Enum):
     @property
     def empty(self) -> bool:
         """Whether there are no answers at all: no sweep gave a posterior, and every number is NaN."""
-        return self in (Result.nonfinite, Result.negative_precision, Result.prior_not_positive_definite)
+        return self in (
+            Result.nonfinite,
+            Result.negative_precision,
+            Result.prior_not_positive_definite,
+        )
 
 
 CODES = tuple(Result)  # a compiled loop carries the positions
@@ -83,11 +91,15 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 @contextmanager
 def progress_line(
-    label: str, wanted: bool, unit: str = "evaluations", note: str = "log evidence + log prior {:.2f}"
+    label: str,
+    wanted: bool,
+    unit: str = "evaluations",
+    note: str = "log evidence + log prior {:.2f}",
 ) -> Iterator[Callable[[int, float], None]]:
     """A line that counts steps and shows the best objective; gives what is told the number of steps and the objective.
 
-    Shown only if ``wanted`` and if stderr is a terminal. ``unit`` is what is counted, ``note`` how the objective is shown.
+    Shown only if ``wanted`` and if stderr is a terminal. ``unit`` is what is counted, ``note`` how
+    the objective is shown.
     """
     bar = _bar(label, unit) if wanted and sys.stderr.isatty() else None
 
@@ -140,8 +152,8 @@ class Smoothed(NamedTuple):
     """Importance weights whose largest ones were replaced by quantiles of a generalized Pareto distribution."""
 
     log_weights: Floats  # of weights that add up to 1, shape (..., s)
-    # Shape of the tail, shape (...): the weights have a finite variance below 0.5, a finite mean below 1. −inf where they are all equal,
-    # inf where there is no tail to be fitted.
+    # Shape of the tail, shape (...): the weights have a finite variance below 0.5, a finite mean
+    # below 1. −inf where they are all equal, inf where there is no tail to be fitted.
     k_hat: Floats
 
     @property
@@ -153,8 +165,8 @@ class Smoothed(NamedTuple):
 def smoothed(log_weights: Floats) -> Smoothed:
     """Pareto-smoothed importance sampling (Vehtari, Simpson, Gelman, Yao & Gabry 2024) of weights along the last axis.
 
-    Where a row cannot be smoothed its k-hat is inf and the weights are as given: where there are fewer than 25, one is NaN or +inf,
-    all are −inf, or all but the largest are zero to 308 digits.
+    Where a row cannot be smoothed its k-hat is inf and the weights are as given: where there are
+    fewer than 25, one is NaN or +inf, all are −inf, or all but the largest are zero to 308 digits.
     """
     array_stats = _array_stats()
     given = np.atleast_2d(log_weights)

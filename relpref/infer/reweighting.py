@@ -35,17 +35,25 @@ from relpref.posterior.gaussian import Floats, GaussianBelief, generator, root_o
 
 MIN_DRAWS = 100  # from which a tail can be fitted
 MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look so by luck
-# Directions in which the prior varies less than that, relative to the one in which it varies most, are left out: their standard
-# deviation is a hundred-thousandth of the largest, and rounding would decide what is seen of them.
+# Directions in which the prior varies less than that, relative to the one in which it varies most,
+# are left out: their standard deviation is a hundred-thousandth of the largest, and rounding would
+# decide what is seen of them.
 _MIN_VARIANCE = 1e-10
 _COMPONENTS = 25  # of a mixture that are looked at
 _GROUPS = 50  # of draws, by which errors are found
-# Twice as many draws are taken, and twice as many again, until the weights can be relied on (few draws may see the foot of a tail
-# that is light further out) and the verdict is decided. Not where that could not help, nor where there is no memory for it.
+# Twice as many draws are taken, and twice as many again, until the weights can be relied on (few
+# draws may see the foot of a tail that is light further out) and the verdict is decided. Not where
+# that could not help, nor where there is no memory for it.
 _ROUNDS = (1, 1, 2, 4, 8)
-_WIDER = (1.0, 2.5)  # a Gaussian that is too narrow is no proposal; a wider one is, in a few dimensions
+_WIDER = (
+    1.0,
+    2.5,
+)  # a Gaussian that is too narrow is no proposal; a wider one is, in a few dimensions
 _MUCH_WIDER = 1.2
-_ALIKE, _MAX_SHARE = 0.9, 0.02  # effective share of draws whose weights hardly differ, and the largest weight
+_ALIKE, _MAX_SHARE = (
+    0.9,
+    0.02,
+)  # effective share of draws whose weights hardly differ, and the largest weight
 _RESAMPLED_FROM = 1000  # effective draws
 
 
@@ -63,7 +71,8 @@ class Target:
         origin = posterior.origin
         if origin is None:
             raise UnsupportedProgramError(
-                "this posterior does not know its program, so there is nothing to hold it against; fit with a program of "
+                "this posterior does not know its program, so there is nothing to hold it against; "
+                "fit with a program of "
                 "relpref.models before saving, or certify in the session of the fit"
             )
         return cls._reading(Program.of(origin.program, origin.args, origin.kwargs, hyperparameters))
@@ -120,13 +129,19 @@ class Target:
             log_likelihoods = self._with_effects(draws, sites, block, rng)
         return draws, log_likelihoods + log_prior - log_proposal
 
-    def _with_effects(self, draws: Floats, sites: Sites, block: int, rng: np.random.Generator) -> Floats:
+    def _with_effects(
+        self, draws: Floats, sites: Sites, block: int, rng: np.random.Generator
+    ) -> Floats:
         """Log of p(answers, ε | u)/q(ε | u) at effects ε of groups that are drawn from q, shape (s,).
 
-        The noise of a group's rows is Fε with ε ~ N(0, I), see `relpref.infer.arrow`, and their sites give q, for u and −u noise that is
-        antithetic. A precision that is negative counts as 0 there: q may be anything.
+        The noise of a group's rows is Fε with ε ~ N(0, I), see `relpref.infer.arrow`, and their
+        sites give q, for u and −u noise that is antithetic. A precision that is negative counts as
+        0 there: q may be anything.
         """
-        arrow, (_, offset, sds) = self.program.arrow, map(np.asarray, offset_and_noise(self.program))
+        arrow, (_, offset, sds) = (
+            self.program.arrow,
+            map(np.asarray, offset_and_noise(self.program)),
+        )
         assert arrow is not None
         counts, total = np.asarray(self.program.counts), np.zeros(len(draws))
         predictors = np.pad(np.asarray(_predictors(self.program, block, draws)), ((0, 0), (0, 1)))
@@ -143,9 +158,9 @@ class Target:
             noise = np.concatenate([half, -half])
             pull = axes.swapaxes(1, 2) @ (back @ (nu - tau * seen)[..., None])
             effects = axes @ (pull / sizes[..., None] + noise / np.sqrt(sizes)[..., None])
-            total += 0.5 * np.sum(np.square(noise) - np.square(effects), axis=(1, 2, 3)) - 0.5 * np.sum(
-                np.log(sizes)
-            )
+            total += 0.5 * np.sum(
+                np.square(noise) - np.square(effects), axis=(1, 2, 3)
+            ) - 0.5 * np.sum(np.log(sizes))
             predictors[:, group.rows] += (factor @ effects)[..., 0]
         return total + np.asarray(_log_likelihoods_at(self.program, block, predictors[:, :-1]))
 
@@ -217,7 +232,8 @@ class WeightedDraws(NamedTuple):
     def reliable(self) -> bool:
         """Whether the weights can be relied on: by the shape of their tail, or because they hardly differ.
 
-        Where nearly all are equal the few others look like a heavy tail to k-hat, however light it is.
+        Where nearly all are equal the few others look like a heavy tail to k-hat, however light it
+        is.
         """
         found, number = self.smoothed, len(self.log_weights)
         alike = found.ess >= _ALIKE * number and np.max(found.log_weights) <= np.log(_MAX_SHARE)
@@ -233,7 +249,9 @@ class WeightedDraws(NamedTuple):
 
     def moments(self, posterior: Posterior) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Means and sds of the exact posterior by these weights, and their errors, see `reweighted_moments`."""
-        return reweighted_moments(posterior, self.draws, np.exp(self.smoothed.log_weights), self.groups)
+        return reweighted_moments(
+            posterior, self.draws, np.exp(self.smoothed.log_weights), self.groups
+        )
 
 
 def lists_in_groups(posterior: Posterior) -> bool:
@@ -258,7 +276,8 @@ def weighted_draws(
     """
     if lists_in_groups(posterior):
         raise UnsupportedProgramError(
-            "some lists are in groups, and the probability of these at draws of utilities is an integral over effects and the noise of "
+            "some lists are in groups, and the probability of these at draws of utilities is an "
+            "integral over effects and the noise of "
             "lists; compare with NUTS: relpref.diagnostics.check"
         )
     most = MAX_NUMBERS_OF_DRAWS // max(posterior.whole.size, 1)
@@ -293,7 +312,8 @@ def _proposals(
 
     And, where answers are in groups, their sites.
 
-    A mixture draws its hyperparameters θ by the weights of its components, which are p(θ) Z_q(θ) with the engine's evidence: for the
+    A mixture draws its hyperparameters θ by the weights of its components, which are p(θ) Z_q(θ)
+    with the engine's evidence: for the
     joint posterior the weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
     """
     belief: Any = posterior.whole
@@ -302,7 +322,9 @@ def _proposals(
         layout = target.program.layout
         if not layout.integrated:
             return None
-        each = (np.reshape(posterior.sites[name], (-1, layout.num_rows))[at] for name in Sites._fields)
+        each = (
+            np.reshape(posterior.sites[name], (-1, layout.num_rows))[at] for name in Sites._fields
+        )
         return Sites(*each)
 
     if len(belief.components) == 1 and not posterior.hyperparameter_draws:
@@ -312,7 +334,8 @@ def _proposals(
         return
     weights = belief.weights
     total = min(len(weights), _COMPONENTS)
-    # As many places in the cumulative weights, so that each stands for the same share; a heavy component may have several.
+    # As many places in the cumulative weights, so that each stands for the same share; a heavy
+    # component may have several.
     places = (np.arange(total) + 0.5) / total * weights.sum()
     nearest = np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
     first, log_evidences = None, log_evidences_of(posterior)
@@ -331,7 +354,9 @@ def log_evidences_of(posterior: Posterior) -> Floats:
     if prior is None:  # files of earlier versions have none: their draws are of equal weight
         origin = posterior.origin
         assert origin is not None  # or there were no target
-        again = origin.engine.run_at_draws(posterior.hyperparameter_draws, 0, *origin.args, **origin.kwargs)
+        again = origin.engine.run_at_draws(
+            posterior.hyperparameter_draws, 0, *origin.args, **origin.kwargs
+        )
         prior = again.prior_log_weights
     log_weights = np.log(weights, out=np.full(len(weights), -np.inf), where=weights > 0)
     return np.asarray(log_weights - prior + (posterior.log_evidence or 0.0))
@@ -342,10 +367,12 @@ def reweighted_moments(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Means and sds of the exact posterior, as `Posterior.reported` has them, and their errors, by the jackknife over groups.
 
-    What the weights change in the posterior's draws (shape (s, n), weights adding up to 1) changes what is known of it without draws,
-    the mean by a difference, the sd by a factor; most of the noise of the draws cancels.
+    What the weights change in the posterior's draws (shape (s, n), weights adding up to 1) changes
+    what is known of it without draws, the mean by a difference, the sd by a factor; most of the
+    noise of the draws cancels.
     """
-    # Weighted draws are at no hyperparameters of their own: a classifier's features are taken at the averages.
+    # Weighted draws are at no hyperparameters of their own: a classifier's features are taken at
+    # the averages.
     held, reported = replace(posterior, hyperparameter_draws={}), posterior.reported()
     plain = np.full(len(draws), 1 / len(draws))
     seen = held.seen(draws)
@@ -354,15 +381,20 @@ def reweighted_moments(
     mean_error, log_sd_error = np.sqrt((len(after) - 2) * (after - before)[1:].var(axis=0))
     belief: Any = posterior.whole
     if len(belief.components) > 1 and not np.ptp(belief.weights):
-        # Components of equal weight are a sample, whose mean is itself known up to an error; weighted ones are the points of an
-        # integral, whose weights say themselves whether they can be relied on.
+        # Components of equal weight are a sample, whose mean is itself known up to an error;
+        # weighted ones are the points of an integral, whose weights say themselves whether they can
+        # be relied on.
         between = np.cov(belief.locations, rowvar=False, bias=True)
         beliefs = (GaussianBelief(belief.mean(), scale) for scale in (between, 0 * between))
         spread, nothing = (held.reported(each)["sd"] for each in beliefs)
         components = posterior.effective_draws or len(belief.components)
-        mean_error = np.hypot(mean_error, np.sqrt(np.maximum(spread**2 - nothing**2, 0.0) / components))
+        mean_error = np.hypot(
+            mean_error, np.sqrt(np.maximum(spread**2 - nothing**2, 0.0) / components)
+        )
     exact = pd.DataFrame({"mean": reported["mean"] + mean, "sd": reported["sd"] * np.exp(log_sd)})
-    return exact, pd.DataFrame({"mean": mean_error, "sd": exact["sd"] * log_sd_error}, index=exact.index)
+    return exact, pd.DataFrame(
+        {"mean": mean_error, "sd": exact["sd"] * log_sd_error}, index=exact.index
+    )
 
 
 def _without_each(
@@ -373,20 +405,26 @@ def _without_each(
     left = 1 - np.append(0.0, np.bincount(groups, weights, number))
     if seen is None:
         center = weights @ draws
-        several = [(weights[groups == group], draws[groups == group] - center) for group in range(number)]
+        several = [
+            (weights[groups == group], draws[groups == group] - center) for group in range(number)
+        ]
         nothing = np.zeros_like(center)
         shifts = [nothing, *(-(some @ those) for some, those in several)]
         squares = [np.multiply.outer(nothing, nothing)]
         squares += [(some[:, None] * those).T @ those for some, those in several]
         whole, tables = np.sum(squares, axis=0), []
-        for share, shift, square in zip(left, np.array(shifts) / left[:, None], squares, strict=True):
+        for share, shift, square in zip(
+            left, np.array(shifts) / left[:, None], squares, strict=True
+        ):
             scale = (whole - square) / share - np.outer(shift, shift)
             tables.append(held.reported(GaussianBelief(center + shift, scale)))
         mean, sd = (np.stack([table[name] for table in tables]) for name in ("mean", "sd"))
     else:
         center = weights @ seen
         values = seen - center
-        by_group = sparse.csr_array((weights, (groups, np.arange(len(draws)))), shape=(number, len(draws)))
+        by_group = sparse.csr_array(
+            (weights, (groups, np.arange(len(draws)))), shape=(number, len(draws))
+        )
         first, second = by_group @ values, by_group @ np.square(values, out=values)
         shift = -np.pad(first, ((1, 0), (0, 0))) / left[:, None]
         variance = (second.sum(axis=0) - np.pad(second, ((1, 0), (0, 0)))) / left[:, None]
@@ -418,10 +456,15 @@ def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterio
         exact_sd = found.moments(posterior)[0]["sd"]
         if wider > 1 or not (exact_sd > _MUCH_WIDER * posterior.reported()["sd"]).any():
             break
-    k_hat, ess, number = float(found.smoothed.k_hat), float(found.smoothed.ess), len(found.log_weights)
+    k_hat, ess, number = (
+        float(found.smoothed.k_hat),
+        float(found.smoothed.ess),
+        len(found.log_weights),
+    )
     if not found.reliable:
         raise InferenceError(
-            f"the weights of {number} draws cannot be relied on (k-hat {k_hat:.2f}, {ess:.0f} effective draws), so there are no "
+            f"the weights of {number} draws cannot be relied on (k-hat {k_hat:.2f}, {ess:.0f} "
+            "effective draws), so there are no "
             "reweighted ones; raise num_samples, or run NUTS on the same program and from_samples",
             found.smoothed,
         )
@@ -430,11 +473,15 @@ def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterio
     places = (np.arange(num_samples) + rng.random()) / num_samples * total[-1]
     kept = rng.permutation(np.minimum(np.searchsorted(total, places), number - 1))
     values = [found.values[at] for at in found.component[kept]]
-    samples = {name: np.stack([np.asarray(value[name]) for value in values]) for name in found.values[0]}
+    samples = {
+        name: np.stack([np.asarray(value[name]) for value in values]) for name in found.values[0]
+    }
     samples |= {site: found.draws[kept][:, its] for site, its in posterior.slices.items()}
     origin = posterior.origin
     assert origin is not None  # or there were no weights
-    result = from_samples(samples, origin.program, *origin.args, rng_key=posterior.key, **origin.kwargs)
+    result = from_samples(
+        samples, origin.program, *origin.args, rng_key=posterior.key, **origin.kwargs
+    )
     info = {**result.info, "engine": f"{posterior.engine}, reweighted", "k_hat": k_hat, "ess": ess}
     log_evidence = found.log_evidence if np.isfinite(found.log_evidence) else None
     return replace(result, info=info, log_evidence=log_evidence)

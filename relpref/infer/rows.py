@@ -86,8 +86,9 @@ class SparseRows(_Written):
     ) -> "SparseRows | None":
         """Write out a linear map, shape (m, n), from the images of some 3 log₂ n vectors; None if a row has more than two entries.
 
-        A vector that is random where a binary digit of the column is 1, and 0 elsewhere, is mapped to one of four values: 0, the
-        share of either entry, or both. ``shared`` columns, whose entries do not count, are the images of unit vectors.
+        A vector that is random where a binary digit of the column is 1, and 0 elsewhere, is mapped
+        to one of four values: 0, the share of either entry, or both. ``shared`` columns, whose
+        entries do not count, are the images of unit vectors.
         """
         number, size = shape
         if len(shared):
@@ -112,7 +113,9 @@ class SparseRows(_Written):
             seen = np.asarray(image(first * digit))
             rest = total - seen
             slack = 1e-9 * np.maximum(np.abs(seen), np.abs(total))
-            new = ~two & (np.abs(seen) > slack) & (np.abs(rest) > slack)  # the two entries part here
+            new = (
+                ~two & (np.abs(seen) > slack) & (np.abs(rest) > slack)
+            )  # the two entries part here
             if new.any():
                 two |= new
                 columns[1, new] = columns[0, new]
@@ -136,7 +139,9 @@ class SparseRows(_Written):
         number, size = len(self.column), len(self.size)
         width = self.column.shape[1]
         starts = np.arange(0, width * number + 1, width)
-        return scipy.sparse.csr_array((self.entry.ravel(), self.column.ravel(), starts), shape=(number, size))
+        return scipy.sparse.csr_array(
+            (self.entry.ravel(), self.column.ravel(), starts), shape=(number, size)
+        )
 
     @cached_property
     def places(self) -> tuple[Any, Any, Any, Any]:
@@ -167,7 +172,9 @@ class SparseRows(_Written):
         """A times an (n, k) array."""
         if namespace(matrix, self.column) is np:
             return self.matrix @ matrix
-        each = (self.entry[:, k, None] * matrix[self.column[:, k]] for k in range(self.column.shape[1]))
+        each = (
+            self.entry[:, k, None] * matrix[self.column[:, k]] for k in range(self.column.shape[1])
+        )
         return reduce(add, each)
 
     def back(self, matrix: Array) -> Array:
@@ -196,7 +203,9 @@ class SparseRows(_Written):
         if namespace(precision, self.column) is not np or size <= _SPARSE:
             return self.gram(precision) @ matrix
         starts = np.searchsorted(self.places[0], np.arange(size + 1))
-        gram = scipy.sparse.csr_array((self.entries(precision), self.places[1], starts), shape=(size, size))
+        gram = scipy.sparse.csr_array(
+            (self.entries(precision), self.places[1], starts), shape=(size, size)
+        )
         return gram @ matrix
 
     def variances(self, white: Array) -> Array:
@@ -206,10 +215,13 @@ class SparseRows(_Written):
             number, together = len(self.column), max(1, _TOGETHER // max(white.shape[1], 1))
             parts: Any = [self.matrix]
             if number > together:
-                parts = (self.matrix[start : start + together] for start in range(0, number, together))
+                parts = (
+                    self.matrix[start : start + together] for start in range(0, number, together)
+                )
             seen = (part @ white for part in parts)
             return np.concatenate([np.einsum("ij,ij->i", part, part) for part in seen])
-        # The barrier keeps XLA from fusing the gather of rows into the sum of squares, which is four times slower.
+        # The barrier keeps XLA from fusing the gather of rows into the sum of squares, which is
+        # four times slower.
         return jnp.sum(jnp.square(optimization_barrier(self.rows(white))), axis=1)
 
 

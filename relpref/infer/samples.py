@@ -33,7 +33,9 @@ class Whitened(Reparam):
 
     def __call__(self, name: str, fn: Any, obs: Any) -> tuple[None, Any]:
         if obs is not None:
-            raise ValueError(f"site {name!r} is observed; only latent Gaussian vectors are whitened")
+            raise ValueError(
+                f"site {name!r} is observed; only latent Gaussian vectors are whitened"
+            )
         root = fn.covariance.root().lower if isinstance(fn, GaussianProcess) else None
         shape = fn.shape() if root is None else (root.shape[1],)
         base = numpyro.sample(name + BASE, dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape)))
@@ -44,9 +46,10 @@ class Whitened(Reparam):
 def noncentered(program: Model) -> Callable[..., Any]:
     """Return the program with every `GaussianProcess` and every vector or matrix of normals whitened, for NUTS and SVI.
 
-    Whitened, utilities and the hyperparameters of their covariance are hardly coupled in the posterior, and NUTS takes far fewer steps.
-    The sites are ``<site>_base`` and, as a deterministic site, ``<site>``. Run it inside ``jax.enable_x64(True)``: a float32 Cholesky
-    factor of a smooth kernel needs a jitter that is visible in the results from some 200 items on.
+    Whitened, utilities and the hyperparameters of their covariance are hardly coupled in the
+    posterior, and NUTS takes far fewer steps. The sites are ``<site>_base`` and, as a deterministic
+    site, ``<site>``. Run it inside ``jax.enable_x64(True)``: a float32 Cholesky factor of a smooth
+    kernel needs a jitter that is visible in the results from some 200 items on.
     """
 
     def whiten(site: dict[str, Any]) -> Whitened | None:
@@ -73,22 +76,25 @@ def from_samples(
     Parameters
     ----------
     samples : mapping from site to array, shape (s, ...)
-        From ``mcmc.get_samples()`` or ``guide.sample_posterior(...)``: every hyperparameter, and every Gaussian site either
-        itself or whitened as ``<site>_base`` (see `noncentered`). Sites the program does not have are ignored.
+        From ``mcmc.get_samples()`` or ``guide.sample_posterior(...)``: every hyperparameter, and
+        every Gaussian site either itself or whitened as ``<site>_base`` (see `noncentered`). Sites
+        the program does not have are ignored.
     program, *args, **kwargs
         The program and how it was called.
     rng_key : JAX key or int
         Kept for Monte Carlo answers.
     num_chains : int
-        The samples are this many chains laid one after the other, as ``get_samples()`` returns them.
+        The samples are this many chains laid one after the other, as ``get_samples()`` returns
+        them.
     extra_fields : mapping from name to array, shape (s,), optional
-        From ``mcmc.get_extra_fields()``, such as ``diverging``: what the sampler says of each draw, for ArviZ's ``sample_stats``.
+        From ``mcmc.get_extra_fields()``, such as ``diverging``: what the sampler says of each draw,
+        for ArviZ's ``sample_stats``.
 
     Returns
     -------
     Posterior
-        As from an engine, except: ``log_evidence`` is None, ``sites`` is empty, ``hyperparameters`` are averages (their draws
-        are in ``hyperparameter_draws``).
+        As from an engine, except: ``log_evidence`` is None, ``sites`` is empty, ``hyperparameters``
+        are averages (their draws are in ``hyperparameter_draws``).
 
     Raises
     ------
@@ -97,8 +103,9 @@ def from_samples(
 
     Notes
     -----
-    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³), or one in all where hyperparameters do
-    not move. Where that does not fit into memory, and the sites were not sampled whitened, the posterior has no parts.
+    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³), or
+    one in all where hyperparameters do not move. Where that does not fit into memory, and the sites
+    were not sampled whitened, the posterior has no parts.
     """
     told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
     with float64():
@@ -115,9 +122,13 @@ def from_samples(
         draws = {name: jnp.asarray(np.asarray(samples[name]), float) for name in needed}
         lengths = {name: len(value) for name, value in (draws | told).items()}
         if len(set(lengths.values())) != 1 or min(lengths.values()) < 2:
-            raise DataError(f"samples hold different numbers of draws, or fewer than two: {lengths}")
+            raise DataError(
+                f"samples hold different numbers of draws, or fewer than two: {lengths}"
+            )
         if num_chains < 1 or min(lengths.values()) % num_chains:
-            raise DataError(f"{min(lengths.values())} draws cannot be {num_chains} chains of equal length")
+            raise DataError(
+                f"{min(lengths.values())} draws cannot be {num_chains} chains of equal length"
+            )
         size = layout.num_latents
         if all(name in draws for name, _ in layout.latents) and not fits(MATRICES * 8.0 * size**2):
             latents = {name: draws[name] for name, _ in layout.latents}
@@ -127,18 +138,28 @@ def from_samples(
             # At one value of the hyperparameters one factor of the covariance will do.
             fixed = all(np.all(draws[name] == draws[name][0]) for name, _ in layout.hyperparameters)
             latents, parts = _latent_parts(call, layout, arrays, draws, fixed)
-    values = {name: np.asarray(latents[name]).reshape(len(latents[name]), -1) for name, _ in layout.latents}
+    values = {
+        name: np.asarray(latents[name]).reshape(len(latents[name]), -1)
+        for name, _ in layout.latents
+    }
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
     summaries = {}
-    for name, total in values.items():  # means of parts, and their covariances with the total over the draws
+    for (
+        name,
+        total,
+    ) in values.items():  # means of parts, and their covariances with the total over the draws
         centered = (total - total.mean(axis=0)) / (len(total) - 1)
         own = {part: np.asarray(value) for part, value in parts[name].items()}
         covariances = {part: (centered * value).sum(axis=0) for part, value in own.items()}
-        summaries[name] = Parts({part: value.mean(axis=0) for part, value in own.items()}, covariances)
+        summaries[name] = Parts(
+            {part: value.mean(axis=0) for part, value in own.items()}, covariances
+        )
     common = {
         "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1), told),
         "parts": summaries,
-        "hyperparameters": {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()},
+        "hyperparameters": {
+            name: value.mean(axis=0) for name, value in hyperparameter_draws.items()
+        },
         "hyperparameter_draws": hyperparameter_draws,
         "log_evidence": None,
         "info": {
@@ -176,8 +197,11 @@ def _latent_parts(
             alpha = jax.scipy.linalg.cho_solve((root, True), value - location)
             named = getattr(covariance, "parts", {})
             raw = {part: operator.matmul(alpha) for part, operator in named.items()}
-            # Jitter, where the covariance needed it, belongs to no part: share it out so that the parts add up to u.
-            missing = (value - location - sum(raw.values(), jnp.zeros_like(value))) / max(len(raw), 1)
+            # Jitter, where the covariance needed it, belongs to no part: share it out so that the
+            # parts add up to u.
+            missing = (value - location - sum(raw.values(), jnp.zeros_like(value))) / max(
+                len(raw), 1
+            )
             parts[name] = {part: mean + missing for part, mean in raw.items()}
         return latents, parts
 

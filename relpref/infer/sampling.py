@@ -82,14 +82,18 @@ class Density:
         return replace(self, root=jnp.asarray(inverse_root(hessian, _FLATTEST)))
 
 
-def sample(density: Density, key: Any, draws: int, progress_bar: bool) -> tuple[Values, dict[str, Any]]:
+def sample(
+    density: Density, key: Any, draws: int, progress_bar: bool
+) -> tuple[Values, dict[str, Any]]:
     """Unconstrained hyperparameters from evidence times prior, by NUTS, chain after chain; and `DRAWS_INFO` of them."""
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     center, unravel = ravel_pytree(density.center)
     length = -(-draws // CHAINS)
     moved, diverging = [], []
-    with progress_line("sampling the hyperparameters", progress_bar, "steps", "step size {:.2g}") as report:
+    with progress_line(
+        "sampling the hyperparameters", progress_bar, "steps", "step size {:.2g}"
+    ) as report:
         for chain in range(CHAINS):
             first, second = jax.random.split(jax.random.fold_in(key, chain))
             state = _begin(density, jax.random.normal(first, center.shape, center.dtype), second)

@@ -25,14 +25,18 @@ from relpref.linalg.arrays import ravel
 
 Floats = NDArray[np.float64]
 
-# While the search is under way, sites this near to their fixed point are enough: the evidence is stationary in the sites,
-# so its error is of second order in the residual, and the gradient's of first.
+# While the search is under way, sites this near to their fixed point are enough: the evidence is
+# stationary in the sites, so its error is of second order in the residual, and the gradient's of
+# first.
 SEARCH_TOLERANCE = 1e-4
-# If the approximation itself is needed, and not only its evidence, the sites have to converge further.
+# If the approximation itself is needed, and not only its evidence, the sites have to converge
+# further.
 CLOSE = 1e-6
-# Posterior sds that a mean may be off by where an answer was given many times, and what rounding leaves of a single one.
+# Posterior sds that a mean may be off by where an answer was given many times, and what rounding
+# leaves of a single one.
 _OFF, _ROUNDING = 1e-4, 1e-12
-# A search ends when a step gains less than this in log evidence plus prior; EM's close a fixed fraction of what is left.
+# A search ends when a step gains less than this in log evidence plus prior; EM's close a fixed
+# fraction of what is left.
 _GAIN = 1e-5
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
 _CONVERGED = CODES.index(Result.converged)
@@ -68,9 +72,10 @@ def maximize(
 ) -> Search:
     """Climb with L-BFGS from one starting point, each evaluation warm-started from the best sites so far, or from the given ones.
 
-    ``evaluate`` goes from unconstrained hyperparameters and starting sites to the evidence there; ``report`` is told the number of
-    evaluations and the objective after each. The more ``answers`` there are, the larger is the evidence, and the smaller the part of it
-    that a last step may gain. ``root`` is one of the inverse of the curvature, shape (p, p), as far as that is known.
+    ``evaluate`` goes from unconstrained hyperparameters and starting sites to the evidence there;
+    ``report`` is told the number of evaluations and the objective after each. The more ``answers``
+    there are, the larger is the evidence, and the smaller the part of it that a last step may gain.
+    ``root`` is one of the inverse of the curvature, shape (p, p), as far as that is known.
     """
     from scipy.optimize import minimize
 
@@ -93,13 +98,17 @@ def maximize(
         gradient = ravel(evidence.gradient)[0]
         if best is None or value > highest:
             highest = value
-            best = Search(unconstrained, evidence, gradient_norm=float(np.abs(gradient).max(initial=0.0)))
+            best = Search(
+                unconstrained, evidence, gradient_norm=float(np.abs(gradient).max(initial=0.0))
+            )
         report(count, value)
         return -value, -gradient @ root
 
     gain = min(1e-8, _GAIN / max(answers, 1.0))
     options: Any = {"maxfun": max_evaluations, "gtol": 3e-3, "ftol": gain, "maxls": 20}
-    outcome = minimize(objective, np.zeros_like(vector), jac=True, method="L-BFGS-B", options=options)
+    outcome = minimize(
+        objective, np.zeros_like(vector), jac=True, method="L-BFGS-B", options=options
+    )
     if best is None:
         return Search(start, evaluate(start, sites), count, failures=failures)
     best.evaluations, best.failures = count, failures
@@ -110,12 +119,16 @@ def maximize(
 
 def usable(evidence: Any) -> bool:
     """Whether EP ended near enough to a fixed point for its evidence and gradient to mean something."""
-    near = int(evidence.info.code) == _CONVERGED or float(evidence.info.residual) < 10 * SEARCH_TOLERANCE
+    near = (
+        int(evidence.info.code) == _CONVERGED
+        or float(evidence.info.residual) < 10 * SEARCH_TOLERANCE
+    )
     numbers = (evidence.log_evidence, evidence.log_prior, *evidence.gradient.values())
     return near and all(bool(np.all(np.isfinite(number))) for number in numbers)
 
 
-_NODES = 24  # of the quadrature under each predictor's marginal, for likelihoods with parameters of their own
+# Of the quadrature under each predictor's marginal, for likelihoods with parameters of their own.
+_NODES = 24
 
 
 def expectation_maximization(
@@ -170,7 +183,8 @@ def _lower_bound(
 ) -> tuple[Array, Values]:
     """E_q[log N(u; 0, K)] + E_q[log p(answers | u)] + log prior and its gradient; q is held fixed (XPGP eq. 15-16).
 
-    The paper leaves the second term out, because its likelihood has no parameters; where it has some, they move by it.
+    The paper leaves the second term out, because its likelihood has no parameters; where it has
+    some, they move by it.
     """
 
     def bound(unconstrained: Values) -> Array:
@@ -245,7 +259,8 @@ def fit_hyperparameters(
     em = engine.hyperparameters == "em"
     if em and not layout.constant_projection:
         raise DataError(
-            "hyperparameters is 'em', but hyperparameters change what the answers look at, which EM holds fixed; "
+            "hyperparameters is 'em', but hyperparameters change what the answers look at, which "
+            "EM holds fixed; "
             "use 'maximize' or 'nuts'"
         )
     cold = first = Sites(*np.zeros((2, layout.num_rows)))
@@ -261,7 +276,9 @@ def fit_hyperparameters(
         whole: bool | None = None if whole is None else False,
     ) -> Evidence:
         limits = (tolerance, engine.max_sweeps, whole)
-        evidence: Evidence = engine.evaluate(program, dual, searching, unconstrained, sites, *limits)
+        evidence: Evidence = engine.evaluate(
+            program, dual, searching, unconstrained, sites, *limits
+        )
         return evidence
 
     search: Search | None = None
@@ -275,7 +292,9 @@ def fit_hyperparameters(
             if em
             else partial(maximize, closely, answers=answers, root=root)
         )
-        places = [program.medians | program.unconstrained(at_first) if at_first else program.medians]
+        places = [
+            program.medians | program.unconstrained(at_first) if at_first else program.medians
+        ]
         if engine.restarts > 1:
             places += program.prior_draws(key, engine.restarts - 1)
         with progress_line(f"{engine.name}: maximising the evidence", progress_bar) as report:
@@ -318,8 +337,10 @@ def judged_copies(engine: Any, program: Program, fitted: Fitted) -> Fitted:
         info.update({"repeated_shift": shift, "repeated_sd_ratio": ratio})
         if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
             warn_user(
-                "answers that were given many times are beyond a Gaussian, most likely because some were never given the other way round: by "
-                f"them a mean is about {shift:.2f} posterior sds off and an sd {ratio:.2f} times the right one; posterior.reweighted() or NUTS "
+                "answers that were given many times are beyond a Gaussian, most likely because "
+                "some were never given the other way round: by "
+                f"them a mean is about {shift:.2f} posterior sds off and an sd {ratio:.2f} times "
+                "the right one; posterior.reweighted() or NUTS "
                 "on the same program does better",
                 InferenceWarning,
             )

@@ -1,11 +1,13 @@
 """Expectation propagation: parallel site updates with a damping that adapts.
 
-A sweep is *fresh* when it factorizes the posterior again, O(n³), and *held* when it keeps the covariance of the last fresh one: then
-only the means follow the new sites, O(n²). Means need many sweeps to settle and variances few, so a few held sweeps after each fresh
-one halve the number of factorizations (Seeger & Nickisch 2011, "Fast convergent algorithms for expectation propagation approximate
-Bayesian inference"). Convergence is judged at fresh sweeps only.
+A sweep is *fresh* when it factorizes the posterior again, O(n³), and *held* when it keeps the
+covariance of the last fresh one: then only the means follow the new sites, O(n²). Means need many
+sweeps to settle and variances few, so a few held sweeps after each fresh one halve the number of
+factorizations (Seeger & Nickisch 2011, "Fast convergent algorithms for expectation propagation
+approximate Bayesian inference"). Convergence is judged at fresh sweeps only.
 
-On arrays of NumPy nothing is compiled, and the same code runs step by step; on arrays of JAX it can be compiled and mapped.
+On arrays of NumPy nothing is compiled, and the same code runs step by step; on arrays of JAX it can
+be compiled and mapped.
 """
 
 from collections.abc import Callable
@@ -28,11 +30,12 @@ from relpref.linalg.arrays import (
     while_loop,
 )
 
-# The damping shrinks by _BRAKE when a fresh sweep finds a larger residual and recovers by _RELAX when it finds a smaller one.
+# The damping shrinks by _BRAKE when a fresh sweep finds a larger residual and recovers by _RELAX
+# when it finds a smaller one.
 _BRAKE, _RELAX, _SMALLEST = 0.6, 1.15, 0.05
 _HOPELESS = 1e-3  # damping after many steps in a row that led to unusable sites
-# Held sweeps follow a fresh one with a residual below _HOLD_BELOW, at most _MOST_HELD of them, as long as they make headway
-# and until the means have settled to within _SETTLED of it.
+# Held sweeps follow a fresh one with a residual below _HOLD_BELOW, at most _MOST_HELD of them, as
+# long as they make headway and until the means have settled to within _SETTLED of it.
 _HOLD_BELOW, _MOST_HELD, _SETTLED = 0.3, 6, 0.02
 # Where factorizations are cheap, held sweeps come after so many fresh ones.
 _SEVERAL = 10
@@ -41,7 +44,8 @@ _SEVERAL = 10
 class Sites(NamedTuple):
     """Natural parameters of the Gaussian sites, one for each *row* (a row of count k holds k identical sites)."""
 
-    # precision and shift: τ and ν of exp(ν x − ½ τ x²), x = the projection less its prior mean, shape (m,)
+    # precision and shift: τ and ν of exp(ν x − ½ τ x²), x = the projection less its prior mean,
+    # shape (m,)
     precision: Array
     shift: Array
 
@@ -66,17 +70,21 @@ class Problem(NamedTuple):
 
     space: Space
     projection: Projection
-    # How many identical answers each row stands for; 0 for a row that was not answered, which changes nothing, shape (m,).
+    # How many identical answers each row stands for; 0 for a row that was not answered, which
+    # changes nothing, shape (m,).
     counts: Array
     # From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
     tilted: Callable[[Array, Array], TiltedMoments]
-    # Whether each row's likelihood is log-concave, so that a negative site precision is an error, shape (m,).
+    # Whether each row's likelihood is log-concave, so that a negative site precision is an error,
+    # shape (m,).
     log_concave: Any = True
     known: Known | None = None
-    # From the projections to the derivatives of the curvatures there, shape (m,) each; for those who touch the likelihoods at a point.
+    # From the projections to the derivatives of the curvatures there, shape (m,) each; for those
+    # who touch the likelihoods at a point.
     bends: Callable[[Array], Array] | None = None
     joint: Any = None  # a `relpref.infer.joint.Joint`, for those, too, where rows are one outcome
-    # Whether a factorization costs more than a few sweeps without one; otherwise these wait until it takes long anyway.
+    # Whether a factorization costs more than a few sweeps without one; otherwise these wait until
+    # it takes long anyway.
     holding: bool = True
 
 
@@ -94,7 +102,8 @@ class State(NamedTuple):
     sites: Sites  # where the next sweep evaluates
     fit: Fit  # of the last fresh sweep
     mean: Array  # of the projections, as the held sweeps moved it, shape (m,)
-    # base and aim: those of the last usable fresh sweep and where their update points; a step to unusable sites is taken again, shorter
+    # base and aim: those of the last usable fresh sweep and where their update points; a step to
+    # unusable sites is taken again, shorter
     base: Sites
     aim: Sites
     damping: Array  # fraction of an update that is taken
@@ -109,8 +118,8 @@ class Info(NamedTuple):
     """How the sweeps went."""
 
     sweeps: Array  # fresh ones
-    # Largest mismatch of tilted and posterior moments over the rows: of the mean in posterior sds, or of the variance relative to
-    # itself. 0 at a fixed point.
+    # Largest mismatch of tilted and posterior moments over the rows: of the mean in posterior sds,
+    # or of the variance relative to itself. 0 at a fixed point.
     residual: Array
     damping: Array
     code: Array  # index into `relpref.infer.result.CODES`
@@ -144,7 +153,9 @@ def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
 def matched(cavity: Cavity, moments: TiltedMoments) -> Sites:
     """The sites that take the cavities to the tilted moments."""
     shrink = 1 - cavity.variance * moments.curvature
-    return Sites(moments.curvature / shrink, (moments.gradient + cavity.mean * moments.curvature) / shrink)
+    return Sites(
+        moments.curvature / shrink, (moments.gradient + cavity.mean * moments.curvature) / shrink
+    )
 
 
 def advance(
@@ -160,14 +171,15 @@ def advance(
 ) -> tuple[State, Array]:
     """The part of a sweep that comes after the algebra: where the tilted moments take the sites.
 
-    ``fit`` is that of the sweep, if it is a fresh one, else of the last fresh one; ``marginals`` are those under the state's sites,
-    ``cavity`` follows from them, and ``moments`` from that.
+    ``fit`` is that of the sweep, if it is a fresh one, else of the last fresh one; ``marginals``
+    are those under the state's sites, ``cavity`` follows from them, and ``moments`` from that.
 
     Returns
     -------
     state : State
     usable : Array
-        Bit field of a fresh sweep, 7 of a held one: 1 = finite, 2 = no negative precision, 4 = the marginals were finite.
+        Bit field of a fresh sweep, 7 of a held one: 1 = finite, 2 = no negative precision, 4 = the
+        marginals were finite.
     """
     sites, xp = state.sites, namespace(counts, marginals.mean)
     fresh = state.held < 0
@@ -182,7 +194,8 @@ def advance(
 
     prior_ok = xp.isfinite(marginals.variance + marginals.mean).all()
     finite = prior_ok & xp.isfinite(residual) & xp.isfinite(target.shift + target.precision).all()
-    # Without log-concavity a site may be negative, as long as cavities and posterior are proper; else the step is taken again, shorter.
+    # Without log-concavity a site may be negative, as long as cavities and posterior are proper;
+    # else the step is taken again, shorter.
     improper = (cavity.variance < 0) & sought
     finite &= ~(improper & xp.logical_not(log_concave)).any()
     positive = ~(((target.precision < 0) & sought | improper) & log_concave).any() | ~finite
@@ -193,7 +206,9 @@ def advance(
     # What the prior alone is off by does not say whether a step without damping is too long.
     shrinking = (residual < state.residual) | ~state.base.precision.any()
     adapted = choose(
-        shrinking, xp.minimum(1.0, _RELAX * state.damping), xp.maximum(_BRAKE * state.damping, _SMALLEST)
+        shrinking,
+        xp.minimum(1.0, _RELAX * state.damping),
+        xp.maximum(_BRAKE * state.damping, _SMALLEST),
     )
     damping = choose(fresh, choose(good, adapted, 0.5 * state.damping), state.damping)
     base, aim = choose(accepted, (sites, target), (state.base, state.aim))
@@ -220,11 +235,13 @@ def advance(
     ), usable
 
 
-def held(response: Callable[[Array], Array], counts: Array, fit: Fit, sites: Sites, mean: Array) -> Marginals:
+def held(
+    response: Callable[[Array], Array], counts: Array, fit: Fit, sites: Sites, mean: Array
+) -> Marginals:
     """Marginals under new sites, with the covariance Γ and the cavity precisions of the last fresh sweep.
 
-    The mean solves m = m₀ + Γ(ν − ν₀ − (τ − τ₀) m), Γ and m₀ belonging to the sites τ₀ and ν₀; one step of that iteration is taken.
-    ``response`` is Γ times a vector.
+    The mean solves m = m₀ + Γ(ν − ν₀ − (τ − τ₀) m), Γ and m₀ belonging to the sites τ₀ and ν₀; one
+    step of that iteration is taken. ``response`` is Γ times a vector.
     """
     change, variance = sites.precision - fit.sites.precision, fit.marginals.variance
     pull = counts * (sites.shift - fit.sites.shift) - counts * change * mean
@@ -248,8 +265,8 @@ def run(
 ) -> tuple[Fit, Array, Info]:
     """Sweep from given sites until the residual is within the tolerance, the sweeps are used up, or no damping helps.
 
-    Returns the fit of the last fresh sweep, log Ẑ of every row there, and how it went. ``progress``, of NumPy alone, is told the number
-    of each fresh sweep and its residual.
+    Returns the fit of the last fresh sweep, log Ẑ of every row there, and how it went.
+    ``progress``, of NumPy alone, is told the number of each fresh sweep and its residual.
     """
     space, projection, counts = problem.space, problem.projection, problem.counts
 
@@ -287,7 +304,11 @@ def run(
         nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(posterior, problem), sites))
     state, sweeps, usable = while_loop(more, sweep, (begin(sites, nothing), number, number + 7))
     ending = outcome(state, usable, tolerance)
-    return state.fit, state.log_normalizer, Info(sweeps, state.residual, state.damping, ending, space.jitter)
+    return (
+        state.fit,
+        state.log_normalizer,
+        Info(sweeps, state.residual, state.damping, ending, space.jitter),
+    )
 
 
 def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:

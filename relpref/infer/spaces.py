@@ -33,8 +33,9 @@ class Factorised(NamedTuple):
     """The posterior under sites of precision T, shape (m,)."""
 
     lower: Array  # chol(B)
-    # In observation space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the projections is G − WᵀW.
-    # In latent space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
+    # In observation space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the
+    # projections is G − WᵀW. In latent space V = L chol(B)⁻ᵀ, shape (n, r): the posterior
+    # covariance of the latent vector is VVᵀ.
     white: Array
     precision: Array
     log_determinant: Array  # Σ log diag chol(B)
@@ -72,7 +73,9 @@ Projection = Map | Rows
 class DualSpace:
     """Observation space, for m ≤ n: everything in the m x m space of projections."""
 
-    latent: ClassVar[bool] = False  # whether the latent vector's own mean and covariance are available
+    latent: ClassVar[bool] = (
+        False  # whether the latent vector's own mean and covariance are available
+    )
 
     gram: Array  # G = A K Aᵀ, and the noise that rows share, shape (m, m)
     jitter: Array  # 0; nothing is factorized but B = I + T^½ G T^½
@@ -95,11 +98,13 @@ class DualSpace:
         xp = namespace(shift, self.gram)
         before = xp.diagonal(self.gram)
         variance = before - xp.sum(xp.square(factor.white), axis=0)
-        # Two items that are the same to the prior have a gap variance of 0 up to rounding, of either sign.
+        # Two items that are the same to the prior have a gap variance of 0 up to rounding, of
+        # either sign.
         rounding = 10 * np.finfo(before.dtype).eps * xp.max(before, initial=0.0)
         variance = xp.where(xp.abs(variance) <= rounding, 0.0, variance)
         mean = self.response(factor, shift, projection)
-        # Prior and sites cancel where both are large; the mean solves m = G(h − T m), which says what is left.
+        # Prior and sites cancel where both are large; the mean solves m = G(h − T m), which says
+        # what is left.
         for _ in range(_REFINEMENTS):
             left = self.gram @ (shift - factor.precision * mean) - mean
             half = solve_lower(factor.lower, xp.sqrt(factor.precision) * left)
@@ -144,7 +149,8 @@ class LatentSpace:
     root: Array  # L with L Lᵀ = K, so that nothing is ever multiplied by K⁻¹, shape (n, r)
     rows: Rows  # the projection A
     jitter: Array  # what the root needed
-    # Whether sites may be so precise that B is ill-conditioned: then it is factorized without being formed, and means are refined.
+    # Whether sites may be so precise that B is ill-conditioned: then it is factorized without being
+    # formed, and means are refined.
     accurate: bool = field(default=False, metadata={"static": True})
 
     @classmethod
@@ -200,8 +206,9 @@ class LatentSpace:
         if not self.accurate:
             return factor.white @ (factor.white.T @ projection.adjoint(shift))
 
-        # In coordinates w with mean L w: B w = Lᵀ Aᵀ h. What rounding leaves in directions that no answer sees, the next round removes,
-        # as long as both ends of a row see the same number in h − T A L w: carried by a loop, it is not computed and rounded twice.
+        # In coordinates w with mean L w: B w = Lᵀ Aᵀ h. What rounding leaves in directions that no
+        # answer sees, the next round removes, as long as both ends of a row see the same number in
+        # h − T A L w: carried by a loop, it is not computed and rounded twice.
         def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             white, left = carry
             half = solve_lower(factor.lower, self.root.T @ projection.adjoint(left) - white)
@@ -256,4 +263,6 @@ def lower_of_product(root: Array, right: Array) -> Array:
     top = lower_of_product(upper, right[:half, :half]) + corner.T @ right[half:, :half]
     left = lower.T @ right[half:, :half]
     bottom = lower_of_product(lower, right[half:, half:])
-    return namespace(root, right).block([[top, np.zeros((half, n - half), root.dtype)], [left, bottom]])
+    return namespace(root, right).block(
+        [[top, np.zeros((half, n - half), root.dtype)], [left, bottom]]
+    )

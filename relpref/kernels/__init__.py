@@ -14,7 +14,12 @@ from relpref.kernels.cut import cut_features, cut_kernel, item_graph, submodular
 from relpref.kernels.cut import cut_scale as cut_scale
 from relpref.kernels.edge_landmarks import EdgeGram as EdgeGram
 from relpref.kernels.edge_landmarks import EdgeLandmarks as EdgeLandmarks
-from relpref.kernels.graph import Diffusion, GaussianProcess, HiddenCommonCause, RegularizedLaplacian
+from relpref.kernels.graph import (
+    Diffusion,
+    GaussianProcess,
+    HiddenCommonCause,
+    RegularizedLaplacian,
+)
 from relpref.kernels.graph import Features as Features
 from relpref.kernels.graph import GraphCovariance as GraphCovariance
 from relpref.kernels.graph import GraphKernel as GraphKernel

@@ -27,11 +27,13 @@ class AttributeKernel(Protocol):
     def __call__(self, *args: Any, **parameters: Any) -> Covariance:
         """Covariance of n attribute vectors, from an (n, d) array and the hyperparameters by name."""
 
-    # A kernel may also have ``amplitude_prior``, the default prior of its amplitude, and ``describe() -> relpref.description.Description``, which reports and the command line print.
+    # A kernel may also have ``amplitude_prior``, the default prior of its amplitude, and
+    # ``describe() -> relpref.description.Description``, which reports and the command line print.
 
 
 _LENGTHSCALE = (
-    "Lengthscale: how far two items can lie apart in an attribute, in standard deviations of it, and still be alike. "
+    "Lengthscale: how far two items can lie apart in an attribute, in standard deviations of it, "
+    "and still be alike. "
     "Short: the attribute matters. Long, beyond about 10: it hardly does."
 )
 
@@ -43,15 +45,16 @@ class Stationary(ABC):
     Parameters
     ----------
     shared_lengthscale : bool
-        One ℓ for all attributes, as in XPGP; by default each attribute has its own, so that an attribute
-        that does not matter can be switched off by a long one.
+        One ℓ for all attributes, as in XPGP; by default each attribute has its own, so that an
+        attribute that does not matter can be switched off by a long one.
 
     Notes
     -----
-    Prior of every ℓ: log-normal with median √d and log-sd 1. Two items drawn at random from standardized attributes are
-    √(2d) apart, so √d lets utility change over about that distance whatever the number of attributes, and two log-sds
-    reach from a seventh of it to seven times it. Without the growth with d, the covariance of many attributes
-    would be a diagonal matrix before any answer was seen (Hvarfner et al. 2024, arXiv:2402.02229).
+    Prior of every ℓ: log-normal with median √d and log-sd 1. Two items drawn at random from
+    standardized attributes are √(2d) apart, so √d lets utility change over about that distance
+    whatever the number of attributes, and two log-sds reach from a seventh of it to seven times it.
+    Without the growth with d, the covariance of many attributes would be a diagonal matrix before
+    any answer was seen (Hvarfner et al. 2024, arXiv:2402.02229).
     """
 
     shared_lengthscale: bool = False
@@ -60,7 +63,9 @@ class Stationary(ABC):
         """``lengthscale``, shape (d,) or () when shared."""
         prior = dist.LogNormal(0.5 * np.log(max(num_attributes, 1)), 1.0)
         return {
-            "lengthscale": prior if self.shared_lengthscale else prior.expand([num_attributes]).to_event(1)
+            "lengthscale": prior
+            if self.shared_lengthscale
+            else prior.expand([num_attributes]).to_event(1)
         }
 
     def __call__(self, attributes: Array, *, lengthscale: Array) -> Dense:
@@ -141,9 +146,10 @@ class Linear:
 
     Notes
     -----
-    The weights add up to 1, so that on standardized attributes the mean gap variance of two items is 2, what the
-    stationary kernels give far apart, and amplitudes can be compared. Hence only ratios of the ℓ count; their prior
-    is that of the stationary kernels. A constant shift of an attribute changes no gap.
+    The weights add up to 1, so that on standardized attributes the mean gap variance of two items
+    is 2, what the stationary kernels give far apart, and amplitudes can be compared. Hence only
+    ratios of the ℓ count; their prior is that of the stationary kernels. A constant shift of an
+    attribute changes no gap.
     """
 
     shared_lengthscale: bool = False
@@ -165,8 +171,10 @@ class Linear:
         return Description(
             "The linear kernel gives a weighted sum of the attributes.",
             parameters={
-                "lengthscale": "Lengthscale of a linear kernel: only ratios count. An attribute of half the lengthscale of another "
-                "weighs four times as much in the variance of a utility; twice as long all together, nothing changes."
+                "lengthscale": "Lengthscale of a linear kernel: only ratios count. An attribute of "
+                "half the lengthscale of another "
+                "weighs four times as much in the variance of a utility; twice as long all "
+                "together, nothing changes."
             },
             unit="two items",
         )
@@ -187,11 +195,13 @@ class SquaredExponentialPlusLinear:
 
     Notes
     -----
-    On standardized attributes the mean gap variance of both kernels is about 2, so w is the share of the variance that is linear. Its
-    prior is Beta(2, 1): few answers say more about a weighted sum of several attributes than about another function.
+    On standardized attributes the mean gap variance of both kernels is about 2, so w is the share
+    of the variance that is linear. Its prior is Beta(2, 1): few answers say more about a weighted
+    sum of several attributes than about another function.
 
-    Prior of the amplitude: Weibull with scale √8 and shape 2, the root of the sum of the squares of two independent half-normal
-    amplitudes with scale 2, which is the prior of a kernel alone. Two thirds of the mean variance are linear.
+    Prior of the amplitude: Weibull with scale √8 and shape 2, the root of the sum of the squares of
+    two independent half-normal amplitudes with scale 2, which is the prior of a kernel alone. Two
+    thirds of the mean variance are linear.
     """
 
     amplitude_prior: ClassVar[dist.Distribution] = dist.Weibull(8.0**0.5, 2.0)
@@ -207,11 +217,14 @@ class SquaredExponentialPlusLinear:
     def __call__(self, attributes: Array, *, lengthscale: Array, linear_share: Array) -> Dense:
         """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
         smooth, linear = (
-            kernel(attributes, lengthscale=lengthscale).dense() for kernel in (SquaredExponential(), Linear())
+            kernel(attributes, lengthscale=lengthscale).dense()
+            for kernel in (SquaredExponential(), Linear())
         )
         return Dense((1 - linear_share) * smooth + linear_share * linear)
 
-    def cross(self, rows: Array, columns: Array, *, lengthscale: Array, linear_share: Array) -> Array:
+    def cross(
+        self, rows: Array, columns: Array, *, lengthscale: Array, linear_share: Array
+    ) -> Array:
         """Covariances of some items with others, shape (r, c), from their attributes."""
         smooth, linear = (
             kernel.cross(rows, columns, lengthscale=lengthscale)
@@ -222,10 +235,12 @@ class SquaredExponentialPlusLinear:
     def describe(self) -> Description:
         smooth = SquaredExponential().describe()
         return Description(
-            "The squared-exponential and the linear kernel together give a smooth function of the attributes plus a weighted sum of them.",
+            "The squared-exponential and the linear kernel together give a smooth function of the "
+            "attributes plus a weighted sum of them.",
             parameters={
                 **smooth.parameters,
-                "linear_share": "Linear share: how much of the variance from the attributes is that of a weighted sum of them; the rest is "
+                "linear_share": "Linear share: how much of the variance from the attributes is "
+                "that of a weighted sum of them; the rest is "
                 "that of a smooth function.",
             },
             unit=smooth.unit,
@@ -253,7 +268,9 @@ def cross_distances(rows: Array, columns: Array) -> Array:
     """Squared Euclidean distance of every row from every column, shape (r, c); never negative."""
     centre = jnp.mean(columns, axis=0)  # less cancellation far from the origin
     rows, columns = rows - centre, columns - centre
-    norms = jnp.sum(jnp.square(rows), axis=1)[:, None] + jnp.sum(jnp.square(columns), axis=1)[None, :]
+    norms = (
+        jnp.sum(jnp.square(rows), axis=1)[:, None] + jnp.sum(jnp.square(columns), axis=1)[None, :]
+    )
     return jnp.maximum(norms - 2 * rows @ columns.T, 0.0)
 
 
@@ -271,8 +288,9 @@ class Precomputed:
     Parameters
     ----------
     covariance : array, shape (n, n), optional
-        Symmetric positive semidefinite, in the order of the items. By default it is what the data have as attributes: in the row of
-        each item its kernel with all of them. Programs do not standardize these.
+        Symmetric positive semidefinite, in the order of the items. By default it is what the data
+        have as attributes: in the row of each item its kernel with all of them. Programs do not
+        standardize these.
 
     Raises
     ------
@@ -297,7 +315,8 @@ class Precomputed:
         """The matrix as it was given, or the attributes; nothing is scaled."""
         if self.covariance is None and domain.shape[0] != domain.shape[1]:
             raise DataError(
-                f"Precomputed() takes the attributes as the covariance, and their shape is {domain.shape}; give the matrix, "
+                "Precomputed() takes the attributes as the covariance, and their shape is "
+                f"{domain.shape}; give the matrix, "
                 "Precomputed(matrix)"
             )
         return Dense(real(domain if self.covariance is None else self.covariance))

@@ -59,8 +59,9 @@ def submodular_features(
 
     Notes
     -----
-    For a prefix B of the most preferred items Σ_{i in B} s_i ≥ F(B), with equality for all items. GCK eq. 7 has "≤", for prefixes
-    of the least preferred; as printed, its solution for a cut would be s = 0.
+    For a prefix B of the most preferred items Σ_{i in B} s_i ≥ F(B), with equality for all items.
+    GCK eq. 7 has "≤", for prefixes of the least preferred; as printed, its solution for a cut would
+    be s = 0.
     """
     values, error = _of_any_kind(
         partial(_by_function, function),
@@ -72,12 +73,16 @@ def submodular_features(
     return (values, error) if return_error else values
 
 
-def _of_any_kind(function: Callable[..., Array], positions: Any, *arguments: Any, **options: Any) -> Any:
+def _of_any_kind(
+    function: Callable[..., Array], positions: Any, *arguments: Any, **options: Any
+) -> Any:
     """Features, by a compiled function of those of exhaustive rankings, and their standard errors."""
     if traced(positions, *arguments):
         values = exhaustive_only(function(positions, *arguments), positions)
         return values, jnp.zeros_like(values)
-    return mean_over_completions(positions, lambda rows: by_rows(function, rows, *arguments), **options)
+    return mean_over_completions(
+        positions, lambda rows: by_rows(function, rows, *arguments), **options
+    )
 
 
 @partial(lazy_jit, static_argnums=0)
@@ -92,11 +97,13 @@ def _by_function(function: SubmodularFunction, positions: Array) -> Array:
 def pooled(gains: Array, positions: Array) -> Array:
     """Average gains over the pools of the best fit that does not rise from a more to a less preferred block, shape (m, n).
 
-    With F(B) the sum of the gains of the items in B, these are the slopes of the least concave majorant of the points
+    With F(B) the sum of the gains of the items in B, these are the slopes of the least concave
+    majorant of the points
     (|B_k|, F(B_k)) over the prefixes B_k of a ranking, what the pool-adjacent-violators algorithm finds
-    (GCK algorithm 1; Best & Chakravarti 1990). A prefix is a vertex of the majorant if every chord that ends there is steeper than
-    every chord that starts there. All chords of a ranking are looked at, O(n²), without branches, sort or stack, so that it runs
-    along all rankings at once. The result is linear in the gains as long as the pools stay the same, and is so differentiated.
+    (GCK algorithm 1; Best & Chakravarti 1990). A prefix is a vertex of the majorant if every chord
+    that ends there is steeper than every chord that starts there. All chords of a ranking are
+    looked at, O(n²), without branches, sort or stack, so that it runs along all rankings at once.
+    The result is linear in the gains as long as the pools stay the same, and is so differentiated.
     Positions are any numbers that order the blocks, the smallest first.
     """
     fixed = jax.lax.stop_gradient(gains)
@@ -107,7 +114,8 @@ def pooled(gains: Array, positions: Array) -> Array:
         places = (position < positions, position <= positions)
         parts = ((here, value) for value in (gain, 1) for here in places)
         return tuple(
-            total + jnp.where(here, value, 0) for total, (here, value) in zip(sums, parts, strict=True)
+            total + jnp.where(here, value, 0)
+            for total, (here, value) in zip(sums, parts, strict=True)
         )
 
     before, through, fewer, size = over_items(add, (zero,) * 4, positions, fixed)
@@ -134,7 +142,9 @@ def pooled(gains: Array, positions: Array) -> Array:
         same = other == start
         return sums[0] + jnp.where(same, gain, 0), sums[1] + same
 
-    total, members = over_items(jax.checkpoint(average), (jnp.zeros_like(gains), zero), start, gains)
+    total, members = over_items(
+        jax.checkpoint(average), (jnp.zeros_like(gains), zero), start, gains
+    )
     return total / members
 
 
@@ -153,7 +163,8 @@ def item_graph(
     lengthscale : "median" or array, shape () or (d,)
         ℓ. "median": the median of the Euclidean distances of the n(n − 1)/2 pairs of items.
     keep : float, optional
-        Only this share of the pairs, the heaviest, keep their weights, 0 < keep ≤ 1; equal weights stay or go together.
+        Only this share of the pairs, the heaviest, keep their weights, 0 < keep ≤ 1; equal weights
+        stay or go together.
 
     Returns
     -------
@@ -162,27 +173,35 @@ def item_graph(
     """
     check_keep(keep)
     if isinstance(lengthscale, str) and lengthscale != "median":
-        raise DataError(f"item graph: the lengthscale is {lengthscale!r}; give a number or 'median'")
+        raise DataError(
+            f"item graph: the lengthscale is {lengthscale!r}; give a number or 'median'"
+        )
     scale = None if isinstance(lengthscale, str) else lengthscale
     if not traced(attributes, scale):
         attributes = np.asarray(attributes, dtype=np.float64)
         if attributes.ndim != 2 or not attributes.shape[1] or not np.isfinite(attributes).all():
             raise DataError(
-                f"item graph: attributes of shape {attributes.shape}; give a row of finite numbers for each item"
+                f"item graph: attributes of shape {attributes.shape}; give a row of finite numbers "
+                "for each item"
             )
         if scale is None:
             scale = in_double(median_distance, attributes)
         scale = np.asarray(scale, dtype=np.float64)
-        if scale.shape not in ((), attributes.shape[1:]) or not np.all(np.isfinite(scale) & (scale > 0)):
+        if scale.shape not in ((), attributes.shape[1:]) or not np.all(
+            np.isfinite(scale) & (scale > 0)
+        ):
             raise DataError(
-                f"item graph: the lengthscale is {scale}; give a positive number, or one for each of {attributes.shape[1]} "
+                f"item graph: the lengthscale is {scale}; give a positive number, or one for each "
+                f"of {attributes.shape[1]} "
                 "attributes" + ("; most pairs have equal attributes" if not np.any(scale) else "")
             )
     return in_double(partial(similarity, keep=keep), attributes, scale)
 
 
 @partial(lazy_jit, static_argnames="keep")
-def similarity(attributes: ArrayLike, lengthscale: ArrayLike | None, keep: float | None = None) -> Array:
+def similarity(
+    attributes: ArrayLike, lengthscale: ArrayLike | None, keep: float | None = None
+) -> Array:
     """`item_graph` without checks; a lengthscale of None is the median."""
     points = real(attributes)
     scale = median_distance(points) if lengthscale is None else real(lengthscale)
@@ -213,8 +232,8 @@ def checked_weights(
 ) -> Any:
     """Weights of a graph of items as they are used: symmetric, no loops.
 
-    The diagonal is ignored: an item cannot be cut from itself. A DataFrame is read by the ``labels`` of the items. Traced weights are
-    only checked for their shape.
+    The diagonal is ignored: an item cannot be cut from itself. A DataFrame is read by the
+    ``labels`` of the items. Traced weights are only checked for their shape.
     """
     matrix = weights if traced(weights) else _dense(weights, labels)
     n = matrix.shape[0] if matrix.ndim else 0
@@ -228,7 +247,8 @@ def checked_weights(
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise DataError(
-            f"item graph: the weight of items {row} and {column} is {matrix[row, column]}; give finite weights, not negative"
+            f"item graph: the weight of items {row} and {column} is {matrix[row, column]}; give "
+            "finite weights, not negative"
         )
     matrix = checked_symmetric(matrix, "item graph")
     return 0.5 * (matrix + matrix.T)
@@ -236,13 +256,16 @@ def checked_weights(
 
 def _dense(weights: Any, labels: Sequence[Hashable] | None) -> NDArray[np.float64]:
     if scipy.sparse.issparse(weights):
-        require_memory(8.0 * weights.shape[0] * weights.shape[-1], "a dense matrix of the items' weights")
+        require_memory(
+            8.0 * weights.shape[0] * weights.shape[-1], "a dense matrix of the items' weights"
+        )
         return np.array(weights.toarray(), dtype=np.float64)
     if isinstance(weights, pd.DataFrame):
         known = tuple(weights.index) if labels is None else labels
         if labels is None and known != tuple(weights.columns):
             raise DataError(
-                "item graph: index and columns are not the same labels in the same order; give frame.loc[labels, labels]"
+                "item graph: index and columns are not the same labels in the same order; give "
+                "frame.loc[labels, labels]"
             )
         rows, columns = (
             LabelIndex(tuple(side), lambda row: f"item graph, {row}").locate(
@@ -255,14 +278,17 @@ def _dense(weights: Any, labels: Sequence[Hashable] | None) -> NDArray[np.float6
         return np.array(weights, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(
-            f"item graph: got {type(weights).__name__}; give a matrix of weights, a row and a column for each item, or a DataFrame "
+            f"item graph: got {type(weights).__name__}; give a matrix of weights, a row and a "
+            "column for each item, or a DataFrame "
             "labeled with the items, such as networkx.to_pandas_adjacency(graph)"
         ) from None
 
 
 def check_keep(keep: float | None) -> None:
     if keep is not None and not 0 < keep <= 1:
-        raise DataError(f"item graph: keep is {keep}; it is a share of the pairs, above 0 and at most 1")
+        raise DataError(
+            f"item graph: keep is {keep}; it is a share of the pairs, above 0 and at most 1"
+        )
 
 
 Graph = Any  # ArrayLike | sparse matrix | DataFrame | str | None
@@ -285,40 +311,48 @@ def cut_features(
     rankings : Rankings or array of int, shape (m, n)
         Position of each item's block, 0 = most preferred; −1 = not ranked.
     graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
-        Weights between items, symmetric and not negative, of a DataFrame by the items' labels; or the name of a relation of the items.
-        By default `item_graph` of the items' standardized attributes. An item without an edge has the feature 0. Of items in different
-        components of the graph the order only says which gains are pooled.
+        Weights between items, symmetric and not negative, of a DataFrame by the items' labels; or
+        the name of a relation of the items. By default `item_graph` of the items' standardized
+        attributes. An item without an edge has the feature 0. Of items in different components of
+        the graph the order only says which gains are pooled.
     normalize : bool
         Divide by `cut_scale`, so that kernels of different graphs can be compared.
     placements : "auto", "all", "sample" or "raw"
-        How non-exhaustive rankings are treated, whose features are means over all placements of the items that are not ranked
-        (GCK eq. 14). "all": enumerate. "sample": sample. "auto": enumerate where there are at most 1024. "raw": the mean of the
-        gains before they are made monotone, in closed form; biased, for where it has to be fast.
+        How non-exhaustive rankings are treated, whose features are means over all placements of the
+        items that are not ranked (GCK eq. 14). "all": enumerate. "sample": sample. "auto":
+        enumerate where there are at most 1024. "raw": the mean of the gains before they are made
+        monotone, in closed form; biased, for where it has to be fast.
     tol : float
-        Sampling continues until the norm of the standard errors of a ranking's features is at most this share of their norm.
+        Sampling continues until the norm of the standard errors of a ranking's features is at most
+        this share of their norm.
     rng_key : int or JAX key
-        For the sampling. The same key and ranking give the same features whatever the other rankings are.
+        For the sampling. The same key and ranking give the same features whatever the other
+        rankings are.
     return_error : bool
 
     Returns
     -------
     features : array, shape (m, n)
-        NumPy, float64. Inside a trace a JAX array, which is differentiable with respect to the weights.
+        NumPy, float64. Inside a trace a JAX array, which is differentiable with respect to the
+        weights.
     error : array, shape (m, n)
-        Only with ``return_error``: standard errors, from sixteen independent rounds or more, widened for being estimated from few
-        (deviations in their units have about the variance 1, with the tails of Student's distribution); 0 where nothing was sampled.
+        Only with ``return_error``: standard errors, from sixteen independent rounds or more,
+        widened for being estimated from few (deviations in their units have about the variance 1,
+        with the tails of Student's distribution); 0 where nothing was sampled.
 
     Raises
     ------
     DataError
-        If the weights cannot be used; if all placements are requested and there are too many; if the tolerance is not reached; if
-        rankings in a trace are not exhaustive (where their positions are traced, too, their features are NaN).
+        If the weights cannot be used; if all placements are requested and there are too many; if
+        the tolerance is not reached; if rankings in a trace are not exhaustive (where their
+        positions are traced, too, their features are NaN).
 
     Notes
     -----
-    With the gain g_i = Σ_j W_ij sgn(position_j − position_i), the sum of the gains in a block is what the block adds to the cut of
-    the prefix, and the features are the gains averaged over the pools of a monotone fit along the ranking, O(n²) for each. The
-    features of the reversed ranking are the negatives.
+    With the gain g_i = Σ_j W_ij sgn(position_j − position_i), the sum of the gains in a block is
+    what the block adds to the cut of the prefix, and the features are the gains averaged over the
+    pools of a monotone fit along the ranking, O(n²) for each. The features of the reversed ranking
+    are the negatives.
     """
     positions = position_array(rankings)
     weights = graph_weights(rankings, graph, positions.shape[1])
@@ -329,10 +363,16 @@ def cut_features(
         values, error = _of_any_kind(exhaustive_features, positions, weights, **options)
     elif traced(positions, weights):
         known = jnp.all(positions >= 0, axis=1, keepdims=True)
-        values = jnp.where(known, exhaustive_features(positions, weights), _mean_gains(positions, weights))
+        values = jnp.where(
+            known, exhaustive_features(positions, weights), _mean_gains(positions, weights)
+        )
         error = jnp.zeros_like(values)
     else:
-        values, error, known = np.empty(positions.shape), np.zeros(positions.shape), exhaustive(positions)
+        values, error, known = (
+            np.empty(positions.shape),
+            np.zeros(positions.shape),
+            exhaustive(positions),
+        )
         values[known] = by_rows(exhaustive_features, positions[known], weights)
         values[~known] = by_rows(_mean_gains, positions[~known], weights)
     scale = cut_scale(weights) if normalize else 1.0
@@ -356,8 +396,9 @@ def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> An
 def cut_scale(weights: Any) -> Any:
     """Root of the expected squared norm of the raw gains of a uniformly random full ranking; 1 for a graph without edges.
 
-    E g_i² = ⅔ Σ_j W_ij² + ⅓ (Σ_j W_ij)²: two other items are on the same side of i in two thirds of the rankings. It depends on the
-    graph alone, so that new rankings are scaled as old ones. Weights, shape (n, n), are as ``graph`` of `cut_features`.
+    E g_i² = ⅔ Σ_j W_ij² + ⅓ (Σ_j W_ij)²: two other items are on the same side of i in two thirds of
+    the rankings. It depends on the graph alone, so that new rankings are scaled as old ones.
+    Weights, shape (n, n), are as ``graph`` of `cut_features`.
     """
     return in_double(_scale, checked_weights(weights))
 
@@ -367,7 +408,9 @@ def _scale(weights: ArrayLike) -> Array:
     matrix = real(weights)
     largest = jax.lax.stop_gradient(jnp.max(matrix, initial=0.0))
     linked = largest > 0
-    unit = jnp.where(linked, largest, 1.0)  # the squares of large and small weights alone are no numbers
+    unit = jnp.where(
+        linked, largest, 1.0
+    )  # the squares of large and small weights alone are no numbers
     matrix = jnp.where(linked, matrix / unit, 1.0)
     squared = jnp.sum(2 * jnp.square(matrix)) / 3 + jnp.sum(jnp.square(jnp.sum(matrix, axis=1))) / 3
     return jnp.where(linked, unit * jnp.sqrt(squared), 1.0)
@@ -391,7 +434,8 @@ def _mean_gains(positions: Array, weights: Array) -> Array:
     """Mean raw gains over all completions, shape (m, n): a missing item is as likely in each of the l + 1 slots between l blocks."""
     weights = real(weights)
     blocks = jnp.max(positions, axis=1, keepdims=True) + 1
-    # P(below) − P(above) of a missing item, for the block of each item; 0 for missing items, which are alike.
+    # P(below) − P(above) of a missing item, for the block of each item; 0 for missing items, which
+    # are alike.
     lead = (blocks - 1 - 2 * positions).astype(weights.dtype) / (blocks + 1)
     lead = jnp.where(positions >= 0, lead, 0)
 
@@ -416,14 +460,18 @@ def graph_weights(
         # Also where the attributes are traced.
         if isinstance(lengthscale, str) and rankings.items_alike:
             raise DataError(
-                "cut kernel: most pairs of items have equal attributes, so that the median of their distances is no lengthscale; give one, "
-                "Cut(lengthscale=1.0), or a graph, item_graph(rankings.items.standardized_attributes(), lengthscale=1.0)"
+                "cut kernel: most pairs of items have equal attributes, so that the median of "
+                "their distances is no lengthscale; give one, "
+                "Cut(lengthscale=1.0), or a graph, "
+                "item_graph(rankings.items.standardized_attributes(), lengthscale=1.0)"
             )
         return item_graph(attributes, lengthscale=lengthscale, keep=keep)
     if isinstance(graph, str):
         relations = {} if items is None else items.relations
         if graph not in relations:
-            raise DataError(f"cut kernel: no relation {graph!r} of the items; there are: {listed(relations)}")
+            raise DataError(
+                f"cut kernel: no relation {graph!r} of the items; there are: {listed(relations)}"
+            )
         weights = relations[graph].weight_matrix
     else:
         weights = checked_weights(graph, num_items, None if items is None else items.labels)

@@ -23,8 +23,9 @@ Edges = tuple[Any, Any]
 def edge_kernel(left: Matrix, right: Matrix, sign: float, first: Edges, second: Edges) -> Any:
     """Kernel between a edges and b edges, each as (conditioning nodes, objects), shape (a, b); JAX in, JAX out.
 
-    K(v, v') G(w, w') for ``sign`` 0; ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] for a symmetric (1) or reciprocal (−1)
-    relation (CR10 section 3), with K and G, shapes (p, p) and (m, m), as ``left`` and ``right``.
+    K(v, v') G(w, w') for ``sign`` 0; ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] for a symmetric (1)
+    or reciprocal (−1) relation (CR10 section 3), with K and G, shapes (p, p) and (m, m), as
+    ``left`` and ``right``.
     """
     (rows, columns), (other_rows, other_columns) = first, second
     # The few columns first: what is gathered from then on has no more than the result's entries.
@@ -38,7 +39,9 @@ def edge_diagonal(left: Matrix, right: Matrix, sign: float, edges: Edges) -> Any
     """Kernel of every edge with itself, shape (a,); arguments as for `edge_kernel`."""
     rows, columns = edges
     straight = left[rows, rows] * right[columns, columns]
-    return 0.5 * (straight + sign * left[rows, columns] * right[columns, rows]) if sign else straight
+    return (
+        0.5 * (straight + sign * left[rows, columns] * right[columns, rows]) if sign else straight
+    )
 
 
 @jax.tree_util.register_dataclass
@@ -46,8 +49,8 @@ def edge_diagonal(left: Matrix, right: Matrix, sign: float, edges: Edges) -> Any
 class EdgeLandmarks:
     """Edges that stand for all others, by the positions of their nodes and objects, shape (r,).
 
-    ``error`` is the share of the observed edges' prior variance that they leave out, 0 to 1, at the hyperparameters for which they were chosen;
-    at 0 the process is the exact one.
+    ``error`` is the share of the observed edges' prior variance that they leave out, 0 to 1, at the
+    hyperparameters for which they were chosen; at 0 the process is the exact one.
     """
 
     rows: Positions
@@ -68,8 +71,9 @@ class EdgeLandmarks:
     ) -> Self:
         """Choose some of the edges at random, the less those chosen explain one the more likely it is (`pivoted_cholesky`).
 
-        Arguments are those of `edge_kernel`, and the ``number`` of landmarks at most, by default as many as it takes to leave nothing
-        out, and ``weights``, shape (q,): how much it matters to explain each edge. Repeated edges count once.
+        Arguments are those of `edge_kernel`, and the ``number`` of landmarks at most, by default as
+        many as it takes to leave nothing out, and ``weights``, shape (q,): how much it matters to
+        explain each edge. Repeated edges count once.
         """
         left, right = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
         own, first = np.unique(edges[0] * right.shape[0] + edges[1], return_index=True)
@@ -90,7 +94,8 @@ class EdgeLandmarks:
         )
         if not len(chosen):
             raise DataError(
-                "no edge varies under the kernel: it is 0 for every edge with itself; give another kernel or other edges"
+                "no edge varies under the kernel: it is 0 for every edge with itself; give another "
+                "kernel or other edges"
             )
         found = cls(rows[chosen], columns[chosen], np.float64(error))
         if weights is None:
@@ -116,7 +121,9 @@ class EdgeLandmarks:
         return len(self.rows)
 
 
-def _residual(landmarks: EdgeLandmarks, left: Array, right: Array, sign: float, edges: Edges) -> Any:
+def _residual(
+    landmarks: EdgeLandmarks, left: Array, right: Array, sign: float, edges: Edges
+) -> Any:
     return landmarks.features(left, right, sign, edges).residual
 
 
@@ -124,9 +131,10 @@ def _residual(landmarks: EdgeLandmarks, left: Array, right: Array, sign: float, 
 class EdgeGram:
     """The q x q kernel matrix of q edges, given by their ``rows`` and ``columns`` between training nodes, shape (q,) each.
 
-    A product costs O(p²m + pm²) for a complete graph and O(q (p + m)) for a sparse one, whichever is less by measured speeds; the memory is
-    that of a few p x m matrices or less. ``left`` and ``right`` are the p conditioning nodes and the m objects (`Side.training`), the same
-    for a kernel of one domain. An edge may occur several times.
+    A product costs O(p²m + pm²) for a complete graph and O(q (p + m)) for a sparse one, whichever
+    is less by measured speeds; the memory is that of a few p x m matrices or less. ``left`` and
+    ``right`` are the p conditioning nodes and the m objects (`Side.training`), the same for a
+    kernel of one domain. An edge may occur several times.
     """
 
     kernel: PairwiseKernel

@@ -51,10 +51,11 @@ class Features(NamedTuple):
 def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
     """Features from a kernel's values at r landmarks: φ(x) = L⁻¹ k(Z, x) with L Lᵀ = k(Z, Z).
 
-    The prior that they and their residual stand for is the kernel's own at the landmarks and between landmark and example; between
-    two other examples it is what the landmarks explain (Snelson & Ghahramani 2006, "Sparse Gaussian processes using
-    pseudo-inputs"). If every example of the training data is a landmark, nothing is approximated, at new examples either.
-    ``cross``, ``corner`` and ``diagonal``, shapes (m, r), (r, r) and (m,), are k(x, Z), k(Z, Z) and k(x, x).
+    The prior that they and their residual stand for is the kernel's own at the landmarks and
+    between landmark and example; between two other examples it is what the landmarks explain
+    (Snelson & Ghahramani 2006, "Sparse Gaussian processes using pseudo-inputs"). If every example
+    of the training data is a landmark, nothing is approximated, at new examples either. ``cross``,
+    ``corner`` and ``diagonal``, shapes (m, r), (r, r) and (m,), are k(x, Z), k(Z, Z) and k(x, x).
     """
     return factored_features(cross, cholesky(corner).lower, diagonal)
 
@@ -74,8 +75,8 @@ _KNOWN: WeakKeyDictionary[Graph, dict[str, Any]] = WeakKeyDictionary()
 class KernelCovariance(Covariance):
     """A covariance that remembers its kernel, what that looks at and its hyperparameters, and is evaluated when an engine asks.
 
-    ``in_memory`` and ``dense`` are matrices, which JAX can trace; products and chosen entries are evaluated without one,
-    by NumPy and at known hyperparameters.
+    ``in_memory`` and ``dense`` are matrices, which JAX can trace; products and chosen entries are
+    evaluated without one, by NumPy and at known hyperparameters.
     """
 
     values: Mapping[str, Any]
@@ -132,7 +133,8 @@ class GraphCovariance(KernelCovariance):
         form = getattr(self.kernel, "implicit", None)
         if form is None:
             raise DataError(
-                f"{type(self.kernel).__name__} has no form for so many items; RegularizedLaplacian, Diffusion and HiddenCommonCause "
+                f"{type(self.kernel).__name__} has no form for so many items; "
+                "RegularizedLaplacian, Diffusion and HiddenCommonCause "
                 "have, or fit with structure='dense'"
             )
         known = {name: float(value) for name, value in self.values.items()}
@@ -163,7 +165,8 @@ class AttributeCovariance(KernelCovariance):
         cross = getattr(self.kernel, "cross", None)
         if cross is None:
             raise DataError(
-                f"{type(self.kernel).__name__} has no method cross(rows, columns, **hyperparameters) for the covariances of some items "
+                f"{type(self.kernel).__name__} has no method cross(rows, columns, "
+                "**hyperparameters) for the covariances of some items "
                 "with others, which so many items need; write it, or fit with structure='dense'"
             )
         compiled = jax.jit(cross)
@@ -179,7 +182,9 @@ class AttributeCovariance(KernelCovariance):
 def _filled(points: Floats) -> Floats:
     """Points, the last of them repeated up to a round number, so that few shapes are compiled for."""
     step = max(64, 1 << max(0, len(points).bit_length() - 3))
-    return np.pad(points, ((0, -len(points) % step), (0, 0)), mode="edge") if len(points) else points
+    return (
+        np.pad(points, ((0, -len(points) % step), (0, 0)), mode="edge") if len(points) else points
+    )
 
 
 def solver_of(graph: Graph) -> LaplacianSolver:
@@ -222,13 +227,17 @@ def with_scale(graph: Graph) -> tuple[Graph, float | None]:
 def gap_scale(reference: ScaleReference, function: Any, heat: bool = False) -> Array:
     """What brings the mean gap variance of a function of the Laplacian to 2; of heat, at least a share of that between components."""
     variance = jnp.sum(real(reference.gap_weights) * function(real(reference.eigenvalues)))
-    return unit_scale(jnp.maximum(variance, _LEAST_WITHIN * _heat_between(reference) if heat else 0.0))
+    return unit_scale(
+        jnp.maximum(variance, _LEAST_WITHIN * _heat_between(reference) if heat else 0.0)
+    )
 
 
 def _scaled(covariance: Any, graph: Graph, function: Any, heat: bool = False) -> Any:
     """As `gap_scale`, with NumPy: JAX would compile again for every graph."""
     reference = graph.reference
-    variance = float(np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues))))
+    variance = float(
+        np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues)))
+    )
     if heat:
         variance = max(variance, _LEAST_WITHIN * float(_heat_between(reference)))
     return covariance.scaled(2 / variance if variance > 0 else 1.0)
@@ -250,22 +259,26 @@ class GraphKernel(Protocol):
 class RegularizedLaplacian:
     """[Δ + I/ι²]⁻¹ with the combinatorial Laplacian Δ = D − W and the range ι (XPGP eq. 2 with β = 1).
 
-    β would be redundant with the relation's amplitude, so it is left out. One eigendecomposition of Δ, made once by the
-    data, serves every ι.
+    β would be redundant with the relation's amplitude, so it is left out. One eigendecomposition of
+    Δ, made once by the data, serves every ι.
 
     Notes
     -----
-    With ``normalize`` the kernel is divided by its mean gap variance over two: then two items of one component differ, on
-    average, as much as two far apart under a unit-amplitude attribute kernel, and amplitudes can be compared. (Unit diagonals
-    would not do that: as ι grows, the entries of a component approach a constant and only the gaps count.)
+    With ``normalize`` the kernel is divided by its mean gap variance over two: then two items of
+    one component differ, on average, as much as two far apart under a unit-amplitude attribute
+    kernel, and amplitudes can be compared. (Unit diagonals would not do that: as ι grows, the
+    entries of a component approach a constant and only the gaps count.)
 
-    Prior of ι: log-normal with log-sd 1 and median √(10/mean degree). A node leans on its neighbors in proportion to degree·ι²
-    against 1 on itself, for ten elevenths at the median; two log-sds reach from nearly independent nodes to nearly constant components.
+    Prior of ι: log-normal with log-sd 1 and median √(10/mean degree). A node leans on its neighbors
+    in proportion to degree·ι² against 1 on itself, for ten elevenths at the median; two log-sds
+    reach from nearly independent nodes to nearly constant components.
     """
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``range``, a scalar."""
-        return {"range": dist.LogNormal(0.5 * jnp.log(10.0 / real(graph.reference.mean_degree)), 1.0)}
+        return {
+            "range": dist.LogNormal(0.5 * jnp.log(10.0 / real(graph.reference.mean_degree)), 1.0)
+        }
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Spectral:
         precision = 1 / jnp.square(range)
@@ -281,7 +294,8 @@ class RegularizedLaplacian:
         return Description(
             "The regularized Laplacian makes linked items alike.",
             parameters={
-                "range": "Range: how far utility reaches along links. Near 0 every item stands for itself; the longer it is, "
+                "range": "Range: how far utility reaches along links. Near 0 every item stands for "
+                "itself; the longer it is, "
                 "the more those that are linked are alike."
             },
             unit="two of its items",
@@ -306,13 +320,15 @@ class Diffusion:
 
     Notes
     -----
-    Smoother than `RegularizedLaplacian`, as the squared exponential is smoother than Matérn kernels. ``normalize`` is as there.
-    Prior of t: log-normal with log-sd 1 and median 1/mean degree, the time in which a typical node would give away 63 % of its
-    heat if nothing came back; two log-sds reach from 13 % to all but 1/1600 of it.
+    Smoother than `RegularizedLaplacian`, as the squared exponential is smoother than Matérn
+    kernels. ``normalize`` is as there. Prior of t: log-normal with log-sd 1 and median 1/mean
+    degree, the time in which a typical node would give away 63 % of its heat if nothing came back;
+    two log-sds reach from 13 % to all but 1/1600 of it.
 
-    Heat never leaves a component: within one, gaps vanish as exp(−λt), between two they do not. So scaling by the gaps within
-    components alone would let utilities of different components differ without bound, and their means over t would not exist.
-    With ``normalize`` the mean gap variance between components is at most 100 times the 2 within them.
+    Heat never leaves a component: within one, gaps vanish as exp(−λt), between two they do not. So
+    scaling by the gaps within components alone would let utilities of different components differ
+    without bound, and their means over t would not exist. With ``normalize`` the mean gap variance
+    between components is at most 100 times the 2 within them.
     """
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
@@ -325,15 +341,22 @@ class Diffusion:
     def implicit(self, graph: Graph, *, normalize: bool = True, time: float) -> HeatKernel:
         """The same for a graph too large for its spectrum: products with the exponential by polynomials."""
         found = heat_of(graph, time)
-        return _scaled(found, graph, lambda values: np.exp(-time * values), True) if normalize else found
+        return (
+            _scaled(found, graph, lambda values: np.exp(-time * values), True)
+            if normalize
+            else found
+        )
 
     def describe(self) -> Description:
         return Description(
-            "The diffusion kernel makes linked items alike, as if utility spread along links like heat (Kondor and Lafferty 2002).",
-            "R. I. Kondor and J. Lafferty (2002). Diffusion Kernels on Graphs and Other Discrete Input Spaces. In: Proceedings of the "
+            "The diffusion kernel makes linked items alike, as if utility spread along links like "
+            "heat (Kondor and Lafferty 2002).",
+            "R. I. Kondor and J. Lafferty (2002). Diffusion Kernels on Graphs and Other Discrete "
+            "Input Spaces. In: Proceedings of the "
             "19th International Conference on Machine Learning (ICML 2002).",
             {
-                "time": "Time: how long utility has spread along links like heat. Near 0 every item stands for itself; the longer "
+                "time": "Time: how long utility has spread along links like heat. Near 0 every "
+                "item stands for itself; the longer "
                 "it is, the more those that are linked are alike."
             },
             unit="two of its items",
@@ -351,7 +374,9 @@ def _heat_between(reference: ScaleReference) -> Array:
     """
     component = jnp.asarray(reference.component)
     node = component >= 0
-    sizes = jnp.bincount(jnp.where(node, component, 0), node.astype(component.dtype), length=component.size)
+    sizes = jnp.bincount(
+        jnp.where(node, component, 0), node.astype(component.dtype), length=component.size
+    )
     size = jnp.where(node, sizes[component], 1)
     others = jnp.where(node, jnp.sum(node) - size, 0)
     mean = 2 * jnp.sum(others / size) / jnp.maximum(jnp.sum(others), 1)
@@ -376,15 +401,17 @@ def unit_scale(gap_variance: Array, negligible: float = 0.0) -> Array:
 def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Array:
     """Scale a covariance of the nodes to a mean gap variance of 2 over the pairs within a component.
 
-    The pairs are those of the graph of reference: newcomers do not change the scale by their own gaps. Up to the mean gap variance
-    ``negligible`` the covariance stays as it is.
+    The pairs are those of the graph of reference: newcomers do not change the scale by their own
+    gaps. Up to the mean gap variance ``negligible`` the covariance stays as it is.
     """
     component = jnp.asarray(graph.reference.component)
     node = component >= 0
     known = covariance[: component.size, : component.size]
     together = ((component[:, None] == component[None, :]) & node).astype(covariance.dtype)
     # Σ K_ii + K_jj − 2 K_ij over the ordered pairs; those with i = j add nothing.
-    total = 2 * jnp.sum(jnp.diagonal(known) * jnp.sum(together, axis=1)) - 2 * jnp.sum(together * known)
+    total = 2 * jnp.sum(jnp.diagonal(known) * jnp.sum(together, axis=1)) - 2 * jnp.sum(
+        together * known
+    )
     pairs = jnp.sum(together) - jnp.sum(node)
     return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1), negligible)
 
@@ -433,31 +460,37 @@ _NEGLIGIBLE_GAP = 0.02
 class HiddenCommonCause:
     """Items are alike if they share hidden causes (Silva, Chu & Ghahramani 2007, sections 3.1 to 3.3; XPGP section 3.1).
 
-    Every group of linked items has a hidden cause of its own, and an item is the sum of its causes brought to unit
-    variance: with U the number of groups that hold both of two items, the kernel is U_ij / √(U_ii U_jj).
+    Every group of linked items has a hidden cause of its own, and an item is the sum of its causes
+    brought to unit variance: with U the number of groups that hold both of two items, the kernel is
+    U_ij / √(U_ii U_jj).
 
     Parameters
     ----------
     method : {"edges", "cliques"}
-        The groups. "edges" (their method II): the two ends of each link; a link of weight w counts w times, so that U = D + W.
-        "cliques" (method I): the maximal cliques of the triangulated graph, whatever the weights and the order of the items (see
-        `relpref.data.graph.maximal_cliques`); the data must have counted them: ``data.with_cliques("name")``.
+        The groups. "edges" (their method II): the two ends of each link; a link of weight w counts
+        w times, so that U = D + W. "cliques" (method I): the maximal cliques of the triangulated
+        graph, whatever the weights and the order of the items (see
+        `relpref.data.graph.maximal_cliques`); the data must have counted them:
+        ``data.with_cliques("name")``.
     regularization : float
         Added to the diagonal of U, in units of the mean weight of a link (of one clique).
 
     Raises
     ------
     DataError
-        When called, if the cliques have not been counted, or all items are linked to each other alike. ``with_cliques`` refuses a
-        relation in which a connected component that is not fully linked becomes a single clique, because its links do not tell
-        its items apart: rings, tori, cubes and most other regular graphs.
+        When called, if the cliques have not been counted, or all items are linked to each other
+        alike. ``with_cliques`` refuses a relation in which a connected component that is not fully
+        linked becomes a single clique, because its links do not tell its items apart: rings, tori,
+        cubes and most other regular graphs.
 
     Notes
     -----
-    There is no hyperparameter but the amplitude. Items without a common group are independent. ``normalize`` is as for
-    `RegularizedLaplacian`, with one exception. Where the items of a component are all in the same groups (brands: a bipartite relation
-    with one target for each item), the only gaps within components are those of the regularization, and scaling these up to 2 would
-    blow up the gaps between components. So where their mean variance is below 1 % of that between components, the variances stay 1.
+    There is no hyperparameter but the amplitude. Items without a common group are independent.
+    ``normalize`` is as for `RegularizedLaplacian`, with one exception. Where the items of a
+    component are all in the same groups (brands: a bipartite relation with one target for each
+    item), the only gaps within components are those of the regularization, and scaling these up to
+    2 would blow up the gaps between components. So where their mean variance is below 1 % of that
+    between components, the variances stay 1.
     """
 
     method: Literal["edges", "cliques"] = "edges"
@@ -470,7 +503,8 @@ class HiddenCommonCause:
             )
         if not 0 < self.regularization < float("inf"):
             raise DataError(
-                f"HiddenCommonCause: the regularization is {self.regularization}; give a positive number, such as 1e-4"
+                f"HiddenCommonCause: the regularization is {self.regularization}; give a positive "
+                "number, such as 1e-4"
             )
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
@@ -485,13 +519,16 @@ class HiddenCommonCause:
         shared = self._edges(graph) if self.method == "edges" else self._cliques(graph)
         scale = jnp.sqrt(jnp.diagonal(shared))
         correlation = shared / (scale[:, None] * scale[None, :])
-        return Dense(rescaled(correlation, graph, negligible=_NEGLIGIBLE_GAP) if normalize else correlation)
+        return Dense(
+            rescaled(correlation, graph, negligible=_NEGLIGIBLE_GAP) if normalize else correlation
+        )
 
     def implicit(self, graph: Graph, *, normalize: bool = True) -> SparseMatrix:
         """The same by edges for a graph too large for a matrix: items that are not linked are independent."""
         if self.method != "edges":
             raise DataError(
-                'HiddenCommonCause(method="cliques") has no form for so many items; take method="edges", or fit with structure=\'dense\''
+                'HiddenCommonCause(method="cliques") has no form for so many items; take '
+                "method=\"edges\", or fit with structure='dense'"
             )
         self._check(graph)
         weights = graph.adjacency()
@@ -510,13 +547,17 @@ class HiddenCommonCause:
         inside = component[known.coords[0]] == component[known.coords[1]]
         pairs = together - component.size
         gap_variance = 2 * (together - float(known.data[inside].sum())) / (pairs or 1.0)
-        return SparseMatrix(correlation).scaled(2 / gap_variance if gap_variance > _NEGLIGIBLE_GAP else 1.0)
+        return SparseMatrix(correlation).scaled(
+            2 / gap_variance if gap_variance > _NEGLIGIBLE_GAP else 1.0
+        )
 
     def describe(self) -> Description:
         return Description(
-            f"The hidden common cause kernel makes items alike that share {'links' if self.method == 'edges' else 'cliques'} (Silva, "
+            "The hidden common cause kernel makes items alike that share "
+            f"{'links' if self.method == 'edges' else 'cliques'} (Silva, "
             "Chu and Ghahramani 2007).",
-            "R. Silva, W. Chu and Z. Ghahramani (2007). Hidden Common Cause Relations in Relational Learning. In: Advances in Neural "
+            "R. Silva, W. Chu and Z. Ghahramani (2007). Hidden Common Cause Relations in "
+            "Relational Learning. In: Advances in Neural "
             "Information Processing Systems 20 (NIPS 2007).",
             unit="two of its items",
         )
@@ -531,7 +572,8 @@ class HiddenCommonCause:
         if graph.completeness in constant:
             remedy = "keep only the stronger links" if self.method == "cliques" else "give weights"
             raise DataError(
-                "HiddenCommonCause: every two items are linked alike, so all correlations are the same and the relation "
+                "HiddenCommonCause: every two items are linked alike, so all correlations are the "
+                "same and the relation "
                 f"says nothing; {remedy} or link only those above a threshold"
             )
 

@@ -56,30 +56,33 @@ def mallows_kernel(
     samples : int
         Linear extensions drawn for each non-exhaustive ranking; at least 2.
     rng_key : int or JAX key
-        For the sampling. The same key and ranking give the same draws whatever the other rankings are, so that all Gram matrices of
-        a key belong to one kernel.
+        For the sampling. The same key and ranking give the same draws whatever the other rankings
+        are, so that all Gram matrices of a key belong to one kernel.
     return_error : bool
 
     Returns
     -------
     kernel : array, shape (m, m') or (m, m)
-        NumPy, float64. Inside a trace a JAX array, differentiable with respect to λ; rankings are exhaustive there (others are refused;
-        NaN where their positions are traced, too).
+        NumPy, float64. Inside a trace a JAX array, differentiable with respect to λ; rankings are
+        exhaustive there (others are refused; NaN where their positions are traced, too).
     error : array, shape (m, m') or (m, m)
-        Only with ``return_error``: standard errors, 0 where nothing was sampled; for equal sampled rankings the root mean square error,
-        with the surplus that the notes name.
+        Only with ``return_error``: standard errors, 0 where nothing was sampled; for equal sampled
+        rankings the root mean square error, with the surplus that the notes name.
 
     Notes
     -----
     Full, top-k and exhaustive rankings with blocks A and A' (exact): ``q^D Π_b ρ(|A_b|) Π_c ρ(|A'_c|) / Π_bc ρ(|A_b ∩ A'_c|)`` with q = e^−λ,
-    ρ(t) = [t]_q!/t! and D the number of pairs ordered strictly in both, and differently. 1 on the diagonal for full rankings only.
+    ρ(t) = [t]_q!/t! and D the number of pairs ordered strictly in both, and differently. 1 on the
+    diagonal for full rankings only.
 
-    A sampled ranking stands for the mixture of its draws: every Gram matrix is positive semidefinite; the kernel of a sampled ranking
-    with itself, and with an equal ranking of another person, which has the same draws, is too large by about (1 − k)/samples.
+    A sampled ranking stands for the mixture of its draws: every Gram matrix is positive
+    semidefinite; the kernel of a sampled ranking with itself, and with an equal ranking of another
+    person, which has the same draws, is too large by about (1 − k)/samples.
     """
     left, right = position_pair(a, b)
     require_memory(
-        32.0 * len(left) * len(right), f"the Mallows kernel of {len(left)} and {len(right)} rankings"
+        32.0 * len(left) * len(right),
+        f"the Mallows kernel of {len(left)} and {len(right)} rankings",
     )
     if traced(left, right, concentration):
         values = exhaustive_only(jnp.exp(log_mallows(concentration, left, right)), left, right)
@@ -99,17 +102,23 @@ def mallows_kernel(
 def checked_concentration(concentration: ArrayLike) -> float:
     strength = float(np.asarray(concentration, dtype=np.float64))
     if not 0 <= strength < np.inf:
-        raise DataError(f"the Mallows kernel's concentration is {strength}; it is finite and not negative")
+        raise DataError(
+            f"the Mallows kernel's concentration is {strength}; it is finite and not negative"
+        )
     return strength
 
 
-def _known(strength: float, left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.float64]:
+def _known(
+    strength: float, left: NDArray[np.int32], right: NDArray[np.int32]
+) -> NDArray[np.float64]:
     """Kernel between exhaustive rankings that are not traced."""
     logarithm = in_double(_log_mallows, strength, padded(left), padded(right))
     return np.asarray(np.exp(logarithm[: len(left), : len(right)]))
 
 
-def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int = 32, rng_key: Any = 0) -> Any:
+def mallows_variances(
+    rankings: Any, *, concentration: ArrayLike, samples: int = 32, rng_key: Any = 0
+) -> Any:
     """Diagonal of `mallows_kernel`, shape (m,), for rankings of any kind and with the same draws; arguments as there."""
     positions = position_array(rankings)
     if traced(positions, concentration):
@@ -118,7 +127,9 @@ def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int =
     known = exhaustive(positions)
     result = np.empty(len(positions))
     if known.any():
-        result[known] = in_double(mallows_diagonal, concentration, padded(positions[known]))[: known.sum()]
+        result[known] = in_double(mallows_diagonal, concentration, padded(positions[known]))[
+            : known.sum()
+        ]
     rest = np.flatnonzero(~known)
     seed = int(generator(rng_key).integers(2**63))
     for first in range(0, rest.size, _RANKINGS_AT_ONCE):
@@ -131,7 +142,9 @@ def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int =
 @lazy_jit
 def _mean_within(concentration: Any, draws: Array) -> Array:
     """Mean kernel of the draws of each ranking with each other and themselves, from shape (m, samples, n)."""
-    return jax.lax.map(lambda part: jnp.mean(jnp.exp(_log_mallows(concentration, part, part))), draws)
+    return jax.lax.map(
+        lambda part: jnp.mean(jnp.exp(_log_mallows(concentration, part, part))), draws
+    )
 
 
 @jax.custom_jvp
@@ -142,10 +155,13 @@ def log_mallows(concentration: Any, left: Array, right: Array) -> Array:
 
 @log_mallows.defjvp
 def _derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    # It is linear in the table and in the strength: one more sum, instead of a backward pass through every cell of every pair of rankings.
+    # It is linear in the table and in the strength: one more sum, instead of a backward pass
+    # through every cell of every pair of rankings.
     concentration, left, right = primals
     strength = real(concentration)
-    tables = jax.jvp(partial(_share_of_an_item, n=left.shape[1]), (strength,), (jnp.ones_like(strength),))
+    tables = jax.jvp(
+        partial(_share_of_an_item, n=left.shape[1]), (strength,), (jnp.ones_like(strength),)
+    )
     shares, discordant = _sums(jnp.stack(tables), left, right)
     return shares[0] - strength * discordant, (shares[1] - discordant) * tangents[0]
 
@@ -172,7 +188,10 @@ def _sums(tables: Array, left: Array, right: Array) -> tuple[Array, Array]:
         below, above = (position < left).astype(jnp.float32), (other > right).astype(jnp.float32)
 
         def joint(cells: Array) -> Array:
-            tied, also = (position == left).astype(jnp.float32), (other == right).astype(jnp.float32)
+            tied, also = (
+                (position == left).astype(jnp.float32),
+                (other == right).astype(jnp.float32),
+            )
             return cells + tables[:, (tied @ also.T).astype(jnp.int32)]
 
         return discordant + (below @ above.T), jax.lax.cond(ties, joint, lambda cells: cells, cells)
@@ -207,14 +226,17 @@ def _block_sizes(positions: Array) -> Array:
 
 def _linear_extensions(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]]:
     """Exhaustive rankings as they are, and of each other one some of its linear extensions, uniformly drawn."""
-    require_memory(4.0 * samples * positions.size, f"{samples} extensions of {len(positions)} rankings")
+    require_memory(
+        4.0 * samples * positions.size, f"{samples} extensions of {len(positions)} rankings"
+    )
     result = []
     for row, complete in zip(positions, exhaustive(positions), strict=True):
         if complete:
             result.append(row[None])
             continue
         stream = np.random.default_rng([seed, zlib.crc32(row.tobytes())])
-        # The ranked items take the places that a random order gives them, in their own order; ties are broken at random.
+        # The ranked items take the places that a random order gives them, in their own order; ties
+        # are broken at random.
         place = np.argsort(stream.random((samples, row.size)), axis=1)
         chosen = np.flatnonzero(row >= 0)
         order = np.argsort(row[chosen] + stream.random((samples, chosen.size)), axis=1)
@@ -245,7 +267,8 @@ def _over_extensions(strength: float, left: Draws, right: Draws) -> tuple[Floats
             values[at] = _means(by_row, one)
             # Of a mean over all pairs of two samples, up to a term that is counted twice.
             variance = _variances_of_means(by_row, one) + _variances_of_means(by_column.T, other).T
-            # Equal rankings have the same draws: each counts twice, and their pairs with themselves are a surplus of (1 − k)/samples.
+            # Equal rankings have the same draws: each counts twice, and their pairs with themselves
+            # are a surplus of (1 − k)/samples.
             surplus = (1 - values[at]) / np.maximum(_sizes(one) - 1, 1)
             error[at] = np.sqrt(np.where(same[at], 2 * variance + np.square(surplus), variance))
     return values, error
@@ -271,7 +294,9 @@ def _batches(draws: Draws) -> list[NDArray[np.intp]]:
     if not draws:
         return []
     ends = np.cumsum([len(part) for part in draws])
-    return np.split(np.arange(len(draws)), np.flatnonzero(np.diff((ends - 1) // _DRAWS_AT_ONCE)) + 1)
+    return np.split(
+        np.arange(len(draws)), np.flatnonzero(np.diff((ends - 1) // _DRAWS_AT_ONCE)) + 1
+    )
 
 
 def kendall_features(rankings: Any) -> Any:
@@ -285,13 +310,15 @@ def kendall_features(rankings: Any) -> Any:
     Returns
     -------
     array, shape (m, n(n − 1)/2)
-        Pairs in the order (0, 1), (0, 2), ..., (1, 2), .... NumPy, float64; a JAX array inside a trace.
+        Pairs in the order (0, 1), (0, 2), ..., (1, 2), .... NumPy, float64; a JAX array inside a
+        trace.
 
     Notes
     -----
-    The mean over all full rankings that agree with a ranking (its linear extensions) of the sign of each pair, divided by the root of
-    the number of pairs. Both items ranked: ±1, and 0 for a tie. One of them, at the mid-rank c among k ranked items: ±(k + 1 − 2c)/(k + 1),
-    because the other one is as likely in each of the k + 1 gaps. None: 0.
+    The mean over all full rankings that agree with a ranking (its linear extensions) of the sign of
+    each pair, divided by the root of the number of pairs. Both items ranked: ±1, and 0 for a tie.
+    One of them, at the mid-rank c among k ranked items: ±(k + 1 − 2c)/(k + 1), because the other
+    one is as likely in each of the k + 1 gaps. None: 0.
     """
     positions = position_array(rankings)
     m, n = positions.shape
@@ -306,8 +333,8 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     Parameters
     ----------
     a, b : Rankings or array of int, shape (m, n)
-        Positions as of `kendall_features`; ``b`` is ``a`` by default. Items of `Rankings` are matched by their labels; one that ``b``
-        lacks is not ranked by ``b``.
+        Positions as of `kendall_features`; ``b`` is ``a`` by default. Items of `Rankings` are
+        matched by their labels; one that ``b`` lacks is not ranked by ``b``.
 
     Returns
     -------
@@ -322,7 +349,8 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     left, right = position_pair(a, b)
     _check_items(left.shape[1])
     require_memory(
-        24.0 * len(left) * len(right), f"the Kendall kernel of {len(left)} and {len(right)} rankings"
+        24.0 * len(left) * len(right),
+        f"the Kendall kernel of {len(left)} and {len(right)} rankings",
     )
     if traced(left, right):
         return _gram(left, right, False)

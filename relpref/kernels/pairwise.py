@@ -1,7 +1,7 @@
 """Pairwise kernels: how alike two edges are, from how alike their nodes are.
 
-An edge (v, w) joins the conditioning node v to the object w. K is the kernel of the conditioning nodes, G that of the
-objects. Where both are nodes of one domain, G = K.
+An edge (v, w) joins the conditioning node v to the object w. K is the kernel of the conditioning
+nodes, G that of the objects. Where both are nodes of one domain, G = K.
 
 ====================  ==========================================================  ==========
 kernel                k((v, w), (v', w'))                                         domains
@@ -14,11 +14,13 @@ kernel                k((v, w), (v', w'))                                       
 `MLPK`                the square of `Preference`                                  one
 ====================  ==========================================================  ==========
 
-The factors are fixed: with ½ the symmetric and the reciprocal kernel add up to the Kronecker kernel (other authors
-have 1 or 2 in its place, which rescales the regularization). No kernel of q edges is ever formed, unless `matrix` is
-asked for: the sum Σ_e k(·, e) dual_e is made of products with node kernels (the "vec trick").
+The factors are fixed: with ½ the symmetric and the reciprocal kernel add up to the Kronecker kernel
+(other authors have 1 or 2 in its place, which rescales the regularization). No kernel of q edges is
+ever formed, unless `matrix` is asked for: the sum Σ_e k(·, e) dual_e is made of products with node
+kernels (the "vec trick").
 
-Kronecker, symmetric, reciprocal: Pahikkala, Waegeman, Airola, Salakoski & De Baets 2010. Cartesian: Kashima et al.
+Kronecker, symmetric, reciprocal: Pahikkala, Waegeman, Airola, Salakoski & De Baets 2010. Cartesian:
+Kashima et al.
 2009. MLPK: Vert, Qiu & Noble 2007. Preference: Herbrich, Graepel & Obermayer 2000.
 """
 
@@ -66,7 +68,9 @@ def product(left: Floats, weights: Weights, right: Floats) -> Floats:
     return left @ times(right, weights.T).T
 
 
-def product_at(left: Floats, weights: Weights, right: Floats, rows: Indices, columns: Indices) -> Floats:
+def product_at(
+    left: Floats, weights: Weights, right: Floats, rows: Indices, columns: Indices
+) -> Floats:
     """(L W Rᵀ)[rows, columns], shape (q,): by the whole product, or from either side, with an inner product for each entry."""
     (a, p), (b, m), q, entries = left.shape, right.shape, len(rows), _cost(weights)
     whole = min(a * (entries + m * b), b * (entries + p * a))
@@ -139,10 +143,10 @@ class Side:
 class PairwiseKernel(ABC):
     """A kernel between edges, made of the kernels of their nodes.
 
-    Throughout, ``left`` has the a conditioning nodes asked for and p training nodes, ``right`` the b objects asked for
-    and m training objects. ``dual`` has a coefficient for each training pair, shape (p, m): an array or anything
-    sparse of scipy's, whose repeated entries count as their sum. ``rows`` and ``columns`` select pairs asked for by
-    their place in ``left`` and ``right``.
+    Throughout, ``left`` has the a conditioning nodes asked for and p training nodes, ``right`` the
+    b objects asked for and m training objects. ``dual`` has a coefficient for each training pair,
+    shape (p, m): an array or anything sparse of scipy's, whose repeated entries count as their sum.
+    ``rows`` and ``columns`` select pairs asked for by their place in ``left`` and ``right``.
     """
 
     one_domain: ClassVar[bool] = True
@@ -217,7 +221,9 @@ class Cartesian(PairwiseKernel):
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
         by_left, by_right = self._halves(left, right, dual)
-        return _known(by_left, right.index[columns], rows) + _known(by_right, left.index[rows], columns)
+        return _known(by_left, right.index[columns], rows) + _known(
+            by_right, left.index[rows], columns
+        )
 
     def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
         same_object = right.index[pairs[1]][:, None] == edges[1]
@@ -247,7 +253,9 @@ class Symmetric(PairwiseKernel):
         return 0.5 * (dual + self.sign * dual.T), ()
 
     def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
-        straight, swapped = (Kronecker()._between(left, right, pairs, ends) for ends in (edges, edges[::-1]))
+        straight, swapped = (
+            Kronecker()._between(left, right, pairs, ends) for ends in (edges, edges[::-1])
+        )
         return 0.5 * (straight + self.sign * swapped)
 
 
@@ -279,15 +287,18 @@ class Preference(PairwiseKernel):
 class MLPK(PairwiseKernel):
     """The metric learning pairwise kernel, the square of `Preference`: h(v, w) = (v − w)ᵀ M (v − w) in feature space.
 
-    With k_v the kernel of v with the training nodes and the Laplacian Λ = diag(t) − (A + Aᵀ), t = (A + Aᵀ) 1, of the dual
-    coefficients as weights of edges, Σ_e (d_eᵀ(k_v − k_w))² dual_e = (k_v − k_w)ᵀ Λ (k_v − k_w).
+    With k_v the kernel of v with the training nodes and the Laplacian Λ = diag(t) − (A + Aᵀ), t =
+    (A + Aᵀ) 1, of the dual coefficients as weights of edges, Σ_e (d_eᵀ(k_v − k_w))² dual_e = (k_v −
+    k_w)ᵀ Λ (k_v − k_w).
     """
 
     def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
         """k_vᵀ Λ k_v + k_wᵀ Λ k_w − 2 k_vᵀ Λ k_w; Λ is sparse where the dual coefficients are."""
         both = dual + dual.T
         degrees = both @ np.ones(both.shape[0])
-        laplacian = (sparse.diags_array(degrees) if sparse.issparse(both) else np.diag(degrees)) - both
+        laplacian = (
+            sparse.diags_array(degrees) if sparse.issparse(both) else np.diag(degrees)
+        ) - both
         of_left = quadratic(left.kernel, laplacian)
         of_right = of_left if right is left else quadratic(right.kernel, laplacian)
         return -2.0 * laplacian, (of_left, of_right)
@@ -304,7 +315,8 @@ class RelationVectors:
     Parameters
     ----------
     attribute_kernel : AttributeKernel
-        Of one lengthscale for all columns (``shared_lengthscale=True``), because every item is a column.
+        Of one lengthscale for all columns (``shared_lengthscale=True``), because every item is a
+        column.
 
     Raises
     ------
@@ -313,9 +325,10 @@ class RelationVectors:
 
     Notes
     -----
-    With ``normalize`` the rows are divided by the root mean square length of those with a link, so that two rows
-    without a common link are about √2 apart, which is what the prior of the lengthscale (median 1) expects; and the
-    kernel is scaled like `RegularizedLaplacian`. Without it the rows are taken as they stand: give a prior that fits.
+    With ``normalize`` the rows are divided by the root mean square length of those with a link, so
+    that two rows without a common link are about √2 apart, which is what the prior of the
+    lengthscale (median 1) expects; and the kernel is scaled like `RegularizedLaplacian`. Without it
+    the rows are taken as they stand: give a prior that fits.
     """
 
     attribute_kernel: AttributeKernel = field(default=SquaredExponential(shared_lengthscale=True))
@@ -323,7 +336,9 @@ class RelationVectors:
     @property
     def allows_padding(self) -> bool:
         """Whether columns of zeros change nothing, as for functions of the distance."""
-        return hasattr(self.attribute_kernel, "correlation") and declares_padding(self.attribute_kernel)
+        return hasattr(self.attribute_kernel, "correlation") and declares_padding(
+            self.attribute_kernel
+        )
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """Those of the attribute kernel, as for one attribute."""
@@ -331,7 +346,8 @@ class RelationVectors:
         for name, prior in priors.items():
             if prior.shape():
                 raise DataError(
-                    f"RelationVectors: {self.attribute_kernel} has one {name} for each column, and every item is a column; "
+                    f"RelationVectors: {self.attribute_kernel} has one {name} for each column, and "
+                    "every item is a column; "
                     "pass a kernel with shared_lengthscale=True"
                 )
         return priors
@@ -344,7 +360,9 @@ class RelationVectors:
         node = jnp.asarray(graph.reference.component) >= 0
         lengths = node * (jnp.square(rows[: node.size, : node.size]) @ node)
         mean = jnp.sum(lengths) / jnp.maximum(jnp.sum(lengths > 0), 1)
-        covariance = self.attribute_kernel(rows / jnp.sqrt(jnp.where(mean > 0, mean, 1)), **parameters)
+        covariance = self.attribute_kernel(
+            rows / jnp.sqrt(jnp.where(mean > 0, mean, 1)), **parameters
+        )
         return Dense(rescaled(covariance.dense(), graph))
 
     def describe(self) -> Description:
@@ -354,7 +372,8 @@ class RelationVectors:
             inner.citation,
             {
                 **inner.parameters,
-                "lengthscale": "Lengthscale of a relation: how different the links of two items can be while these are still alike; "
+                "lengthscale": "Lengthscale of a relation: how different the links of two items "
+                "can be while these are still alike; "
                 "items without a link in common differ by about 1.4.",
             },
             unit="two of its items",

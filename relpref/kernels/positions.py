@@ -39,8 +39,10 @@ def position_array(rankings: Any) -> Any:
         return array
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
         raise DataError(
-            f"positions: shape {array.shape} and type {array.dtype}; give Rankings, or whole numbers, a row for each ranking "
-            "and a column for each item: 0 for the most preferred block, -1 for an item that is not ranked"
+            f"positions: shape {array.shape} and type {array.dtype}; give Rankings, or whole "
+            "numbers, a row for each ranking "
+            "and a column for each item: 0 for the most preferred block, -1 for an item that is "
+            "not ranked"
         )
     ordered = np.sort(array, axis=1)
     steps = np.diff(np.maximum(ordered, -1), axis=1, prepend=-1)
@@ -52,7 +54,8 @@ def position_array(rankings: Any) -> Any:
     if bad.any():
         row = int(np.argmax(bad))
         raise DataError(
-            f"positions of ranking {row} are {shown(array[row].tolist())}; blocks are numbered 0, 1, ... without gaps, "
+            f"positions of ranking {row} are {shown(array[row].tolist())}; blocks are numbered 0, "
+            "1, ... without gaps, "
             "-1 is an item that is not ranked, and a ranking has at least one item"
         )
     return array.astype(np.int32, copy=False)
@@ -77,8 +80,10 @@ def with_items_of(first: Any, rankings: Any) -> Any:
         return replace(rankings, features=None, residual=None).aligned(first.items)
     if first.items_code != rankings.items_code:
         raise DataError(
-            "kernel on rankings: the two sets of rankings have different items, or the same items in another order, and inside a program "
-            "they cannot be matched; match them before: rankings.aligned(others.items), also for the rankings of Landmarks"
+            "kernel on rankings: the two sets of rankings have different items, or the same items "
+            "in another order, and inside a program "
+            "they cannot be matched; match them before: rankings.aligned(others.items), also for "
+            "the rankings of Landmarks"
         )
     return rankings
 
@@ -111,8 +116,10 @@ def exhaustive_only(values: Any, positions: Any, *more: Any) -> Any:
 def partial_in_a_program() -> DataError:
     """The error of a kernel that cannot be evaluated there."""
     return DataError(
-        "inside a program, features of non-exhaustive rankings cannot be enumerated or sampled: compute them before, "
-        "rankings.with_features(cut_features(rankings, graph, normalize=True)), and use the kernel GivenFeatures(); or use "
+        "inside a program, features of non-exhaustive rankings cannot be enumerated or sampled: "
+        "compute them before, "
+        "rankings.with_features(cut_features(rankings, graph, normalize=True)), and use the kernel "
+        "GivenFeatures(); or use "
         "Kendall(), which is exact for all kinds of ranking"
     )
 
@@ -137,7 +144,8 @@ def by_rows(
 ) -> NDArray[np.float64]:
     """Call a compiled function of positions and arguments on a few rankings after the other, in float64.
 
-    Every call has the same shape, so that there is one compilation for each number of items; and what it needs stays in the cache.
+    Every call has the same shape, so that there is one compilation for each number of items; and
+    what it needs stays in the cache.
     """
     m, n = positions.shape
     rows = max(1, min(512, _CELLS_AT_ONCE // max(n, 1)))
@@ -168,13 +176,16 @@ def over_items(step: Callable[..., Any], state: Any, *columns: Array) -> Any:
     def add(state: Any, item: tuple[Array, ...]) -> tuple[Any, None]:
         return step(state, *(part[:, None] if part.ndim == 1 else part for part in item)), None
 
-    return jax.lax.scan(add, state, tuple(part.T if part.ndim == 2 else part for part in columns))[0]
+    return jax.lax.scan(add, state, tuple(part.T if part.ndim == 2 else part for part in columns))[
+        0
+    ]
 
 
 def expected_sign(position: Array, lead: Array, other_position: Array, other_lead: Array) -> Array:
     """1 where an item is preferred to the other, −1 where it is the other way round, 0 for ties, and expected where one is not ranked.
 
-    Leads are P(preferred) − P(the other is preferred) against an item that is not ranked; 0 for one that is itself not ranked.
+    Leads are P(preferred) − P(the other is preferred) against an item that is not ranked; 0 for one
+    that is itself not ranked.
     """
     both = (position >= 0) & (other_position >= 0)
     return jnp.where(both, jnp.sign(other_position - position), lead - other_lead)
@@ -185,12 +196,15 @@ def mean_over_completions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Features of rankings of any kind, and their standard errors, each of shape (m, r) (GCK section 3.2).
 
-    Each item that is not ranked goes into one of the l + 1 slots before, between and after the l blocks, independently, and is tied
-    with others in its slot: (l + 1)^(n − l) completions of a ranking without ties. ``features`` takes positions of exhaustive rankings,
-    numbered in any way; the options are as for `relpref.kernels.cut_features`.
+    Each item that is not ranked goes into one of the l + 1 slots before, between and after the l
+    blocks, independently, and is tied with others in its slot: (l + 1)^(n − l) completions of a
+    ranking without ties. ``features`` takes positions of exhaustive rankings, numbered in any way;
+    the options are as for `relpref.kernels.cut_features`.
     """
     if placements not in ("auto", "all", "sample"):
-        raise DataError(f"placements is {placements!r}; choose 'auto', 'all', 'sample', or 'raw' of a cut")
+        raise DataError(
+            f"placements is {placements!r}; choose 'auto', 'all', 'sample', or 'raw' of a cut"
+        )
     if not tol > 0:
         raise DataError(f"tol is {tol}; it is a relative standard error, larger than 0")
     known = exhaustive(positions)
@@ -201,13 +215,17 @@ def mean_over_completions(
     # In logarithms: the number itself may have a hundred digits.
     bases = positions.max(axis=1, initial=-1) + 2
     logarithm = (positions < 0).sum(axis=1) * np.log10(bases)
-    most = {"auto": np.log10(_AUTO_COMPLETIONS) + 1e-9, "all": np.inf, "sample": -np.inf}[placements]
+    most = {"auto": np.log10(_AUTO_COMPLETIONS) + 1e-9, "all": np.inf, "sample": -np.inf}[
+        placements
+    ]
     few = ~known & (logarithm <= most)
     if few.any():
         values[few] = _enumerated(positions[few], features, logarithm[few])
     rest = np.flatnonzero(~known & ~few)
     if rest.size:
-        values[rest], error[rest] = _sampled(positions[rest], features, complete.shape[1], tol, rng_key)
+        values[rest], error[rest] = _sampled(
+            positions[rest], features, complete.shape[1], tol, rng_key
+        )
     return values, error
 
 
@@ -216,7 +234,8 @@ def _enumerated(
 ) -> NDArray[np.float64]:
     if np.log10(np.sum(10.0 ** np.minimum(logarithm, 300.0))) > np.log10(_MAX_COMPLETIONS):
         raise DataError(
-            f"placements='all': there are 10^{logarithm.max():.0f} placements of one ranking, and at most {_MAX_COMPLETIONS:.0e} are "
+            f"placements='all': there are 10^{logarithm.max():.0f} placements of one ranking, and "
+            f"at most {_MAX_COMPLETIONS:.0e} are "
             "enumerated in all; use placements='sample', which reports its standard error"
         )
     bases = positions.max(axis=1).astype(np.int64) + 2
@@ -247,7 +266,9 @@ def _sampled(
     # A stream of its own for each ranking: its features do not depend on the company it is in.
     streams = [np.random.default_rng([seed, zlib.crc32(row.tobytes())]) for row in positions]
     draws_of_round = 2 * np.minimum(positions.max(axis=1) + 2, MAX_STRATA)
-    sums = np.zeros((3, len(positions), width))  # of means of rounds, their squares, squared features
+    sums = np.zeros(
+        (3, len(positions), width)
+    )  # of means of rounds, their squares, squared features
     rounds = np.zeros(len(positions), dtype=np.int64)
     active, more = np.arange(len(positions)), _FIRST_ROUNDS
     while active.size:
@@ -265,8 +286,9 @@ def _sampled(
         rounds[active] += more
         mean, square, size = sums / rounds[:, None]
         error = np.sqrt(np.maximum(square - np.square(mean), 0.0) / (rounds[:, None] - 3))
-        # (r − 3, not r − 1: in units of it deviations have Student's distribution scaled to variance 1.)
-        # A mean of zero by symmetry has no relative error: what is 1e-9 of the features themselves is rounding.
+        # (r − 3, not r − 1: in units of it deviations have Student's distribution scaled to
+        # variance 1.) A mean of zero by symmetry has no relative error: what is 1e-9 of the
+        # features themselves is rounding.
         wanted = tol * np.linalg.norm(mean, axis=1) + 1e-9 * np.sqrt(size.sum(axis=1))
         spread = np.linalg.norm(error, axis=1)
         active = active[spread[active] > wanted[active]]
@@ -275,7 +297,8 @@ def _sampled(
             worst = active[np.argmax(spread[active] / wanted[active])]
             reached = spread[worst] / np.linalg.norm(mean[worst])
             raise DataError(
-                f"tol={tol}: after {rounds[worst]} rounds of placements the relative standard error of a ranking's features is "
+                f"tol={tol}: after {rounds[worst]} rounds of placements the relative standard "
+                "error of a ranking's features is "
                 f"{reached:.2g}; ask for a tolerance of at least {1.2 * reached:.2g}"
             )
     return mean, error
@@ -286,8 +309,9 @@ def draw_completions(
 ) -> NDArray[np.int32]:
     """Completions, stratified: in a round every missing item is in each slot twice, once in a completion and once in its mirror image.
 
-    (Of many slots it is in each stretch of neighboring ones twice.) In each completion by itself the items are independent and
-    uniform, so that means are unbiased. Rounds are independent, so that their spread gives the standard error.
+    (Of many slots it is in each stretch of neighboring ones twice.) In each completion by itself
+    the items are independent and uniform, so that means are unbiased. Rounds are independent, so
+    that their spread gives the standard error.
     """
     missing = np.flatnonzero(ranking < 0)
     slots = int(ranking.max()) + 2

@@ -82,11 +82,13 @@ class Cut:
     Parameters
     ----------
     graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
-        Weights between items, or the name of a relation of the items (programs take an array instead of a DataFrame); by default a
-        squared exponential of their standardized attributes (GCK eq. 15; for attributes as they are, ``item_graph(attributes)``).
+        Weights between items, or the name of a relation of the items (programs take an array
+        instead of a DataFrame); by default a squared exponential of their standardized attributes
+        (GCK eq. 15; for attributes as they are, ``item_graph(attributes)``).
     lengthscale : "median", "learn" or float
-        Of that squared exponential. "median": the median distance of two items. "learn": a hyperparameter for each attribute, the
-        site ``lengthscale``, with the prior of `relpref.kernels.SquaredExponential`.
+        Of that squared exponential. "median": the median distance of two items. "learn": a
+        hyperparameter for each attribute, the site ``lengthscale``, with the prior of
+        `relpref.kernels.SquaredExponential`.
     shared_lengthscale : bool
         Learn a single one.
     keep : float, optional
@@ -101,13 +103,18 @@ class Cut:
     def __post_init__(self) -> None:
         check_keep(self.keep)
         if self.graph is not None and self.lengthscale != "median":
-            raise DataError("Cut: a given graph has no lengthscale; leave out graph= or lengthscale=")
+            raise DataError(
+                "Cut: a given graph has no lengthscale; leave out graph= or lengthscale="
+            )
         scale = self.lengthscale
         if scale not in ("median", "learn") and (isinstance(scale, str) or not 0 < scale < np.inf):
-            raise DataError(f"Cut: the lengthscale is {scale!r}; give 'median', 'learn' or a positive number")
+            raise DataError(
+                f"Cut: the lengthscale is {scale!r}; give 'median', 'learn' or a positive number"
+            )
         if self.keep is not None and self.lengthscale == "learn" and not self.shared_lengthscale:
             raise DataError(
-                "Cut: with a lengthscale for each attribute the heaviest pairs change in jumps; leave out keep=, or learn a "
+                "Cut: with a lengthscale for each attribute the heaviest pairs change in jumps; "
+                "leave out keep=, or learn a "
                 "shared_lengthscale=True"
             )
         if not (_named(self.graph) or isinstance(self.graph, pd.DataFrame) or traced(self.graph)):
@@ -129,13 +136,17 @@ class Cut:
         """Features of exhaustive rankings, one for each item; others are refused."""
         weights = self.weights(rankings, lengthscale=lengthscale)
         _require_exhaustive(rankings)
-        return Features(exhaustive_features(jnp.asarray(rankings.positions), weights) / cut_scale(weights))
+        return Features(
+            exhaustive_features(jnp.asarray(rankings.positions), weights) / cut_scale(weights)
+        )
 
     def describe(self) -> Description:
         graph = "their similarity by attributes" if self.graph is None else "a given graph"
         return Description(
-            f"The graph cut kernel compares rankings by where they put items among their neighbors in {graph} (Conserva et al. 2022).",
-            "M. Conserva, M. P. Deisenroth and K. S. Sesh Kumar (2022). The Graph Cut Kernel for Ranked Data. "
+            "The graph cut kernel compares rankings by where they put items among their neighbors "
+            f"in {graph} (Conserva et al. 2022).",
+            "M. Conserva, M. P. Deisenroth and K. S. Sesh Kumar (2022). The Graph Cut Kernel for "
+            "Ranked Data. "
             "In: Transactions on Machine Learning Research.",
             SquaredExponential().describe().parameters if self.lengthscale == "learn" else {},
         )
@@ -148,10 +159,15 @@ def _named(graph: Any) -> bool:
 def _flatten(kernel: Cut) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     if isinstance(kernel.graph, pd.DataFrame):
         raise DataError(
-            "Cut: inside a program the graph is an array; give frame.loc[labels, labels].to_numpy() with the labels rankings.items.labels"
+            "Cut: inside a program the graph is an array; give frame.loc[labels, "
+            "labels].to_numpy() with the labels rankings.items.labels"
         )
     options = (kernel.lengthscale, kernel.shared_lengthscale, kernel.keep)
-    return ((), (kernel.graph, *options)) if _named(kernel.graph) else ((kernel.graph,), (None, *options))
+    return (
+        ((), (kernel.graph, *options))
+        if _named(kernel.graph)
+        else ((kernel.graph,), (None, *options))
+    )
 
 
 def _unflatten(static: tuple[Any, ...], children: Any) -> Cut:
@@ -169,7 +185,8 @@ jax.tree_util.register_pytree_node(Cut, _flatten, _unflatten)
 class Kendall:
     """The Kendall kernel on rankings of any kind, see `relpref.kernels.kendall_kernel`; 1 for a full ranking with itself.
 
-    n(n − 1)/2 features, one for each pair of items; where there are more of them than rankings, take `Landmarks` of it.
+    n(n − 1)/2 features, one for each pair of items; where there are more of them than rankings,
+    take `Landmarks` of it.
     """
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
@@ -192,7 +209,8 @@ class Kendall:
 
     def describe(self) -> Description:
         return Description(
-            "The Kendall kernel compares rankings by the share of the pairs of items that they order alike (Jiao and Vert 2015).",
+            "The Kendall kernel compares rankings by the share of the pairs of items that they "
+            "order alike (Jiao and Vert 2015).",
             _JIAO_VERT,
         )
 
@@ -204,16 +222,19 @@ class Mallows:
 
     Notes
     -----
-    Prior of the concentration λ: log-normal with log-sd 1 and median 4/(n(n − 1)). Two random full rankings of n items disagree on
-    n(n − 1)/4 pairs on average, so the median gives them the kernel e⁻¹, which is what two random points have under the squared
-    exponential with the median of its prior; two log-sds reach from a nearly constant kernel (.87) to independent rankings (.0006).
+    Prior of the concentration λ: log-normal with log-sd 1 and median 4/(n(n − 1)). Two random full
+    rankings of n items disagree on n(n − 1)/4 pairs on average, so the median gives them the kernel
+    e⁻¹, which is what two random points have under the squared exponential with the median of its
+    prior; two log-sds reach from a nearly constant kernel (.87) to independent rankings (.0006).
     """
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
         """``concentration``, a scalar."""
         n = rankings.shape[1]
         if n < 2:
-            raise DataError("Mallows: the rankings are of a single item; there is nothing to compare")
+            raise DataError(
+                "Mallows: the rankings are of a single item; there is nothing to compare"
+            )
         return {"concentration": dist.LogNormal(np.log(4.0 / (n * (n - 1))), 1.0)}
 
     def gram(self, rankings: Rankings, others: Rankings, *, concentration: ArrayLike) -> Array:
@@ -229,10 +250,12 @@ class Mallows:
 
     def describe(self) -> Description:
         return Description(
-            "The Mallows kernel compares rankings by the number of pairs of items that they order differently (Jiao and Vert 2015).",
+            "The Mallows kernel compares rankings by the number of pairs of items that they order "
+            "differently (Jiao and Vert 2015).",
             _JIAO_VERT,
             {
-                "concentration": "Concentration: each pair that is ordered differently multiplies the covariance by exp(−concentration)."
+                "concentration": "Concentration: each pair that is ordered differently multiplies "
+                "the covariance by exp(−concentration)."
             },
         )
 
@@ -266,10 +289,12 @@ class Landmarks:
     kernel : GramKernel
         Its hyperparameters stay hyperparameters.
     rankings : Rankings, length r
-        The landmarks. If they are all the rankings of the training data, each once, nothing is approximated.
+        The landmarks. If they are all the rankings of the training data, each once, nothing is
+        approximated.
     error : float
-        Share of the prior variance of the rankings they were chosen from that they leave out, 0 to 1, at the hyperparameters for which
-        they were chosen; NaN if they were given. Each ranking has that variance by itself, see `Features`.
+        Share of the prior variance of the rankings they were chosen from that they leave out, 0 to
+        1, at the hyperparameters for which they were chosen; NaN if they were given. Each ranking
+        has that variance by itself, see `Features`.
     """
 
     kernel: GramKernel
@@ -306,13 +331,16 @@ class Landmarks:
         values = medians(kernel, plain)
         if unknown := set(parameters) - set(values):
             raise DataError(
-                f"Landmarks: {type(kernel).__name__} has no hyperparameter {', '.join(sorted(unknown))}; "
+                f"Landmarks: {type(kernel).__name__} has no hyperparameter "
+                f"{', '.join(sorted(unknown))}; "
                 f"it has: {', '.join(values) or 'none'}"
             )
         values |= parameters
         columns = getattr(kernel, "columns", None)
         gram = partial(kernel.gram, **values)
-        column = columns(plain) if columns else lambda row: in_double(gram, plain, plain[[row]])[:, 0]
+        column = (
+            columns(plain) if columns else lambda row: in_double(gram, plain, plain[[row]])[:, 0]
+        )
         diagonal = in_double(partial(kernel.diagonal, plain, **values))
         chosen, error = pivoted_cholesky(diagonal, column, number, tol)
         return cls(kernel, plain[chosen], np.float64(error))
@@ -332,7 +360,9 @@ class Landmarks:
     def describe(self) -> Description:
         inner = describe(self.kernel)
         number = counted(len(self.rankings), "landmark ranking")
-        return replace(inner, sentence=f"{inner.sentence} Its values at {number} stand for the others.")
+        return replace(
+            inner, sentence=f"{inner.sentence} Its values at {number} stand for the others."
+        )
 
 
 def medians(kernel: GramKernel, rankings: Rankings) -> dict[str, Any]:
@@ -388,8 +418,9 @@ class LandmarkFeatures:
 def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) -> Rankings:
     """Choose landmarks among rankings of any kind without sampling, for `LandmarkFeatures` of `SampledMallows`.
 
-    As `Landmarks.choose`, from exp(−λ · mean number of discordant pairs of the linear extensions), which is a covariance function and
-    known in closed form by the Kendall kernel; for full rankings it is the Mallows kernel.
+    As `Landmarks.choose`, from exp(−λ · mean number of discordant pairs of the linear extensions),
+    which is a covariance function and known in closed form by the Kendall kernel; for full rankings
+    it is the Mallows kernel.
     """
     plain, n = _plain(rankings), rankings.shape[1]
     strength = checked_concentration(concentration) * n * (n - 1) / 4

@@ -18,7 +18,8 @@ from relpref.lazy_jit.writer import TooLongError, UntranslatableError
 
 Result = TypeVar("Result")
 
-# Steps kept in all, of all functions and signatures: one takes some 2 kB with what JAX keeps of its trace.
+# Steps kept in all, of all functions and signatures: one takes some 2 kB with what JAX keeps of its
+# trace.
 _MOST_STEPS = 100_000
 _NUMBERS = (bool, int, float)
 # JAX runs programs that the rules do not cover.
@@ -161,7 +162,9 @@ def lazy_jit(
     return call
 
 
-def _plain(function: Any, places: Any, names: Any, static: Any, number: int, tree: Any, *leaves: Any) -> Any:
+def _plain(
+    function: Any, places: Any, names: Any, static: Any, number: int, tree: Any, *leaves: Any
+) -> Any:
     """The function, of the leaves of its traced arguments."""
     given, named = jax.tree.unflatten(tree, leaves)
     traced, fixed = iter(given), iter(static)

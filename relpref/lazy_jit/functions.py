@@ -64,7 +64,8 @@ _AT = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum,
 
 def _between(starts: Sequence[Any], whole: Shape, sizes: Shape) -> tuple[slice, ...]:
     places = (
-        min(max(int(start), 0), most - size) for start, most, size in zip(starts, whole, sizes, strict=True)
+        min(max(int(start), 0), most - size)
+        for start, most, size in zip(starts, whole, sizes, strict=True)
     )
     return tuple(slice(place, place + size) for place, size in zip(places, sizes, strict=True))
 
@@ -107,10 +108,18 @@ def _cholesky(array: Any) -> Any:
 
 
 @_matrices
-def _solved(matrix: Any, right: Any, *, left: bool, lower: bool, transposed: bool, unit: bool) -> Any:
+def _solved(
+    matrix: Any, right: Any, *, left: bool, lower: bool, transposed: bool, unit: bool
+) -> Any:
     trsm = blas.dtrsm if matrix.dtype == np.float64 else blas.strsm
     return trsm(
-        1.0, matrix.T, right.T, side=int(left), lower=int(not lower), trans_a=int(transposed), diag=int(unit)
+        1.0,
+        matrix.T,
+        right.T,
+        side=int(left),
+        lower=int(not lower),
+        trans_a=int(transposed),
+        diag=int(unit),
     ).T
 
 

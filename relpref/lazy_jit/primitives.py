@@ -46,7 +46,8 @@ _ELEMENTWISE: dict[str, tuple[str, float]] = {
     "clamp": ("np.minimum(np.maximum({1}, {0}), {2})", 2.0),
     "rem": ("np.fmod({}, {})", 5.0),
 }  # fmt: skip
-# Of numbers alone, which functions of arrays take ten times as long for. NaN goes through as in XLA.
+# Of numbers alone, which functions of arrays take ten times as long for. NaN goes through as in
+# XLA.
 _NUMBERS = {
     "max": "({0} if {0} >= {1} or {0} != {0} else {1})",
     "min": "({0} if {0} <= {1} or {0} != {0} else {1})",
@@ -77,7 +78,9 @@ def elementwise(template: str, weight: float, name: str = "") -> Rule:
         for number in (0, 1) if name in _NEUTRAL else ():
             if _is(operands[number], _NEUTRAL[name]):
                 return operands[1 - number]
-        return writer.emit(_NUMBERS.get(name, template) if shape == () else template, operands, shape, weight)
+        return writer.emit(
+            _NUMBERS.get(name, template) if shape == () else template, operands, shape, weight
+        )
 
     return rule
 
@@ -163,7 +166,11 @@ def _select(writer: Writer, equation: Any, operands: list[Value]) -> Value:
 
 
 def _reshaped(writer: Writer, value: Value, shape: Shape) -> Value:
-    return value if value.shape in (shape, ()) else writer.emit(f"{{}}.reshape({shape})", [value], shape, 0)
+    return (
+        value
+        if value.shape in (shape, ())
+        else writer.emit(f"{{}}.reshape({shape})", [value], shape, 0)
+    )
 
 
 def _broadcast(writer: Writer, equation: Any, operands: list[Value]) -> Value:
@@ -209,12 +216,16 @@ def _slice(writer: Writer, equation: Any, operands: list[Value]) -> Value:
 def _piece(writer: Writer, equation: Any, value: Value, parts: str, shape: Shape) -> Value:
     if value.shape == ():
         return value
-    return writer.emit(f"{{}}[{parts}]", [writer.full(value, equation.invars[0].aval.shape)], shape, 0)
+    return writer.emit(
+        f"{{}}[{parts}]", [writer.full(value, equation.invars[0].aval.shape)], shape, 0
+    )
 
 
 def _reverse(writer: Writer, equation: Any, operands: list[Value]) -> Value:
     shape = _out(equation).shape
-    parts = ", ".join("::-1" if axis in equation.params["dimensions"] else ":" for axis in range(len(shape)))
+    parts = ", ".join(
+        "::-1" if axis in equation.params["dimensions"] else ":" for axis in range(len(shape))
+    )
     return _piece(writer, equation, operands[0], parts, shape)
 
 
@@ -239,7 +250,9 @@ def _stack(writer: Writer, equation: Any, operands: list[Value]) -> Value:
     if equation.params["axis"] == 0:
         return writer.stack(operands, equation.outvars[0])
     full, places = _all_full(writer, equation, operands), "{}, " * len(operands)
-    return writer.emit(f"np.stack(({places}), {equation.params['axis']})", full, _out(equation).shape)
+    return writer.emit(
+        f"np.stack(({places}), {equation.params['axis']})", full, _out(equation).shape
+    )
 
 
 def _all_full(writer: Writer, equation: Any, operands: Sequence[Value]) -> list[Value]:
@@ -263,7 +276,9 @@ def _function(template: str, *parameters: str, weight: float | None = 2.0) -> Ru
         given |= {"dtype": f"'{_out(equation).dtype}'", "shape": repr(_out(equation).shape)}
         places = {f"x{number}": f"{{{number}}}" for number in range(len(operands))}
         text = template.format_map(given | places)
-        return writer.emit(text, _all_full(writer, equation, operands), _out(equation).shape, weight)
+        return writer.emit(
+            text, _all_full(writer, equation, operands), _out(equation).shape, weight
+        )
 
     return rule
 
@@ -295,7 +310,10 @@ def _reduce(function: str, lowest: str | None = None) -> Rule:
         elif not before.size:
             options += f", initial={lowest}('{out.dtype}')"
         return writer.emit(
-            f"{function}.reduce({{}}, {options})", [writer.full(value, before.shape)], out.shape, 0.5
+            f"{function}.reduce({{}}, {options})",
+            [writer.full(value, before.shape)],
+            out.shape,
+            0.5,
         )
 
     return rule
@@ -306,7 +324,9 @@ def _argument(function: str) -> Rule:
         (axis,), dtype = equation.params["axes"], equation.params["index_dtype"]
         value = writer.full(operands[0], equation.invars[0].aval.shape)
         return writer.emit(
-            f"np.{function}({{}}, {axis}).astype('{np.dtype(dtype)}')", [value], _out(equation).shape
+            f"np.{function}({{}}, {axis}).astype('{np.dtype(dtype)}')",
+            [value],
+            _out(equation).shape,
         )
 
     return rule
@@ -353,7 +373,12 @@ class _Windows:
     """Which elements of an operand, flattened, a gather reads or a scatter writes."""
 
     def __init__(
-        self, equation: Any, rank: int, gone: Sequence[int], offsets: Sequence[int], starts: Sequence[int]
+        self,
+        equation: Any,
+        rank: int,
+        gone: Sequence[int],
+        offsets: Sequence[int],
+        starts: Sequence[int],
     ) -> None:
         self.operand, self.index = (variable.aval.shape for variable in equation.invars[:2])
         self.rank, self.starts = rank, tuple(starts)
@@ -365,7 +390,11 @@ class _Windows:
         self.drop = "fill" in str(equation.params["mode"]).lower()
 
     def places(
-        self, writer: Writer, index: Value, sizes: Sequence[int], batching: Sequence[tuple[int, int]]
+        self,
+        writer: Writer,
+        index: Value,
+        sizes: Sequence[int],
+        batching: Sequence[tuple[int, int]],
     ) -> tuple[Value, Value | None]:
         """Places of all elements of the result, and where they are inside, if that matters."""
         batch = self.index[:-1]
@@ -381,7 +410,9 @@ class _Windows:
         for axis, size in enumerate(self.operand):
             terms = []
             if axis in self.starts:
-                start = writer.emit(f"{{}}[..., {self.starts.index(axis)}].astype('intp')", [index], batch)
+                start = writer.emit(
+                    f"{{}}[..., {self.starts.index(axis)}].astype('intp')", [index], batch
+                )
                 limits = [writer.constant(np.intp(0)), writer.constant(np.intp(size - sizes[axis]))]
                 kept = writer.emit("np.minimum(np.maximum({}, {}), {})", [start, *limits], batch)
                 if self.drop:
@@ -390,7 +421,9 @@ class _Windows:
                 terms.append(along(kept))
             for own, its in batching:
                 if own == axis:
-                    numbers = np.arange(size).reshape([-1 if one == its else 1 for one in range(len(batch))])
+                    numbers = np.arange(size).reshape(
+                        [-1 if one == its else 1 for one in range(len(batch))]
+                    )
                     terms.append(along(writer.full(writer.constant(numbers), batch)))
             if axis in self.offsets:
                 shape = [1] * self.rank
@@ -404,7 +437,11 @@ class _Windows:
 
 
 def _gather(writer: Writer, equation: Any, operands: list[Value]) -> Value:
-    numbers, sizes, out = equation.params["dimension_numbers"], equation.params["slice_sizes"], _out(equation)
+    numbers, sizes, out = (
+        equation.params["dimension_numbers"],
+        equation.params["slice_sizes"],
+        _out(equation),
+    )
     value, index = _all_full(writer, equation, operands)
     gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     starts, batching = (
@@ -426,9 +463,13 @@ def _gather(writer: Writer, equation: Any, operands: list[Value]) -> Value:
     missing = equation.params["fill_value"]
     if missing is None:
         kind = out.dtype.kind
-        missing = np.nan if kind == "f" else extreme(np.inf, "min" if kind == "i" else "max", out.dtype)
+        missing = (
+            np.nan if kind == "f" else extreme(np.inf, "min" if kind == "i" else "max", out.dtype)
+        )
     return writer.emit(
-        "np.where({}, {}, {})", [inside, found, writer.constant(np.asarray(missing, out.dtype))], out.shape
+        "np.where({}, {}, {})",
+        [inside, found, writer.constant(np.asarray(missing, out.dtype))],
+        out.shape,
     )
 
 
@@ -457,7 +498,9 @@ def _dynamic_slice(writer: Writer, equation: Any, operands: list[Value]) -> Valu
     value, *starts = operands
     shape, sizes = equation.invars[0].aval.shape, _out(equation).shape
     return writer.emit(
-        f"window({{}}, {sizes}, {'{}, ' * len(starts)})", [writer.full(value, shape), *starts], sizes
+        f"window({{}}, {sizes}, {'{}, ' * len(starts)})",
+        [writer.full(value, shape), *starts],
+        sizes,
     )
 
 
@@ -482,7 +525,8 @@ def _sort(writer: Writer, equation: Any, operands: list[Value]) -> list[Value]:
     places = ", ".join(f"{{{number}}}" for number in reversed(range(keys)))
     order = writer.emit(f"np.lexsort(({places},), {axis})", full[:keys], full[0].shape, 30.0)
     return [
-        writer.emit(f"np.take_along_axis({{}}, {{}}, {axis})", [one, order], one.shape, 5.0) for one in full
+        writer.emit(f"np.take_along_axis({{}}, {{}}, {axis})", [one, order], one.shape, 5.0)
+        for one in full
     ]
 
 
@@ -507,7 +551,9 @@ RULES: dict[str, Rule] = {
     "concatenate": _concatenate,
     "stack": _stack,
     "iota": _iota,
-    "empty2": lambda writer, equation, operands: writer.constant(np.zeros((), _out(equation).dtype)),
+    "empty2": lambda writer, equation, operands: writer.constant(
+        np.zeros((), _out(equation).dtype)
+    ),
     "tile": _function("np.tile({x0}, {reps})", "reps"),
     "pad": _function("padded({x0}, {x1}, {padding_config}, {shape})", "padding_config"),
     "reduce_sum": _reduce("np.add"),
@@ -522,12 +568,22 @@ RULES: dict[str, Rule] = {
     "cumprod": _function("cumulated(np.multiply, {x0}, {axis}, {reverse})", "axis", "reverse"),
     "cummax": _function("cumulated(np.maximum, {x0}, {axis}, {reverse})", "axis", "reverse"),
     "cummin": _function("cumulated(np.minimum, {x0}, {axis}, {reverse})", "axis", "reverse"),
-    "cumlogsumexp": _function("cumulated(np.logaddexp, {x0}, {axis}, {reverse})", "axis", "reverse"),
+    "cumlogsumexp": _function(
+        "cumulated(np.logaddexp, {x0}, {axis}, {reverse})", "axis", "reverse"
+    ),
     "sort": _sort,
     "dot_general": _dot,
     "gather": _gather,
     **dict.fromkeys(
-        ("scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter_min", "scatter_max"),
+        (
+            "scatter",
+            "scatter-add",
+            "scatter_add",
+            "scatter-mul",
+            "scatter_mul",
+            "scatter_min",
+            "scatter_max",
+        ),
         _scatter,
     ),
     "dynamic_slice": _dynamic_slice,
@@ -535,7 +591,8 @@ RULES: dict[str, Rule] = {
     "platform_index": _platform,
     "cholesky": _function("cholesky({x0})", weight=None),
     "triangular_solve": _function(
-        "solved({x0}, {x1}, left={left_side}, lower={lower}, transposed={transpose_a}, unit={unit_diagonal})",
+        "solved({x0}, {x1}, left={left_side}, lower={lower}, transposed={transpose_a}, "
+        "unit={unit_diagonal})",
         "left_side",
         "lower",
         "transpose_a",

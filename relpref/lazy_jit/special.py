@@ -19,8 +19,8 @@ def entrywise(
 ) -> Callable[[Function], Function]:
     """Make a function of JAX one operation, which steps compute by the same function of NumPy's arrays.
 
-    ``derivative`` goes from an argument to the derivative there, by JAX; ``weight`` is the time in nanoseconds that an entry takes more
-    than by XLA.
+    ``derivative`` goes from an argument to the derivative there, by JAX; ``weight`` is the time in
+    nanoseconds that an entry takes more than by XLA.
     """
 
     def decorated(function: Function) -> Function:

@@ -8,7 +8,15 @@ from jax.extend.core import ClosedJaxpr
 
 from relpref.lazy_jit.functions import NAMES
 from relpref.lazy_jit.primitives import RULES
-from relpref.lazy_jit.writer import TooLongError, UntranslatableError, Value, Writer, check, freed, indented
+from relpref.lazy_jit.writer import (
+    TooLongError,
+    UntranslatableError,
+    Value,
+    Writer,
+    check,
+    freed,
+    indented,
+)
 
 # Estimates in seconds: to compile anything, and for each operation more.
 _START, _COMPILE = 0.03, 3e-3
@@ -48,7 +56,11 @@ def translate(closed: ClosedJaxpr, leaves: Sequence[Any]) -> Steps:
         check(variable.aval)
         name, shape, dtype = writer.fresh(), variable.aval.shape, variable.aval.dtype
         text = f"leaves[{number}]"
-        if not isinstance(leaf, np.ndarray | np.generic) or leaf.dtype != dtype or not leaf.dtype.isnative:
+        if (
+            not isinstance(leaf, np.ndarray | np.generic)
+            or leaf.dtype != dtype
+            or not leaf.dtype.isnative
+        ):
             text = f"asarray({text}, '{dtype}')"
         if not shape:
             text += "[()]"
@@ -70,7 +82,9 @@ def translate(closed: ClosedJaxpr, leaves: Sequence[Any]) -> Steps:
             found = inner(leaves, limit)
         return [_closed(one, leaves) for one in found]
 
-    return Steps(run, writer.number, writer.block.cost, (_START + _COMPILE * writer.number) / _CALLS, source)
+    return Steps(
+        run, writer.number, writer.block.cost, (_START + _COMPILE * writer.number) / _CALLS, source
+    )
 
 
 def _closed(result: Any, leaves: list[Any]) -> Any:

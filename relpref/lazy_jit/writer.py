@@ -1,8 +1,9 @@
 """Writes jaxprs as Python on NumPy arrays: blocks, branches and loops. What single operations become is in `primitives`.
 
-Each operation becomes one line, such as ``v7 = (v3 * v5)``. A line is left out where its result is not used, is computed at once where
-it depends on constants only, and stands before a loop if nothing in it changes. Broadcasts are not carried out as long as NumPy does that
-by itself: the shape of a `Value` is the one it has, the variable of the jaxpr holds the one it stands for.
+Each operation becomes one line, such as ``v7 = (v3 * v5)``. A line is left out where its result is
+not used, is computed at once where it depends on constants only, and stands before a loop if
+nothing in it changes. Broadcasts are not carried out as long as NumPy does that by itself: the
+shape of a `Value` is the one it has, the variable of the jaxpr holds the one it stands for.
 """
 
 import math
@@ -87,7 +88,11 @@ class Writer:
         """A value that is known beforehand."""
         value = np.asarray(value)[()]
         # Equal ones get one name, so that equal lines show.
-        key = (value.dtype, value.shape, value.tobytes()) if value.size < _LARGE else len(self._constants)
+        key = (
+            (value.dtype, value.shape, value.tobytes())
+            if value.size < _LARGE
+            else len(self._constants)
+        )
         if key not in self._constants:
             if value.shape and value.flags.writeable:
                 value = value.view()
@@ -102,10 +107,13 @@ class Writer:
     ) -> Value:
         """The value of an expression of operands; of the given shape.
 
-        ``weight`` is the number of nanoseconds for each element that XLA would not take; None of long work that takes XLA as long.
+        ``weight`` is the number of nanoseconds for each element that XLA would not take; None of
+        long work that takes XLA as long.
         """
         text = template.format(*(operand.text for operand in operands))
-        size = max((math.prod(one) for one in (shape, *(operand.shape for operand in operands))), default=1)
+        size = max(
+            (math.prod(one) for one in (shape, *(operand.shape for operand in operands))), default=1
+        )
         if size <= _FOLDED and all(operand.known is not None for operand in operands):
             with np.errstate(all="ignore"):
                 known = np.asarray(eval(text, self.names))
@@ -113,7 +121,9 @@ class Writer:
         cost = _ON_NUMBERS if size == 1 else _ON_ARRAYS + (weight or 0) * size * _ELEMENT
         needed = max((operand.block for operand in operands), default=0)
         if not all(math.prod(operand.shape) for operand in operands):
-            needed = self.block.depth  # NumPy may refuse what has no elements, where JAX never comes by
+            needed = (
+                self.block.depth
+            )  # NumPy may refuse what has no elements, where JAX never comes by
         target = self._place(needed, np.inf if weight is None else cost)
         block: _Block | None = self.block
         while block is not None:
@@ -147,7 +157,10 @@ class Writer:
         self.block.lines.append((f"{', '.join(targets)}, = {name}({arguments})", size))
         self.block.cost += 5 * _ON_ARRAYS
         self.number += 1
-        return [Value(target, shape, self.block.depth) for target, shape in zip(targets, shapes, strict=True)]
+        return [
+            Value(target, shape, self.block.depth)
+            for target, shape in zip(targets, shapes, strict=True)
+        ]
 
     def full(self, value: Value, shape: Shape) -> Value:
         """The value in its whole shape."""
@@ -156,7 +169,11 @@ class Writer:
         return self.emit(f"spread({{}}, {shape})", [value], shape, 0.5)
 
     def jaxpr(
-        self, jaxpr: Jaxpr, constants: Sequence[Any], given: Sequence[Value | None], wanted: Sequence[bool]
+        self,
+        jaxpr: Jaxpr,
+        constants: Sequence[Any],
+        given: Sequence[Value | None],
+        wanted: Sequence[bool],
     ) -> list[Value | None]:
         """The wanted results of a jaxpr."""
         known: dict[Any, Value | None] = dict(zip(jaxpr.invars, given, strict=True))
@@ -177,7 +194,9 @@ class Writer:
             operands = [read(atom) for atom in equation.invars]
             inner, places = inlined(equation)
             if inner is not None:
-                found = self.jaxpr(inner.jaxpr, inner.consts, [operands[place] for place in places], outputs)
+                found = self.jaxpr(
+                    inner.jaxpr, inner.consts, [operands[place] for place in places], outputs
+                )
             elif name in _CONTROL:
                 found = getattr(self, f"_{name}")(equation, operands, outputs)
             else:
@@ -187,7 +206,9 @@ class Writer:
                 made = rule(self, equation, operands)  # type: ignore[arg-type]
                 found = [made] if isinstance(made, Value) else list(made)
             known.update(zip(equation.outvars, found, strict=True))
-        return [read(atom) if want else None for atom, want in zip(jaxpr.outvars, wanted, strict=True)]
+        return [
+            read(atom) if want else None for atom, want in zip(jaxpr.outvars, wanted, strict=True)
+        ]
 
     # What is needed
 
@@ -201,7 +222,9 @@ class Writer:
                 marks = [variable in needed for variable in equation.outvars]
                 if any(marks):
                     operands = zip(equation.invars, self._operands(equation, marks), strict=True)
-                    needed |= {atom for atom, want in operands if want and not isinstance(atom, Literal)}
+                    needed |= {
+                        atom for atom, want in operands if want and not isinstance(atom, Literal)
+                    }
             self._needs[key] = needed
         return self._needs[key]
 
@@ -266,7 +289,9 @@ class Writer:
             return self.jaxpr(chosen.jaxpr, chosen.consts, given, outputs)
         outer, names = self.block, [self.fresh() for wanted in outputs if wanted]
         shapes = [
-            variable.aval.shape for variable, want in zip(equation.outvars, outputs, strict=True) if want
+            variable.aval.shape
+            for variable, want in zip(equation.outvars, outputs, strict=True)
+            if want
         ]
         texts = []
         for number, branch in enumerate(branches):
@@ -283,7 +308,9 @@ class Writer:
             texts.append(indented(f"{word}{test}:", lines))
         self.block = outer
         outer.lines.append(("\n".join(texts), 0))
-        made = iter(Value(name, shape, outer.depth) for name, shape in zip(names, shapes, strict=True))
+        made = iter(
+            Value(name, shape, outer.depth) for name, shape in zip(names, shapes, strict=True)
+        )
         return [next(made) if wanted else None for wanted in outputs]
 
     def _loop(
@@ -303,14 +330,18 @@ class Writer:
         outer, begin, inside = self.block, list[Value](), list[Value | None]()
         names = []
         for number, (value, shape, wanted) in enumerate(zip(given, shapes, carried, strict=True)):
-            if not wanted or body.outvars[number] is body.invars[first + number]:  # it stays as it is
+            if (
+                not wanted or body.outvars[number] is body.invars[first + number]
+            ):  # it stays as it is
                 inside.append(value if wanted else None)
                 continue
             begin.append(self.full(value, shape))
             inside.append(Value(self.fresh(), shape, outer.depth + 1))
             names.append(inside[-1].text)  # type: ignore[union-attr]
         if names:
-            outer.lines.append((f"{', '.join(names)}, = {', '.join(value.text for value in begin)},", 0))
+            outer.lines.append(
+                (f"{', '.join(names)}, = {', '.join(value.text for value in begin)},", 0)
+            )
         self.block = _Block(outer, loop=True)
         last = [
             self.full(value, shape).text
@@ -320,7 +351,11 @@ class Writer:
         lines = freed(self.block, set(last))
         if names:
             lines.append(f"{', '.join(names)}, = {', '.join(last)},")
-        check = [f"spent += {self.block.cost + 2e-7!r}", "if spent > limit:", "    raise TooLongError"]
+        check = [
+            f"spent += {self.block.cost + 2e-7!r}",
+            "if spent > limit:",
+            "    raise TooLongError",
+        ]
         size = max((size for _, size in self.block.lines), default=0)
         self.block = outer
         outer.lines.append((indented(head, [*check, *lines]), size))
@@ -332,7 +367,10 @@ class Writer:
     def _while(self, equation: Any, operands: list[Any], outputs: list[bool]) -> list[Value | None]:
         parameters = equation.params
         test, body = parameters["cond_jaxpr"], parameters["body_jaxpr"]
-        first, second = parameters["cond_nconsts"], parameters["cond_nconsts"] + parameters["body_nconsts"]
+        first, second = (
+            parameters["cond_nconsts"],
+            parameters["cond_nconsts"] + parameters["body_nconsts"],
+        )
         carried = self._carried(equation, outputs)
         shapes = [variable.aval.shape for variable in equation.outvars]
 
@@ -366,7 +404,11 @@ class Writer:
         parameters = equation.params
         body, length, backward = parameters["jaxpr"], parameters["length"], parameters["reverse"]
         first, kept = _scanned(parameters)
-        fixed, given, rows = operands[:first], operands[first : first + kept], operands[first + kept :]
+        fixed, given, rows = (
+            operands[:first],
+            operands[first : first + kept],
+            operands[first + kept :],
+        )
         carried, stacked = self._carried(equation, outputs), outputs[kept:]
         shapes = [variable.aval.shape for variable in equation.outvars]
         sources = [
@@ -375,7 +417,11 @@ class Writer:
         ]
 
         def row(source: Value | None, place: Value) -> Value | None:
-            return None if source is None else self.emit("{}[{}]", [source, place], source.shape[1:], 0)
+            return (
+                None
+                if source is None
+                else self.emit("{}[{}]", [source, place], source.shape[1:], 0)
+            )
 
         order = range(length)[::-1] if backward else range(length)
         if length <= _UNROLLED and len(body.jaxpr.eqns) * length <= 4 * _UNROLLED:
@@ -390,18 +436,24 @@ class Writer:
                 )
                 state = found[:kept]
                 parts.append(found[kept:])
-            columns = list(zip(*(parts[::-1] if backward else parts), strict=True)) or [()] * len(stacked)
+            columns = list(zip(*(parts[::-1] if backward else parts), strict=True)) or [()] * len(
+                stacked
+            )
             ends: list[Value | None] = [
                 self.stack(column, variable) if wanted else None
-                for column, wanted, variable in zip(columns, stacked, equation.outvars[kept:], strict=True)
+                for column, wanted, variable in zip(
+                    columns, stacked, equation.outvars[kept:], strict=True
+                )
             ]
             return [*state, *ends]
         collected: list[Value | None] = []
         for variable, wanted in zip(equation.outvars[kept:], stacked, strict=True):
-            collected.append(Value(self.fresh(), variable.aval.shape, self.block.depth) if wanted else None)
+            collected.append(
+                Value(self.fresh(), variable.aval.shape, self.block.depth) if wanted else None
+            )
             if wanted:
                 made = f"empty({variable.aval.shape}, '{variable.aval.dtype}')"
-                self.block.lines.append((f"{collected[-1].text} = {made}", variable.aval.size))  # type: ignore[union-attr]
+                self.block.lines.append(((f"{collected[-1].text} = {made}"), variable.aval.size))  # type: ignore[union-attr]
         at = self.fresh()
 
         def write(inside: list[Any]) -> Sequence[Any]:
@@ -441,7 +493,10 @@ def inlined(equation: Any) -> tuple[ClosedJaxpr | None, Sequence[int]]:
         lengths = parameters["const_lengths"]
         first = lengths.matvec + lengths.vecmat
         last = first + lengths.solve
-        return parameters["jaxprs"].solve, [*every[first:last], *every[last + lengths.transpose_solve :]]
+        return parameters["jaxprs"].solve, [
+            *every[first:last],
+            *every[last + lengths.transpose_solve :],
+        ]
     inner = parameters.get("jaxpr") or parameters.get("call_jaxpr")
     if inner is None or not equation.primitive.name.startswith(_CALLING):
         return None, ()

@@ -28,7 +28,14 @@ if TYPE_CHECKING:
     from relpref.likelihoods.tilted import as_likelihood as as_likelihood
     from relpref.likelihoods.tilted import is_log_concave as is_log_concave
 
-__all__ = ["Comparison", "Logistic", "LogisticComparison", "Probit", "ProbitComparison", "TiltedMoments"]
+__all__ = [
+    "Comparison",
+    "Logistic",
+    "LogisticComparison",
+    "Probit",
+    "ProbitComparison",
+    "TiltedMoments",
+]
 
 _HOMES = {
     "comparison": (

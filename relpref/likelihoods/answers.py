@@ -19,15 +19,19 @@ if TYPE_CHECKING:
     from relpref.likelihoods.comparison import Comparison
     from relpref.likelihoods.lists import ListComparison
 
-# Parameters of which there is one for each member of a plate: for each rater of the answers, or each item of the data.
+# Parameters of which there is one for each member of a plate: for each rater of the answers, or
+# each item of the data.
 PLATES = {"rater_noise": "rater", "rater_margin": "rater", "item_margin": "item"}
-# The scales of those of a plate: they are log-normal around 1, and this is the sd of their logarithms.
+# The scales of those of a plate: they are log-normal around 1, and this is the sd of their
+# logarithms.
 SPREADS = {
     "rater_noise": "rater_spread",
     "rater_margin": "rater_margin_spread",
     "item_margin": "item_margin_spread",
 }
-GROUP_SD = "group_sd"  # of what the answers of a group have in common, a parameter of the program for any model of answers
+# Of what the answers of a group have in common, a parameter of the program for any model of
+# answers.
+GROUP_SD = "group_sd"
 
 
 @runtime_checkable
@@ -45,10 +49,12 @@ class AnswerModel(Protocol):
     ) -> "Comparison | ListComparison":
         """The distribution of the answers, given the gaps of winner and loser, shape (m,)."""
 
-    # It may also have ``describe(answers=None) -> relpref.description.Description``, where ``answers`` are the columns of the fit, and
-    # ``columns``, the optional columns among "tie", "strength" and "probability" that it has a place for; without it, none. One that
-    # has ``sites(answers)``, the names of its parameters, and ``predict(answers, mean, variance, **parameters)``, which returns what
-    # `Comparison.predict` does, from NumPy's arrays, predicts answers without JAX.
+    # It may also have ``describe(answers=None) -> relpref.description.Description``, where
+    # ``answers`` are the columns of the fit, and ``columns``, the optional columns among "tie",
+    # "strength" and "probability" that it has a place for; without it, none. One that has
+    # ``sites(answers)``, the names of its parameters, and ``predict(answers, mean, variance,
+    # **parameters)``, which returns what `Comparison.predict` does, from NumPy's arrays, predicts
+    # answers without JAX.
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,9 @@ class _Noisy:
 
     def __post_init__(self) -> None:
         if self.margins not in ("common", "rater", "item", "both"):
-            raise DataError(f"margins is {self.margins!r}; it is 'common', 'rater', 'item' or 'both'")
+            raise DataError(
+                f"margins is {self.margins!r}; it is 'common', 'rater', 'item' or 'both'"
+            )
 
     @property
     def allows_padding(self) -> bool:
@@ -84,22 +92,27 @@ class _Noisy:
             If there is a column that the likelihood does not use.
         """
         for column in ("tie", "strength", "probability"):
-            random = self.lapse and column == "probability"  # there is no number of outcomes to choose from
+            random = (
+                self.lapse and column == "probability"
+            )  # there is no number of outcomes to choose from
             if getattr(answers, column) is not None and (random or column not in self.columns):
                 raise DataError(
-                    f"the likelihood {self._said} does not use the column {column!r} of the answers; use the default likelihood, "
+                    f"the likelihood {self._said} does not use the column {column!r} of the "
+                    "answers; use the default likelihood, "
                     "Probit(), or leave the column out"
                 )
         if self.lapse and answers.list is not None:
             raise DataError(
-                "the likelihood with lapse=True is for single answers, and some are in lists; leave lapse=True out, or read the "
+                "the likelihood with lapse=True is for single answers, and some are in lists; "
+                "leave lapse=True out, or read the "
                 "answers with lists='pairs'"
             )
         needed = {"common": (), "item": ("tie",)}.get(self.margins, ("tie", "rater"))
         for column in needed:
             if getattr(answers, column) is None:
                 raise DataError(
-                    f"the likelihood {self._said} is for answers with the column {column!r}, which is missing; leave margins out"
+                    f"the likelihood {self._said} is for answers with the column {column!r}, which "
+                    "is missing; leave margins out"
                 )
         there = {
             "lapse": self.lapse,
@@ -124,7 +137,8 @@ class _Noisy:
 
         size = max(answers.strengths - 1, 1)
         sites = self.sites(answers)
-        # A distribution checks its parameters by operations of JAX, so only those that are there are made.
+        # A distribution checks its parameters by operations of JAX, so only those that are there
+        # are made.
         priors: dict[str, Callable[[], dist.Distribution]] = {
             "lapse": lambda: dist.Beta(1.0, 19.0),
             "tie_margin": lambda: dist.HalfNormal(1.0),
@@ -172,7 +186,9 @@ class _Noisy:
             margin = margin * own[answers.winner] * own[answers.loser]
         return margin
 
-    def thresholds(self, answers: Comparisons, parameters: Mapping[str, Any], gap: "Array") -> "Array":
+    def thresholds(
+        self, answers: Comparisons, parameters: Mapping[str, Any], gap: "Array"
+    ) -> "Array":
         """Of a `GradedComparison`, shape (S,) or (m, S)."""
         import jax.numpy as jnp
 
@@ -182,34 +198,51 @@ class _Noisy:
         thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
         return jnp.asarray(self.margin(answers, parameters, zero))[..., None] + thresholds
 
-    def described(self, answers: Comparisons | None, sentence: str, citation: str | None) -> Description:
+    def described(
+        self, answers: Comparisons | None, sentence: str, citation: str | None
+    ) -> Description:
         """The sentence, with what is said of raters, positions and lapses."""
         if answers is not None and answers.rater is not None:
-            sentence += f" The {self.noise} noise of each rater has a scale of its own, 1 for a typical one."
+            sentence += (
+                f" The {self.noise} noise of each rater has a scale of its own, 1 for a "
+                "typical one."
+            )
         if self.margins in ("rater", "both"):
             sentence += " So has the difference below which a rater calls two items equal."
         if self.margins in ("item", "both"):
-            sentence += " Each item has a factor of its own by which that difference is larger or smaller for its pairs."
+            sentence += (
+                " Each item has a factor of its own by which that difference is larger or "
+                "smaller for its pairs."
+            )
         if answers is not None and answers.shown_first is not None:
             sentence += " The item that is shown first may gain by it."
         if answers is not None and answers.covariates is not None:
             names = ", ".join(covariate.name for covariate in answers.covariates_are)
-            sentence += f" What is known of its two sides ({names}) adds to that difference, with effects that are Gaussian a priori."
+            sentence += (
+                f" What is known of its two sides ({names}) adds to that difference, with "
+                "effects that are Gaussian a priori."
+            )
         if answers is not None and answers.list is not None:
             sentence += (
-                f" A choice or an order is one look at all its items, each of which is seen with {self.noise} noise of its own "
+                " A choice or an order is one look at all its items, each of which is seen with "
+                f"{self.noise} noise of its own "
                 f"({self.lists})."
             )
         if answers is not None and answers.group is not None:
-            sentence += " Answers of one group share a deviation of the difference from that of the utilities; each group has another one."
+            sentence += (
+                " Answers of one group share a deviation of the difference from that of "
+                "the utilities; each group has another one."
+            )
         if answers is not None and answers.weight is not None:
             sentence += (
-                " The probability of each answer is taken to the power of its weight: a weighted likelihood, which is no model of how "
+                " The probability of each answer is taken to the power of its weight: a weighted "
+                "likelihood, which is no model of how "
                 "people answer."
             )
         if self.lapse:
             sentence += (
-                " Some answers are given at random, whatever the difference; their share is a hyperparameter."
+                " Some answers are given at random, whatever the difference; their share "
+                "is a hyperparameter."
             )
         return Description(sentence, citation, _MEANINGS)
 
@@ -226,7 +259,8 @@ def weighted(found: Any, answers: Comparisons) -> Any:
         return found
     if answers.list is not None:
         raise DataError(
-            "some answers have weights and some are in lists, whose probability has no power that an engine knows; leave the column "
+            "some answers have weights and some are in lists, whose probability has no power that "
+            "an engine knows; leave the column "
             "'weight' out, repeat lists by 'count', or read the answers with lists='pairs'"
         )
     from relpref.likelihoods.weighted import WeightedComparison
@@ -240,7 +274,9 @@ def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListCo
         return single
     from relpref.likelihoods.lists import ListComparison, ListSizes
 
-    return ListComparison(single, answers.list, answers.winner, answers.loser, ListSizes(*answers.list_sizes))
+    return ListComparison(
+        single, answers.list, answers.winner, answers.loser, ListSizes(*answers.list_sizes)
+    )
 
 
 @register_static
@@ -248,26 +284,31 @@ def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListCo
 class Probit(_Noisy):
     """Gaussian noise on the gap; the columns of the data determine the kind of answers.
 
-    Winners alone are `ProbitComparison`, ties and strengths `GradedComparison`, probabilities `SoftComparison`. With raters, each has
-    a noise of their own; if the data has the item that was shown first, it may gain by that.
+    Winners alone are `ProbitComparison`, ties and strengths `GradedComparison`, probabilities
+    `SoftComparison`. With raters, each has a noise of their own; if the data has the item that was
+    shown first, it may gain by that.
 
     Parameters
     ----------
     lapse : bool
-        Whether some answers are given at random, each of the K offered outcomes equally often: (1 − ε)·p + ε/K. K is 2, or 3 with ties;
-        with S strengths 2S, or 2S + 1. The share ε is learned. Not of reported probabilities.
+        Whether some answers are given at random, each of the K offered outcomes equally often: (1 −
+        ε)·p + ε/K. K is 2, or 3 with ties; with S strengths 2S, or 2S + 1. The share ε is learned.
+        Not of reported probabilities.
     margins : {"common", "rater", "item", "both"}
-        What the tie margin depends on: it is ``tie_margin`` times the ``rater_margin`` of the rater, times the ``item_margin`` of either
-        item, or all of these; by default ``tie_margin`` alone.
+        What the tie margin depends on: it is ``tie_margin`` times the ``rater_margin`` of the
+        rater, times the ``item_margin`` of either item, or all of these; by default ``tie_margin``
+        alone.
 
     Notes
     -----
-    ``lapse``: Beta(1, 19): one answer in twenty on average.
-    ``tie_margin``: half-normal, scale 1: a gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each;
-    from one strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on the probit scale.
-    ``rater_noise``: log-normal around 1, the unit of the utilities, with the log-sd ``rater_spread``. That is learned from all raters
-    together; half-normal, scale ¾, so that a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin``
-    and ``item_margin``: likewise, with the log-sds ``rater_margin_spread`` and ``item_margin_spread``. ``position_bias``: normal, sd ½: what an item gains by being shown first.
+    ``lapse``: Beta(1, 19): one answer in twenty on average. ``tie_margin``: half-normal, scale 1: a
+    gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each; from one
+    strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on
+    the probit scale. ``rater_noise``: log-normal around 1, the unit of the utilities, with the
+    log-sd ``rater_spread``. That is learned from all raters together; half-normal, scale ¾, so that
+    a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin`` and
+    ``item_margin``: likewise, with the log-sds ``rater_margin_spread`` and ``item_margin_spread``.
+    ``position_bias``: normal, sd ½: what an item gains by being shown first.
     """
 
     allows_padding = _Noisy.allows_padding  # each class declares it for itself
@@ -282,14 +323,22 @@ class Probit(_Noisy):
         self, gap: "Array", answers: Comparisons, **parameters: "Array"
     ) -> "Comparison | ListComparison":
         """The distribution of the answers."""
-        from relpref.likelihoods.comparison import GradedComparison, ProbitComparison, SoftComparison
+        from relpref.likelihoods.comparison import (
+            GradedComparison,
+            ProbitComparison,
+            SoftComparison,
+        )
 
         seen = self.seen(answers, parameters)
         if answers.probability is not None:
-            return SoftComparison(gap, scale=parameters["soft_noise"] * seen["scale"], shift=seen["shift"])
+            return SoftComparison(
+                gap, scale=parameters["soft_noise"] * seen["scale"], shift=seen["shift"]
+            )
         if answers.tie is None and answers.strength is None:
             return in_lists(ProbitComparison(gap, **seen), answers)
-        return in_lists(GradedComparison(gap, self.thresholds(answers, parameters, gap), **seen), answers)
+        return in_lists(
+            GradedComparison(gap, self.thresholds(answers, parameters, gap), **seen), answers
+        )
 
     def predict(
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
@@ -311,16 +360,25 @@ class Probit(_Noisy):
             kinds.append("the stronger the larger it is")
         if answers is not None and answers.probability is not None:
             sentence = (
-                "A reported probability is Φ of the difference of two utilities, seen with a Gaussian error."
+                "A reported probability is Φ of the difference of two utilities, seen with "
+                "a Gaussian error."
             )
         elif kinds:
-            sentence = f"An answer follows the difference of two utilities, seen with Gaussian noise: {' and '.join(kinds)} (Glenn and David 1960)."
+            sentence = (
+                "An answer follows the difference of two utilities, seen with Gaussian "
+                f"noise: {' and '.join(kinds)} (Glenn and David 1960)."
+            )
             citation = (
-                "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller "
+                "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a "
+                "Modified Thurstone-Mosteller "
                 "Model. Biometrics 16(1)."
             )
         else:
-            sentence = "An answer favors the first of two with the probability Φ of the difference of their utilities."
+            sentence = (
+                "An answer favors the first of two with the probability Φ of the "
+                "difference "
+                "of their utilities."
+            )
         return self.described(answers, sentence, citation)
 
 
@@ -334,11 +392,13 @@ class Logistic(_Noisy):
     Parameters
     ----------
     lapse, margins
-        As in `Probit`; so are the priors of ``lapse``, ``tie_margin``, ``strength_steps``, ``rater_noise`` and ``position_bias``.
+        As in `Probit`; so are the priors of ``lapse``, ``tie_margin``, ``strength_steps``,
+        ``rater_noise`` and ``position_bias``.
     ties : {"rao-kupper", "davidson"}
-        The first is a margin on the noisy gap, as in `Probit`, and takes strengths, too: `LogisticGradedComparison`. In the second the
-        odds of two items stay those of Bradley and Terry, and a tie has a multiple of their geometric mean: `DavidsonComparison`. In
-        both two equals tie in tanh(``tie_margin``/2) of the answers.
+        The first is a margin on the noisy gap, as in `Probit`, and takes strengths, too:
+        `LogisticGradedComparison`. In the second the odds of two items stay those of Bradley and
+        Terry, and a tie has a multiple of their geometric mean: `DavidsonComparison`. In both two
+        equals tie in tanh(``tie_margin``/2) of the answers.
 
     Raises
     ------
@@ -378,32 +438,49 @@ class Logistic(_Noisy):
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
     ) -> dict[str, Floats]:
         """Of next answers where the gaps are N(mean, variance), shape (k,), see `Comparison.predict`."""
-        seen, margin = self.seen(answers, parameters), self.margin(answers, parameters, np.zeros(()))
+        seen, margin = (
+            self.seen(answers, parameters),
+            self.margin(answers, parameters, np.zeros(())),
+        )
         if answers.tie is not None and self.ties == "davidson":
             return davidson_chances(mean, variance, **seen, margin=margin)
         return graded_chances(
-            mean, variance, **seen, margin=margin, strengths=answers.strengths, chance=logistic_chance
+            mean,
+            variance,
+            **seen,
+            margin=margin,
+            strengths=answers.strengths,
+            chance=logistic_chance,
         )
 
     def describe(self, answers: Comparisons | None = None) -> Description:
         sentence = (
-            "An answer favors the first of two with the probability of the logistic function of the difference of their utilities "
+            "An answer favors the first of two with the probability of the logistic function of "
+            "the difference of their utilities "
             "(Bradley and Terry 1952)."
         )
         citation = (
-            "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
+            "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. "
+            "The Method of Paired Comparisons. "
             "Biometrika 39(3/4)."
         )
         if answers is not None and answers.tie is not None and self.ties == "davidson":
-            sentence += " A tie has a multiple of the geometric mean of both probabilities (Davidson 1970)."
+            sentence += (
+                " A tie has a multiple of the geometric mean of both probabilities (Davidson 1970)."
+            )
             citation = (
-                "R. R. Davidson (1970). On Extending the Bradley-Terry Model to Accommodate Ties in Paired Comparison Experiments. "
+                "R. R. Davidson (1970). On Extending the Bradley-Terry Model to Accommodate Ties "
+                "in Paired Comparison Experiments. "
                 "Journal of the American Statistical Association 65(329)."
             )
         elif answers is not None and answers.tie is not None:
-            sentence += " It is a tie where that difference, seen with logistic noise, is small (Rao and Kupper 1967)."
+            sentence += (
+                " It is a tie where that difference, seen with logistic noise, is small "
+                "(Rao and Kupper 1967)."
+            )
             citation = (
-                "P. V. Rao and L. L. Kupper (1967). Ties in Paired-Comparison Experiments: A Generalization of the Bradley-Terry Model. "
+                "P. V. Rao and L. L. Kupper (1967). Ties in Paired-Comparison Experiments: A "
+                "Generalization of the Bradley-Terry Model. "
                 "Journal of the American Statistical Association 62(317)."
             )
         if answers is not None and answers.strength is not None:
@@ -412,37 +489,50 @@ class Logistic(_Noisy):
 
 
 _MEANINGS = {
-    "tie_margin": "Tie margin: an answer is a tie where the difference of utilities, noise included, is smaller than this.",
+    "tie_margin": "Tie margin: an answer is a tie where the difference of utilities, noise "
+    "included, is smaller than this.",
     "strength_steps": (
-        "Strength steps: by how much the difference of utilities, noise included, must be larger for an answer one grade stronger."
+        "Strength steps: by how much the difference of utilities, noise included, must be larger "
+        "for an answer one grade stronger."
     ),
-    "soft_noise": "Soft noise: the error of a reported probability on the probit scale, where 1 is the noise of a plain answer.",
+    "soft_noise": "Soft noise: the error of a reported probability on the probit scale, where 1 is "
+    "the noise of a plain answer.",
     "rater_noise": (
-        "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
+        "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice "
+        "as large to be seen as often."
     ),
     "rater_spread": (
-        "Rater spread: how different raters are. It is the standard deviation of the logarithm of their noise; 0.5 means that one in three "
+        "Rater spread: how different raters are. It is the standard deviation of the logarithm of "
+        "their noise; 0.5 means that one in three "
         "is more careful or more careless than a typical one by a factor of 1.6."
     ),
-    "rater_margin": "Rater margin: how large a rater's tie margin is, as a multiple of the tie margin of a typical one.",
+    "rater_margin": "Rater margin: how large a rater's tie margin is, as a multiple of the tie "
+    "margin of a typical one.",
     "rater_margin_spread": (
-        "Rater margin spread: how different the tie margins of raters are, as the standard deviation of their logarithms."
+        "Rater margin spread: how different the tie margins of raters are, as the standard "
+        "deviation of their logarithms."
     ),
     "item_margin": (
-        "Item margin: how much more easily an item ties than a typical one. The tie margin of a pair is multiplied by those of both items."
+        "Item margin: how much more easily an item ties than a typical one. The tie margin of a "
+        "pair is multiplied by those of both items."
     ),
     "item_margin_spread": (
-        "Item margin spread: how different items are in how easily they tie, as the standard deviation of the logarithms of their margins."
+        "Item margin spread: how different items are in how easily they tie, as the standard "
+        "deviation of the logarithms of their margins."
     ),
-    "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
+    "lapse": "Lapse: the share of answers that are given at random, whatever the difference of "
+    "utilities.",
     GROUP_SD: (
-        "Group sd: by how much the difference of two items deviates from that of their utilities in all answers of a group, as a standard "
+        "Group sd: by how much the difference of two items deviates from that of their utilities "
+        "in all answers of a group, as a standard "
         "deviation; 1 is the noise of a single answer."
     ),
     "effect_scale": (
-        "Effect scale: the standard deviation of effects of covariates, in units of utility; of numbers, for their root mean square difference."
+        "Effect scale: the standard deviation of effects of covariates, in units of utility; of "
+        "numbers, for their root mean square difference."
     ),
-    "position_bias": "Position bias: what an item gains by being shown first, in units of utility; negative if it loses.",
+    "position_bias": "Position bias: what an item gains by being shown first, in units of utility; "
+    "negative if it loses.",
 }
 
 
@@ -458,7 +548,8 @@ def answer_model(likelihood: Any) -> AnswerModel:
         return Probit()
     if isinstance(likelihood, type) or not isinstance(likelihood, AnswerModel):
         raise DataError(
-            f"likelihood is {likelihood!r}; give an instance, such as relpref.likelihoods.Logistic(), or leave it out"
+            f"likelihood is {likelihood!r}; give an instance, such as "
+            "relpref.likelihoods.Logistic(), or leave it out"
         )
     return likelihood
 

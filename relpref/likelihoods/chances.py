@@ -29,11 +29,13 @@ def graded_chances(
 ) -> dict[str, Any]:
     """Where the gap is N(mean, variance): the ``probability`` that an answer favors the first, and of a ``tie``.
 
-    ``margin`` is the smallest of the ``strengths`` thresholds; 0 means that there are no ties. ``chance(mean, variance, scale)`` is the
-    probability that the gap, seen with noise, is positive; by default noise is Gaussian. The others are as in
-    `relpref.likelihoods.GradedComparison`.
+    ``margin`` is the smallest of the ``strengths`` thresholds; 0 means that there are no ties.
+    ``chance(mean, variance, scale)`` is the probability that the gap, seen with noise, is positive;
+    by default noise is Gaussian. The others are as in `relpref.likelihoods.GradedComparison`.
     """
-    favoured, not_beaten = (chance(shift + mean + side * margin, variance, scale) for side in (-1, 1))
+    favoured, not_beaten = (
+        chance(shift + mean + side * margin, variance, scale) for side in (-1, 1)
+    )
     return with_lapses(favoured, not_beaten - favoured, lapse, margin, strengths)
 
 
@@ -47,12 +49,13 @@ def with_lapses(favoured: Any, tie: Any, lapse: Any, margin: Any, strengths: int
     return {"probability": favoured, "tie": tie}
 
 
-# For an sd up to WIDE a trapezoidal rule converges geometrically (the poles of σ, at ±iπ, are π/sd away in units of the sd); beyond,
-# e^(−v/2) is negligible.
+# For an sd up to WIDE a trapezoidal rule converges geometrically (the poles of σ, at ±iπ, are π/sd
+# away in units of the sd); beyond, e^(−v/2) is negligible.
 WIDE = 7.0
 STEPS = np.arange(-76, 77) * 0.11
 _DENSITY = 0.11 * np.exp(-0.5 * np.square(STEPS)) / np.sqrt(2 * np.pi)
-# For wide Gaussians σ is a step and a remainder that falls like e^(−t/2) at least; Gauss-Legendre on (0, 60).
+# For wide Gaussians σ is a step and a remainder that falls like e^(−t/2) at least; Gauss-Legendre
+# on (0, 60).
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 NODES, WEIGHTS = 30 * (NODES + 1), 30 * WEIGHTS
 _AT_ONCE = 4096  # integrals: 5 MB
@@ -88,8 +91,9 @@ def logistic_chance(mean: Any, variance: Any, scale: Any) -> Floats:
 def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
     """Of a trapezoidal rule under N(mean, sd²), in sds from the mean, shape (..., k), and the distances between them.
 
-    For integrands that change within about 10 of 0 and have no pole within π of the real line. Nodes are a fraction of the sd apart,
-    around ``center``, in sds; where the Gaussian is wide their distance grows with that from 0.
+    For integrands that change within about 10 of 0 and have no pole within π of the real line.
+    Nodes are a fraction of the sd apart, around ``center``, in sds; where the Gaussian is wide
+    their distance grows with that from 0.
     """
     wide, far = (sd > WIDE)[..., None], xp.maximum(sd, WIDE)
     number = len(STEPS) // 2
@@ -97,7 +101,9 @@ def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
     steps = xp.asarray(np.arange(-number, number + 1), mean.dtype)
     reach = (xp.abs(mean) + _FARTHEST * far) / _CLOSEST
     growth = xp.full_like(mean, 0.05)
-    for _ in range(12):  # so that the last node lies at the reach: sinh(growth · number) = growth · reach
+    for _ in range(
+        12
+    ):  # so that the last node lies at the reach: sinh(growth · number) = growth · reach
         growth = xp.log(growth * reach + xp.sqrt(1 + xp.square(growth * reach))) / number
     grown, spacing = growth[..., None] * steps, (_CLOSEST / far)[..., None]
     x = spacing * xp.sinh(grown) / growth[..., None] - (mean / far)[..., None]
@@ -116,7 +122,9 @@ def davidson_chances(
     return with_lapses(favoured, tie, lapse, margin, 1)
 
 
-def _davidson(mean: Floats, variance: Floats, scale: Floats, shift: Floats, margin: Floats) -> list[Floats]:
+def _davidson(
+    mean: Floats, variance: Floats, scale: Floats, shift: Floats, margin: Floats
+) -> list[Floats]:
     mean, sd = (mean + shift) / scale, np.sqrt(variance) / scale
     x, spacing = nodes(mean, sd, np.zeros_like(mean))
     weights = spacing * np.exp(-0.5 * np.square(x)) / np.sqrt(2 * np.pi)

@@ -42,8 +42,8 @@ class Comparison(TreeDistribution):
     shift : Array, shape () or (m,)
         Added to the gap, for example where the item that is shown first gains by it.
     lapse : Array, shape () or (m,), optional
-        Share of answers that are given at random, each of the K offered outcomes equally often: lapse/K + (1 − lapse)·p, which is not
-        log-concave in the gap. None: there are none.
+        Share of answers that are given at random, each of the K offered outcomes equally often:
+        lapse/K + (1 − lapse)·p, which is not log-concave in the gap. None: there are none.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {
@@ -54,7 +54,8 @@ class Comparison(TreeDistribution):
     leaves: ClassVar[tuple[str, ...]] = ("gap", "scale", "shift", "lapse")
     support: Any = constraints.boolean
     noise: ClassVar[Noise] = GAUSSIAN  # of each item in a list
-    # Of two outcomes: probability that the first is preferred at a standardized gap, (gap + shift)/scale, and its logarithm.
+    # Of two outcomes: probability that the first is preferred at a standardized gap, (gap +
+    # shift)/scale, and its logarithm.
     chance: ClassVar[Any]
     log_chance: ClassVar[Any]
 
@@ -97,8 +98,13 @@ class Comparison(TreeDistribution):
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under the cavity N(mean, variance) of the gap; at a variance of 0 log_prob and its derivatives."""
-        moments = self.standard(value, (mean + self.shift) / self.scale, variance / jnp.square(self.scale))
-        gradient, curvature = moments.gradient / self.scale, moments.curvature / jnp.square(self.scale)
+        moments = self.standard(
+            value, (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
+        )
+        gradient, curvature = (
+            moments.gradient / self.scale,
+            moments.curvature / jnp.square(self.scale),
+        )
         if self.lapse is None:
             return TiltedMoments(moments.log_normalizer, gradient, curvature)
         total = self.with_lapses(moments.log_normalizer, value)
@@ -127,7 +133,9 @@ class Comparison(TreeDistribution):
         return chance if self.lapse is None else 0.5 * self.lapse + (1 - self.lapse) * chance
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
+        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(
+            jnp.int32
+        )
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of an answer."""
@@ -140,7 +148,9 @@ class Comparison(TreeDistribution):
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Of the next answer, where the gap is N(mean, variance): ``probability`` that it favors the first."""
-        return {"probability": jnp.exp(self.tilted(jnp.ones_like(mean), mean, variance).log_normalizer)}
+        return {
+            "probability": jnp.exp(self.tilted(jnp.ones_like(mean), mean, variance).log_normalizer)
+        }
 
 
 class OfComparison(TreeDistribution):
@@ -175,15 +185,18 @@ class ProbitComparison(Comparison):
         sign = jnp.where(value, 1.0, -1.0).astype(mean.dtype)
         scale = 1 / jnp.sqrt(1 + variance)
         z = sign * mean * scale
-        return TiltedMoments(log_ndtr(z), sign * mills_ratio(z) * scale, log_ndtr_curvature(z) * scale**2)
+        return TiltedMoments(
+            log_ndtr(z), sign * mills_ratio(z) * scale, log_ndtr_curvature(z) * scale**2
+        )
 
 
 class GradedComparison(Comparison):
     """A noisy gap cut into grades by thresholds that are symmetric around 0.
 
     With z = gap + shift + scale·ε, ε standard normal, and thresholds 0 ≤ t₁ < … < t_S the answer is 0, a tie, where ``|z| < t₁``, and k
-    or −k where z or −z lies between ``t_k`` and ``t_{k+1}``; ``t_{S+1}`` is infinite. A t₁ of 0 means that there are no ties. One
-    threshold is the model of Glenn & David (1960), "Ties in paired-comparison experiments using a modified Thurstone-Mosteller model".
+    or −k where z or −z lies between ``t_k`` and ``t_{k+1}``; ``t_{S+1}`` is infinite. A t₁ of 0
+    means that there are no ties. One threshold is the model of Glenn & David (1960), "Ties in
+    paired-comparison experiments using a modified Thurstone-Mosteller model".
 
     Parameters
     ----------
@@ -195,8 +208,11 @@ class GradedComparison(Comparison):
 
     leaves = (*Comparison.leaves, "thresholds")
     draw = staticmethod(jax.random.normal)  # noise
-    # Probability that the gap, of a mean and a variance, is positive when it is seen with noise of a scale.
-    seen_positive = staticmethod(lambda mean, variance, scale: ndtr(mean / (scale * scale + variance) ** 0.5))
+    # Probability that the gap, of a mean and a variance, is positive when it is seen with noise of
+    # a scale.
+    seen_positive = staticmethod(
+        lambda mean, variance, scale: ndtr(mean / (scale * scale + variance) ** 0.5)
+    )
 
     def __init__(
         self,
@@ -272,7 +288,9 @@ class GradedComparison(Comparison):
         width = jnp.where(grade == 0, 2 * end, end - start) * scale
         moments = interval_moments(lower * scale, jnp.where(top, jnp.inf, width))
         return TiltedMoments(
-            moments.log_normalizer, sign * moments.gradient * scale, moments.curvature * jnp.square(scale)
+            moments.log_normalizer,
+            sign * moments.gradient * scale,
+            moments.curvature * jnp.square(scale),
         )
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
@@ -292,9 +310,10 @@ class GradedComparison(Comparison):
 class LogisticComparison(Comparison):
     """The first is preferred (value 1, else 0) with probability σ((gap + shift)/scale), σ the logistic function.
 
-    With a scale of 1 the gap is the log odds, as in Bradley & Terry (1952), "Rank analysis of incomplete block designs". Tilted moments
-    come from quadrature, to 1e-9. σ(x) is near Φ(x/1.7): utilities come out about 1.7 times as large as with `ProbitComparison`.
-    Parameters as in `Comparison`.
+    With a scale of 1 the gap is the log odds, as in Bradley & Terry (1952), "Rank analysis of
+    incomplete block designs". Tilted moments come from quadrature, to 1e-9. σ(x) is near Φ(x/1.7):
+    utilities come out about 1.7 times as large as with `ProbitComparison`. Parameters as in
+    `Comparison`.
     """
 
     noise = GUMBEL
@@ -311,15 +330,18 @@ class LogisticComparison(Comparison):
 class LogisticGradedComparison(GradedComparison):
     """As `GradedComparison`, with standard logistic noise.
 
-    One threshold t is the model of Rao & Kupper (1967), "Ties in paired-comparison experiments: a generalization of the Bradley-Terry
-    model": the first is preferred with probability σ(gap − t), their θ is exp(t). Log-concave; moments as of `LogisticComparison`, to
-    1e-9 up to thresholds of 10 scales. Parameters as in `GradedComparison`.
+    One threshold t is the model of Rao & Kupper (1967), "Ties in paired-comparison experiments: a
+    generalization of the Bradley-Terry model": the first is preferred with probability σ(gap − t),
+    their θ is exp(t). Log-concave; moments as of `LogisticComparison`, to 1e-9 up to thresholds of
+    10 scales. Parameters as in `GradedComparison`.
     """
 
     noise = GUMBEL
     draw = staticmethod(jax.random.logistic)
     seen_positive = staticmethod(
-        lambda mean, variance, scale: jnp.exp(log_expected_sigmoid(mean / scale, variance / scale**2))
+        lambda mean, variance, scale: jnp.exp(
+            log_expected_sigmoid(mean / scale, variance / scale**2)
+        )
     )
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
@@ -336,7 +358,11 @@ class LogisticGradedComparison(GradedComparison):
 
         def log_factor(z: Array) -> tuple[Array, Array, Array]:
             above, below = z + half[..., None], half[..., None] - z
-            value = jax.nn.log_sigmoid(above) + closed * jax.nn.log_sigmoid(below) + log_share[..., None]
+            value = (
+                jax.nn.log_sigmoid(above)
+                + closed * jax.nn.log_sigmoid(below)
+                + log_share[..., None]
+            )
             up, down = jax.nn.sigmoid(above), jax.nn.sigmoid(below)
             return value, 1 - up - closed * (1 - down), up * (1 - up) + closed * down * (1 - down)
 
@@ -347,16 +373,19 @@ class LogisticGradedComparison(GradedComparison):
 class DavidsonComparison(GradedComparison):
     """Ties as of Davidson (1970), "On extending the Bradley-Terry model to accommodate ties in paired comparison experiments".
 
-    With z = (gap + shift)/scale the odds of first, tie and second are e^(z/2) : ν : e^(−z/2), so that, ties aside, answers are those of
-    `LogisticComparison`. ν = e^(t/scale) − 1: two equals tie as often as with the margin t in `LogisticGradedComparison`. Log-concave;
-    moments as there. Parameters as in `GradedComparison`, with one threshold t.
+    With z = (gap + shift)/scale the odds of first, tie and second are e^(z/2) : ν : e^(−z/2), so
+    that, ties aside, answers are those of `LogisticComparison`. ν = e^(t/scale) − 1: two equals tie
+    as often as with the margin t in `LogisticGradedComparison`. Log-concave; moments as there.
+    Parameters as in `GradedComparison`, with one threshold t.
     """
 
     noise = GUMBEL
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         answers = jnp.array([-1, 0, 1])
-        chances = jnp.stack([self.log_prob(jnp.full(self.batch_shape, answer)) for answer in answers], -1)
+        chances = jnp.stack(
+            [self.log_prob(jnp.full(self.batch_shape, answer)) for answer in answers], -1
+        )
         return answers[jax.random.categorical(key, chances, shape=sample_shape + self.batch_shape)]
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
@@ -379,7 +408,8 @@ class DavidsonComparison(GradedComparison):
         """Of the next answer: ``probability`` that it favors the first, and of a ``tie``."""
         where = (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
         favoured, tie = (
-            jnp.exp(self.standard(jnp.full(mean.shape, answer), *where).log_normalizer) for answer in (1, 0)
+            jnp.exp(self.standard(jnp.full(mean.shape, answer), *where).log_normalizer)
+            for answer in (1, 0)
         )
         return with_lapses(favoured, tie, self.lapse, self.thresholds[..., 0], 1)
 
@@ -387,9 +417,10 @@ class DavidsonComparison(GradedComparison):
 class SoftComparison(Comparison):
     """A reported probability p that the first is the better: Φ⁻¹(p) = gap + shift + scale·ε, ε standard normal.
 
-    A report of 0.9 says that the gap is near Φ⁻¹(0.9) = 1.28, with more force the smaller ``scale`` is; it is not nine answers out of
-    ten. The answer is Gaussian on the probit scale, so expectation propagation is exact; the log density is that of p itself.
-    Parameters as in `Comparison`, without lapses; ``scale`` is the error of a report.
+    A report of 0.9 says that the gap is near Φ⁻¹(0.9) = 1.28, with more force the smaller ``scale``
+    is; it is not nine answers out of ten. The answer is Gaussian on the probit scale, so
+    expectation propagation is exact; the log density is that of p itself. Parameters as in
+    `Comparison`, without lapses; ``scale`` is the error of a report.
     """
 
     support = constraints.open_interval(0.0, 1.0)
@@ -446,7 +477,8 @@ def predicted(
 ) -> dict[str, Array]:
     """Expectations over the next answers by their distribution, as `AnswerModel.predict` has them of models that know no JAX.
 
-    Gaps are mixtures of s Gaussians: means and variances of shape (s, k), weights of shape (s,), parameters of shape (s, ...) or (1, ...).
+    Gaps are mixtures of s Gaussians: means and variances of shape (s, k), weights of shape (s,),
+    parameters of shape (s, ...) or (1, ...).
     """
 
     def one(component: tuple[Mapping[str, Array], Array, Array]) -> dict[str, Array]:
@@ -455,6 +487,9 @@ def predicted(
 
     # A fixed parameter beside draws of the others has one value for all.
     size = len(means)
-    spread = {site: jnp.broadcast_to(value, (size, *value.shape[1:])) for site, value in parameters.items()}
+    spread = {
+        site: jnp.broadcast_to(value, (size, *value.shape[1:]))
+        for site, value in parameters.items()
+    }
     expected = jax.lax.map(one, (spread, means, variances))
     return {name: jnp.asarray(weights) @ value for name, value in expected.items()}

@@ -37,7 +37,11 @@ class ProbitBernoulli(TreeDistribution):
     comparison: ClassVar[type[ProbitComparison] | type[LogisticComparison]] = ProbitComparison
 
     def __init__(
-        self, predictor: Array, spread: ArrayLike | None = None, *, validate_args: bool | None = None
+        self,
+        predictor: Array,
+        spread: ArrayLike | None = None,
+        *,
+        validate_args: bool | None = None,
     ) -> None:
         self.predictor = jnp.asarray(predictor)
         shape = self.predictor.shape
@@ -49,13 +53,17 @@ class ProbitBernoulli(TreeDistribution):
         return jnp.exp(self.log_prob(jnp.ones_like(self.predictor, jnp.int32)))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
+        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(
+            jnp.int32
+        )
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of outcomes."""
         if self.spread is None:
             return self.comparison(self.predictor, validate_args=False).log_prob(value)
-        return self.tilted(jnp.asarray(value), self.predictor, jnp.zeros_like(self.predictor)).log_normalizer
+        return self.tilted(
+            jnp.asarray(value), self.predictor, jnp.zeros_like(self.predictor)
+        ).log_normalizer
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under the cavity N(mean, variance) of the predictor."""
@@ -85,7 +93,8 @@ def bernoulli(link: Link) -> type[ProbitBernoulli]:
 class CentredNormal(TreeDistribution):
     """Normal noise around scores plus an unknown offset for each group, with a flat prior.
 
-    The density is that of the labels' contrasts within groups (Pahikkala et al. 2010, eq. 12, as a Gaussian model). Draws have offset 0.
+    The density is that of the labels' contrasts within groups (Pahikkala et al. 2010, eq. 12, as a
+    Gaussian model). Draws have offset 0.
 
     Parameters
     ----------
@@ -142,7 +151,8 @@ class CentredNormal(TreeDistribution):
     def conditional_log_prob(self, value: Array) -> Array:
         """Log density of each label given the others of its group, shape (q,); 0 for one that is alone.
 
-        Given k − 1 others the offset is Gaussian around the average of their errors, with variance scale²/(k − 1).
+        Given k − 1 others the offset is Gaussian around the average of their errors, with variance
+        scale²/(k − 1).
         """
         error = value - self.loc
         counts = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(1.0)[self.groups]

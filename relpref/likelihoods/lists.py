@@ -22,8 +22,8 @@ from relpref.likelihoods.tilted import (
 class ListSizes(NamedTuple):
     """How large the lists of some answers are: shapes of what is computed of them, so that each may be too large.
 
-    ``lists`` are how many, ``rows`` and ``items`` those of the longest, and ``tied`` is whether a block that is neither the first nor
-    the last of its list has several items.
+    ``lists`` are how many, ``rows`` and ``items`` those of the longest, and ``tied`` is whether a
+    block that is neither the first nor the last of its list has several items.
     """
 
     lists: int
@@ -35,7 +35,8 @@ class ListSizes(NamedTuple):
 class SharedNoise(NamedTuple):
     """Gaussian noise that rows share: row r of a group has sd_r (ε_first − ε_second), with ε ~ N(0, 1) for each item of the group.
 
-    ``group``, ``first`` and ``second`` are whole numbers, ``group`` −1 where there is no such noise; all of shape (m,).
+    ``group``, ``first`` and ``second`` are whole numbers, ``group`` −1 where there is no such
+    noise; all of shape (m,).
     """
 
     group: Array
@@ -47,15 +48,17 @@ class SharedNoise(NamedTuple):
 class ListComparison(OfComparison):
     """Comparisons some of which are the rows of lists.
 
-    A list is one look at a few items, each seen with its own noise. It is an ordered partition: every item of a block was above every
-    item of the next. Each such pair is a row, whose value is 1; the rows of a list share the noise of their items, so they are not
-    independent, and the log probability of the whole list is that of its first row. Expectation propagation takes each row for the sign
-    of a noisy gap, and `shared_noise` for their common noise.
+    A list is one look at a few items, each seen with its own noise. It is an ordered partition:
+    every item of a block was above every item of the next. Each such pair is a row, whose value is
+    1; the rows of a list share the noise of their items, so they are not independent, and the log
+    probability of the whole list is that of its first row. Expectation propagation takes each row
+    for the sign of a noisy gap, and `shared_noise` for their common noise.
 
     Parameters
     ----------
     single : Comparison
-        The distribution of answers that are in no list. Its gaps are those of all rows, and its scale is that of the noise in lists.
+        The distribution of answers that are in no list. Its gaps are those of all rows, and its
+        scale is that of the noise in lists.
     number : array of int, shape (m,)
         Which list a row belongs to; −1 where to none.
     winner, loser : array of int, shape (m,)
@@ -85,7 +88,8 @@ class ListComparison(OfComparison):
         """Why expectation propagation does not take it."""
         if self.single.noise is GUMBEL:
             return (
-                "expectation propagation has no lists with logistic noise (Plackett and Luce): take the likelihood Probit(), whose lists "
+                "expectation propagation has no lists with logistic noise (Plackett and Luce): "
+                "take the likelihood Probit(), whose lists "
                 "are Thurstone's, fit with Laplace, or sample with numpyro's NUTS"
             )
         return None
@@ -108,7 +112,9 @@ class ListComparison(OfComparison):
         z = sign * jnp.where(listed, mean, 0.0) * inverse
         hard = (log_ndtr(z), sign * mills_ratio(z) * inverse, log_ndtr_curvature(z) * inverse**2)
         alone = self.single.tilted(value, mean, variance)
-        return TiltedMoments(*(jnp.where(listed, one, other) for one, other in zip(hard, alone, strict=True)))
+        return TiltedMoments(
+            *(jnp.where(listed, one, other) for one, other in zip(hard, alone, strict=True))
+        )
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of answers; of a list all of it at its first row. NaN where a list's row has another value than 1."""
@@ -142,9 +148,13 @@ class ListComparison(OfComparison):
         winner, loser = jnp.asarray(self.winner)[rows], jnp.asarray(self.loser)[rows]
         both = jnp.concatenate([winner, loser], axis=1)
         # The noise of an item is that of the first place where it stands.
-        places = (jnp.argmax(each[:, :, None] == both[:, None, :], axis=2) for each in (winner, loser))
+        places = (
+            jnp.argmax(each[:, :, None] == both[:, None, :], axis=2) for each in (winner, loser)
+        )
         above, below = (
-            jnp.take_along_axis(noise, jnp.broadcast_to(place, (*sample_shape, *place.shape)), axis=-1)
+            jnp.take_along_axis(
+                noise, jnp.broadcast_to(place, (*sample_shape, *place.shape)), axis=-1
+            )
             for place in places
         )
         seen = (self.single.gap / self._scale)[rows] + above - below > 0
@@ -164,7 +174,9 @@ class ListComparison(OfComparison):
     def _slots(self, rows: Array, there: Array, gap: Array) -> tuple[Array, Array]:
         """Utilities of each list's items up to a constant, and the numbers of their blocks; shape (lists, items) each."""
         gap = jnp.where(there, (gap / self._scale)[rows], 0.0)
-        winner, loser = (jnp.where(there, jnp.asarray(item)[rows], -1) for item in (self.winner, self.loser))
+        winner, loser = (
+            jnp.where(there, jnp.asarray(item)[rows], -1) for item in (self.winner, self.loser)
+        )
         at = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
 
         def first(one: Array, other: Array) -> tuple[Array, Array]:
@@ -175,14 +187,16 @@ class ListComparison(OfComparison):
         def its(values: Array, place: Array) -> Array:
             return jnp.take_along_axis(values, place, axis=1)
 
-        # Where a winner comes from: a row above that it lost. The path up to the first block is found by doubling its length.
+        # Where a winner comes from: a row above that it lost. The path up to the first block is
+        # found by doubling its length.
         before, lost = first(winner, loser)
         place, level = jnp.where(lost, before, at), lost.astype(jnp.int32)
         below = jnp.where(lost, its(gap, before), 0.0)
         for _ in range(max(rows.shape[1] - 1, 1).bit_length()):
             below, level = below + its(below, place), level + its(level, place)
             place = its(place, place)
-        # Of the first block: less than its first item by the difference of their gaps to one that lost to both.
+        # Of the first block: less than its first item by the difference of their gaps to one that
+        # lost to both.
         beside = its(gap, first(loser, loser)[0]) - gap
         utility = -(below + its(beside, place))
         of_winner = there & (first(winner, winner)[0] == at)

@@ -1,7 +1,8 @@
 """Probabilities of ordered partitions of a few items, each seen with independent noise.
 
-An ordered partition says that every item of a block is above every item of the next. With z = u + noise, let H_j(t) be the probability
-that all items of the first j blocks are above t, and in their order. Then H_1(t) = Π P(z_i > t), and
+An ordered partition says that every item of a block is above every item of the next. With z = u +
+noise, let H_j(t) be the probability that all items of the first j blocks are above t, and in their
+order. Then H_1(t) = Π P(z_i > t), and
 
     H_{j+1}(t) = ∫_{x > t} H_j(x) d/dx Π_i (F_i(x) − F_i(t)) dx,    i over the block j + 1,
 
@@ -9,9 +10,10 @@ where the last block has t = −∞. With Gaussian noise all is done with logari
 list. A block of one item, such as in an order, and the last block, such as in a choice, need
 one-dimensional integrals alone.
 
-With Gumbel noise (Plackett and Luce) the probability is a product over the blocks: that all items of
-a block are above all later ones. This factor is a softmax for a block of one item. For several, with
-w_i = e^{u_i} and r the sum of w over the later items, it is ∫ Π_i (1 − e^{−y w_i/r}) e^{−y} dy, y > 0.
+With Gumbel noise (Plackett and Luce) the probability is a product over the blocks: that all items
+of a block are above all later ones. This factor is a softmax for a block of one item. For several,
+with w_i = e^{u_i} and r the sum of w over the later items, it is ∫ Π_i (1 − e^{−y w_i/r}) e^{−y}
+dy, y > 0.
 """
 
 from enum import Enum
@@ -49,7 +51,9 @@ class _State(NamedTuple):
     found: Array
 
 
-def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, tied: bool = True) -> Array:
+def log_probability(
+    utility: Array, block: Array, noise: Noise = GAUSSIAN, *, tied: bool = True
+) -> Array:
     """Log probability of ordered partitions, shape (p,).
 
     Parameters
@@ -61,7 +65,8 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
     noise : Noise
         `GAUSSIAN`, Thurstone's model; or `GUMBEL`, the model of Plackett and Luce.
     tied : bool
-        Whether a block that is neither the first nor the last may have several items, which takes the square of the time.
+        Whether a block that is neither the first nor the last may have several items, which takes
+        the square of the time.
 
     Returns
     -------
@@ -105,7 +110,8 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
         largest = total(its, log_below) + jax.nn.logsumexp(rates, axis=1)
         log_flow = jnp.where(one, total(its, log_density), largest) + state.log_above
         ended = jnp.log(step) + jax.nn.logsumexp(log_flow, axis=-1)
-        # ∫ from t on by the trapezoidal rule and the first term of Euler and Maclaurin's formula, which need f and f' at t.
+        # ∫ from t on by the trapezoidal rule and the first term of Euler and Maclaurin's formula,
+        # which need f and f' at t.
         steep = total(its, score) + state.slope
         own = log_flow + jnp.log(0.5 + jnp.maximum(step[:, None] * steep / 12, -0.45))
         # Node by node, which compiles in a quarter of the time of an associative scan.
@@ -114,7 +120,9 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
         slope = -jnp.exp(log_flow - log_above)
 
         if tied:
-            several = _log_above_ties(log_density, log_below, state.log_above, block == number, step)
+            several = _log_above_ties(
+                log_density, log_below, state.log_above, block == number, step
+            )
             steps = (several[:, 2:] - several[:, :-2]) / (2 * step[:, None])
             rates = jnp.concatenate([steps[:, :1], steps, steps[:, -1:]], axis=1)
             log_above, slope = jnp.where(one, log_above, several), jnp.where(one, slope, rates)
@@ -169,11 +177,15 @@ def _add(sums: Array, node: Array) -> tuple[Array, Array]:
     return jnp.logaddexp(sums, node), sums
 
 
-def _log_above_ties(log_density: Array, log_below: Array, log_above: Array, its: Array, step: Array) -> Array:
+def _log_above_ties(
+    log_density: Array, log_below: Array, log_above: Array, its: Array, step: Array
+) -> Array:
     """Log H after a block of several items, shape (p, g): an integral over x for each t, some lists at a time."""
     number = log_below.shape[-1]
     floor = max(np.finfo(log_below.dtype).tiny, 1e-75)  # of which third derivatives are numbers
-    later = np.arange(number)[None, :] > np.arange(number)[:, None]  # x, along the second axis, above t
+    later = (
+        np.arange(number)[None, :] > np.arange(number)[:, None]
+    )  # x, along the second axis, above t
 
     def one(given: tuple[Array, ...]) -> Array:
         density, below, above, inside, width = given
@@ -189,11 +201,19 @@ def _log_above_ties(log_density: Array, log_below: Array, log_above: Array, its:
 
         nothing = 0 * (below[0][:, None] + below[0][None, :])
         log_all, shares = jax.lax.fori_loop(0, len(inside), add, (nothing, nothing))
-        found = above[None, :] + log_all + jnp.log(jnp.where(inside.any(), jnp.maximum(shares, floor), 1.0))
+        found = (
+            above[None, :]
+            + log_all
+            + jnp.log(jnp.where(inside.any(), jnp.maximum(shares, floor), 1.0))
+        )
         along = jax.nn.logsumexp(jnp.where(later, found, _NOTHING), axis=-1) + jnp.log(width)
-        # Of two items the integrand leaves 0 with the slope 2 f₁ f₂ H, of which the trapezoidal rule misses a twelfth.
+        # Of two items the integrand leaves 0 with the slope 2 f₁ f₂ H, of which the trapezoidal
+        # rule misses a twelfth.
         corner = (
-            np.log(1 / 6) + 2 * jnp.log(width) + above + jnp.where(inside[:, None], density, 0.0).sum(axis=0)
+            np.log(1 / 6)
+            + 2 * jnp.log(width)
+            + above
+            + jnp.where(inside[:, None], density, 0.0).sum(axis=0)
         )
         return jnp.where(inside.sum() == 2, jnp.logaddexp(along, corner), along)
 

@@ -1,8 +1,9 @@
 """Tilted moments of any likelihood of one scalar, by adaptive quadrature around the modes of the tilted density.
 
-In units of the cavity's sd the tilted density is exp(ℓ(m + s·x) − x²/2), ℓ the log likelihood. Its modes lie between the cavity's mean
-and the mode of ℓ: there panels are laid whose widths grow geometrically from the width of each mode, and those with the largest error
-(Gauss-Kronrod, 7 and 15 nodes) are halved. All rows do so at once.
+In units of the cavity's sd the tilted density is exp(ℓ(m + s·x) − x²/2), ℓ the log likelihood. Its
+modes lie between the cavity's mean and the mode of ℓ: there panels are laid whose widths grow
+geometrically from the width of each mode, and those with the largest error (Gauss-Kronrod, 7 and 15
+nodes) are halved. All rows do so at once.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from relpref.likelihoods.tilted import TiltedMoments
 
 Log = Callable[[Array], Array]
 
-# Gauss-Kronrod rule on (−1, 1): nodes from the outermost to the middle, weights, and weights of the seven Gauss nodes among them.
+# Gauss-Kronrod rule on (−1, 1): nodes from the outermost to the middle, weights, and weights of the
+# seven Gauss nodes among them.
 _POSITIVE = [0.991455371120812639, 0.949107912342758525, 0.864864423359769073, 0.741531185599394440]
 _POSITIVE += [0.586087235467691130, 0.405845151377397167, 0.207784955007898468]
 _OUTER = [0.022935322010529225, 0.063092092629978553, 0.104790010322250184, 0.140653259715525919]
@@ -33,16 +35,20 @@ _WIDTHS = 7  # panels on either side of a mode
 _ROUNDS, _HALVED = 10, 2  # how often panels are halved, and how many at once
 _BISECTIONS = 48
 _NEGLIGIBLE = 80.0  # below the largest log density
-_WEAK = (
-    1e-7  # share of the variance that an answer takes, below which derivatives at the mean are the more exact
-)
+# Share of the variance that an answer takes, below which derivatives at the mean are the more
+# exact.
+_WEAK = 1e-7
 
 
 class ByQuadrature:
     """A likelihood p(y | z) of which only the log density is known: from values and predictors to log p(y | z), row by row."""
 
     def __init__(
-        self, predictor: Array, log_density: Callable[[Array, Array], Array], *, log_concave: bool = False
+        self,
+        predictor: Array,
+        log_density: Callable[[Array, Array], Array],
+        *,
+        log_concave: bool = False,
     ) -> None:
         self.predictor = predictor
         self.log_density = log_density
@@ -66,7 +72,8 @@ def quadrature_moments(log_density: Log, mean: Array, variance: Array) -> Tilted
     Returns
     -------
     TiltedMoments
-        Their absolute error is below 1e-8 where ℓ has at most one mode, in units of the cavity's sd.
+        Their absolute error is below 1e-8 where ℓ has at most one mode, in units of the cavity's
+        sd.
     """
     log, given = jax.closure_convert(log_density, mean)
     still = [jax.lax.stop_gradient(value) for value in given]
@@ -90,12 +97,15 @@ def quadrature_moments(log_density: Log, mean: Array, variance: Array) -> Tilted
         sd = jnp.sqrt(jnp.where(v > 0, v, 1.0))
         x, log_weights, top = _mesh(frozen, m, sd)
         z = m + sd * x
-        # What is negligible is evaluated where nothing can overflow, so that its derivatives are numbers, too.
+        # What is negligible is evaluated where nothing can overflow, so that its derivatives are
+        # numbers, too.
         dead = jax.vmap(frozen)(z) - 0.5 * jnp.square(x) < top - _NEGLIGIBLE
         z = jnp.where(dead, m, z)
         safe = jnp.where(variance > 0, variance, 1.0)
         log_cavity = -0.5 * (jnp.square(z - mean) / safe + jnp.log(2 * jnp.pi * safe))
-        exponent = jnp.where(dead, -jnp.inf, jax.vmap(at)(z) + log_cavity) + log_weights + jnp.log(sd)
+        exponent = (
+            jnp.where(dead, -jnp.inf, jax.vmap(at)(z) + log_cavity) + log_weights + jnp.log(sd)
+        )
         total = jax.nn.logsumexp(exponent, axis=0)
         weights = jnp.exp(exponent - total)
         moved = jnp.sum(weights * (z - mean), axis=0)
@@ -140,14 +150,18 @@ def _mesh(log: Log, mean: Array, sd: Array) -> tuple[Array, Array, Array]:
         return 0.5 * (low + high)
 
     shape = (1,) * mean.ndim
-    grid = jnp.reshape(jnp.r_[0.0, 2.0 ** np.arange(-10, _FARTHEST + 1)], (-1, *shape)).astype(mean.dtype)
+    grid = jnp.reshape(jnp.r_[0.0, 2.0 ** np.arange(-10, _FARTHEST + 1)], (-1, *shape)).astype(
+        mean.dtype
+    )
     grid = jnp.broadcast_to(grid, (grid.shape[0], *mean.shape))
     climbs = jax.vmap(uphill)(grid)
     rises = climbs - grid > 0
 
     def bracket(index: Array) -> tuple[Array, Array]:
         low = jnp.take_along_axis(grid, index[None], axis=0)[0]
-        return low, jnp.take_along_axis(grid, jnp.minimum(index + 1, len(grid) - 1)[None], axis=0)[0]
+        return low, jnp.take_along_axis(grid, jnp.minimum(index + 1, len(grid) - 1)[None], axis=0)[
+            0
+        ]
 
     last_place = len(grid) - 1
     first = bracket(jnp.maximum(jnp.argmin(rises, axis=0) - 1, 0))
@@ -197,7 +211,9 @@ def _mesh(log: Log, mean: Array, sd: Array) -> tuple[Array, Array, Array]:
         # Of the second moment, too.
         return jnp.abs(0.5 * (high - low) * jnp.sum(error * density * (1 + jnp.square(x)), axis=0))
 
-    def halve(_: Any, panels: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    def halve(
+        _: Any, panels: tuple[Array, Array, Array, Array]
+    ) -> tuple[Array, Array, Array, Array]:
         low, high, wrong, filled = panels
         worst = jnp.moveaxis(jax.lax.top_k(jnp.moveaxis(wrong, 0, -1), _HALVED)[1], -1, 0)
         left, right = (jnp.take_along_axis(end, worst, axis=0) for end in (low, high))

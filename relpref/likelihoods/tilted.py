@@ -17,7 +17,8 @@ from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE, nodes
 from relpref.linalg.arrays import Array
 from relpref.pytree import register
 
-# True in a site's ``infer``: its values are independent normals of one sd that engines integrate out, and samplers sample.
+# True in a site's ``infer``: its values are independent normals of one sd that engines integrate
+# out, and samplers sample.
 INTEGRATED = "integrated"
 
 
@@ -66,7 +67,9 @@ class GaussianSite(Protocol):
 
 def unwrap(distribution: dist.Distribution) -> dist.Distribution:
     """Take a distribution out of what plates, masks and ``to_event`` wrap around it."""
-    while isinstance(distribution, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
+    while isinstance(
+        distribution, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution
+    ):
         distribution = distribution.base_dist
     return distribution
 
@@ -87,7 +90,9 @@ class TreeDistribution(dist.Distribution):
     static: ClassVar[tuple[str, ...]] = ("_batch_shape", "_event_shape")
 
     def tree_flatten(self) -> tuple[Any, Any]:
-        children, kept = ([getattr(self, name) for name in names] for names in (self.leaves, self.static))
+        children, kept = (
+            [getattr(self, name) for name in names] for names in (self.leaves, self.static)
+        )
         return tuple(children), tuple(kept)
 
     @classmethod
@@ -147,8 +152,8 @@ class GaussianLikelihood:
 register(GaussianLikelihood, leaves=("predictor", "scale"))
 
 
-# Asymptotic series in 1/x² for z = −x → −∞ (Abramowitz & Stegun 26.2.12): x Φ(z)/φ(z), and its consequence for
-# r(z)(r(z) + z), the derivative of r = φ/Φ with the sign turned.
+# Asymptotic series in 1/x² for z = −x → −∞ (Abramowitz & Stegun 26.2.12): x Φ(z)/φ(z), and its
+# consequence for r(z)(r(z) + z), the derivative of r = φ/Φ with the sign turned.
 _TAIL_SERIES = (1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0)
 _CURVATURE_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0)
 
@@ -172,7 +177,9 @@ def _curvature_of_numpy(z: Any) -> Any:
     ratio, far = _mills_of_numpy(z), z < -30
     found = ratio * (z + ratio)
     if np.any(far):
-        found = np.where(far, np.polyval(_CURVATURE_SERIES[::-1], 1 / np.square(np.minimum(z, -30))), found)
+        found = np.where(
+            far, np.polyval(_CURVATURE_SERIES[::-1], 1 / np.square(np.minimum(z, -30))), found
+        )
     return found
 
 
@@ -216,13 +223,15 @@ def mills_ratio(z: Array) -> Array:
 def log_ndtr_curvature(z: Array) -> Array:
     """−(log Φ)''(z) = r(z)(z + r(z)) with r = φ/Φ; between 0 and 1.
 
-    The product cancels for very negative z (in float64 it leaves [0, 1] near z = −1e5), so the asymptotic series takes
-    over below −30 (−10 in float32).
+    The product cancels for very negative z (in float64 it leaves [0, 1] near z = −1e5), so the
+    asymptotic series takes over below −30 (−10 in float32).
     """
     switch, inverse_square = _tail(z)
     near = jnp.maximum(z, switch)
     ratio = mills_ratio(near)
-    return jnp.where(z < switch, _polynomial(_CURVATURE_SERIES, inverse_square), ratio * (near + ratio))
+    return jnp.where(
+        z < switch, _polynomial(_CURVATURE_SERIES, inverse_square), ratio * (near + ratio)
+    )
 
 
 _NARROW = 1e-2  # width times distance from 0 below which the series in the width is the more exact
@@ -232,7 +241,8 @@ _SHORT = 0.03  # width below which a difference of log Φ would lose digits
 def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     """log(Φ(l + w − x) − Φ(l − x)) at x = 0, its first derivative in x, and minus the second (between 0 and 1).
 
-    A width may be infinite. It is given in the place of an upper end, because far out it would be lost in the difference of two ends.
+    A width may be infinite. It is given in the place of an upper end, because far out it would be
+    lost in the difference of two ends.
     """
     is_open = jnp.isposinf(width)
     narrow = width * jnp.maximum(jnp.abs(lower), 1.0) < _NARROW
@@ -241,11 +251,13 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     mirrored = is_open | (lower + upper > 0)
     left, right = jnp.where(mirrored, -upper, lower), jnp.where(mirrored, -lower, upper)
 
-    # With ρ = Φ(l)/Φ(u), r = φ/Φ and k = r(r + z), terms that cannot cancel:
-    # φ(u)/(Φ(u) − Φ(l)) = r_u/(1 − ρ), and minus the second derivative is (k_u − ρ k_l)/(1 − ρ) + ρ (r_l − r_u)²/(1 − ρ)².
+    # With ρ = Φ(l)/Φ(u), r = φ/Φ and k = r(r + z), terms that cannot cancel: φ(u)/(Φ(u) − Φ(l)) =
+    # r_u/(1 − ρ), and minus the second derivative is (k_u − ρ k_l)/(1 − ρ) + ρ (r_l − r_u)²/(1 −
+    # ρ)².
     mills, mills_left = mills_ratio(right), mills_ratio(left)
     bent, bent_left = log_ndtr_curvature(right), log_ndtr_curvature(left)
-    # −log ρ is the integral of r over the interval; of a short one by Euler and Maclaurin's rule, r' being −k.
+    # −log ρ is the integral of r over the interval; of a short one by Euler and Maclaurin's rule,
+    # r' being −k.
     short = jnp.where(is_open, 1.0, width) < _SHORT
     step = jnp.where(short, width, 0.0)
     integral = 0.5 * step * (mills_left + mills) + jnp.square(step) * (bent - bent_left) / 12
@@ -253,8 +265,11 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     log_ratio = jnp.where(narrow, -1.0, jnp.where(is_open, -jnp.inf, log_ratio))
     ratio, rest = jnp.exp(log_ratio), -jnp.expm1(log_ratio)
     value = log_ndtr(right) + jnp.log(rest)
-    # (φ(l) − φ(u))/φ(u) = exp((u² − l²)/2) − 1, and the two squares differ by twice the width times the middle.
-    exponent = jnp.where(is_open, -jnp.inf, 0.5 * (left + right) * jnp.where(is_open | narrow, 1.0, width))
+    # (φ(l) − φ(u))/φ(u) = exp((u² − l²)/2) − 1, and the two squares differ by twice the width times
+    # the middle.
+    exponent = jnp.where(
+        is_open, -jnp.inf, 0.5 * (left + right) * jnp.where(is_open | narrow, 1.0, width)
+    )
     slope = mills * jnp.expm1(exponent) / rest
     bend = (bent - ratio * bent_left) / rest + ratio * jnp.square((mills_left - mills) / rest)
 
@@ -299,7 +314,8 @@ def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
 def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
     """For mean ≤ 0: the integrand is log-concave, and falls at least like a Gaussian of that variance around its mode."""
     sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
-    # Of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral does not depend on it.
+    # Of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral does not
+    # depend on it.
     offset = jax.lax.stop_gradient(jnp.minimum(sd, -mean / jnp.maximum(sd, 1e-30)))
     x = offset[..., None] + jnp.asarray(STEPS, mean.dtype)
     z = mean[..., None] + sd[..., None] * x
@@ -330,8 +346,8 @@ def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
 def _step_and_remainder(mean: Array, variance: Array) -> TiltedMoments:
     """For −v/2 ≤ mean ≤ 0; with b = |m|/v and N₀ = N(0; m, v) every term is positive.
 
-    E[σ]/N₀   = Φ(m/√v)/N₀ + ∫ σ(−t) 2 sinh(bt) e^(−t²/2v) dt,
-    E[σ']/N₀  = ∫ σ'(t) 2 cosh(bt) e^(−t²/2v) dt,    E[σ'']/N₀ = −∫ σ''(t) 2 sinh(bt) e^(−t²/2v) dt,    t from 0 to ∞.
+    E[σ]/N₀   = Φ(m/√v)/N₀ + ∫ σ(−t) 2 sinh(bt) e^(−t²/2v) dt, E[σ']/N₀  = ∫ σ'(t) 2 cosh(bt)
+    e^(−t²/2v) dt,    E[σ'']/N₀ = −∫ σ''(t) 2 sinh(bt) e^(−t²/2v) dt,    t from 0 to ∞.
     """
     sd = jnp.sqrt(variance)
     t, weights = jnp.asarray(NODES, mean.dtype), jnp.asarray(WEIGHTS, mean.dtype)
@@ -357,7 +373,9 @@ def _flipped(below: TiltedMoments) -> TiltedMoments:
 
 def _reflected(mean: Array, variance: Array, other: TiltedMoments) -> TiltedMoments:
     """At m, from those at −m − v."""
-    return TiltedMoments(mean + 0.5 * variance + other.log_normalizer, 1 - other.gradient, other.curvature)
+    return TiltedMoments(
+        mean + 0.5 * variance + other.log_normalizer, 1 - other.gradient, other.curvature
+    )
 
 
 def _choose(condition: Array, yes: TiltedMoments, no: TiltedMoments) -> TiltedMoments:
@@ -374,9 +392,10 @@ def log_concave_moments(
 ) -> TiltedMoments:
     """Moments of a positive factor under N(mean, variance); within 1e-9 up to means of 60 and variances of 1e4.
 
-    ``log_factor`` is a concave function of z, shape (..., k), and returns its value, first derivative and minus the second. Slopes are
-    between −1 and 1, and what `relpref.likelihoods.chances.nodes` says of integrands holds for the factor: so are probabilities of
-    outcomes under logistic noise.
+    ``log_factor`` is a concave function of z, shape (..., k), and returns its value, first
+    derivative and minus the second. Slopes are between −1 and 1, and what
+    `relpref.likelihoods.chances.nodes` says of integrands holds for the factor: so are
+    probabilities of outcomes under logistic noise.
     """
     mean, variance = jnp.broadcast_arrays(mean, variance)
     sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
@@ -389,7 +408,9 @@ def log_concave_moments(
 
     def averaged(x: Array, spacing: Array) -> tuple[Array, Array, Array]:
         value, slope, bend = log_factor(mean[..., None] + sd[..., None] * x)
-        log_weights = value - 0.5 * jnp.square(x) + jnp.log(spacing) - 0.5 * float(np.log(2 * np.pi))
+        log_weights = (
+            value - 0.5 * jnp.square(x) + jnp.log(spacing) - 0.5 * float(np.log(2 * np.pi))
+        )
         total = jax.nn.logsumexp(log_weights, axis=-1)
         weights = jnp.exp(log_weights - total[..., None])
         gradient = jnp.sum(weights * slope, axis=-1)
@@ -400,7 +421,8 @@ def log_concave_moments(
         x = jnp.zeros_like(mean)[..., None]
         return averaged(x, jnp.full_like(x, np.sqrt(2 * np.pi)))
 
-    # The integral does not depend on where its nodes are. Many answers leave narrow Gaussians alone, for which a fifth of them will do.
+    # The integral does not depend on where its nodes are. Many answers leave narrow Gaussians
+    # alone, for which a fifth of them will do.
     def few() -> tuple[Array, Array, Array]:
         x = jax.lax.stop_gradient(mode)[..., None] + jnp.asarray(_FEW_STEPS, mean.dtype)
         return averaged(x, jnp.full_like(x, _FEW_STEPS[1] - _FEW_STEPS[0]))

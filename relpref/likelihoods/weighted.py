@@ -14,8 +14,8 @@ from relpref.likelihoods.comparison import Comparison, OfComparison
 from relpref.likelihoods.quadrature import quadrature_moments
 from relpref.likelihoods.tilted import TiltedMoments
 
-# Gauss-Legendre panels: nodes of each; edges on either side of the mode, geometric from its width to the cavity's; and edges in units
-# of the noise around a gap of 0, where the answer turns.
+# Gauss-Legendre panels: nodes of each; edges on either side of the mode, geometric from its width
+# to the cavity's; and edges in units of the noise around a gap of 0, where the answer turns.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _STEPS, _REACH = 6, 9.0
 _TURN = np.array([-9.0, -4.0, -1.5, 0.0, 1.5, 4.0, 9.0])
@@ -26,7 +26,8 @@ _ROUNDS = 14  # of Newton's method for the mode, which need not be exact
 class WeightedComparison(OfComparison):
     """Powers p^w of the probability p of an answer.
 
-    Of weights other than 1 they do not add up to 1: a weighted likelihood, not a distribution of answers. `sample` draws from p.
+    Of weights other than 1 they do not add up to 1: a weighted likelihood, not a distribution of
+    answers. `sample` draws from p.
 
     Parameters
     ----------
@@ -38,7 +39,9 @@ class WeightedComparison(OfComparison):
 
     leaves: ClassVar[tuple[str, ...]] = ("single", "weight")
 
-    def __init__(self, single: Comparison, weight: ArrayLike, *, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, single: Comparison, weight: ArrayLike, *, validate_args: bool | None = None
+    ) -> None:
         self.single, self.weight = single, jnp.asarray(weight, single.gap.dtype)
         super().__init__(batch_shape=single.batch_shape, validate_args=validate_args)
 
@@ -81,10 +84,13 @@ class WeightedComparison(OfComparison):
             log_p = partial(fixed._log_p, value)
             return fixed.weight * jax.jvp(log_p, (gap,), (jnp.ones_like(gap),))[1]
 
-        # The slope of log p falls, so that the mode lies between the cavity's mean and where its slope there leads.
+        # The slope of log p falls, so that the mode lies between the cavity's mean and where its
+        # slope there leads.
         end = m + v * slope(m)
 
-        def closer(_: Any, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        def closer(
+            _: Any, carry: tuple[Array, Array, Array, Array]
+        ) -> tuple[Array, Array, Array, Array]:
             mode, low, high, _ = carry
             rise, change = jax.jvp(slope, (mode,), (jnp.ones_like(mode),))
             rise, bend = rise - (mode - m) / v, 1 / v - change
@@ -117,5 +123,7 @@ class WeightedComparison(OfComparison):
         moved = jnp.sum(share * (z - mean), axis=0)
         left = jnp.sum(share * jnp.square(z - mean - moved), axis=0)
         return TiltedMoments(
-            highest + jnp.log(total), moved / variance, jnp.maximum(1 - left / variance, 0.0) / variance
+            highest + jnp.log(total),
+            moved / variance,
+            jnp.maximum(1 - left / variance, 0.0) / variance,
         )

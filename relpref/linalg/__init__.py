@@ -5,7 +5,15 @@ from relpref.limits import require_memory as require_memory
 from relpref.linalg.cg import CGResult as CGResult
 from relpref.linalg.cg import block_cg as block_cg
 from relpref.linalg.cg import conjugate_gradient as conjugate_gradient
-from relpref.linalg.covariance import BlockDiagonal, Covariance, Dense, Identity, Kronecker, LowRank, NamedSum
+from relpref.linalg.covariance import (
+    BlockDiagonal,
+    Covariance,
+    Dense,
+    Identity,
+    Kronecker,
+    LowRank,
+    NamedSum,
+)
 from relpref.linalg.covariance import KernelMatrix as KernelMatrix
 from relpref.linalg.covariance import LinearMap as LinearMap
 from relpref.linalg.covariance import SparseMatrix as SparseMatrix

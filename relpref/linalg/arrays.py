@@ -1,6 +1,7 @@
 """One code for NumPy's arrays and for JAX's: control flow and factorizations that follow what they are given.
 
-On JAX's arrays, traced or not, everything is a JAX operation; on NumPy's nothing is traced or compiled.
+On JAX's arrays, traced or not, everything is a JAX operation; on NumPy's nothing is traced or
+compiled.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +38,9 @@ def while_loop(more: Callable[[Carry], Any], step: Callable[[Carry], Carry], sta
     if not on_host(start):
         return jax.lax.while_loop(more, step, start)
     state = start
-    with np.errstate(all="ignore"):  # as in JAX, numbers that are not finite are looked at afterwards
+    with np.errstate(
+        all="ignore"
+    ):  # as in JAX, numbers that are not finite are looked at afterwards
         while more(state):
             state = step(state)
     return state
@@ -99,7 +102,9 @@ def ravel(values: Mapping[str, Any]) -> tuple[NDArray[np.float64], Callable[[Any
 
     def back(vector: Any) -> dict[str, Any]:
         pieces = zip(shapes.items(), [0, *ends], ends, strict=False)
-        return {name: np.reshape(vector[start:stop], shape) for (name, shape), start, stop in pieces}
+        return {
+            name: np.reshape(vector[start:stop], shape) for (name, shape), start, stop in pieces
+        }
 
     flat = [np.ravel(np.asarray(values[name], np.float64)) for name in shapes]
     return np.concatenate([np.empty(0), *flat]), back

@@ -19,7 +19,9 @@ Reason = Literal["converged", "max_iterations", "stopped", "breakdown"]
 Minimise = Literal["error", "residual"]
 Callback = Callable[[int, Any, float], bool | None]
 
-CHUNK = 2**17  # entries worked on at a time: they stay in a core's cache from one operation to the next
+CHUNK = (
+    2**17
+)  # entries worked on at a time: they stay in a core's cache from one operation to the next
 
 
 class BlockCG(NamedTuple):
@@ -27,7 +29,9 @@ class BlockCG(NamedTuple):
 
     values: Any  # a solution in each column, shape (n, k); finite, whatever the reason
     steps: int
-    residual: Floats  # √(rᵀM⁻¹r / bᵀM⁻¹b) of each column: recomputed if ``verify`` found it converged, else from the recurrence
+    # √(rᵀM⁻¹r / bᵀM⁻¹b) of each column: recomputed if ``verify`` found it converged, else from the
+    # recurrence.
+    residual: Floats
     reason: Reason  # of the worst column, see `CGResult`
 
 
@@ -45,16 +49,19 @@ def block_cg(
 ) -> BlockCG:
     """Solve A X = B for a symmetric positive (semi)definite A; every column has step lengths of its own.
 
-    A column that has converged stays as it is, whatever the others need; on the host, when half of the columns have, the
-    rest continues without them. The result for a column does not depend on the others.
+    A column that has converged stays as it is, whatever the others need; on the host, when half of
+    the columns have, the rest continues without them. The result for a column does not depend on
+    the others.
 
-    ``apply`` and ``precondition`` (M⁻¹, by default the identity) go from a block and an array of its shape to the product. For NumPy
-    arrays that may be written into the second argument; for JAX arrays it is to be ignored. ``rhs``, shape (n, k), has the precision to
-    compute in; a NumPy array is overwritten unless ``verify``, which recomputes the residual if a column converged by the recurrence,
-    and continues from the true one. ``tol`` bounds √(rᵀM⁻¹r / bᵀM⁻¹b), for all columns or each: with M the diagonal this norm weighs an
-    entry by its own scale. The callback is told, after each iteration, its number, the solutions so far (live: copy them to keep them)
-    and the largest residual; if it returns True, the iterations stop. For ``minimise`` see `conjugate_gradient`; "residual" is without
-    a preconditioner.
+    ``apply`` and ``precondition`` (M⁻¹, by default the identity) go from a block and an array of
+    its shape to the product. For NumPy arrays that may be written into the second argument; for JAX
+    arrays it is to be ignored. ``rhs``, shape (n, k), has the precision to compute in; a NumPy
+    array is overwritten unless ``verify``, which recomputes the residual if a column converged by
+    the recurrence, and continues from the true one. ``tol`` bounds √(rᵀM⁻¹r / bᵀM⁻¹b), for all
+    columns or each: with M the diagonal this norm weighs an entry by its own scale. The callback is
+    told, after each iteration, its number, the solutions so far (live: copy them to keep them) and
+    the largest residual; if it returns True, the iterations stop. For ``minimise`` see
+    `conjugate_gradient`; "residual" is without a preconditioner.
     """
     host, by_residual = isinstance(rhs, np.ndarray), minimise == "residual"
     xp: Any = np if host else jnp
@@ -67,13 +74,20 @@ def block_cg(
     pushed = through(residual)
     target = inner(residual, pushed)
     values, squared = 0 * rhs, target.copy()
-    if start is not None:  # a right-hand side of zeros is solved by zeros, and no guess is near enough
+    if (
+        start is not None
+    ):  # a right-hand side of zeros is solved by zeros, and no guess is near enough
         values = xp.where(target > 0, start, values)
         residual = rhs - apply(values, xp.empty_like(rhs))
         pushed = through(residual)
         squared = inner(residual, pushed)
     count = rhs.shape[1]
-    solution, live, enough, norms = values, np.arange(count), np.square(tol) * target, squared.copy()
+    solution, live, enough, norms = (
+        values,
+        np.arange(count),
+        np.square(tol) * target,
+        squared.copy(),
+    )
     running, sound = np.ones(count, dtype=bool), np.isfinite(squared)
     gain, verified, largest = np.full(count, np.inf), np.full(count, np.inf), np.zeros(count)
     direction: Any = None
@@ -82,7 +96,8 @@ def block_cg(
     while not stopped:
         reached = running[live] & (squared <= enough[live])
         if verify and reached.any():
-            # Rounding takes the recurrence's residual away from the true one: look, and go on from the true one.
+            # Rounding takes the recurrence's residual away from the true one: look, and go on from
+            # the true one.
             own = rhs if live.size == count else rhs[:, live]
             residual = xp.where(reached, own - apply(solution, xp.empty_like(residual)), residual)
             pushed = through(residual)
@@ -99,7 +114,9 @@ def block_cg(
             if solution is not values:
                 values[:, live] = solution
             live = live[active]
-            squared, gain, verified, largest = (each[active] for each in (squared, gain, verified, largest))
+            squared, gain, verified, largest = (
+                each[active] for each in (squared, gain, verified, largest)
+            )
             residual, solution = residual[:, active], values[:, live]
             direction = None if direction is None else direction[:, active]
             pushed = residual if precondition is None else pushed[:, active]
@@ -109,9 +126,13 @@ def block_cg(
             pulled: Any = apply(pushed, scratch) if by_residual else None
             gain, before = (inner(residual, pulled) if by_residual else squared), gain
             largest = np.fmax(largest, gain / squared)
-            good = active & np.isfinite(gain) & (gain > np.finfo(np.float64).eps * largest * squared)
+            good = (
+                active & np.isfinite(gain) & (gain > np.finfo(np.float64).eps * largest * squared)
+            )
             turn = np.where(good, gain / before, 0.0)
-            direction = pushed.copy() if direction is None else _combined(direction, turn, pushed, None)
+            direction = (
+                pushed.copy() if direction is None else _combined(direction, turn, pushed, None)
+            )
             if by_residual:
                 image = pulled.copy() if steps == 0 else _combined(image, turn, pulled, None)
             else:
@@ -126,7 +147,9 @@ def block_cg(
         if (bad := active & ~good).any():  # the solution stays finite, whatever comes
             sound[live[bad]] = False
             length, following = np.where(bad, 0.0, length), np.where(bad, squared, following)
-            residual, direction, image = (xp.where(bad, 0.0, one) for one in (residual, direction, image))
+            residual, direction, image = (
+                xp.where(bad, 0.0, one) for one in (residual, direction, image)
+            )
             pushed = through(residual)
         squared = following
         if good.any():
@@ -155,7 +178,9 @@ def _stored(values: Any, live: Any, solution: Any) -> Any:
 def _combined(block: Any, turn: Any, other: Any, length: Any) -> Any:
     """turn·block + length·other, column by column (None is 1); in place for NumPy arrays."""
     if not isinstance(block, np.ndarray):
-        return _on_devices(block, 1.0 if turn is None else turn, other, 1.0 if length is None else length)
+        return _on_devices(
+            block, 1.0 if turn is None else turn, other, 1.0 if length is None else length
+        )
     turn, length = (None if one is None else one.astype(block.dtype) for one in (turn, length))
     for rows in chunks(block):
         if turn is not None:
@@ -195,9 +220,10 @@ def chunks(block: Block) -> Iterator[slice]:
 class CGResult(NamedTuple):
     """How conjugate gradients ended.
 
-    The reason is "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a product was
-    not finite, or the tolerance is out of reach, in double precision or because b is not in the range of A; with the smallest residuals
-    the solution is then one of least squares.
+    The reason is "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is
+    not positive semidefinite, a product was not finite, or the tolerance is out of reach, in double
+    precision or because b is not in the range of A; with the smallest residuals the solution is
+    then one of least squares.
     """
 
     solution: Floats  # of the shape of the right-hand side; finite, whatever the reason
@@ -218,11 +244,13 @@ def conjugate_gradient(
 ) -> CGResult:
     """Solve A x = b for a symmetric positive definite A, or a semidefinite one with b in its range.
 
-    ``apply`` is A times an array of the shape of ``rhs``, b, which may be any; it must neither change its argument nor keep it. It ends
-    at the relative residual ‖b − A x‖ / ‖b‖ = ``tol``, by the callback (see `block_cg`; early stopping regularizes), or after ten times
-    as many iterations as b has entries. What is least after each of them is (x − x*)ᵀ A (x − x*), conjugate gradients; or with
-    ``minimise="residual"`` ‖b − A x‖, conjugate residuals (in exact arithmetic the iterates of MINRES), which suits regularization by
-    stopping early. DataError if ``rhs`` or ``start`` is not finite.
+    ``apply`` is A times an array of the shape of ``rhs``, b, which may be any; it must neither
+    change its argument nor keep it. It ends at the relative residual ‖b − A x‖ / ‖b‖ = ``tol``, by
+    the callback (see `block_cg`; early stopping regularizes), or after ten times as many iterations
+    as b has entries. What is least after each of them is (x − x*)ᵀ A (x − x*), conjugate gradients;
+    or with ``minimise="residual"`` ‖b − A x‖, conjugate residuals (in exact arithmetic the iterates
+    of MINRES), which suits regularization by stopping early. DataError if ``rhs`` or ``start`` is
+    not finite.
     """
     check_finite(rhs, start)
     shape = rhs.shape
@@ -245,7 +273,9 @@ def conjugate_gradient(
         verify=True,
         callback=each,
     )
-    return CGResult(found.values.reshape(shape), found.steps, float(found.residual[0]), found.reason)
+    return CGResult(
+        found.values.reshape(shape), found.steps, float(found.residual[0]), found.reason
+    )
 
 
 def check_finite(rhs: Any, start: Any) -> None:
@@ -253,7 +283,8 @@ def check_finite(rhs: Any, start: Any) -> None:
     for name, given in (("right-hand side", rhs), ("start", start)):
         if given is not None and not np.all(np.isfinite(given)):
             raise DataError(
-                f"the {name} of conjugate gradients is not finite everywhere; look for NaN in the data"
+                f"the {name} of conjugate gradients is not finite everywhere; look for NaN in the "
+                "data"
             )
 
 
@@ -281,7 +312,8 @@ def in_threads(
     with ThreadPoolExecutor(max(min(workers or cores(), len(parts)), 1)) as pool:
         futures = [pool.submit(function, part) for part in parts]
         try:
-            # In order, whichever is ready first: the results must not depend on the order of completion.
+            # In order, whichever is ready first: the results must not depend on the order of
+            # completion.
             for part, future in zip(parts, futures, strict=True):
                 yield part, future.result()
                 done += part.stop - part.start

@@ -1,6 +1,7 @@
 """Covariances by what can be asked of them: products, chosen entries, or all of the matrix.
 
-Everything outside this folder asks a covariance for what it needs and never assumes that a matrix lies underneath.
+Everything outside this folder asks a covariance for what it needs and never assumes that a matrix
+lies underneath.
 """
 
 from abc import ABC, abstractmethod
@@ -29,17 +30,19 @@ LinearMap = Callable[[Array], Array]
 
 # Entries of a kernel matrix that exist at a time: 64 MB.
 _BLOCK = 2**23
-# Entries that may be evaluated for exact means of rows: a few minutes; beyond, the columns are sampled.
+# Entries that may be evaluated for exact means of rows: a few minutes; beyond, the columns are
+# sampled.
 _EVALUATIONS = 5_000_000_000
-# Rows whose means stand for all, and where all are too many: the average of their sampled means is off by 1/20 of their spread.
+# Rows whose means stand for all, and where all are too many: the average of their sampled means is
+# off by 1/20 of their spread.
 _SAMPLED = 400
 
 
 class Covariance(ABC):
     """A symmetric positive semidefinite n x n matrix K, evaluated where it is asked for.
 
-    A subclass has ``size`` and ``scaled``, and ``dense`` or, where there are too many values for a matrix, ``block`` and
-    ``matmul``; everything else follows from these.
+    A subclass has ``size`` and ``scaled``, and ``dense`` or, where there are too many values for a
+    matrix, ``block`` and ``matmul``; everything else follows from these.
     """
 
     is_matrix: ClassVar[bool] = False
@@ -493,7 +496,8 @@ class KernelMatrix(Covariance):
             )
             if not np.all(np.isfinite(entries)):
                 raise DataError(
-                    "the kernel gave NaN or infinity; look at its hyperparameters and at extreme attributes"
+                    "the kernel gave NaN or infinity; look at its hyperparameters and at extreme "
+                    "attributes"
                 )
             yield slice(start, start + step), self.scale * entries
 
@@ -503,11 +507,16 @@ def nystrom(
 ) -> LowRank:
     """Replace K by ``K_·Z K_ZZ⁻¹ K_Z·``, with points Z chosen as by `pivoted_cholesky` (Williams & Seeger 2001).
 
-    ``left_out`` of the result bounds the largest eigenvalue of the difference, relative to the trace; no variance is overstated.
+    ``left_out`` of the result bounds the largest eigenvalue of the difference, relative to the
+    trace; no variance is overstated.
     """
     everyone = np.arange(matrix.size)
     chosen, left_out = pivoted_cholesky(
-        matrix.variances(everyone), lambda at: matrix.block(everyone, [at])[:, 0], most, tol, rng=rng
+        matrix.variances(everyone),
+        lambda at: matrix.block(everyone, [at])[:, 0],
+        most,
+        tol,
+        rng=rng,
     )
     # No jitter: every point was chosen for what the others left of its variance.
     root = np.linalg.cholesky(matrix.block(chosen, chosen))

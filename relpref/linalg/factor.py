@@ -17,8 +17,8 @@ from relpref.linalg.arrays import factorize
 
 Floats = NDArray[np.float64]
 
-# Rounding leaves eigenvalues uncertain by a few n·eps·largest at worst; the zero eigenvalues of products and of kernels with
-# identical nodes come out at √n·eps·largest and below.
+# Rounding leaves eigenvalues uncertain by a few n·eps·largest at worst; the zero eigenvalues of
+# products and of kernels with identical nodes come out at √n·eps·largest and below.
 _WORST, _TYPICAL = 100.0, 4.0
 
 
@@ -32,9 +32,10 @@ class Eigen(NamedTuple):
 def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: float = 0.0) -> Eigen:
     """Decompose a positive semidefinite matrix; eigenvalues within rounding become 0.
 
-    Beside a small λ in 1/(eigenvalue + λ) they would count, and identical nodes or a kernel of low rank lose most digits. ``scale`` is
-    the size of what the matrix was computed from, where it is larger than the matrix: its rounding is in it too. DataError, which calls
-    the matrix ``name``, if it is not square, finite, symmetric and positive semidefinite.
+    Beside a small λ in 1/(eigenvalue + λ) they would count, and identical nodes or a kernel of low
+    rank lose most digits. ``scale`` is the size of what the matrix was computed from, where it is
+    larger than the matrix: its rounding is in it too. DataError, which calls the matrix ``name``,
+    if it is not square, finite, symmetric and positive semidefinite.
     """
     square = checked_symmetric(matrix, name)
     require_memory(3 * square.nbytes, f"the eigendecomposition of the {name}")
@@ -44,15 +45,19 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: fl
     if values.size and values[0] < -_WORST * len(values) * unit:
         negative = int(np.sum(values < 0))
         raise DataError(
-            f"the {name} is indefinite: its smallest eigenvalue is {values[0]:.3g}, its largest {values[-1]:.3g}, "
-            f"{negative} of {len(values)} are negative; give relpref.linalg.nearest_semidefinite(K), which sets those to 0"
+            f"the {name} is indefinite: its smallest eigenvalue is {values[0]:.3g}, its largest "
+            f"{values[-1]:.3g}, "
+            f"{negative} of {len(values)} are negative; give "
+            "relpref.linalg.nearest_semidefinite(K), which sets those to 0"
         )
     return Eigen(np.where(values > _TYPICAL * np.sqrt(len(values)) * unit, values, 0.0), vectors)
 
 
 def factor_eigen(factor: ArrayLike) -> Eigen:
     """Decompose F Fᵀ from a finite F of shape (n, d), O(n d²), without the eigenvalues within rounding."""
-    left, singular, _ = svd(np.asarray(factor, dtype=np.float64), full_matrices=False, check_finite=False)
+    left, singular, _ = svd(
+        np.asarray(factor, dtype=np.float64), full_matrices=False, check_finite=False
+    )
     count, width = left.shape
     kept = singular > np.finfo(np.float64).eps * max(count, width) * singular.max(initial=0.0)
     return Eigen(np.square(singular[kept])[::-1], left[:, kept][:, ::-1])
@@ -66,7 +71,8 @@ def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:
     if not np.isfinite(square.sum()) and not np.all(np.isfinite(square)):
         row, column = np.argwhere(~np.isfinite(square))[0]
         raise DataError(
-            f"the {name} holds {square[row, column]} at row {row}, column {column}; all entries must be finite"
+            f"the {name} holds {square[row, column]} at row {row}, column {column}; all entries "
+            "must be finite"
         )
     apart = np.abs(square - square.T)
     row, column = np.unravel_index(np.argmax(apart), apart.shape) if square.size else (0, 0)
@@ -74,8 +80,10 @@ def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:
         abs(float(square.max(initial=0.0))), abs(float(square.min(initial=0.0)))
     ):
         raise DataError(
-            f"the {name} is not symmetric: entry ({row}, {column}) is {square[row, column]:.6g} and ({column}, {row}) is "
-            f"{square[column, row]:.6g}, the largest difference; give (K + K.T) / 2 if that is what you mean"
+            f"the {name} is not symmetric: entry ({row}, {column}) is {square[row, column]:.6g} "
+            f"and ({column}, {row}) is "
+            f"{square[column, row]:.6g}, the largest difference; give (K + K.T) / 2 if that is "
+            "what you mean"
         )
     return square
 
@@ -98,8 +106,8 @@ def nearest_semidefinite(matrix: ArrayLike) -> Floats:
 
 def real(values: Any) -> jax.Array:
     """As an array of JAX's default float: float64 inside ``enable_x64`` and float32 outside."""
-    # The dtype is named because ``jnp.asarray`` alone may hand back the float64 version of an array that was a constant of a program
-    # compiled in double precision before.
+    # The dtype is named because ``jnp.asarray`` alone may hand back the float64 version of an array
+    # that was a constant of a program compiled in double precision before.
     return jnp.asarray(values, dtype=float)
 
 
@@ -116,15 +124,17 @@ def symmetric_lu(matrix: Any) -> Any:
 class Factor(NamedTuple):
     """A Cholesky factor and the jitter it needed."""
 
-    lower: Array  # lower triangular L with L Lᵀ = K + jitter·I, shape (n, n); not finite when no jitter tried was enough
+    # Lower triangular L with L Lᵀ = K + jitter·I, shape (n, n); not finite when no jitter tried was
+    # enough.
+    lower: Array
     jitter: Array  # what was added to the diagonal, in the units of K; 0 when nothing was needed
 
 
 def cholesky(matrix: Any) -> Factor:
     """Factorise a covariance, adding the smallest jitter of a fixed ladder that makes it positive definite.
 
-    The ladder is 0, then 1 to 1e5 times ``n * eps * mean(diag)``, with eps that of the matrix's dtype. The search is
-    not differentiated; the factor is.
+    The ladder is 0, then 1 to 1e5 times ``n * eps * mean(diag)``, with eps that of the matrix's
+    dtype. The search is not differentiated; the factor is.
 
     Parameters
     ----------
@@ -159,7 +169,9 @@ def _cholesky(matrix: Array) -> Factor:
         jittered = fixed + steps[tried] * unit * identity
         return tried + 1, jnp.linalg.cholesky(jittered, symmetrize_input=False)
 
-    tried, lower = jax.lax.while_loop(fails, harder, (jnp.asarray(0), jnp.full_like(fixed, jnp.nan)))
+    tried, lower = jax.lax.while_loop(
+        fails, harder, (jnp.asarray(0), jnp.full_like(fixed, jnp.nan))
+    )
     jitter = steps[tried - 1] * unit
     return Factor(_attach(matrix, jitter, lower), jitter)
 
@@ -173,7 +185,8 @@ def _attach(matrix: Array, jitter: Array, lower: Array) -> Array:
 @_attach.defjvp
 def _attach_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     lower, tangent = primals[2], tangents[0]
-    # dL = L Φ(L⁻¹ dK L⁻ᵀ), Φ = lower triangle with half the diagonal (Murray 2016, arXiv:1602.07527, eq. 8).
+    # dL = L Φ(L⁻¹ dK L⁻ᵀ), Φ = lower triangle with half the diagonal (Murray 2016,
+    # arXiv:1602.07527, eq. 8).
     symmetric = 0.5 * (tangent + tangent.T)
     left = jax.scipy.linalg.solve_triangular(lower, symmetric, lower=True)
     inner = jax.scipy.linalg.solve_triangular(lower, left.T, lower=True)
@@ -181,8 +194,8 @@ def _attach_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tupl
     return lower, lower @ phi
 
 
-# Relative to the largest diagonal entry. Kernels are computed in float64 with relative errors of about 1e-13 and the
-# updates add some; what is below is rounding, what is as far below zero is not.
+# Relative to the largest diagonal entry. Kernels are computed in float64 with relative errors of
+# about 1e-13 and the updates add some; what is below is rounding, what is as far below zero is not.
 _SLACK = 1e-9
 
 
@@ -196,15 +209,17 @@ def pivoted_cholesky(
 ) -> tuple[NDArray[np.intp], float]:
     """Choose rows one after the other, each time the one that those chosen explain worst.
 
-    That is where the Schur complement ``k_ii − K_iZ K_ZZ⁻¹ K_Zi`` is largest; the sum of these is the trace that is left out when K is
-    replaced by ``K_·Z K_ZZ⁻¹ K_Z·`` (Harbrecht, Peters & Schneider 2012). Only the columns of the chosen rows are asked for; O(m r²)
-    for r rows out of m.
+    That is where the Schur complement ``k_ii − K_iZ K_ZZ⁻¹ K_Zi`` is largest; the sum of these is
+    the trace that is left out when K is replaced by ``K_·Z K_ZZ⁻¹ K_Z·`` (Harbrecht, Peters &
+    Schneider 2012). Only the columns of the chosen rows are asked for; O(m r²) for r rows out of m.
 
-    ``column`` goes from a row's number to its column of K, shape (m,). At most so many rows are chosen, fewer where they leave out no
-    more than the share ``tol`` of the trace or the matrix has a smaller rank. With ``rng`` they are chosen at random instead, with
-    probabilities in proportion to what is unexplained (Chen, Epperly, Tropp & Webber 2023, "Randomly pivoted Cholesky"): where eigenvalues
-    fall slowly that explains more than outliers do. Returned are the rows in the order of choice, and the share of the trace that they
-    leave out. DataError if an entry is not finite, the matrix is not positive semidefinite, or memory would not suffice.
+    ``column`` goes from a row's number to its column of K, shape (m,). At most so many rows are
+    chosen, fewer where they leave out no more than the share ``tol`` of the trace or the matrix has
+    a smaller rank. With ``rng`` they are chosen at random instead, with probabilities in proportion
+    to what is unexplained (Chen, Epperly, Tropp & Webber 2023, "Randomly pivoted Cholesky"): where
+    eigenvalues fall slowly that explains more than outliers do. Returned are the rows in the order
+    of choice, and the share of the trace that they leave out. DataError if an entry is not finite,
+    the matrix is not positive semidefinite, or memory would not suffice.
     """
     left = np.array(diagonal, dtype=np.float64)
     if left.ndim != 1 or most < 1 or not 0 <= tol < 1:
@@ -241,13 +256,17 @@ def pivoted_cholesky(
         left -= fresh * fresh
         left[chosen] = 0.0  # they are explained exactly
         _refuse_negative(left, largest)
-    return np.array(chosen, dtype=np.intp), float(np.clip(left.sum() / trace, 0.0, 1.0)) if trace else 0.0
+    return np.array(chosen, dtype=np.intp), float(
+        np.clip(left.sum() / trace, 0.0, 1.0)
+    ) if trace else 0.0
 
 
 def _check(entries: NDArray[np.float64], name: str) -> None:
     if not np.all(np.isfinite(entries)):
         at = int(np.flatnonzero(~np.isfinite(entries))[0])
-        raise DataError(f"{name} of the matrix holds {entries[at]} at entry {at}; all must be finite")
+        raise DataError(
+            f"{name} of the matrix holds {entries[at]} at entry {at}; all must be finite"
+        )
 
 
 def _refuse_negative(left: NDArray[np.float64], largest: float) -> None:
@@ -255,7 +274,8 @@ def _refuse_negative(left: NDArray[np.float64], largest: float) -> None:
     if len(left) and left.min() < -_SLACK * max(largest, np.finfo(float).tiny):
         at = int(np.argmin(left))
         raise DataError(
-            f"the matrix is not positive semidefinite: {left[at]:.3g} remains of its diagonal at entry {at}; "
+            f"the matrix is not positive semidefinite: {left[at]:.3g} remains of its diagonal at "
+            f"entry {at}; "
             "correct the similarity or kernel"
         )
     np.maximum(left, 0.0, out=left)

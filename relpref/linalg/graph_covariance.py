@@ -15,7 +15,8 @@ from relpref.linalg.covariance import ConstantRows
 from relpref.linalg.graph_solver import LaplacianSolver, SeenBlock
 from relpref.linalg.lanczos import Tridiagonal, lanczos
 
-# The Lanczos process runs on (Δ + s I)⁻¹ with s so many times 1/t (van den Eshof & Hochbruck 2006): fewest steps, 16 for 1e-6.
+# The Lanczos process runs on (Δ + s I)⁻¹ with s so many times 1/t (van den Eshof & Hochbruck 2006):
+# fewest steps, 16 for 1e-6.
 _SHIFT = 10.0
 # Entries of all the vectors of a run: 0.5 GB.
 _KEPT, _MOST_COLUMNS = 2**26, 64
@@ -47,8 +48,9 @@ class SparsePrecision(_OfGraph):
     solver: LaplacianSolver  # of the graph; shared by all shifts and scales
     shift: float
     scale: float = 1.0
-    # Of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a posterior mean by less than a thousandth of its
-    # standard deviation, also where answers say much more than the prior.
+    # Of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a posterior mean
+    # by less than a thousandth of its standard deviation, also where answers say much more than the
+    # prior.
     tol: float = 3e-5
     progress: Progress | None = None  # told how many columns of how many are solved
 
@@ -104,7 +106,9 @@ class HeatKernel(_OfGraph):
         """No heat is lost."""
         return self.scale
 
-    def _columns(self, columns: NDArray[np.intp], rows: NDArray[np.intp]) -> Iterator[tuple[slice, Floats]]:
+    def _columns(
+        self, columns: NDArray[np.intp], rows: NDArray[np.intp]
+    ) -> Iterator[tuple[slice, Floats]]:
         for part in self._parts(columns.size):
             units = np.zeros((self.size, part.stop - part.start))
             units[columns[part], np.arange(units.shape[1])] = 1.0
@@ -128,7 +132,9 @@ class HeatKernel(_OfGraph):
             return solver.centred(solver.solve(shift, block, tol=1e-2 * self.tol).values)
 
         found = lanczos(apply, start, _steps(self.tol), keep=True)
-        weights = _weights(found, lambda nodes: np.exp(-self.time * np.maximum(1.0 / nodes - shift, 0.0)))
+        weights = _weights(
+            found, lambda nodes: np.exp(-self.time * np.maximum(1.0 / nodes - shift, 0.0))
+        )
         flowed = np.asarray(vectors - start)
         for vector, weight in zip(found.vectors, weights, strict=True):
             flowed += vector * (weight * norm)
@@ -139,9 +145,9 @@ class HeatKernel(_OfGraph):
 def _steps(tol: float) -> int:
     """How many steps any graph, time and vector take at most.
 
-    With x = s/(λ + s) in (0, 1], exp(−tλ) = exp(st (1 − 1/x)) is one function as st is fixed. k steps are exact for polynomials in
-    x of degree k − 1, and else err by twice what the best of these leaves of that function: at most its further
-    Chebyshev coefficients.
+    With x = s/(λ + s) in (0, 1], exp(−tλ) = exp(st (1 − 1/x)) is one function as st is fixed. k
+    steps are exact for polynomials in x of degree k − 1, and else err by twice what the best of
+    these leaves of that function: at most its further Chebyshev coefficients.
     """
 
     def function(y: Any) -> Any:

@@ -22,20 +22,23 @@ Positions = NDArray[np.intp]
 
 Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
 
-# A product takes this many rows at a time, so that its result is still in the cache when the shift is added.
+# A product takes this many rows at a time, so that its result is still in the cache when the shift
+# is added.
 _RUN = 4096
-# Components with fewer nodes share one pass over the vectors, and do not decide how systems are solved.
+# Components with fewer nodes share one pass over the vectors, and do not decide how systems are
+# solved.
 _LARGE = 10_000
-# A graph is narrow up to so many links for each node and so many times √n nodes in a level; its factors then have up to so many
-# entries for each node.
+# A graph is narrow up to so many links for each node and so many times √n nodes in a level; its
+# factors then have up to so many entries for each node.
 _LINKS, _WIDTH, _FILL = 4.0, 3.0, 150.0
 # Up to so many nodes a factorization costs less than the iterations.
 _SMALL = 500
-# Single precision gains no more in one round (measured on hubs, random graphs and lattices with shortcuts).
+# Single precision gains no more in one round (measured on hubs, random graphs and lattices with
+# shortcuts).
 _SINGLE = 3e-7
 _MOST_STEPS, _MOST_ROUNDS = 3000, 20
-# Columns solved together share each pass over the links; where their vectors would leave the cache, or for fewer than so many
-# columns, one after the other takes no longer and less memory.
+# Columns solved together share each pass over the links; where their vectors would leave the cache,
+# or for fewer than so many columns, one after the other takes no longer and less memory.
 WIDTH, FEW, _BLOCK = 32, 12, 2**22
 # Beyond this share of all pairs (and so many nodes) a graph is no sparse one.
 _DENSE, _DENSE_SIZE = 0.1, 4000
@@ -91,13 +94,16 @@ class OrderedLaplacian:
     def is_narrow(self) -> bool:
         """Whether few nodes separate any large component, as in grids, road networks and chains: factors are sparse then.
 
-        The levels of a breadth-first search from a far end are such separators: in a planar graph of s nodes the widest has
-        some √s, in a random one a large share of all. (It has fewer than 3 s links: what has more need not be searched.)
+        The levels of a breadth-first search from a far end are such separators: in a planar graph
+        of s nodes the widest has some √s, in a random one a large share of all. (It has fewer than
+        3 s links: what has more need not be searched.)
         """
         if self.links > _LINKS * self.size or self.sizes[0] < _LARGE:
             return False
         large = [slice(start, stop) for start, stop in self._large[0]]
-        return all(_is_narrow(self.matrix[part, part]) for part in large) and fits(_FILL * 12.0 * self.size)
+        return all(_is_narrow(self.matrix[part, part]) for part in large) and fits(
+            _FILL * 12.0 * self.size
+        )
 
     @cached_property
     def degree(self) -> Floats:
@@ -192,7 +198,9 @@ class OrderedLaplacian:
 
 def _is_narrow(matrix: Any) -> bool:
     """Whether no level of a breadth-first search has more than some √n nodes; the search begins where another one ended."""
-    start = scipy.sparse.csgraph.breadth_first_order(matrix, 0, directed=False, return_predecessors=False)[-1]
+    start = scipy.sparse.csgraph.breadth_first_order(
+        matrix, 0, directed=False, return_predecessors=False
+    )[-1]
     order, before = scipy.sparse.csgraph.breadth_first_order(matrix, start, directed=False)
     before[start] = start
     # Depths by pointer jumping: each round doubles the reach.
@@ -216,17 +224,26 @@ def _checked(adjacency: Any) -> Any:
         at = int(np.argmax(bad))
         row = int(np.searchsorted(weights.indptr, at, side="right")) - 1
         raise DataError(
-            f"the link {row} - {weights.indices[at]} has the weight {weights.data[at]}; weights are positive and finite"
+            f"the link {row} - {weights.indices[at]} has the weight {weights.data[at]}; weights "
+            "are positive and finite"
         )
     if weights.diagonal().any():
-        raise DataError(f"node {int(np.argmax(weights.diagonal()))} has a link to itself; remove it")
+        raise DataError(
+            f"node {int(np.argmax(weights.diagonal()))} has a link to itself; remove it"
+        )
     other = weights.T.tocsr()
-    same = all(np.array_equal(getattr(weights, part), getattr(other, part)) for part in ("indptr", "indices"))
+    same = all(
+        np.array_equal(getattr(weights, part), getattr(other, part))
+        for part in ("indptr", "indices")
+    )
     if not (same and np.allclose(weights.data, other.data, rtol=1e-9, atol=0.0)):
         raise DataError(
-            "the adjacency matrix is not symmetric; give each link in both directions, with one weight"
+            "the adjacency matrix is not symmetric; give each link in both directions, with one "
+            "weight"
         )
-    if not np.array_equal(weights.data, other.data):  # by rounding, as after adding up links in another order
+    if not np.array_equal(
+        weights.data, other.data
+    ):  # by rounding, as after adding up links in another order
         weights = 0.5 * (weights + other)
         weights.sort_indices()
     return weights
@@ -263,7 +280,8 @@ class SeenBlock:
     def entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
         """K[rows][:, columns], in any order, also repeated, computed as far as it was not seen.
 
-        ``compute`` makes of columns and rows, ascending, runs of the columns and their entries in the rows, as they come.
+        ``compute`` makes of columns and rows, ascending, runs of the columns and their entries in
+        the rows, as they come.
         """
         with self._growing:
             return self._found(rows, columns, compute)
@@ -277,7 +295,10 @@ class SeenBlock:
             for part, values in compute(fresh, wanted):
                 self._add(fresh[part], wanted, values)
             order = np.argsort(self.positions)
-            at = [order[np.searchsorted(self.positions, some, sorter=order)] for some in (rows, columns)]
+            at = [
+                order[np.searchsorted(self.positions, some, sorter=order)]
+                for some in (rows, columns)
+            ]
             return self._entries[np.ix_(*at)]
         # Many rows of few columns, or more than are kept: the fewer are computed in full.
         if row.size < column.size:
@@ -307,9 +328,10 @@ class SeenBlock:
 class LaplacianSolver:
     """Solves with Δ + shift I, Δ = D − W, of an undirected graph of up to millions of nodes, W a scipy array of positive weights.
 
-    Where that is cheap (few nodes, a forest), by a sparse factorization; else by conjugate gradients on blocks of columns, with
-    the diagonal as preconditioner, in single precision with residuals in double, on all cores that the process may use. The
-    constants of each component are eigenvectors (Δ1 = 0) and are treated exactly, so that the smallest shift does no harm.
+    Where that is cheap (few nodes, a forest), by a sparse factorization; else by conjugate
+    gradients on blocks of columns, with the diagonal as preconditioner, in single precision with
+    residuals in double, on all cores that the process may use. The constants of each component are
+    eigenvectors (Δ1 = 0) and are treated exactly, so that the smallest shift does no harm.
     DataError if W is not symmetric, has loops, or holds so many links that it is no sparse matrix.
     """
 
@@ -321,8 +343,10 @@ class LaplacianSolver:
         links = self._laplacian.links
         if self.size >= _DENSE_SIZE and links > _DENSE * self.size * (self.size - 1) / 2:
             raise DataError(
-                f"the graph has {links} links between {self.size} nodes, more than {_DENSE:.0%} of all pairs: too many for the "
-                "sparse structure; drop weak links, or fit with structure='dense' where memory allows matrices of all"
+                f"the graph has {links} links between {self.size} nodes, more than {_DENSE:.0%} of "
+                "all pairs: too many for the "
+                "sparse structure; drop weak links, or fit with structure='dense' where memory "
+                "allows matrices of all"
             )
         self._lock = threading.Lock()
         self._factor: tuple[float, Any] = (np.nan, None)
@@ -368,13 +392,15 @@ class LaplacianSolver:
     ) -> Solution:
         """Solve (Δ + shift I) X = B, shape (n,) or (n, k), until the residual is below ``tol``, see `Solution`.
 
-        DataError if the shift is not positive, or B not finite or of another length; InferenceError if the tolerance was not reached.
-        ``progress`` is told how many columns of how many are solved.
+        DataError if the shift is not positive, or B not finite or of another length; InferenceError
+        if the tolerance was not reached. ``progress`` is told how many columns of how many are
+        solved.
         """
         given = np.asarray(rhs, dtype=np.float64)
         if given.ndim not in (1, 2) or given.shape[0] != self.size:
             raise DataError(
-                f"a right-hand side has shape {given.shape}; its first dimension is the {self.size} nodes"
+                f"a right-hand side has shape {given.shape}; its first dimension is the "
+                f"{self.size} nodes"
             )
         if not np.all(np.isfinite(given)):
             raise DataError("a right-hand side is not finite everywhere; look for NaN in the data")
@@ -389,7 +415,9 @@ class LaplacianSolver:
             values[order, part] = found.values
             iterations, residual = max(iterations, found.iterations), max(residual, found.residual)
             methods[found.method] = True
-        return Solution(values.reshape(given.shape), iterations, residual, ", ".join(methods) or "none")
+        return Solution(
+            values.reshape(given.shape), iterations, residual, ", ".join(methods) or "none"
+        )
 
     def block(
         self,
@@ -401,9 +429,9 @@ class LaplacianSolver:
     ) -> Floats:
         """Entries of the inverse, (Δ + shift I)⁻¹[rows][:, columns].
 
-        The entries among the positions seen at the last shift are kept, so that a further position costs one solution. An
-        interruption loses only the columns that were being solved. Positions may be in any order, also repeated; results with a larger
-        tolerance are recomputed.
+        The entries among the positions seen at the last shift are kept, so that a further position
+        costs one solution. An interruption loses only the columns that were being solved. Positions
+        may be in any order, also repeated; results with a larger tolerance are recomputed.
         """
         seen = self._seen
         if seen.shift != shift or tol < seen.tol:
@@ -437,8 +465,11 @@ class LaplacianSolver:
     def _checked_solve(self, shift: float, rhs: Floats, tol: float) -> Solution:
         """A block solved, in the order of the layout."""
         if not (np.isfinite(shift) and shift > 0):
-            raise DataError(f"the shift is {shift}; it is positive and finite (one over the range squared)")
-        # Δ1 = 0 on each component: the constant part of the solution is known, the rest is sought without it.
+            raise DataError(
+                f"the shift is {shift}; it is positive and finite (one over the range squared)"
+            )
+        # Δ1 = 0 on each component: the constant part of the solution is known, the rest is sought
+        # without it.
         laplacian = self._laplacian
         constant, rest = laplacian.means(rhs) / shift, rhs.copy()
         laplacian.center(rest)
@@ -449,17 +480,22 @@ class LaplacianSolver:
         laplacian.spread(found.values, constant)
         if not found.residual <= tol:
             raise InferenceError(
-                f"{found.method} left a residual of {found.residual:.2g} after {found.iterations} products with the graph of "
-                f"{self.size} nodes, {tol:.2g} was asked for; a shorter range (a larger shift, here {shift:.3g}), fewer links "
+                f"{found.method} left a residual of {found.residual:.2g} after {found.iterations} "
+                "products with the graph of "
+                f"{self.size} nodes, {tol:.2g} was asked for; a shorter range (a larger shift, "
+                f"here {shift:.3g}), fewer links "
                 "or a larger tolerance make that easier",
                 found,
             )
         return found
 
-    def _refined(self, shift: float, rhs: Floats, scale: Floats, norm: Floats, tol: float) -> Solution:
+    def _refined(
+        self, shift: float, rhs: Floats, scale: Floats, norm: Floats, tol: float
+    ) -> Solution:
         """Correct the solution until its residual, relative to ``norm``, is small enough, or no smaller any more.
 
-        ``rhs`` has no constants on components, and ``scale`` is one over the diagonal of Δ + shift I.
+        ``rhs`` has no constants on components, and ``scale`` is one over the diagonal of Δ + shift
+        I.
         """
         laplacian = self._laplacian
         residual, values = rhs.copy(), np.zeros_like(rhs)
@@ -481,7 +517,8 @@ class LaplacianSolver:
                 correction = self._factorised(shift).solve(residual)
                 steps += 1
             else:
-                # Each column as long as 1, whatever the range of single precision; those that are done stay as they are.
+                # Each column as long as 1, whatever the range of single precision; those that are
+                # done stay as they are.
                 length = np.where(left > tol, left, 1.0)
                 residual /= length * norm
                 floor = _SINGLE if precision is np.float32 else 1e-12
@@ -504,7 +541,8 @@ class LaplacianSolver:
     def _factorised(self, shift: float) -> Any:
         with self._lock:
             if self._factor[0] != shift:
-                # A shift that vanishes beside the degrees would leave a singular matrix; refinement makes up for the larger.
+                # A shift that vanishes beside the degrees would leave a singular matrix; refinement
+                # makes up for the larger.
                 raised = max(shift, 1e-13 * float(self._laplacian.degree.max(initial=0.0)))
                 identity = scipy.sparse.eye_array(self.size, format="csr")
                 self._factor = (shift, symmetric_lu(self._laplacian.matrix + raised * identity))

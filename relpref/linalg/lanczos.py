@@ -19,7 +19,9 @@ _KEPT = 2**26
 class Tridiagonal:
     """What the Lanczos process makes of each of p vectors v: A ≈ V T Vᵀ with a tridiagonal T, v = |v| V e₁."""
 
-    length: NDArray[np.intp]  # rows of T: the steps, or fewer where the process ended by itself; 0 for v = 0
+    length: NDArray[
+        np.intp
+    ]  # rows of T: the steps, or fewer where the process ended by itself; 0 for v = 0
     diagonal: Floats  # of T, shape (p, k)
     beside: Floats  # beside it; column k is what comes next
     vectors: list[Floats]  # columns of the V's, shape (n, p) each, if they are kept
@@ -32,10 +34,13 @@ class Tridiagonal:
                 yield number, *scipy.linalg.eigh_tridiagonal(self.diagonal[number, :end], beside)
 
 
-def lanczos(apply: Callable[[Floats], Floats], start: Floats, steps: int, *, keep: bool) -> Tridiagonal:
+def lanczos(
+    apply: Callable[[Floats], Floats], start: Floats, steps: int, *, keep: bool
+) -> Tridiagonal:
     """Run the Lanczos process (1950) of a symmetric A on several vectors side by side, with ``steps`` products at most.
 
-    With ``keep`` all vectors are kept, and held orthogonal; else rounding lets copies of eigenvalues turn up.
+    With ``keep`` all vectors are kept, and held orthogonal; else rounding lets copies of
+    eigenvalues turn up.
     """
     count = start.shape[1]
     norm = np.linalg.norm(start, axis=0)
@@ -69,25 +74,30 @@ def lanczos(apply: Callable[[Floats], Floats], start: Floats, steps: int, *, kee
 class GapQuadrature(NamedTuple):
     """Nodes and weights for the mean gap variance under any smooth function of a graph's Laplacian.
 
-    ``sum(gap_weights * f(eigenvalues))`` estimates the mean of K_ii + K_jj − 2 K_ij over the pairs within components for K = f(Δ).
+    ``sum(gap_weights * f(eigenvalues))`` estimates the mean of K_ii + K_jj − 2 K_ij over the pairs
+    within components for K = f(Δ).
     """
 
     eigenvalues: Floats  # ascending, not negative, shape (k,)
     gap_weights: Floats  # shape (k,)
-    # Largest relative standard error of it for f(λ) = 1/(λ + s), s from a hundredth of the mean degree to ten times it.
+    # Largest relative standard error of it for f(λ) = 1/(λ + s), s from a hundredth of the mean
+    # degree to ten times it.
     error: float
 
 
 def gap_quadrature(solver: LaplacianSolver, *, seed: int = 0) -> GapQuadrature:
     """Sum up a graph's spectrum for the mean gap variance between nodes of one component.
 
-    That mean is 2 Σ_c s_c tr f(Δ_c) / Σ_c s_c (s_c − 1) over components c of s_c nodes, the constants left out. A probe v of random signs
-    gives vᵀ f(Δ) v, whose expectation is the trace, by a Gauss quadrature, which the Lanczos process yields (Golub & Meurant 1994; Ubaru,
-    Chen & Saad 2017). The weight s_c is a constant on each component, so diag(s), Δ and the projection commute, and scaling a probe
-    by √s weighs the traces by s; every probe is brought to the known ‖v‖², which takes the spread of that away.
+    That mean is 2 Σ_c s_c tr f(Δ_c) / Σ_c s_c (s_c − 1) over components c of s_c nodes, the
+    constants left out. A probe v of random signs gives vᵀ f(Δ) v, whose expectation is the trace,
+    by a Gauss quadrature, which the Lanczos process yields (Golub & Meurant 1994; Ubaru, Chen &
+    Saad 2017). The weight s_c is a constant on each component, so diag(s), Δ and the projection
+    commute, and scaling a probe by √s weighs the traces by s; every probe is brought to the known
+    ‖v‖², which takes the spread of that away.
 
-    The Lanczos process runs on (Δ + s₀)⁻¹, s₀ a tenth of the mean degree: kernels depend on the smallest eigenvalues of Δ, which
-    hubs (the largest ones) would hide from it for hundreds of steps.
+    The Lanczos process runs on (Δ + s₀)⁻¹, s₀ a tenth of the mean degree: kernels depend on the
+    smallest eigenvalues of Δ, which hubs (the largest ones) would hide from it for hundreds of
+    steps.
     """
     sizes, degree = solver.component_sizes, solver.degree
     pairs = float(np.sum(sizes - 1.0))

@@ -30,7 +30,8 @@ def row_sharding(mesh: Any, rows: int) -> NamedSharding:
     """Return the sharding of rows over a mesh; DataError if the mesh does not fit."""
     if not isinstance(mesh, Mesh):
         raise DataError(
-            f"mesh is {mesh!r}; give a jax.sharding.Mesh, such as Mesh(np.array(jax.devices()), ('device',))"
+            f"mesh is {mesh!r}; give a jax.sharding.Mesh, such as Mesh(np.array(jax.devices()), "
+            "('device',))"
         )
     if len(mesh.axis_names) != 1:
         raise DataError(
@@ -43,7 +44,8 @@ def row_sharding(mesh: Any, rows: int) -> NamedSharding:
         raise DataError(f"mesh mixes devices of the kinds {kinds}; give devices of one kind")
     if not mesh.local_devices:
         raise DataError(
-            f"mesh has no device of process {jax.process_index()}; give at least one device of every process"
+            f"mesh has no device of process {jax.process_index()}; give at least one device of "
+            "every process"
         )
     if mesh.size > rows:
         raise DataError(
@@ -301,7 +303,9 @@ class ShardedLaplacian(LaplacianSolver):
         entries, padding = (*matrix.coords, matrix.data), -matrix.nnz % mesh.size
         component = np.repeat(np.arange(len(sizes)), sizes)
         with float64():
-            rows, columns, values = (_place(np.pad(part, (0, padding)), sharding) for part in entries)
+            rows, columns, values = (
+                _place(np.pad(part, (0, padding)), sharding) for part in entries
+            )
             self._links = _Links(
                 rows,
                 columns,
@@ -310,7 +314,9 @@ class ShardedLaplacian(LaplacianSolver):
                 _place(1.0 / sizes[:, None], _replicated(sharding)),
             )
 
-    def _refined(self, shift: float, rhs: Floats, scale: Floats, norm: Floats, tol: float) -> Solution:
+    def _refined(
+        self, shift: float, rhs: Floats, scale: Floats, norm: Floats, tol: float
+    ) -> Solution:
         """Solve a few columns at a time."""
         values, steps, residual, sharding = np.empty_like(rhs), 0, 0.0, self._sharding
         with _computing(sharding):

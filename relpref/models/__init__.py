@@ -5,4 +5,10 @@ from relpref.models.ranking_classifier import ranking_classifier
 from relpref.models.relation import conditional_ranking, kronecker_classifier
 from relpref.models.relation import edge_landmarks as edge_landmarks
 
-__all__ = ["conditional_ranking", "kronecker_classifier", "preference_gp", "ranking_classifier", "xpgp"]
+__all__ = [
+    "conditional_ranking",
+    "kronecker_classifier",
+    "preference_gp",
+    "ranking_classifier",
+    "xpgp",
+]

@@ -33,17 +33,21 @@ from relpref.linalg import Covariance, Identity, NamedSum, real
 
 Priors = Mapping[str, dist.Distribution]
 
-# Half-normal with scale 2. The gap of two unrelated items has prior sd √2·amplitude, in units where an answer's noise
-# has sd 1. Amplitudes near 0 (this part does not matter: every answer is a coin toss) and up to about 4 (most pairs are
-# decided beyond doubt) all stay plausible; far larger ones, which only separable answers would ask for, do not.
+# Half-normal with scale 2. The gap of two unrelated items has prior sd √2·amplitude, in units where
+# an answer's noise has sd 1. Amplitudes near 0 (this part does not matter: every answer is a coin
+# toss) and up to about 4 (most pairs are decided beyond doubt) all stay plausible; far larger ones,
+# which only separable answers would ask for, do not.
 AMPLITUDE_PRIOR = dist.HalfNormal(2.0)
-# A part that often adds nothing (a relation, or the items' own parts beside others) gets half of that: with few answers its
-# amplitude stays near the prior, and what it adds by chance costs held-out log loss.
+# A part that often adds nothing (a relation, or the items' own parts beside others) gets half of
+# that: with few answers its amplitude stays near the prior, and what it adds by chance costs
+# held-out log loss.
 ADDED_AMPLITUDE_PRIOR = dist.HalfNormal(1.0)
-# Of what the answers of a group have in common, in the same units: from nothing to about twice the noise of an answer.
+# Of what the answers of a group have in common, in the same units: from nothing to about twice the
+# noise of an answer.
 GROUP_SD_PRIOR = dist.HalfNormal(1.0)
 INDIVIDUAL = "individual"
-# Half-normal with scale 1 for the sd of effects of covariates, each for one unit (of numbers, their root mean square difference).
+# Half-normal with scale 1 for the sd of effects of covariates, each for one unit (of numbers, their
+# root mean square difference).
 EFFECT_SCALE = f"{EFFECT}_scale"
 EFFECT_SCALE_PRIOR = dist.HalfNormal(1.0)
 
@@ -81,7 +85,9 @@ class Hyperparameters:
                 data.standardized_attributes() if standardize and not unscaled else data.attributes
             )
             # a² K_a (XPGP eq. 1)
-            scale = 1.0 if unit else jnp.square(self.sample(f"{prefix}attributes_amplitude", amplitude))
+            scale = (
+                1.0 if unit else jnp.square(self.sample(f"{prefix}attributes_amplitude", amplitude))
+            )
             values = {
                 key: self.sample(f"{prefix}attributes_{key}", prior)
                 for key, prior in kernel.parameters(data.attributes.shape[1]).items()
@@ -107,7 +113,8 @@ class Hyperparameters:
         unknown = [site for site in self.priors or {} if site not in self.used]
         if unknown:
             raise DataError(
-                f"priors names the site {unknown[0]!r}, which this program does not have; its sites are {', '.join(self.used)}"
+                f"priors names the site {unknown[0]!r}, which this program does not have; its "
+                f"sites are {', '.join(self.used)}"
             )
 
 
@@ -150,7 +157,9 @@ def sample_preferences(
         gap = gap + group_gaps(answers, group_sd)
     observed = model.value(answers) if data.answered else None
     rows = answers.winner.shape[0]
-    plate = numpyro.plate("comparison", rows) if rows else nullcontext()  # numpyro has no empty plates
+    plate = (
+        numpyro.plate("comparison", rows) if rows else nullcontext()
+    )  # numpyro has no empty plates
     with plate, repeated(answers.count):
         numpyro.sample("answer", weighted(model(gap, answers, **values), answers), obs=observed)
 
@@ -185,22 +194,36 @@ def sample_decisions(
 ) -> None:
     """Binary decisions on latent functions w_cᵀφ(x) + b_c, w_c ~ N(0, a² I).
 
-    Sites: ``amplitude`` (a), ``weight`` of shape (k, r), ``intercept`` of shape (k,) and ``decision`` of shape (m, k). What the
-    ``features`` of the m examples leave out of the prior variance is noise of each example's own. ``outcome``, shape (m, k), is None where
-    decisions are unobserved, and ``taken``, shape (m, k), false where one was not reached. There is no ``intercept`` where exchanging
-    something must exchange the outcomes. ``plate`` is what the examples are called.
+    Sites: ``amplitude`` (a), ``weight`` of shape (k, r), ``intercept`` of shape (k,) and
+    ``decision`` of shape (m, k). What the ``features`` of the m examples leave out of the prior
+    variance is noise of each example's own. ``outcome``, shape (m, k), is None where decisions are
+    unobserved, and ``taken``, shape (m, k), false where one was not reached. There is no
+    ``intercept`` where exchanging something must exchange the outcomes. ``plate`` is what the
+    examples are called.
     """
     m, functions = jnp.shape(taken)
     amplitude = hyperparameters.sample("amplitude", AMPLITUDE_PRIOR)
     hyperparameters.check_all_used()
     size = features.values.shape[1]
-    weight = numpyro.sample("weight", dist.Normal(0.0, amplitude).expand([functions, size]).to_event(2))
+    weight = numpyro.sample(
+        "weight", dist.Normal(0.0, amplitude).expand([functions, size]).to_event(2)
+    )
     predictor: Array = features.values @ weight.T
     if intercept:
-        predictor = predictor + numpyro.sample("intercept", INTERCEPT_PRIOR.expand([functions]).to_event(1))
-    spread = None if features.residual is None else (jnp.square(amplitude) * features.residual)[:, None]
-    examples = numpyro.plate(plate, m, dim=-2) if m else nullcontext()  # numpyro has no empty plates
-    with examples, numpyro.plate("class", functions, dim=-1), handlers.mask(mask=jnp.asarray(taken, bool)):
+        predictor = predictor + numpyro.sample(
+            "intercept", INTERCEPT_PRIOR.expand([functions]).to_event(1)
+        )
+    spread = (
+        None if features.residual is None else (jnp.square(amplitude) * features.residual)[:, None]
+    )
+    examples = (
+        numpyro.plate(plate, m, dim=-2) if m else nullcontext()
+    )  # numpyro has no empty plates
+    with (
+        examples,
+        numpyro.plate("class", functions, dim=-1),
+        handlers.mask(mask=jnp.asarray(taken, bool)),
+    ):
         numpyro.sample("decision", bernoulli(link)(predictor, spread), obs=outcome)
 
 
@@ -225,37 +248,49 @@ def xpgp(
     data : PreferenceData
         Without attribute columns, and without an ``attribute_kernel``, there is no attribute part.
     attribute_kernel : AttributeKernel, optional
-        `SquaredExponentialPlusLinear` by default, `SquaredExponential` with ``standardize=False``. Sites ``attributes_amplitude``
-        and, for the default, ``attributes_lengthscale`` and ``attributes_linear_share``.
+        `SquaredExponentialPlusLinear` by default, `SquaredExponential` with ``standardize=False``.
+        Sites ``attributes_amplitude`` and, for the default, ``attributes_lengthscale`` and
+        ``attributes_linear_share``.
     relation_kernels : mapping from relation to GraphKernel, optional
-        The regularized Laplacian for every relation not named. Sites ``<relation>_amplitude``, ``<relation>_range``. A directed
-        relation has two parts, ``<relation>_linking`` and ``<relation>_linked``; its own name stands for both.
+        The regularized Laplacian for every relation not named. Sites ``<relation>_amplitude``,
+        ``<relation>_range``. A directed relation has two parts, ``<relation>_linking`` and
+        ``<relation>_linked``; its own name stands for both.
     priors : mapping from site to distribution, optional
         Replaces the default prior of a hyperparameter.
     likelihood : AnswerModel, optional
-        `Probit` by default, which uses every column of the answers; its parameters are sites as well.
+        `Probit` by default, which uses every column of the answers; its parameters are sites as
+        well.
     standardize : bool
         Center and scale every attribute (by the data's own moments).
     normalize : bool
         Scale every graph kernel to a mean gap variance of 2 (see `RegularizedLaplacian`).
     individual : bool
         Give every item an independent part with a common variance: what attributes and links do not
-        explain. Site ``individual_amplitude``. XPGP lacks it, see ``docs/differences.md``; without it items of equal attributes and
-        equal links cannot be told apart, whatever the answers say.
+        explain. Site ``individual_amplitude``. XPGP lacks it, see ``docs/differences.md``; without
+        it items of equal attributes and equal links cannot be told apart, whatever the answers say.
 
     Raises
     ------
     DataError
-        If a kernel or a prior is given for a relation or a site that does not exist, or there is no part at all.
+        If a kernel or a prior is given for a relation or a site that does not exist, or there is no
+        part at all.
     """
     given = kernels_by_part(data, relation_kernels) if relation_kernels else {}
     kernels = {name: given.get(name, RegularizedLaplacian()) for name in data.relations}
     hyperparameters = Hyperparameters(priors)
     default = default_kernel(standardize)
     parts = hyperparameters.parts(
-        data, attribute_kernel, kernels, default_kernel=default, standardize=standardize, normalize=normalize
+        data,
+        attribute_kernel,
+        kernels,
+        default_kernel=default,
+        standardize=standardize,
+        normalize=normalize,
     )
-    remedy = "xpgp with individual=False needs attributes or a relation; the data has neither: leave individual=False out"
+    remedy = (
+        "xpgp with individual=False needs attributes or a relation; the data has neither: "
+        "leave individual=False out"
+    )
     sample_preferences(data, hyperparameters, parts, likelihood, individual, remedy)
 
 
@@ -272,9 +307,12 @@ def preference_gp(
     """`xpgp` without relations, which it does not use: the baseline of Kersting & Xu 2009 (Chu & Ghahramani 2005)."""
     hyperparameters = Hyperparameters(priors)
     default = default_kernel(standardize)
-    parts = hyperparameters.parts(data, attribute_kernel, {}, default_kernel=default, standardize=standardize)
+    parts = hyperparameters.parts(
+        data, attribute_kernel, {}, default_kernel=default, standardize=standardize
+    )
     remedy = (
-        "preference_gp with individual=False ranks by attributes alone and the items have none; add columns, use xpgp, or leave "
+        "preference_gp with individual=False ranks by attributes alone and the items have none; "
+        "add columns, use xpgp, or leave "
         "individual=False out"
     )
     sample_preferences(data, hyperparameters, parts, likelihood, individual, remedy)

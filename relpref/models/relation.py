@@ -15,7 +15,13 @@ from numpyro import handlers
 from relpref.data import PreferenceData, RelationData
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError
-from relpref.kernels import AttributeKernel, EdgeLandmarks, GaussianProcess, GraphKernel, RegularizedLaplacian
+from relpref.kernels import (
+    AttributeKernel,
+    EdgeLandmarks,
+    GaussianProcess,
+    GraphKernel,
+    RegularizedLaplacian,
+)
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.labels import Link
 from relpref.likelihoods.tilted import prior_quantile
@@ -39,8 +45,8 @@ def node_covariances(
 ) -> tuple[NamedSum, NamedSum]:
     """Covariances of conditioning nodes and of objects: sums of a kernel on attributes and of one on each graph, as in `xpgp`.
 
-    Sites of the objects have ``object_`` in front. Their first part has amplitude 1, and that of the nodes if ``unit``: in a product
-    another amplitude would be redundant.
+    Sites of the objects have ``object_`` in front. Their first part has amplitude 1, and that of
+    the nodes if ``unit``: in a product another amplitude would be redundant.
     """
 
     def covariance(
@@ -54,13 +60,15 @@ def node_covariances(
     if data.objects is None:
         if object_kernel is not None:
             raise DataError(
-                "object_kernel is given, but the data has no objects besides the nodes; leave it out"
+                "object_kernel is given, but the data has no objects besides the nodes; leave it "
+                "out"
             )
         return left, left
     return left, covariance(data.objects, object_kernel, "object_", True)
 
 
-# Labels are of the order of 1; half-normal with scale 1 lets noise be anything from nothing to all of them.
+# Labels are of the order of 1; half-normal with scale 1 lets noise be anything from nothing to all
+# of them.
 NOISE_PRIOR = dist.HalfNormal(1.0)
 
 
@@ -77,24 +85,27 @@ def conditional_ranking(
 ) -> None:
     """Scores of all pairs from a Kronecker product of node kernels, with noisy labels of some pairs.
 
-    The score of (v, w) is a Gaussian field with covariance K(v, v') G(w, w'), where K (and G) is the sum of a kernel on
-    attributes and kernels on graphs, as in `relpref.models.xpgp`. A symmetric or reciprocal relation sees
-    (f(v, w) ± f(w, v))/2, whose covariance is the symmetric or reciprocal Kronecker kernel (CR10 section 3).
+    The score of (v, w) is a Gaussian field with covariance K(v, v') G(w, w'), where K (and G) is
+    the sum of a kernel on attributes and kernels on graphs, as in `relpref.models.xpgp`. A
+    symmetric or reciprocal relation sees (f(v, w) ± f(w, v))/2, whose covariance is the symmetric
+    or reciprocal Kronecker kernel (CR10 section 3).
 
     Parameters
     ----------
     data : RelationData
     loss : {"ranking", "regression"}
-        ``"regression"``: labels are scores plus noise. ``"ranking"``: in addition, every conditioning node has an unknown offset with
-        a flat prior, so that only differences for one node are informative (CR10 eq. 12).
+        ``"regression"``: labels are scores plus noise. ``"ranking"``: in addition, every
+        conditioning node has an unknown offset with a flat prior, so that only differences for one
+        node are informative (CR10 eq. 12).
     node_kernel, object_kernel : AttributeKernel, optional
         On the attributes of nodes and of objects; `SquaredExponential` by default.
     graph_kernel : GraphKernel, optional
         For relations among nodes and among objects; `RegularizedLaplacian` by default.
     priors : mapping from site to distribution, optional
-        Replaces the default prior of a hyperparameter. Sites: ``attributes_amplitude``, ``attributes_lengthscale``,
-        ``<relation>_amplitude``, ``<relation>_range``, the same with ``object_`` in front (the objects' first part has amplitude 1, because
-        the two kernels are multiplied), and ``noise``, a standard deviation.
+        Replaces the default prior of a hyperparameter. Sites: ``attributes_amplitude``,
+        ``attributes_lengthscale``, ``<relation>_amplitude``, ``<relation>_range``, the same with
+        ``object_`` in front (the objects' first part has amplitude 1, because the two kernels are
+        multiplied), and ``noise``, a standard deviation.
     standardize, normalize : bool
         As in `relpref.models.xpgp`.
 
@@ -132,7 +143,9 @@ def conditional_ranking(
     observed = real(labels) if data.observed else None
     if loss == "ranking":
         # Every edge of a constrained relation is used at both its ends (CR10, end of section 3).
-        numpyro.sample("label", CentredNormal(scores, noise, rows, data.values.shape[0]), obs=observed)
+        numpyro.sample(
+            "label", CentredNormal(scores, noise, rows, data.values.shape[0]), obs=observed
+        )
         return
     if sign:
         # A pair read in both directions, each with this noise, is one label with half its variance.
@@ -144,7 +157,9 @@ def conditional_ranking(
 # Sites that change no kernel by more than a factor.
 _OF_DECISIONS = ("amplitude", "weight", "intercept")
 
-_TABLES = 10  # of edges by landmarks: the features, their gradients and what the engine makes of them
+_TABLES = (
+    10  # of edges by landmarks: the features, their gradients and what the engine makes of them
+)
 
 
 def kronecker_classifier(
@@ -161,33 +176,37 @@ def kronecker_classifier(
 ) -> None:
     """Whether a relation holds, from a latent function of edges with a product of node kernels as its covariance.
 
-    f(v, w) has the covariance a² K(v, v') G(w, w'), where K and G are sums of a kernel on attributes and of kernels on graphs, the
-    first of which has amplitude 1. A symmetric or reciprocal relation has ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] in place of the
-    product (CR10 section 3), evaluated for pairs of edges only. P(1 | f) = Φ(f(v, w) + b), or the logistic function of it; a
-    reciprocal relation has no b, so that P(v beats w) = 1 − P(w beats v).
+    f(v, w) has the covariance a² K(v, v') G(w, w'), where K and G are sums of a kernel on
+    attributes and of kernels on graphs, the first of which has amplitude 1. A symmetric or
+    reciprocal relation has ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] in place of the product (CR10
+    section 3), evaluated for pairs of edges only. P(1 | f) = Φ(f(v, w) + b), or the logistic
+    function of it; a reciprocal relation has no b, so that P(v beats w) = 1 − P(w beats v).
 
-    f is written in features from landmarks, and what they leave out of the prior variance is noise of each edge's own:
-    with every known edge as a landmark it is the Gaussian process itself.
+    f is written in features from landmarks, and what they leave out of the prior variance is noise
+    of each edge's own: with every known edge as a landmark it is the Gaussian process itself.
 
     Parameters
     ----------
     data : RelationData
-        Labels are 0 and 1, or −1 and 1 for a reciprocal relation. Each pair of nodes counts once where the relation is symmetric or
-        reciprocal. Edges without a label are what `RelationData.asking` says.
+        Labels are 0 and 1, or −1 and 1 for a reciprocal relation. Each pair of nodes counts once
+        where the relation is symmetric or reciprocal. Edges without a label are what
+        `RelationData.asking` says.
     landmarks : EdgeLandmarks
         See `edge_landmarks`.
     node_kernel, object_kernel, graph_kernel, standardize, normalize
         As in `relpref.models.conditional_ranking`.
     link : {"probit", "logit"}
     priors : mapping from site to distribution, optional
-        Replaces the default prior of a hyperparameter. Sites: ``amplitude`` (a), ``attributes_lengthscale``,
-        ``<relation>_range``, ``<relation>_amplitude`` where it is not the first part; the same with ``object_`` in front. The latent
-        sites are ``weight`` and ``intercept`` (b).
+        Replaces the default prior of a hyperparameter. Sites: ``amplitude`` (a),
+        ``attributes_lengthscale``, ``<relation>_range``, ``<relation>_amplitude`` where it is not
+        the first part; the same with ``object_`` in front. The latent sites are ``weight`` and
+        ``intercept`` (b).
 
     Raises
     ------
     DataError
-        If a label is another number, a prior is given for a site that does not exist, or an option does not fit the data.
+        If a label is another number, a prior is given for a site that does not exist, or an option
+        does not fit the data.
     """
     hyperparameters = Hyperparameters(priors)
     left, right = _kernels(
@@ -224,24 +243,28 @@ def edge_landmarks(
 ) -> EdgeLandmarks:
     """Choose landmarks for `kronecker_classifier` among the known edges, with equal regard to both classes.
 
-    The rarer class says more of where the classes meet, edge by edge, so each class has half of the weight.
+    The rarer class says more of where the classes meet, edge by edge, so each class has half of the
+    weight.
 
     Parameters
     ----------
     data : RelationData
     number : int, optional
-        How many at most; by default as many as it takes to leave nothing out, which is the exact process.
+        How many at most; by default as many as it takes to leave nothing out, which is the exact
+        process.
     values : dict, optional
         Hyperparameters for which to choose; the medians of their priors by default.
     seed : int
         Landmarks are chosen at random, see `EdgeLandmarks.choose`.
     priors, **kernels
-        As given to the program: ``node_kernel``, ``object_kernel``, ``graph_kernel``, ``standardize``, ``normalize``.
+        As given to the program: ``node_kernel``, ``object_kernel``, ``graph_kernel``,
+        ``standardize``, ``normalize``.
     """
     rows, columns, labels = _edges(data)
     most = len(rows) if number is None else min(number, len(rows))
     require_memory(
-        _TABLES * 8.0 * len(rows) * most, f"a classifier of {len(rows)} edges with up to {most} landmarks"
+        _TABLES * 8.0 * len(rows) * most,
+        f"a classifier of {len(rows)} edges with up to {most} landmarks",
     )
     left, right = _at(data, values or {}, priors, kernels)
     weights = None
@@ -267,7 +290,9 @@ def landmark_error(
     return landmarks.left_out(left, right, SIGN[data.symmetry], (rows, columns))
 
 
-def _kernels(data: RelationData, hyperparameters: Hyperparameters, **kernels: Any) -> tuple[Array, Array]:
+def _kernels(
+    data: RelationData, hyperparameters: Hyperparameters, **kernels: Any
+) -> tuple[Array, Array]:
     """K and G as matrices."""
     left, right = node_covariances(data, hyperparameters, **kernels)
     first = left.dense()
@@ -275,7 +300,8 @@ def _kernels(data: RelationData, hyperparameters: Hyperparameters, **kernels: An
     for prefix, nodes, kernel in (("node_", data.nodes, first), ("object_", data.objects, second)):
         if nodes is not None and kernel.shape != (count := nodes.attributes.shape[0], count):
             raise DataError(
-                f"{prefix}kernel has the shape {kernel.shape} for {count} nodes; a matrix that grows with new nodes is given as "
+                f"{prefix}kernel has the shape {kernel.shape} for {count} nodes; a matrix that "
+                "grows with new nodes is given as "
                 "their attributes, see Precomputed"
             )
     return first, second
@@ -308,7 +334,8 @@ def _kernels_at(
         hyperparameters.check_all_used()
     if unknown := set(values) - {*sites, *_OF_DECISIONS}:
         raise DataError(
-            f"values names the site {min(unknown)!r}, which no kernel here has; there are {', '.join(sites) or 'none'}"
+            f"values names the site {min(unknown)!r}, which no kernel here has; there are "
+            f"{', '.join(sites) or 'none'}"
         )
     return found
 
@@ -331,12 +358,15 @@ def _edges(data: RelationData) -> tuple[Any, Any, Any]:
         # Where every label is known the ends are NumPy's, even if the data are traced.
         traced = isinstance(data.distinct, jax.Array)
         rows, columns, labels = (
-            (jnp.asarray(part) if traced else part)[data.distinct] for part in (rows, columns, labels)
+            (jnp.asarray(part) if traced else part)[data.distinct]
+            for part in (rows, columns, labels)
         )
     if not data.observed or not isinstance(labels, np.ndarray):
         return rows, columns, labels
     if not len(labels):
-        raise DataError("relation: it says nothing of two different nodes; give labels of such pairs")
+        raise DataError(
+            "relation: it says nothing of two different nodes; give labels of such pairs"
+        )
     # Reciprocal labels 0 and 1 have been shifted to ∓½, and −1 and 1 are as they were given.
     high = 1.0 - data.shift
     reciprocal = data.symmetry == "reciprocal"
@@ -345,11 +375,12 @@ def _edges(data: RelationData) -> tuple[Any, Any, Any]:
         at = int(np.argmax(wrong))
         source, target = data.index[at] if data.distinct is None else data.index[data.distinct[at]]
         raise DataError(
-            f"relation: the label of ({source!r}, {target!r}) is {labels[at] + data.shift:g}; a classifier takes 0 and 1"
-            + (", or -1 and 1; leave ties out" if reciprocal else "")
+            f"relation: the label of ({source!r}, {target!r}) is {labels[at] + data.shift:g}; a "
+            "classifier takes 0 and 1" + (", or -1 and 1; leave ties out" if reciprocal else "")
         )
     if not reciprocal and np.ptp(labels) == 0:
         raise DataError(
-            f"relation: all labels are {labels[0]:g}; a classifier needs edges of both classes, those without the relation, too"
+            f"relation: all labels are {labels[0]:g}; a classifier needs edges of both classes, "
+            "those without the relation, too"
         )
     return rows, columns, labels

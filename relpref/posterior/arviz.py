@@ -1,7 +1,7 @@
 """Posteriors as ArviZ knows them.
 
-Inside, relpref uses the split packages (arviz-base), which have one DataTree API on every Python; `native` turns a tree into what
-the ArviZ that is installed works on.
+Inside, relpref uses the split packages (arviz-base), which have one DataTree API on every Python;
+`native` turns a tree into what the ArviZ that is installed works on.
 """
 
 import json
@@ -24,8 +24,14 @@ class Groups(NamedTuple):
 
 
 # What numpyro and ArviZ call the same thing.
-_SAMPLER = {"accept_prob": "acceptance_rate", "num_steps": "n_steps", "adapt_state.step_size": "step_size"}
-CHAINS = 4  # independent draws are laid out as so many chains: with one, ArviZ's diagnostics have nothing to compare
+_SAMPLER = {
+    "accept_prob": "acceptance_rate",
+    "num_steps": "n_steps",
+    "adapt_state.step_size": "step_size",
+}
+# Independent draws are laid out as so many chains: with one, ArviZ's diagnostics have nothing to
+# compare.
+CHAINS = 4
 
 
 def native(tree: Any) -> Any:
@@ -58,7 +64,9 @@ def draw_groups(posterior: Any, num_samples: int, rng_key: Any) -> Groups:
         draws[name] = repeated if drawn is None else drawn[which]
 
     def by_chain(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: np.reshape(v, (chains, per_chain, *np.shape(v)[1:])) for name, v in values.items()}
+        return {
+            name: np.reshape(v, (chains, per_chain, *np.shape(v)[1:])) for name, v in values.items()
+        }
 
     groups: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
@@ -103,7 +111,9 @@ def tree(posterior: Any, content: Groups) -> Any:
     import numpyro
 
     dims = {
-        n: named for n, named in content.dims.items() if any(n in group for group in content.groups.values())
+        n: named
+        for n, named in content.dims.items()
+        if any(n in group for group in content.groups.values())
     }
     wanted = {dimension for named in dims.values() for dimension in named}
     coords = {name: values for name, values in content.coords.items() if name in wanted}

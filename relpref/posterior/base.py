@@ -71,7 +71,8 @@ class PosteriorBase:
     Attributes
     ----------
     kind : str
-        ``"utilities"``, ``"relation"``, ``"classes"``; ``"program"`` for a custom program of another form.
+        ``"utilities"``, ``"relation"``, ``"classes"``; ``"program"`` for a custom program of
+        another form.
     hyperparameters : dict from site to array or float
     log_evidence : float or None
     info : dict
@@ -79,17 +80,22 @@ class PosteriorBase:
     key : array of uint32
         Random key of Monte Carlo answers.
     sampled, large : bool
-        Whether the distribution is made of draws; whether the covariance, too large for a matrix, is evaluated where it is needed.
+        Whether the distribution is made of draws; whether the covariance, too large for a matrix,
+        is evaluated where it is needed.
     engine, solver : str
-        Name of the engine, ``"samples"`` for draws made elsewhere; how an exact posterior was solved for, empty of the others.
+        Name of the engine, ``"samples"`` for draws made elsewhere; how an exact posterior was
+        solved for, empty of the others.
     chains, effective_draws, r_hat : int, float or None, float or None
-        Number of chains; effective number of draws, and largest R-hat over hyperparameters, where the engine found them.
+        Number of chains; effective number of draws, and largest R-hat over hyperparameters, where
+        the engine found them.
     effective_points : float
-        Effective number of weighted hyperparameters, see `relpref.infer.importance`; infinite without weights.
+        Effective number of weighted hyperparameters, see `relpref.infer.importance`; infinite
+        without weights.
     gradient_norm : float
         Of the gradient where the search for hyperparameters ended; 0 without a search.
     lists : str
-        The lists (choices, orderings) that pairs of answers were formed from, in words; empty where there are none.
+        The lists (choices, orderings) that pairs of answers were formed from, in words; empty where
+        there are none.
     quick_answers : int
         Answers that came by quick updates since the engine last ran.
     alike_parts : tuple of (str, str)
@@ -181,8 +187,14 @@ class PosteriorBase:
             Plain text of a few lines, which is displayed as it is printed.
         """
         check_interval(interval)
-        state = [] if self.converged else [f"Not to be relied on, {self.result.name}: {self.result.value}"]
-        notes = [f"* {note}" for data in self.datasets().values() for note in getattr(data, "notes", ())]
+        state = (
+            []
+            if self.converged
+            else [f"Not to be relied on, {self.result.name}: {self.result.value}"]
+        )
+        notes = [
+            f"* {note}" for data in self.datasets().values() for note in getattr(data, "notes", ())
+        ]
         lines = [*state, *self._summarized(top, interval), fitted(self)]
         return Summary("\n".join([*lines, "How the tables were read:", *notes] if notes else lines))
 
@@ -200,7 +212,8 @@ class PosteriorBase:
     ) -> Path:
         """Write a shareable report: one HTML file that needs neither a network nor scripts.
 
-        One page for a reader, with the details folded below it. Equal input gives equal bytes. The file is replaced whole or not at all.
+        One page for a reader, with the details folded below it. Equal input gives equal bytes. The
+        file is replaced whole or not at all.
 
         Parameters
         ----------
@@ -210,8 +223,8 @@ class PosteriorBase:
         sections : sequence of relpref.report.Section
             More to show, after the ranking.
         relations_evidence : bool or DataFrame, optional
-            True to fit again without each part of the model, to see what it is worth; or the ready table of
-            `relpref.diagnostics.evidence_without_each`.
+            True to fit again without each part of the model, to see what it is worth; or the ready
+            table of `relpref.diagnostics.evidence_without_each`.
 
         Returns
         -------
@@ -221,7 +234,8 @@ class PosteriorBase:
         Raises
         ------
         DataError
-            If a section's figure is not one self-contained SVG picture, or a ready table of evidence lacks a column.
+            If a section's figure is not one self-contained SVG picture, or a ready table of
+            evidence lacks a column.
         StorageError
             If the file cannot be written.
         """
@@ -235,7 +249,9 @@ class PosteriorBase:
 
     def _stored_facts(self) -> Stored:
         """What files of every posterior hold."""
-        arrays = {f"hyperparameters/{name}": np.asarray(v) for name, v in self.hyperparameters.items()}
+        arrays = {
+            f"hyperparameters/{name}": np.asarray(v) for name, v in self.hyperparameters.items()
+        }
         content = {"hyperparameters": list(self.hyperparameters), "info": dict(self.info)}
         return {"key": self.key, **arrays}, content
 
@@ -243,11 +259,15 @@ class PosteriorBase:
     def _facts(arrays: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
         """The inverse of `_stored_facts`."""
         values = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
-        info, plain = content["info"], {n: float(v) if v.ndim == 0 else v for n, v in values.items()}
+        info, plain = (
+            content["info"],
+            {n: float(v) if v.ndim == 0 else v for n, v in values.items()},
+        )
         checked(info.get("engine"), str, "the engine")
         if info.get("result") not in Result.__members__:
             raise StorageError(
-                f"the result is {shown(info.get('result'))}, which no engine ends with; the file is damaged"
+                f"the result is {shown(info.get('result'))}, which no engine ends with; the file "
+                "is damaged"
             )
         return {"hyperparameters": plain, "info": info, "key": arrays["key"]}
 
@@ -274,18 +294,23 @@ class Posterior(PosteriorBase):
         Where each lies.
     parts : dict from site to Parts
     log_evidence : float or None
-        log p(answers | hyperparameters), without the hyperparameters' prior, at their maximum; of a mixture over hyperparameters
-        log p(answers), averaged over their prior. None from engines that do not compute it.
+        log p(answers | hyperparameters), without the hyperparameters' prior, at their maximum; of a
+        mixture over hyperparameters log p(answers), averaged over their prior. None from engines
+        that do not compute it.
     info : dict
-        ``engine``, ``result`` (a result code), ``iterations``, ``residual`` and what else the engine reports.
+        ``engine``, ``result`` (a result code), ``iterations``, ``residual`` and what else the
+        engine reports.
     sites : dict
-        ``precision`` and ``shift`` of the sites of EP or Laplace, shape (m,), row by row; of a mixture (draws, m). Empty of draws.
+        ``precision`` and ``shift`` of the sites of EP or Laplace, shape (m,), row by row; of a
+        mixture (draws, m). Empty of draws.
     origin : Origin or None
     hyperparameter_draws : dict from site to array, shape (s, ...)
-        Values that were integrated over, with ``belief.weights`` as their weights; empty from engines that find one value.
+        Values that were integrated over, with ``belief.weights`` as their weights; empty from
+        engines that find one value.
     prior_log_weights : array, shape (s,), or None
-        Of a mixture over hyperparameters: log weights of the components less the log evidence of each, so that weights follow when
-        answers come. Where ``log_evidence`` is known, it is log Σ exp of those log weights.
+        Of a mixture over hyperparameters: log weights of the components less the log evidence of
+        each, so that weights follow when answers come. Where ``log_evidence`` is known, it is log Σ
+        exp of those log weights.
     data : PreferenceData, Rankings, RelationData or None
         Of utilities and classes.
     """
@@ -363,25 +388,31 @@ class Posterior(PosteriorBase):
         if num_samples < 1:
             raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
         draws = self._about(None, site).draw(num_samples, self._rng(rng_key))
-        return draws if weights is None else draws @ np.atleast_2d(np.asarray(weights, dtype=np.float64)).T
+        return (
+            draws
+            if weights is None
+            else draws @ np.atleast_2d(np.asarray(weights, dtype=np.float64)).T
+        )
 
     def reweighted(self, num_samples: int = 4000, rng_key: Any = None) -> "Posterior":
         """Draws of the exact posterior at the hyperparameters, by importance weights, with the same methods as this one.
 
-        Draws of this posterior are weighted by the exact posterior over this one (Vehtari et al. 2024) and resampled; of a mixture over
-        hyperparameters with those of 25 components; of more items than a matrix has room for, those that answers are about.
+        Draws of this posterior are weighted by the exact posterior over this one (Vehtari et al.
+        2024) and resampled; of a mixture over hyperparameters with those of 25 components; of more
+        items than a matrix has room for, those that answers are about.
 
         Parameters
         ----------
         num_samples : int
-            Draws in the result, at least 100; up to 16 times as many are weighted. The Monte Carlo error of a mean is about 1/√1000 sds.
+            Draws in the result, at least 100; up to 16 times as many are weighted. The Monte Carlo
+            error of a mean is about 1/√1000 sds.
         rng_key : JAX key or int, optional
 
         Returns
         -------
         Posterior
-            ``info`` has ``k_hat`` and ``ess`` of the weights; ``log_evidence`` is reweighted, too (None of a mixture). A posterior of draws
-            is returned as it is.
+            ``info`` has ``k_hat`` and ``ess`` of the weights; ``log_evidence`` is reweighted, too
+            (None of a mixture). A posterior of draws is returned as it is.
 
         Raises
         ------
@@ -394,7 +425,8 @@ class Posterior(PosteriorBase):
             return self
         if self.origin is None:
             raise UnsupportedProgramError(
-                "this posterior does not know its program, so that its draws cannot be weighted; fit with a program of relpref, or in "
+                "this posterior does not know its program, so that its draws cannot be weighted; "
+                "fit with a program of relpref, or in "
                 "this session"
             )
         engine = self.origin.engine or find("engine", "EP")
@@ -411,18 +443,26 @@ class Posterior(PosteriorBase):
     ) -> pd.DataFrame:
         """``mean`` and ``sd`` of what people look at, by label; by another distribution, about ``chosen`` items alone, if it is given.
 
-        That is utilities less their average, by item, and then effects of covariates; a classifier's latent functions, by example (and by class, where there are more
-        than two); another program's Gaussian sites, by site and position.
+        That is utilities less their average, by item, and then effects of covariates; a
+        classifier's latent functions, by example (and by class, where there are more than two);
+        another program's Gaussian sites, by site and position.
         """
         belief = self.whole if belief is None else belief
-        places = [(site, row) for site, rows in self.slices.items() for row in range(rows.stop - rows.start)]
+        places = [
+            (site, row)
+            for site, rows in self.slices.items()
+            for row in range(rows.stop - rows.start)
+        ]
         index = pd.MultiIndex.from_tuples(places, names=["site", "position"])
-        return pd.DataFrame({"mean": belief.mean()[self._order], "sd": belief.sd()[self._order]}, index=index)
+        return pd.DataFrame(
+            {"mean": belief.mean()[self._order], "sd": belief.sd()[self._order]}, index=index
+        )
 
     def plot(self, top: int = 30, *, interval: float = 0.9, axes: Any = None) -> Any:
         """Draw what `reported` holds, highest first: a dot for each mean and a line for its interval.
 
-        Of utilities that is the ranking, with a band for each tier where there are several (see `UtilityPosterior.tiers`).
+        Of utilities that is the ranking, with a band for each tier where there are several (see
+        `UtilityPosterior.tiers`).
 
         Parameters
         ----------
@@ -475,10 +515,11 @@ class Posterior(PosteriorBase):
         Returns
         -------
         xarray.DataTree
-            Groups ``posterior``, ``posterior_predictive``, ``log_likelihood``, ``observed_data``, ``constant_data`` (preferences) and
-            ``sample_stats`` (of EP and Laplace ``sweeps``, ``damping``, ``residual``, and ``code``, the position of the result among
-            `relpref.infer.Result`), with the user's labels as coordinates, versions and random key as attributes. Effects of covariates are those
-            of one unit of each.
+            Groups ``posterior``, ``posterior_predictive``, ``log_likelihood``, ``observed_data``,
+            ``constant_data`` (preferences) and ``sample_stats`` (of EP and Laplace ``sweeps``,
+            ``damping``, ``residual``, and ``code``, the position of the result among
+            `relpref.infer.Result`), with the user's labels as coordinates, versions and random key
+            as attributes. Effects of covariates are those of one unit of each.
         """
         self._warn_if_not_converged()
         return tree(self, self.groups(num_samples, rng_key))
@@ -496,7 +537,9 @@ class Posterior(PosteriorBase):
             coords["node"] = plain_coordinates(relation.nodes.labels)
             coords["object"] = plain_coordinates((relation.objects or relation.nodes).labels)
             if scores.shape[2:] == (len(coords["node"]) * len(coords["object"]),):
-                groups["posterior"][_SCORE] = scores.reshape(*scores.shape[:2], len(coords["node"]), -1)
+                groups["posterior"][_SCORE] = scores.reshape(
+                    *scores.shape[:2], len(coords["node"]), -1
+                )
                 dims[_SCORE] = ["node", "object"]
                 if "label" in groups.get("observed_data", {}):
                     dims["label"] = ["edge"]
@@ -508,10 +551,14 @@ class Posterior(PosteriorBase):
         if self.prior_log_weights is not None:
             arrays["prior_log_weights"] = self.prior_log_weights
         for group in ("sites", "hyperparameter_draws"):
-            arrays |= {f"{group}/{name}": np.asarray(value) for name, value in getattr(self, group).items()}
+            arrays |= {
+                f"{group}/{name}": np.asarray(value) for name, value in getattr(self, group).items()
+            }
         for row, parts in enumerate(self.parts.values()):
             for kind, named in (("mean", parts.means), ("covariance", parts.covariances)):
-                arrays |= {f"parts/{kind}_{row}_{at}": values for at, values in enumerate(named.values())}
+                arrays |= {
+                    f"parts/{kind}_{row}_{at}": values for at, values in enumerate(named.values())
+                }
         content |= {
             "slices": {name: [rows.start, rows.stop] for name, rows in self.slices.items()},
             "parts": {site: list(parts.means) for site, parts in self.parts.items()},
@@ -536,15 +583,24 @@ class Posterior(PosteriorBase):
         for row, (site, names) in enumerate(content["parts"].items()):
             means = {name: arrays[f"parts/mean_{row}_{at}"] for at, name in enumerate(names)}
             paths = {name: f"parts/covariance_{row}_{at}" for at, name in enumerate(names)}
-            parts[site] = Parts(means, {name: arrays[path] for name, path in paths.items() if path in arrays})
+            parts[site] = Parts(
+                means, {name: arrays[path] for name, path in paths.items() if path in arrays}
+            )
         paths = {name: f"hyperparameter_draws/{name}" for name in content["hyperparameters"]}
-        belief: Any = belief_from(arrays)  # None where `relpref.posterior.storage` makes it of the prior
+        belief: Any = belief_from(
+            arrays
+        )  # None where `relpref.posterior.storage` makes it of the prior
         if content["data"] is not None:
             data = decode_data(arrays, content["data"])
-            more |= {"data": data, "origin": Origin.decoded(content["origin"], data, arrays, program)}
+            more |= {
+                "data": data,
+                "origin": Origin.decoded(content["origin"], data, arrays, program),
+            }
         return cls(
             belief=belief,
-            hyperparameter_draws={name: arrays[path] for name, path in paths.items() if path in arrays},
+            hyperparameter_draws={
+                name: arrays[path] for name, path in paths.items() if path in arrays
+            },
             prior_log_weights=arrays.get("prior_log_weights"),
             slices={name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
             parts=parts,
@@ -564,7 +620,8 @@ class Posterior(PosteriorBase):
         belief = self.whole
         if site is None and len(self.slices) != 1 or site is not None and site not in self.slices:
             raise DataError(
-                f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name one of them"
+                f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name "
+                "one of them"
             )
         if len(self.slices) > 1 and site is not None:
             rows = self.slices[site]
@@ -574,6 +631,7 @@ class Posterior(PosteriorBase):
         matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))
         if matrix.ndim != 2 or matrix.shape[1] != belief.size:
             raise DataError(
-                f"weights have shape {matrix.shape}; each row needs {belief.size} entries, one for each value"
+                f"weights have shape {matrix.shape}; each row needs {belief.size} entries, one for "
+                "each value"
             )
         return belief.project(matrix)

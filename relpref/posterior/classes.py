@@ -70,14 +70,16 @@ class ClassPosterior(Posterior):
         Parameters
         ----------
         data : Rankings or RelationData, optional
-            Rankings of the same items (in any order), or edges between the same nodes in the same order, possibly followed by new
-            ones: ``posterior.data.extended(nodes, objects).asking(rows, columns)``; their labels are not looked at. The training examples
+            Rankings of the same items (in any order), or edges between the same nodes in the same
+            order, possibly followed by new ones: ``posterior.data.extended(nodes,
+            objects).asking(rows, columns)``; their labels are not looked at. The training examples
             by default.
 
         Returns
         -------
         DataFrame
-            One row for each example (ranker, or source and target), one column for each class; rows add up to 1.
+            One row for each example (ranker, or source and target), one column for each class; rows
+            add up to 1.
 
         Raises
         ------
@@ -87,11 +89,16 @@ class ClassPosterior(Posterior):
             If the examples are of other items or nodes, or of nodes in another order.
         """
         asked = self._asked(data)
-        # P(class c) = Π_{j<c} P(go on at j) · P(stop at c), given hyperparameters; the last class is where nothing stopped.
-        going = np.tensordot(self.belief.weights, np.cumprod(self._decide(asked)[2], axis=2), axes=1)
+        # P(class c) = Π_{j<c} P(go on at j) · P(stop at c), given hyperparameters; the last class
+        # is where nothing stopped.
+        going = np.tensordot(
+            self.belief.weights, np.cumprod(self._decide(asked)[2], axis=2), axes=1
+        )
         first = np.ones((len(going), 1))
         before, after = np.hstack([first, going]), np.hstack([going, 0 * first])
-        return pd.DataFrame(before - after, index=asked.index, columns=label_index(self.classes, "class"))
+        return pd.DataFrame(
+            before - after, index=asked.index, columns=label_index(self.classes, "class")
+        )
 
     def predict(self, data: Examples | None = None) -> pd.Series:
         """The most probable class of each example; arguments as in `predict_proba`."""
@@ -105,8 +112,8 @@ class ClassPosterior(Posterior):
         Returns
         -------
         DataFrame
-            ``mean`` and ``sd`` for two classes; with more, one column of each for every decision, ``(mean, class)``: for the class at
-            which the decision stops.
+            ``mean`` and ``sd`` for two classes; with more, one column of each for every decision,
+            ``(mean, class)``: for the class at which the decision stops.
         """
         asked = self._asked(data)
         means, variances, _ = self._decide(asked)
@@ -125,7 +132,8 @@ class ClassPosterior(Posterior):
         examples: Any = known if data is None else data
         if type(examples) is not type(known):
             raise DataError(
-                f"data is a {type(examples).__name__}; this posterior classifies {type(known).__name__}"
+                f"data is a {type(examples).__name__}; this posterior classifies "
+                f"{type(known).__name__}"
             )
         asked: Examples = examples.asked_of(known)
         return asked
@@ -134,13 +142,15 @@ class ClassPosterior(Posterior):
         """Mean and variance of every decision's latent function, and the probability of going on; shape (s, m, k) each."""
         if self.origin is None:
             raise UnsupportedProgramError(
-                "this posterior does not know its program, so it cannot classify; fit with a program and kernels of relpref before saving"
+                "this posterior does not know its program, so it cannot classify; fit with a "
+                "program and kernels of relpref before saving"
             )
         belief, draws = self.belief, dict(self.hyperparameter_draws)
         functions, number = max(len(self.classes) - 1, 1), len(asked)
         sites = sorted(self.slices.items(), key=lambda site: site[1].start)
         layout = tuple((name, rows.stop - rows.start) for name, rows in sites)
-        # Of as many examples as there is memory for; a power of two, so that few sizes are compiled.
+        # Of as many examples as there is memory for; a power of two, so that few sizes are
+        # compiled.
         most = max(_NUMBERS // max(belief.size * functions, 1), 16)
         size = 2 ** min(max(number - 1, 15).bit_length(), most.bit_length() - 1)
         parts = [[np.empty((len(belief.weights), 0, functions))] * 3]
@@ -149,10 +159,16 @@ class ClassPosterior(Posterior):
             origin = self.origin.with_argument(self.data, asked[rows])
             with float64():
                 call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
-                fixed = {n: jnp.asarray(v) for n, v in self.hyperparameters.items() if n not in draws}
-                some = _decisions(call, layout, arrays, fixed, draws, belief.locations, belief.scales)
+                fixed = {
+                    n: jnp.asarray(v) for n, v in self.hyperparameters.items() if n not in draws
+                }
+                some = _decisions(
+                    call, layout, arrays, fixed, draws, belief.locations, belief.scales
+                )
                 parts.append([np.asarray(part)[:, : number - start] for part in some])
-        mean, variance, probability = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
+        mean, variance, probability = (
+            np.concatenate(part, axis=1) for part in zip(*parts, strict=True)
+        )
         return mean, variance, probability
 
     def arrays(self) -> Stored:
@@ -164,7 +180,11 @@ class ClassPosterior(Posterior):
         # An example is one observation, however many decisions led to its class.
         coords["example"] = plain_coordinates(tuple(self.data.index))
         coords["class"] = plain_coordinates(self.classes[:-1])
-        dims |= {DECISION: ["example", "class"], "intercept": ["class"], "weight": ["class", "feature"]}
+        dims |= {
+            DECISION: ["example", "class"],
+            "intercept": ["class"],
+            "weight": ["class", "feature"],
+        }
         if "log_likelihood" in groups:
             decisions = groups["log_likelihood"].pop(DECISION)
             groups["log_likelihood"]["label"] = decisions.sum(axis=-1)
@@ -217,16 +237,23 @@ def _decisions(
 
 
 def _latents(
-    call: Call, layout: tuple[tuple[str, int], ...], arrays: tuple[Any, ...], fixed: Values, moving: Values
+    call: Call,
+    layout: tuple[tuple[str, int], ...],
+    arrays: tuple[Any, ...],
+    fixed: Values,
+    moving: Values,
 ) -> Layout:
     """The Gaussian sites of the program at these examples, in the order of the joint vector."""
     drawn = {name: value[0] for name, value in moving.items()}
-    sites = jax.eval_shape(lambda: {n: s["value"] for n, s in call.trace(arrays, {**fixed, **drawn}).items()})
+    sites = jax.eval_shape(
+        lambda: {n: s["value"] for n, s in call.trace(arrays, {**fixed, **drawn}).items()}
+    )
     shapes = tuple((name, tuple(sites[name].shape)) for name, _ in layout)
     for (name, size), (_, shape) in zip(layout, shapes, strict=True):
         if int(np.prod(shape)) != size:
             raise DataError(
-                f"the program has {int(np.prod(shape))} values of {name!r} at these examples and had {size}; "
+                f"the program has {int(np.prod(shape))} values of {name!r} at these examples and "
+                f"had {size}; "
                 "give features of as many columns as those it was fitted to"
             )
     return Layout(shapes, (), ())

@@ -37,8 +37,9 @@ from relpref.files import replaced
 from relpref.limits import require_memory
 from relpref.registry import EARLIER, Kind, find, known, name_of
 
-# 2: links and their kinds, columns of answers, likelihood; 3: items have parts of their own unless the program is told otherwise;
-# 4: the kernel of attributes has a linear part unless the program is told otherwise
+# 2: links and their kinds, columns of answers, likelihood; 3: items have parts of their own unless
+# the program is told otherwise; 4: the kernel of attributes has a linear part unless the program is
+# told otherwise
 SCHEMA, OLDEST = 4, 2
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # arrays by name, and what JSON holds
@@ -63,7 +64,9 @@ def encode_label(label: Any) -> Any:
         return {"float": repr(label)}
     if isinstance(label, datetime) or type(label) is date:
         names = {"timestamp": pd.Timestamp, "datetime": datetime, "date": date}
-        return {next(name for name, kind in names.items() if isinstance(label, kind)): label.isoformat()}
+        return {
+            next(name for name, kind in names.items() if isinstance(label, kind)): label.isoformat()
+        }
     raise StorageError(
         f"the label {label!r} is a {type(label).__name__}, which cannot be stored; "
         "use text, numbers, bools, dates or tuples of these as labels"
@@ -75,7 +78,9 @@ def decode_label(stored: Any) -> Any:
     if type(stored) in (str, int, bool):
         return stored
     if type(stored) is not dict or len(stored) != 1:
-        raise StorageError(f"{shown(stored)} is stored where a label should be; the file is damaged")
+        raise StorageError(
+            f"{shown(stored)} is stored where a label should be; the file is damaged"
+        )
     ((kind, value),) = stored.items()
     if kind == "tuple" and type(value) is list:
         return tuple(decode_label(part) for part in value)
@@ -89,7 +94,9 @@ def decode_label(stored: Any) -> Any:
             return label
     except (ValueError, TypeError):
         pass
-    raise StorageError(f"{shown(value)} is stored as a label, and is no {kind}; the file is damaged")
+    raise StorageError(
+        f"{shown(value)} is stored as a label, and is no {kind}; the file is damaged"
+    )
 
 
 def encode_labels(labels: Iterable[Any]) -> str:
@@ -118,8 +125,9 @@ def _plain(value: Any) -> Any:
 def conform(value: Any, declared: Any) -> bool:
     """Whether a value from a file is of a declared type.
 
-    A type is what a parameter or field is annotated with, a dictionary from key to type (``"key?"`` may be missing), or a list of
-    the one type of its entries. ``Any`` is whatever `decode` makes: plain values, arrays and registered objects.
+    A type is what a parameter or field is annotated with, a dictionary from key to type (``"key?"``
+    may be missing), or a list of the one type of its entries. ``Any`` is whatever `decode` makes:
+    plain values, arrays and registered objects.
     """
     declared = getattr(declared, "__value__", declared)  # of an alias made by ``type``
     if isinstance(declared, dict):
@@ -152,13 +160,17 @@ def conform(value: Any, declared: Any) -> bool:
     try:
         return isclass(kind) and isinstance(value, kind)
     except TypeError:  # a protocol that does not check instances itself
-        return is_dataclass(value) and all(hasattr(value, name) for name in vars(kind) if name[0] != "_")
+        return is_dataclass(value) and all(
+            hasattr(value, name) for name in vars(kind) if name[0] != "_"
+        )
 
 
 def checked(value: Any, declared: Any, what: str) -> Any:
     """A value that is of a declared type, see `conform`, or an error."""
     if not conform(value, declared):
-        raise StorageError(f"{what} is stored as {shown(value)}, which it cannot be; the file is damaged")
+        raise StorageError(
+            f"{what} is stored as {shown(value)}, which it cannot be; the file is damaged"
+        )
     return value
 
 
@@ -173,7 +185,9 @@ def check_arguments(function: Any, given: Mapping[str, Any], what: str) -> None:
             kind = declared[name]
             checked(value, Any if kind is Parameter.empty else kind, f"{what}: {name}")
         elif not anything:
-            raise StorageError(f"the file gives {what} the argument {shown(name)}, which it does not have")
+            raise StorageError(
+                f"the file gives {what} the argument {shown(name)}, which it does not have"
+            )
 
 
 def positions(arrays: Arrays, name: str, size: int) -> Any:
@@ -187,7 +201,11 @@ def positions(arrays: Arrays, name: str, size: int) -> Any:
 def sparse_arrays(matrix: Any, prefix: str) -> dict[str, Any]:
     """The arrays of a sparse matrix."""
     rows = scipy.sparse.csr_array(matrix)
-    return {f"{prefix}data": rows.data, f"{prefix}indices": rows.indices, f"{prefix}indptr": rows.indptr}
+    return {
+        f"{prefix}data": rows.data,
+        f"{prefix}indices": rows.indices,
+        f"{prefix}indptr": rows.indptr,
+    }
 
 
 def sparse_matrix(arrays: Arrays, prefix: str, shape: Sequence[int]) -> Any:
@@ -203,7 +221,8 @@ def check_registered(kinds: Sequence[Kind], stored: str) -> tuple[Kind, str]:
         if one == kind and known(one, name):
             return one, name
     raise StorageError(
-        f"the file needs {shown(stored)}, which is not registered: if it is your own, call relpref.register before relpref.load; "
+        f"the file needs {shown(stored)}, which is not registered: if it is your own, call "
+        "relpref.register before relpref.load; "
         "otherwise the file is damaged, or from a newer relpref"
     )
 
@@ -265,7 +284,10 @@ def write(path: str | os.PathLike[str], arrays: Arrays, content: Mapping[str, An
     """Write a file, whole or not at all."""
     import h5netcdf
 
-    text, memory = dump(content), io.BytesIO()  # HDF5 ends the process some time after a disk was full
+    text, memory = (
+        dump(content),
+        io.BytesIO(),
+    )  # HDF5 ends the process some time after a disk was full
     with h5netcdf.File(memory, "w") as file:
         file.attrs.update(
             relpref_schema=SCHEMA,
@@ -297,7 +319,9 @@ def read(path: Path) -> Stored:
             attributes = {n: v.item() if np.shape(v) == (1,) else v for n, v in file.attrs.items()}
             return _arrays_of(file), attributes
     except Exception as error:  # HDF5 raises many types on a damaged file
-        raise StorageError(f"{path} cannot be read as a posterior ({error}); save it again") from error
+        raise StorageError(
+            f"{path} cannot be read as a posterior ({error}); save it again"
+        ) from error
 
 
 def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
@@ -312,7 +336,12 @@ def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
         if isinstance(item, h5py.Group) and not prefix:
             arrays |= _arrays_of(item, f"{name}/")
             continue
-        if isinstance(item, h5py.Group) or item.dtype.kind not in "fiub" or item.is_virtual or item.external:
+        if (
+            isinstance(item, h5py.Group)
+            or item.dtype.kind not in "fiub"
+            or item.is_virtual
+            or item.external
+        ):
             raise StorageError(f"{name} is no array of numbers")
         require_memory(float(item.nbytes), f"the array {name}")
         if not bytes(item.attrs.get("NAME", b"")).startswith(_DIMENSION):
@@ -388,8 +417,15 @@ def encode_data(data: Dataset, prefix: str = "data") -> Stored:
     elif isinstance(data, RelationData):
         parts = {"nodes": data.nodes, "objects": data.objects}
         rows, columns = data.values.edges or (None, None)
-        arrays = {"values": data.values.values, "rows": rows, "columns": columns, "distinct": data.distinct}
-        content = {"shape": list(data.values.shape)} | {name: getattr(data, name) for name in _OF_RELATIONS}
+        arrays = {
+            "values": data.values.values,
+            "rows": rows,
+            "columns": columns,
+            "distinct": data.distinct,
+        }
+        content = {"shape": list(data.values.shape)} | {
+            name: getattr(data, name) for name in _OF_RELATIONS
+        }
     else:
         arrays, content = _encode_preferences(data)
     arrays = {f"{prefix}/{name}": array for name, array in arrays.items() if array is not None}
@@ -415,7 +451,9 @@ def _encode_preferences(data: PreferenceData) -> Stored:
         arrays |= {f"relation_{row}_{name}": getattr(graph, name) for name in _EDGES}
         if graph.frozen_reference is not None:
             reference = graph.frozen_reference._asdict()
-            arrays |= {f"relation_{row}_reference_{name}": np.asarray(v) for name, v in reference.items()}
+            arrays |= {
+                f"relation_{row}_reference_{name}": np.asarray(v) for name, v in reference.items()
+            }
     for row, links in enumerate(data.links.values()):
         arrays |= {f"links_{row}_{name}": getattr(links, name) for name in _EDGES}
     shared = {"groups": data.comparisons.groups, "lists": data.comparisons.lists}
@@ -455,10 +493,14 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
         values = decode_values(arrays, content["shape"], f"{prefix}/")
         options = {name: content[name] for name in _OF_RELATIONS}
         distinct = arrays.get(f"{prefix}/distinct")
-        return RelationData(nodes=nodes, objects=objects, values=values, distinct=distinct, **options)
+        return RelationData(
+            nodes=nodes, objects=objects, values=values, distinct=distinct, **options
+        )
     checked(content, DATA, "the data")
     items, raters = decode_labels(content["entities"]), decode_labels(content["raters"])
-    groups, lists = (decode_labels(content[name]) if name in content else () for name in ("groups", "lists"))
+    groups, lists = (
+        decode_labels(content[name]) if name in content else () for name in ("groups", "lists")
+    )
     size = len(items)
     for name, labels in (("group", groups), ("list_label", lists)):
         if name in content["columns"]:  # −1 where there is none
@@ -477,7 +519,9 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
             reference = ScaleReference(eigenvalues, gap_weights, np.float64(mean_degree), component)
         source, target, weight = (arrays[part + end] for end in _EDGES)
         cliques = name in content["cliques"]
-        graphs[name] = Graph(size, source, target, weight, frozen_reference=reference, counts_cliques=cliques)
+        graphs[name] = Graph(
+            size, source, target, weight, frozen_reference=reference, counts_cliques=cliques
+        )
     for row, stored in enumerate(content["links"]):
         options = {option: stored[option] for option in OPTIONS}
         check_arguments(Relation, options, "a relation")
@@ -496,13 +540,18 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
         array.flags.writeable = False
     if "tie" in columns:
         columns["tie"] = columns["tie"].astype(bool)
-    if "list" in columns and "list_label" not in columns:  # the file is from before labels were kept
+    if (
+        "list" in columns and "list_label" not in columns
+    ):  # the file is from before labels were kept
         columns["list_label"], lists = columns["list"], tuple(range(int(columns["list"].max()) + 1))
     covariates = tuple(
         Covariate(**checked(each, _COVARIATE, "a covariate") | {"levels": tuple(each["levels"])})
         for each in content.get("covariates", ())
     )
-    scales, effects = arrays.get(f"{prefix}/covariate_scales"), sum(len(each.effects) for each in covariates)
+    scales, effects = (
+        arrays.get(f"{prefix}/covariate_scales"),
+        sum(len(each.effects) for each in covariates),
+    )
     for array in (columns.get("covariates"), scales):
         if effects != (0 if array is None else array.shape[-1]):
             raise StorageError(

@@ -22,8 +22,9 @@ _HALVINGS = 60  # of the bracket around a quantile
 class Margins:
     """Distributions of k scalars, each by itself: mixtures of s Gaussians, or of s points where the variances are 0.
 
-    ``mean``, ``sd`` and ``positive``, the probability that it is above zero (a tie counts one half), have shape (k,); the ``means`` and
-    ``variances`` of the components shape (s, k), their ``weights`` shape (s,).
+    ``mean``, ``sd`` and ``positive``, the probability that it is above zero (a tie counts one
+    half), have shape (k,); the ``means`` and ``variances`` of the components shape (s, k), their
+    ``weights`` shape (s,).
     """
 
     mean: Floats
@@ -34,7 +35,9 @@ class Margins:
     weights: Floats
 
     @classmethod
-    def of(cls, means: Floats, variances: Floats, weights: Floats, unbiased: float = 1.0) -> "Margins":
+    def of(
+        cls, means: Floats, variances: Floats, weights: Floats, unbiased: float = 1.0
+    ) -> "Margins":
         """The mixtures; ``unbiased`` is a factor of the variance, of draws."""
         mean = weights @ means
         variance = unbiased * (weights @ (variances + np.square(means - mean)))
@@ -61,7 +64,9 @@ class MixtureBelief:
     @cached_property
     def components(self) -> "tuple[GaussianBelief, ...]":
         """The Gaussians that it is a mixture of; none of draws."""
-        return tuple(GaussianBelief(*both) for both in zip(self.locations, self.scales, strict=True))
+        return tuple(
+            GaussianBelief(*both) for both in zip(self.locations, self.scales, strict=True)
+        )
 
     def mean(self) -> Floats:
         return np.asarray(self.weights @ self.locations)
@@ -70,7 +75,9 @@ class MixtureBelief:
         """Within the components, and between their means."""
         centred = self.locations - self.mean()
         within = self.weights @ self.scales.reshape(len(self.weights), -1)
-        return np.asarray(within.reshape(self.size, self.size) + (centred.T * self.weights) @ centred)
+        return np.asarray(
+            within.reshape(self.size, self.size) + (centred.T * self.weights) @ centred
+        )
 
     def sd(self) -> Floats:
         """Standard deviation of every entry."""
@@ -96,12 +103,16 @@ class MixtureBelief:
         scales = self.scales - averages[:, None]
         scales -= averages[:, :, None]
         scales += averages.mean(axis=1)[:, None, None]
-        return mixture(self.locations - self.locations.mean(axis=1, keepdims=True), scales, self.weights)
+        return mixture(
+            self.locations - self.locations.mean(axis=1, keepdims=True), scales, self.weights
+        )
 
     def differences(self, first: Positions, second: Positions) -> Margins:
         """Of utilities: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14)."""
         scales, means = self.scales, self.locations[:, first] - self.locations[:, second]
-        variances = scales[:, first, first] + scales[:, second, second] - 2 * scales[:, first, second]
+        variances = (
+            scales[:, first, first] + scales[:, second, second] - 2 * scales[:, first, second]
+        )
         # Rounding may make it negative, where two items are the same to the model.
         return Margins.of(means, np.maximum(variances, 0.0), self.weights)
 
@@ -116,7 +127,9 @@ class MixtureBelief:
         """Covariance of every entry with Σ_k entries_k u[columns_k], shape (K, n)."""
         return np.asarray(np.einsum("skn,k->sn", self.scales[:, columns], entries))
 
-    def changed(self, locations: Floats, columns: Floats, shares: Floats, weights: Floats) -> "MixtureBelief":
+    def changed(
+        self, locations: Floats, columns: Floats, shares: Floats, weights: Floats
+    ) -> "MixtureBelief":
         """With other means and weights, and covariances less W diag(c) Wᵀ; W of shape (K, n, c), c of shape (K, c)."""
         scales = (columns * shares[:, None]) @ np.swapaxes(columns, 1, 2)
         return mixture(locations, np.subtract(self.scales, scales, out=scales), weights)
@@ -201,7 +214,8 @@ def mixture(locations: Floats, scales: Floats, weights: Floats) -> MixtureBelief
 class DrawsBelief:
     """Draws, shape (s, n), as NUTS and SVI leave them: points of equal weight.
 
-    ``sampler`` holds what the sampler says of each draw, by the names of numpyro (``diverging``, ``num_steps``, ...).
+    ``sampler`` holds what the sampler says of each draw, by the names of numpyro (``diverging``,
+    ``num_steps``, ...).
     """
 
     draws: Floats
@@ -253,7 +267,9 @@ class DrawsBelief:
     def _margins(self, values: Floats) -> Margins:
         size = len(self.draws)
         margins = Margins.of(values, np.zeros_like(values), self.weights, size / (size - 1))
-        return replace(margins, positive=0.5 + 0.5 * np.sign(values).mean(axis=0))  # exact, where all agree
+        return replace(
+            margins, positive=0.5 + 0.5 * np.sign(values).mean(axis=0)
+        )  # exact, where all agree
 
     def interval(self, probability: float) -> tuple[Floats, Floats]:
         tail = (1 - probability) / 2
@@ -267,7 +283,9 @@ class DrawsBelief:
         return self.draws[rng.integers(0, len(self.draws), number)]
 
     def arrays(self) -> dict[str, Any]:
-        return {"draws": self.draws} | {f"sampler/{name}": value for name, value in self.sampler.items()}
+        return {"draws": self.draws} | {
+            f"sampler/{name}": value for name, value in self.sampler.items()
+        }
 
 
 def root_of(covariance: Floats) -> Floats:
@@ -323,7 +341,9 @@ def key_words(key: Any) -> NDArray[np.uint32]:
         if isinstance(key, int | np.integer):
             usual = jax.config.jax_default_prng_impl == "threefry2x32"  # type: ignore[attr-defined]
             if usual and 0 <= key < 2**31:
-                return np.array([0, key], dtype=np.uint32)  # as JAX makes them, without compiling that
+                return np.array(
+                    [0, key], dtype=np.uint32
+                )  # as JAX makes them, without compiling that
             key = as_key(key)
         if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):
             key = jax.random.key_data(key)

@@ -27,8 +27,8 @@ def list_chances(
 ) -> Floats:
     """Probabilities that the first ``places`` of each order of some items come first and in it, shape (lists,).
 
-    ``orders`` are positions among the items, shape (lists, k); ``rater`` and ``covariates`` are as in
-    `UtilityPosterior.choose`.
+    ``orders`` are positions among the items, shape (lists, k); ``rater`` and ``covariates`` are as
+    in `UtilityPosterior.choose`.
     """
     kinds = getattr(posterior.likelihood, "lists", None)
     if kinds is None:
@@ -47,7 +47,9 @@ def list_chances(
         covariances = np.broadcast_to(covariances, (len(belief.weights), size, size))
         belief = mixture(belief.locations, covariances, belief.weights)
     belief = _in_units_of_noise(posterior, belief, rater)
-    lapse = parameter_of(posterior, "lapse") if "lapse" in posterior.hyperparameters else np.zeros(1)
+    lapse = (
+        parameter_of(posterior, "lapse") if "lapse" in posterior.hyperparameters else np.zeros(1)
+    )
     orders, weights = np.asarray(orders), belief.weights * (1 - lapse)
     locations, scales = belief.locations, belief.scales
     if posterior.likelihood.noise != "logistic":
@@ -85,7 +87,8 @@ def _in_units_of_noise(posterior: Any, belief: Belief, rater: Any) -> Belief:
     place = places_of_raters(answers, rater, 1)[0]
     if answers.probability is not None:
         raise DataError(
-            "rater: the answers are reported probabilities, and the noise of a rater is that of reports, "
+            "rater: the answers are reported probabilities, and the noise of a rater is that of "
+            "reports, "
             "not of choices and orders; leave rater out"
         )
     if place < 0:

@@ -31,8 +31,9 @@ _CALL = {"program": str, "kwargs": dict[str, Any], "engine": dict[str, Any], "co
 class Origin:
     """The origin of a posterior, to fit again with other data.
 
-    ``engine``, which has its options, is None of draws made elsewhere. It is not ``complete`` where priors of the user's own were lost
-    because a file cannot hold them: other hyperparameters would be another model.
+    ``engine``, which has its options, is None of draws made elsewhere. It is not ``complete`` where
+    priors of the user's own were lost because a file cannot hold them: other hyperparameters would
+    be another model.
     """
 
     program: Any
@@ -61,20 +62,30 @@ class Origin:
     def datasets(self) -> dict[str, Any]:
         """The data among the program's arguments, by name."""
         call = self.unbound()
-        names = ["data"] if len(call.args) == 1 else [f"argument {at}" for at in range(1, len(call.args) + 1)]
+        names = (
+            ["data"]
+            if len(call.args) == 1
+            else [f"argument {at}" for at in range(1, len(call.args) + 1)]
+        )
         named = dict(zip(names, call.args, strict=True)) | dict(call.kwargs)
         return {name: value for name, value in named.items() if isinstance(value, Dataset)}
 
     def with_argument(self, old: Any, new: Any) -> "Origin":
         """The same call with another argument in place of one."""
         args = tuple(new if argument is old else argument for argument in self.args)
-        kwargs = {name: new if argument is old else argument for name, argument in self.kwargs.items()}
+        kwargs = {
+            name: new if argument is old else argument for name, argument in self.kwargs.items()
+        }
         return replace(self, args=args, kwargs=kwargs)
 
-    def run(self, sites: Any, key: Any, *, progress_bar: bool = False, at: Any = None, **changes: Any) -> Any:
+    def run(
+        self, sites: Any, key: Any, *, progress_bar: bool = False, at: Any = None, **changes: Any
+    ) -> Any:
         """The posterior by the same engine with some options changed, from given sites."""
         engine = self.engine.changed(**changes)
-        return engine.run_from(sites, key, *self.args, progress_bar=progress_bar, at=at, **self.kwargs)
+        return engine.run_from(
+            sites, key, *self.args, progress_bar=progress_bar, at=at, **self.kwargs
+        )
 
     def read(self) -> "Program":
         """The program as it was called, with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
@@ -85,7 +96,8 @@ class Origin:
     def encoded(self) -> tuple[dict[str, Any], str | None]:
         """Arrays and text for a file, if a later session can call the program the same way: with the data alone, and options that `encode` takes.
 
-        Priors are left out, and the origin is incomplete then. Of a program that is not registered only what it is called is kept.
+        Priors are left out, and the origin is incomplete then. Of a program that is not registered
+        only what it is called is kept.
         """
         origin, engine = self.unbound(), self.engine
         kwargs = {name: value for name, value in origin.kwargs.items() if name != "priors"}
@@ -96,7 +108,9 @@ class Origin:
             content = {
                 "program": f"program:{name}" if name else called,
                 "kwargs": encode(kwargs, kept),
-                "engine": {"engine": engine.name, **engine.options, "fixed": engine.fixed} if engine else {},
+                "engine": {"engine": engine.name, **engine.options, "fixed": engine.fixed}
+                if engine
+                else {},
                 "complete": origin.complete and not origin.kwargs.get("priors"),
             }
             return (kept, dump(content)) if len(origin.args) == 1 else ({}, None)
@@ -104,11 +118,13 @@ class Origin:
             return {}, None
 
     @classmethod
-    def decoded(cls, stored: str | None, data: Any, arrays: Arrays, program: Any = None) -> "Origin | None":
+    def decoded(
+        cls, stored: str | None, data: Any, arrays: Arrays, program: Any = None
+    ) -> "Origin | None":
         """The inverse of `encoded`; None where the program is not registered and none of the caller's own is given.
 
-        The package's own programs, kernels and engines need JAX, which rankings and predictions do not: arguments are decoded, and
-        refused, when they are requested.
+        The package's own programs, kernels and engines need JAX, which rankings and predictions do
+        not: arguments are decoded, and refused, when they are requested.
         """
         if stored is None:
             return None
@@ -130,14 +146,24 @@ class Origin:
         try:
             self.__dict__.update(vars(decode()))
         except Exception as error:  # of a damaged or forged file any part may be anything
-            what = str(error) if isinstance(error, StorageError) else f"it is incomplete ({shown(error)})"
-            raise StorageError(f"what the file says of the program: {what}; fit again and save") from error
+            what = (
+                str(error)
+                if isinstance(error, StorageError)
+                else f"it is incomplete ({shown(error)})"
+            )
+            raise StorageError(
+                f"what the file says of the program: {what}; fit again and save"
+            ) from error
         self.__dict__.pop("_decode", None)  # gone, where another thread was faster
         return getattr(self, name)
 
     @classmethod
-    def _read(cls, content: Mapping[str, Any], data: Any, arrays: Arrays, program: Any = None) -> "Origin":
-        kwargs = checked(decode(content["kwargs"], arrays), dict[str, Any], "the program's arguments")
+    def _read(
+        cls, content: Mapping[str, Any], data: Any, arrays: Arrays, program: Any = None
+    ) -> "Origin":
+        kwargs = checked(
+            decode(content["kwargs"], arrays), dict[str, Any], "the program's arguments"
+        )
         program = program or registered(("program",), content["program"])
         check_arguments(program, kwargs, "the program")
         engine = None

@@ -31,8 +31,12 @@ def plot_forest(table: pd.DataFrame, top: int, label: str, axes: Any) -> Any:
         axes = pyplot.subplots(figsize=size, layout="constrained")[1]
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
-    words = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in shown.index]
-    short = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in words]
+    words = [
+        " ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in shown.index
+    ]
+    short = [
+        name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in words
+    ]
     # A dollar sign would begin mathematics.
     draw_forest(axes, shown, [name.replace("$", r"\$") for name in short], tiers, Colors())
     axes.set_xlabel(label)
@@ -64,9 +68,15 @@ def draw_forest(
     for tier in dict.fromkeys(tiers):
         first, last = (int(np.flatnonzero(np.equal(tiers, tier))[end]) for end in (0, -1))
         if tier % 2:
-            axes.axhspan(first - 0.5, last + 0.5, color=colors.faint, alpha=0.45, linewidth=0, zorder=0)
+            axes.axhspan(
+                first - 0.5, last + 0.5, color=colors.faint, alpha=0.45, linewidth=0, zorder=0
+            )
         # At the side where the dots are not.
         left = float(table["mean"].iloc[first : last + 1].mean()) > 0.5 * (low + high)
-        here = {"transform": axes.get_yaxis_transform(), "ha": "left" if left else "right", "va": "center"}
+        here = {
+            "transform": axes.get_yaxis_transform(),
+            "ha": "left" if left else "right",
+            "va": "center",
+        }
         at = 0.005 if left else 0.995
         axes.text(at, first - 0.22, f"tier {tier}", color=colors.muted, fontsize="small", **here)

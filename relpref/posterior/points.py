@@ -1,9 +1,10 @@
 """What weighted points of a hyperparameter say of the values between and beyond them.
 
-Two dozen points are enough for averages, but not for quantiles: between the two outermost lies less than an interval of 95 % holds. So each
-stands for a Gaussian around it, and all are pulled to their mean, so that mean and variance stay what they are (West 1993, "Approximating
-posterior distributions by mixtures"). Where all values are positive these are Gaussians of their roots: standard deviations that may be
-0 have a flat tail there, which on the scale of logarithms is long.
+Two dozen points are enough for averages, but not for quantiles: between the two outermost lies less
+than an interval of 95 % holds. So each stands for a Gaussian around it, and all are pulled to their
+mean, so that mean and variance stay what they are (West 1993, "Approximating posterior
+distributions by mixtures"). Where all values are positive these are Gaussians of their roots:
+standard deviations that may be 0 have a flat tail there, which on the scale of logarithms is long.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from scipy.special import ndtr
 Floats = NDArray[np.float64]
 
 _WIDTH = 0.4  # of the Gaussians, in sds of the points
-_GRID = np.linspace(-6.0, 6.0, 601)  # around the mean, in sds of the points, on which quantiles are found
+_GRID = np.linspace(
+    -6.0, 6.0, 601
+)  # around the mean, in sds of the points, on which quantiles are found
 
 
 def probability_below(values: Floats, weights: Floats, value: float) -> float:
@@ -34,7 +37,11 @@ def interval(values: Floats, weights: Floats, probability: float) -> tuple[float
         return float(lower), float(upper)
     mean, sd, below, scale = _smoothed(values, weights)
     lower, upper = mean + sd * np.interp(tails, below(_GRID), _GRID)
-    return (max(lower, 0.0) ** 2, float(upper) ** 2) if scale is np.sqrt else (float(lower), float(upper))
+    return (
+        (max(lower, 0.0) ** 2, float(upper) ** 2)
+        if scale is np.sqrt
+        else (float(lower), float(upper))
+    )
 
 
 def _smoothed(

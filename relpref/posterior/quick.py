@@ -40,10 +40,16 @@ class RankOne:
     """
 
     def __init__(self, before: MixtureBelief) -> None:
-        self._before, self._means, self._log_weights = before, before.locations, np.log(before.weights)
+        self._before, self._means, self._log_weights = (
+            before,
+            before.locations,
+            np.log(before.weights),
+        )
         self._columns = np.empty((*self._means.shape, 0))
         self._shares = np.empty((len(self._means), 0))
-        self._pulls: dict[tuple[bytes, bytes], Floats] = {}  # under Σ; without a matrix each is a solve
+        self._pulls: dict[
+            tuple[bytes, bytes], Floats
+        ] = {}  # under Σ; without a matrix each is a solve
 
     def belief(self) -> MixtureBelief:
         weights = np.exp(self._log_weights - logsumexp(self._log_weights))
@@ -73,7 +79,8 @@ class RankOne:
     def add(self, row: Row, site: Floats) -> None:
         """Multiply by a site of each component: Σ − τ/(1 + τv) wwᵀ with w = Σa and v = aᵀΣa.
 
-        Sites (τ, ν), shape (2, K), are exp(ν x − ½ τ x²), x = aᵀu less its prior mean, which is 0; the negative divides one out.
+        Sites (τ, ν), shape (2, K), are exp(ν x − ½ τ x²), x = aᵀu less its prior mean, which is 0;
+        the negative divides one out.
         """
         precision, shift = site
         pull = self._pull(row)
@@ -89,7 +96,9 @@ def through(site: Floats, noise: Floats) -> Floats:
     return site / (1 + noise * site[0])
 
 
-def cavity_of(mean: Floats, variance: Floats, sites: Any, at_mode: bool) -> tuple[Floats, Floats] | None:
+def cavity_of(
+    mean: Floats, variance: Floats, sites: Any, at_mode: bool
+) -> tuple[Floats, Floats] | None:
     """Differences without one copy of their sites, None where one is improper; at the mode for Laplace, whose sites are a curvature."""
     precision, shift = sites
     left = np.ones_like(mean) if at_mode else 1 - variance * precision
@@ -106,7 +115,9 @@ def match(
     gap: tuple[Floats, Floats],
 ) -> tuple[Floats, Floats]:
     """One answer's site, shape (2, K), whose cavity is the gap's N(mean, variance) (XPGP section 4.1), and its log probability."""
-    columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
+    columns: dict[str, Any] = {
+        name: column[row : row + 1] for name, column in answers.columns.items()
+    }
     columns |= NO_LISTS
     one, own = of_its_raters(replace(answers, **columns), parameters)
     with float64():
@@ -125,9 +136,10 @@ def quick_error(
 ) -> float:
     """How far a Gaussian is from what its engine would find: the move of one sweep over all answers, to first order in the sites.
 
-    That is the largest move of a utility relative to the average, of a compared pair's gap, or of an effect of covariates, in sds, or
-    relative change of such an sd. Infinite where a cavity is improper. O(n²). Sites are ``at_mode`` where they touch the likelihood at
-    the mean (Laplace). The Gaussian's first so many entries are ``effects``.
+    That is the largest move of a utility relative to the average, of a compared pair's gap, or of
+    an effect of covariates, in sds, or relative change of such an sd. Infinite where a cavity is
+    improper. O(n²). Sites are ``at_mode`` where they touch the likelihood at the mean (Laplace).
+    The Gaussian's first so many entries are ``effects``.
     """
     if not len(answers.winner):
         return 0.0
@@ -144,19 +156,26 @@ def quick_error(
     noise = [] if answers.group is None else [(answers.group, np.full(len(mean), NOISE * group_sd))]
     if answers.list is not None:
         with float64():
-            noise.append((answers.list, np.asarray(_list_noise(model, with_room, parameters))[: len(mean)]))
+            noise.append(
+                (answers.list, np.asarray(_list_noise(model, with_room, parameters))[: len(mean)])
+            )
     if noise:
-        looked, mean, variance = _with_shared(answers, noise, count * precision, count * shift, seen, belief)
+        looked, mean, variance = _with_shared(
+            answers, noise, count * precision, count * shift, seen, belief
+        )
     cavity = cavity_of(mean, variance, (precision, shift), at_mode)
     if cavity is None:
         return np.inf
     with float64():
         alone = {name: np.asarray(value)[None] for name, value in parameters.items()}
-        after, _ = _matched(model, with_room, alone, *(np.pad(each, spare)[None] for each in cavity))
+        after, _ = _matched(
+            model, with_room, alone, *(np.pad(each, spare)[None] for each in cavity)
+        )
         stiffer = count * (np.asarray(after.precision)[0, : len(mean)] - precision)
         pull = count * (np.asarray(after.shift)[0, : len(mean)] - shift) - stiffer * mean
     move = scale @ (looked.T @ pull)
-    # What changes variances: few rows, of which one answer more is known than their sites take into account.
+    # What changes variances: few rows, of which one answer more is known than their sites take into
+    # account.
     rows = np.argsort(np.abs(stiffer * variance))[-_ROWS:]
     changes = looked[rows] @ scale
     utilities = scale[effects:, effects:]
@@ -173,7 +192,10 @@ def quick_error(
     for moved, narrower, before in zip(parts(move), parts(changes), variances, strict=True):
         open_to = before > _CERTAIN * own.max(initial=0.0)
         spread = 0.5 * stiffer[rows] @ np.square(narrower)
-        changed_sds += [moved[open_to] / np.sqrt(before[open_to]), spread[open_to] / before[open_to]]
+        changed_sds += [
+            moved[open_to] / np.sqrt(before[open_to]),
+            spread[open_to] / before[open_to],
+        ]
     worst = float(np.max(np.abs(np.concatenate(changed_sds)), initial=0.0))
     return worst if np.isfinite(worst) else np.inf
 
@@ -197,8 +219,9 @@ def _with_shared(
 ) -> tuple[Any, Floats, Floats]:
     """What gaps with the noise of their lists and groups look at, and their means and variances, under sites T and ν of all answers.
 
-    The gaps are A u + w with w ~ N(0, C), C = FFᵀ, see `relpref.infer.arrow`; ``seen`` is A, ``noise`` the numbers of lists or groups
-    and its sds. Given u and the sites they have the mean L A u + L C ν and the covariance L C, where L = I − CM.
+    The gaps are A u + w with w ~ N(0, C), C = FFᵀ, see `relpref.infer.arrow`; ``seen`` is A,
+    ``noise`` the numbers of lists or groups and its sds. Given u and the sites they have the mean L
+    A u + L C ν and the covariance L C, where L = I − CM.
     """
     size, own_variance, offset = len(precision), np.zeros(len(precision)), np.zeros(len(precision))
     blocks = Blocks.of([Kind.of_gaps(number, answers.winner, answers.loser) for number, _ in noise])
@@ -209,7 +232,9 @@ def _with_shared(
         left = np.eye(values.shape[1]) - values @ middle_of(own, values).pulled.swapaxes(1, 2)
         rows, there = group.rows, group.rows < size
         own_variance[rows[there]] = np.sum(left @ values * values, axis=2)[there]
-        offset[rows[there]] = (left @ values @ (values.swapaxes(1, 2) @ its[:, :, None]))[there][:, 0]
+        offset[rows[there]] = (left @ values @ (values.swapaxes(1, 2) @ its[:, :, None]))[there][
+            :, 0
+        ]
         one, other = np.broadcast_arrays(rows[:, :, None], rows[:, None, :])
         both = (one < size) & (other < size)
         parts.append((one[both], other[both], left[both]))
@@ -223,7 +248,11 @@ def _with_shared(
 
 @lazy_jit(static_argnums=0)
 def _matched(
-    model: AnswerModel, one: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
+    model: AnswerModel,
+    one: Comparisons,
+    parameters: Mapping[str, Array],
+    mean: Array,
+    variance: Array,
 ) -> tuple[Sites, Array]:
     def component(given: Mapping[str, Array], mean: Array, variance: Array) -> tuple[Sites, Array]:
         likelihood = weighted(model(mean, one, **given), one)

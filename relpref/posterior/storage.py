@@ -26,17 +26,22 @@ def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | R
     if schema is None:
         raise StorageError(f"{path} is a netCDF file, but holds no relpref posterior")
     if not isinstance(schema, int | np.integer):
-        raise StorageError(f"{path} is damaged: its schema is {shown(schema)}; save the posterior again")
+        raise StorageError(
+            f"{path} is damaged: its schema is {shown(schema)}; save the posterior again"
+        )
     if schema > SCHEMA:
         raise StorageError(
             f"{path} has schema {schema}; this relpref reads up to {SCHEMA}: install a newer one"
         )
     if schema < OLDEST:
         raise StorageError(
-            f"{path} has schema {schema}, from before version 0.1; this relpref reads {OLDEST} to {SCHEMA}: fit again and save"
+            f"{path} has schema {schema}, from before version 0.1; this relpref reads {OLDEST} to "
+            f"{SCHEMA}: fit again and save"
         )
     if attributes.get("relpref_sha256") != checksum(arrays, str(attributes.get("relpref"))):
-        raise StorageError(f"{path} is damaged: its checksum does not fit; save the posterior again")
+        raise StorageError(
+            f"{path} is damaged: its checksum does not fit; save the posterior again"
+        )
     try:
         return unpack(arrays, attributes["relpref"], program, int(schema))
     except StorageError as error:
@@ -75,9 +80,13 @@ def unpack(
     except StorageError:
         raise
     except Exception as error:  # of a damaged or forged file any part may be anything
-        raise StorageError(f"the file is incomplete ({shown(error)}); save the posterior again") from error
+        raise StorageError(
+            f"the file is incomplete ({shown(error)}); save the posterior again"
+        ) from error
     if watched.unused:
-        raise StorageError(f"nothing is known of the arrays {listed(sorted(watched.unused))}; it is damaged")
+        raise StorageError(
+            f"nothing is known of the arrays {listed(sorted(watched.unused))}; it is damaged"
+        )
     return posterior
 
 
@@ -100,7 +109,8 @@ _FORMER_KERNEL = {"object": "kernel:SquaredExponential", "fields": {"shared_leng
 def _with_former_defaults(content: dict[str, Any], schema: int) -> dict[str, Any]:
     """Add the defaults of its time to the options of a program that is stored by an older schema.
 
-    Before schema 3 items had no parts of their own; before schema 4 the kernel of attributes was the squared exponential.
+    Before schema 3 items had no parts of their own; before schema 4 the kernel of attributes was
+    the squared exponential.
     """
     if schema == SCHEMA or not content.get("origin"):
         return content
@@ -110,6 +120,9 @@ def _with_former_defaults(content: dict[str, Any], schema: int) -> dict[str, Any
         options = origin["kwargs"]["mapping"]
         if schema < 3:
             options.setdefault("individual", False)
-        if "attributes_amplitude" in content["hyperparameters"] and options.get("attribute_kernel") is None:
+        if (
+            "attributes_amplitude" in content["hyperparameters"]
+            and options.get("attribute_kernel") is None
+        ):
             options["attribute_kernel"] = _FORMER_KERNEL
     return {**content, "origin": dump(origin)}

@@ -62,7 +62,8 @@ def sources(shares: pd.Series, alike: Sequence[tuple[str, str]] = ()) -> str:
     """How much of the differences each part of the model accounts for, and which parts the answers cannot tell apart."""
     listed = ", ".join(f"{_PARTS.get(name, name)} {share:.0%}" for name, share in shares.items())
     sums = (
-        f" The answers cannot tell {_PARTS.get(one, one)} from {_PARTS.get(other, other)}: only their sum is known."
+        f" The answers cannot tell {_PARTS.get(one, one)} from {_PARTS.get(other, other)}: only "
+        "their sum is known."
         for one, other in alike
     )
     return f"Where the differences come from: {listed}.{''.join(sums)}"
@@ -72,10 +73,13 @@ def fitted(posterior: Any) -> str:
     """The origin of the posterior."""
     model = posterior.info.get("model")
     how = {
-        "integrate": f", averaged over hyperparameters ({posterior.effective_points:.0f} effective points)",
+        "integrate": f", averaged over hyperparameters ({posterior.effective_points:.0f} effective "
+        "points)",
         "nuts": ", averaged over draws of the hyperparameters",
         "maximize": ", hyperparameters at their maximum",
         "em": ", hyperparameters at their maximum",
     }.get(str(posterior.info.get("hyperparameters")), "")
-    evidence = "" if posterior.log_evidence is None else f"; log evidence {posterior.log_evidence:.2f}"
+    evidence = (
+        "" if posterior.log_evidence is None else f"; log evidence {posterior.log_evidence:.2f}"
+    )
     return f"Fitted{f' {model}' if model else ''} by {posterior.engine}{how}{evidence}."

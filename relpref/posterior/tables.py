@@ -45,21 +45,23 @@ def question_table(value: Any, answers: Comparisons) -> Table:
     Parameters
     ----------
     value : table
-        Its items are in ``first`` and ``second``, or in ``winner`` and ``loser``, or in its only two
-        columns. ``rater``, ``shown_first`` and the columns of covariates are as in tables of answers.
+        Its items are in ``first`` and ``second``, or in ``winner`` and ``loser``, or in its only
+        two columns. ``rater``, ``shown_first`` and the columns of covariates are as in tables of
+        answers.
     answers : Comparisons
         Answers so far, which have the covariates.
 
     Returns
     -------
     Table
-        Its ``notes`` name the columns that are not used; those that mean nothing here raise a warning.
+        Its ``notes`` name the columns that are not used; those that mean nothing here raise a
+        warning.
 
     Raises
     ------
     DataError
-        If there are no columns of the two items, or a column is there twice or nearly has the name of
-        one that would be used.
+        If there are no columns of the two items, or a column is there twice or nearly has the name
+        of one that would be used.
     """
     others = known_columns([covariate.name for covariate in answers.covariates_are])
     table = known_names(as_table(value, "pairs"), (*_ENDS, *COLUMNS, "home", *others))
@@ -85,7 +87,8 @@ def _ends_of(table: Table) -> tuple[Any, ...]:
     if len(columns) == 2:
         return tuple(columns)
     raise DataError(
-        f"{table.name}: there are no columns 'first' and 'second' among {listed(columns)}; rename those "
+        f"{table.name}: there are no columns 'first' and 'second' among {listed(columns)}; rename "
+        "those "
         "of the two items"
     )
 
@@ -126,7 +129,8 @@ def questions(
     if shown_first is not None:
         if answers.shown_first is None:
             raise DataError(
-                "shown_first is given, but the answers do not say which item was shown first; leave it out, "
+                "shown_first is given, but the answers do not say which item was shown first; "
+                "leave it out, "
                 "or fit answers with a column shown_first"
             )
         columns["shown_first"] = _shown_first(data, first, second, shown_first)
@@ -149,7 +153,9 @@ def _labels_in(table: Table, column: str, otherwise: Any) -> Any:
     return cells
 
 
-def rows_of(asked: Comparisons, effects: int) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
+def rows_of(
+    asked: Comparisons, effects: int
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
     """Gaps as sums of effects of covariates, which are the first so many entries of a vector, and utilities, the rest: columns, entries."""
     ends = np.stack([asked.winner, asked.loser], axis=1) + effects
     signs = np.broadcast_to([1.0, -1.0], ends.shape)
@@ -160,16 +166,22 @@ def rows_of(asked: Comparisons, effects: int) -> tuple[NDArray[np.integer[Any]],
     return np.concatenate([columns, ends], axis=1), np.concatenate([values, signs], axis=1)
 
 
-def of_its_raters(asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[Comparisons, dict[str, Any]]:
+def of_its_raters(
+    asked: Comparisons, parameters: Mapping[str, Any]
+) -> tuple[Comparisons, dict[str, Any]]:
     """Answers as if each came from a rater of its own: how many raters there are must not matter to what is compiled."""
     shared = {site: value for site, value in parameters.items() if PLATES.get(site) != "rater"}
     if asked.rater is None:
         return replace(asked, raters=()), shared
     own = {
-        site: np.asarray(value)[..., asked.rater] for site, value in parameters.items() if site not in shared
+        site: np.asarray(value)[..., asked.rater]
+        for site, value in parameters.items()
+        if site not in shared
     }
     rows = len(asked.rater)
-    return replace(asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows))), shared | own
+    return replace(
+        asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows))
+    ), shared | own
 
 
 def expectations(
@@ -204,7 +216,8 @@ def parameter_of(posterior: Any, site: str) -> Floats:
     """Values of a hyperparameter in each component, shape (K, ...), or one for all, shape (1, ...)."""
     if site not in posterior.hyperparameters:
         raise DataError(
-            f"the posterior has no hyperparameter {site!r}, so the use of the columns of the answers is unknown; "
+            f"the posterior has no hyperparameter {site!r}, so the use of the columns of the "
+            "answers is unknown; "
             "use a program of relpref.models, or leave the columns out"
         )
     fixed = np.asarray(posterior.hyperparameters[site])
@@ -231,7 +244,8 @@ def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions
     """Positions of raters, of one for all or of one for each question, −1 of a typical one."""
     if answers.rater is None:
         raise DataError(
-            f"rater is {shown(rater)}, but the answers do not say who gave them; leave it out, or fit answers with a column rater"
+            f"rater is {shown(rater)}, but the answers do not say who gave them; leave it out, or "
+            "fit answers with a column rater"
         )
     several = isinstance(rater, list | np.ndarray | pd.Series)
     several = several or (isinstance(rater, tuple) and rater not in answers.raters)
@@ -245,7 +259,9 @@ def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions
         found[row] = raters.get(label) if isinstance(label, Hashable) else -1
         if found[row] < 0 and not (several and blank[row]):
             close = nearest(label, answers.raters)
-            hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
+            hint = (
+                f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
+            )
             where = f"rater[{row}]" if several else "rater"
             remedy = "give None" if several else "leave rater out"
             raise UnknownLabelError(
@@ -259,24 +275,32 @@ def _shown_first(
 ) -> NDArray[np.int8]:
     labels = [labels] if isinstance(labels, str) else list(labels)
     if len(labels) != len(first):
-        raise DataError(f"shown_first has {len(labels)} labels for {len(first)} pairs; give one for each")
+        raise DataError(
+            f"shown_first has {len(labels)} labels for {len(first)} pairs; give one for each"
+        )
     ends = np.full(len(labels), -1, dtype=np.int32)
     named = [row for row, label in enumerate(labels) if not is_missing(label)]
     ends[named] = data.index([labels[row] for row in named])
     for row in named:
         if ends[row] not in (first[row], second[row]):
             raise DataError(
-                f"shown_first[{row}] is {shown(labels[row])}, which is not in the pair; name one of its two"
+                f"shown_first[{row}] is {shown(labels[row])}, which is not in the pair; name one "
+                "of its two"
             )
     return np.where(ends < 0, 0, np.where(ends == first, 1, -1)).astype(np.int8)
 
 
-# Draws behind ranks: the error of a probability is at most 0.8 percentage points (one standard error).
+# Draws behind ranks: the error of a probability is at most 0.8 percentage points (one standard
+# error).
 RANK_DRAWS = 4000
 
 
 def ranking_table(
-    belief: Belief, labels: Iterable[Hashable], interval: float, rng: np.random.Generator | None, name: str
+    belief: Belief,
+    labels: Iterable[Hashable],
+    interval: float,
+    rng: np.random.Generator | None,
+    name: str,
 ) -> pd.DataFrame:
     """The entries of a distribution, highest first, by label; ranks come from draws, and without a generator there are none."""
     check_interval(interval)
@@ -285,7 +309,9 @@ def ranking_table(
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
 
 
-def effect_units(covariates: Sequence[Covariate], scales: NDArray[np.float64]) -> NDArray[np.float64]:
+def effect_units(
+    covariates: Sequence[Covariate], scales: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """What effects are multiplied by for one unit of each covariate, shape (q, q); from those of a category their average is taken."""
     weights, start = np.diag(1 / scales), 0
     for covariate in covariates:
@@ -309,11 +335,17 @@ def effects_table(
 
 
 def tier_table(
-    belief: Belief, labels: Iterable[Hashable], probability: float, rng: np.random.Generator, name: str
+    belief: Belief,
+    labels: Iterable[Hashable],
+    probability: float,
+    rng: np.random.Generator,
+    name: str,
 ) -> pd.DataFrame:
     """Tiers and simultaneous rank intervals, highest first, by label."""
     if not 0 < probability < 1:
-        raise DataError(f"probability is {probability}; it is a probability between 0 and 1, such as 0.95")
+        raise DataError(
+            f"probability is {probability}; it is a probability between 0 and 1, such as 0.95"
+        )
     draws = belief.draw(RANK_DRAWS, rng)
     columns: dict[str, Any] = dict.fromkeys(("tier", "rank_lower", "rank_upper"), np.nan)
     if np.all(np.isfinite(draws)):
@@ -322,7 +354,9 @@ def tier_table(
     return table.iloc[np.argsort(-belief.mean(), kind="stable")]
 
 
-def ranking_of_the_best(belief: Any, labels: Sequence[Hashable], interval: float, top: int) -> pd.DataFrame:
+def ranking_of_the_best(
+    belief: Any, labels: Sequence[Hashable], interval: float, top: int
+) -> pd.DataFrame:
     """As `ranking_table`, relative to the average and without a matrix; sd, lower and upper are NaN below the first ``top``."""
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 0:
         raise DataError(
@@ -345,9 +379,13 @@ def summaries(belief: Belief, interval: float) -> dict[str, Any]:
     return {"mean": belief.mean(), "sd": belief.sd(), "lower": lower, "upper": upper}
 
 
-def preference_table(pairs: Sequence[Any], expected: Mapping[str, Any], margins: Margins) -> pd.DataFrame:
+def preference_table(
+    pairs: Sequence[Any], expected: Mapping[str, Any], margins: Margins
+) -> pd.DataFrame:
     """Pairs, what is expected of their next answers, and their differences."""
-    ends = {name: objects(pair[end] for pair in pairs) for end, name in enumerate(("first", "second"))}
+    ends = {
+        name: objects(pair[end] for pair in pairs) for end, name in enumerate(("first", "second"))
+    }
     differences = {"p_better": margins.positive, "gap_mean": margins.mean, "gap_sd": margins.sd}
     return pd.DataFrame({**ends, **expected, **differences})
 
@@ -377,7 +415,9 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
     draws = belief.draw(RANK_DRAWS, rng)
     if not np.all(np.isfinite(draws)):
         nothing = np.full(belief.size, np.nan)
-        return dict.fromkeys(("expected_rank", "rank_lower", "rank_upper", "p_best", "tier"), nothing)
+        return dict.fromkeys(
+            ("expected_rank", "rank_lower", "rank_upper", "p_best", "tier"), nothing
+        )
     ranks = _ranks(draws, rng)
     tail = (1 - interval) / 2
     lower, upper = np.quantile(ranks, [tail, 1 - tail], axis=0, method="inverted_cdf").astype(int)
@@ -406,11 +446,15 @@ def pairs_of_labels(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
         table = as_table(pairs, "pairs")
         pairs = zip(*map(table.labels, _ends_of(table)), strict=True)
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise DataError(f"pairs is {pairs!r}; give a list of pairs of labels, for example [('a', 'b')]")
+        raise DataError(
+            f"pairs is {pairs!r}; give a list of pairs of labels, for example [('a', 'b')]"
+        )
     listed = list(pairs)
     if len(listed) == 2 and all(isinstance(label, str) for label in listed):
         listed = [(listed[0], listed[1])]
     for row, pair in enumerate(listed):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise DataError(f"pairs[{row}] is {pair!r}; each pair is two labels, for example ('a', 'b')")
+            raise DataError(
+                f"pairs[{row}] is {pair!r}; each pair is two labels, for example ('a', 'b')"
+            )
     return [(pair[0], pair[1]) for pair in listed]

@@ -8,33 +8,40 @@ from numpy.typing import NDArray
 from relpref.posterior.gaussian import Belief, Floats
 
 TIER_PROBABILITY = 0.95  # of the tiers in rankings and reports
-_FLOOR = (
-    1e-4  # of the largest standard deviation of a difference: below it is jitter of the draws, not knowledge
-)
+# Of the largest standard deviation of a difference: below it is jitter of the draws, not knowledge.
+_FLOOR = 1e-4
 _GROUP = 8  # entries that are compared with another one together
 
 
-def tier_columns(belief: Belief, ranks: NDArray[Any], probability: float) -> dict[str, NDArray[Any]]:
+def tier_columns(
+    belief: Belief, ranks: NDArray[Any], probability: float
+) -> dict[str, NDArray[Any]]:
     """``tier``, ``rank_lower`` and ``rank_upper`` of every entry, shape (n,) each; ``ranks`` are those of draws, shape (s, n).
 
-    With d_ij the difference of two entries and E d_ij > 0, entry i is settled above j if E d_ij > c·sd_ij. The critical value c is the
-    smallest for which the given share of draws has all settled pairs in this order.
+    With d_ij the difference of two entries and E d_ij > 0, entry i is settled above j if E d_ij >
+    c·sd_ij. The critical value c is the smallest for which the given share of draws has all settled
+    pairs in this order.
     """
     size = belief.size
     mean = belief.mean()
     order = np.argsort(-mean, kind="stable")
     mean, covariance = mean[order], belief.covariance()[np.ix_(order, order)]
     sds = np.sqrt(
-        np.maximum(np.add.outer(np.diagonal(covariance), np.diagonal(covariance)) - 2 * covariance, 0.0)
+        np.maximum(
+            np.add.outer(np.diagonal(covariance), np.diagonal(covariance)) - 2 * covariance, 0.0
+        )
     )
     sds = np.maximum(sds, _FLOOR * sds.max(initial=0.0) or 1.0)
     ratios = np.triu(np.subtract.outer(mean, mean) / sds, 1)
     settled = ratios > critical_value(
         ratios, np.ascontiguousarray(ranks[:, order].T, np.min_scalar_type(size)), probability
     )
-    # Those after the last entry that i is not settled above are open to a cut; a cut after k is one for all i ≤ k.
+    # Those after the last entry that i is not settled above are open to a cut; a cut after k is one
+    # for all i ≤ k.
     unsettled = np.triu(~settled, 1)
-    last = np.where(unsettled.any(axis=1), size - 1 - np.argmax(unsettled[:, ::-1], axis=1), np.arange(size))
+    last = np.where(
+        unsettled.any(axis=1), size - 1 - np.argmax(unsettled[:, ::-1], axis=1), np.arange(size)
+    )
     cut = np.maximum.accumulate(last) <= np.arange(size)
     sorted_columns = {
         "tier": 1 + np.cumsum(cut) - cut,
@@ -55,7 +62,8 @@ def critical_value(ratios: Floats, places: NDArray[Any], probability: float) -> 
     ratios : array, shape (n, n)
         E d_ij / sd_ij of i < j, from 0, and zeros elsewhere.
     places : array, shape (n, s)
-        Rank of each entry in each draw, 1 for the highest. A draw contradicts i < j if i has the larger.
+        Rank of each entry in each draw, 1 for the highest. A draw contradicts i < j if i has the
+        larger.
     probability : float
         Level of the quantile.
     """
@@ -74,7 +82,10 @@ def _contradicted(ratios: Floats, places: NDArray[Any], lowest: float) -> Floats
     """The largest contradicted ratio of each draw, where it is above the lowest that matters, else that one."""
     size, number = places.shape
     starts = np.arange(0, size, _GROUP)
-    best, steepest = np.minimum.reduceat(places, starts), np.maximum.reduceat(ratios, starts, axis=1)
+    best, steepest = (
+        np.minimum.reduceat(places, starts),
+        np.maximum.reduceat(ratios, starts, axis=1),
+    )
     members = np.minimum(starts[:, None] + np.arange(_GROUP), size - 1)
     largest = np.full(number, lowest)
     for row, own in enumerate(places):

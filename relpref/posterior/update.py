@@ -84,10 +84,15 @@ class Update:
         if refit and (posterior.searched or draws):
             return refitted()
         told = kept_info(posterior, _SEARCH_INFO)
-        told |= {FITTED: self.data.num_answers if refit else posterior.answers_at_fit, **self.guessed}
+        told |= {
+            FITTED: self.data.num_answers if refit else posterior.answers_at_fit,
+            **self.guessed,
+        }
         with warnings.catch_warnings():
             if draws and scheduled:
-                warnings.simplefilter("ignore", InferenceWarning)  # of weights that a refit is about to mend
+                warnings.simplefilter(
+                    "ignore", InferenceWarning
+                )  # of weights that a refit is about to mend
             again = run_again(posterior, origin, sites, self.values, told, progress_bar)
         if draws and scheduled and again.effective_points < MIN_EFFECTIVE:
             return refitted()
@@ -95,7 +100,11 @@ class Update:
 
     def quickly(self, max_error: float) -> Any:
         """One rank-one change for every answer, and a full update where these are off by more than ``max_error`` posterior sds."""
-        posterior, likelihood, at_mode = self.posterior, self.posterior.likelihood, self.origin.engine.at_mode
+        posterior, likelihood, at_mode = (
+            self.posterior,
+            self.posterior.likelihood,
+            self.origin.engine.at_mode,
+        )
         answers, effects = self.data.comparisons, posterior._num_effects
         if not self._each_by_itself():
             return self.fully("keep", False)
@@ -159,10 +168,16 @@ class Update:
         }
         log_evidence, draws, values = None, _widened(posterior, self.values), dict(self.values)
         if draws:
-            averages = {name: np.tensordot(belief.weights, value, axes=1) for name, value in draws.items()}
-            values |= {name: float(value) if value.ndim == 0 else value for name, value in averages.items()}
+            averages = {
+                name: np.tensordot(belief.weights, value, axes=1) for name, value in draws.items()
+            }
+            values |= {
+                name: float(value) if value.ndim == 0 else value for name, value in averages.items()
+            }
             info["effective_points"] = effective(np.log(belief.weights))
-            log_evidence = None if posterior.log_evidence is None else posterior.log_evidence + gained
+            log_evidence = (
+                None if posterior.log_evidence is None else posterior.log_evidence + gained
+            )
         updated = replace(
             posterior,
             data=data,
@@ -237,9 +252,10 @@ class Update:
     def _check_gaps(self, at_mode: bool) -> None:
         """Refuse a custom program whose answers do not depend on plain differences by the posterior's likelihood.
 
-        At a fixed point the sites say so themselves: each is what `match` makes of its cavity. The engine stops when tilted and posterior
-        moments agree up to its tolerance ρ, of means in sds and of variances relative to themselves. With a posterior N(m, v) of the
-        gap that leaves a site's precision uncertain by ρ/v and its shift by ρ (1/√v + abs(m)/v).
+        At a fixed point the sites say so themselves: each is what `match` makes of its cavity. The
+        engine stops when tilted and posterior moments agree up to its tolerance ρ, of means in sds
+        and of variances relative to themselves. With a posterior N(m, v) of the gap that leaves a
+        site's precision uncertain by ρ/v and its shift by ρ (1/√v + abs(m)/v).
         """
         posterior, answers = self.posterior, self.posterior.data.comparisons
         if posterior.quick_answers or not len(answers.winner):
@@ -259,9 +275,12 @@ class Update:
             inverse = np.divide(1, variance, out=np.zeros_like(variance), where=variance > 0)
             room = 2 * max(self.origin.engine.tol, POINT_TOLERANCE)
             unsure = room * np.stack([inverse, np.sqrt(inverse) + np.abs(mean) * inverse])
-            if site is None or np.any(np.abs(site - before) > unsure + _SAME_SITE * (np.abs(before) + 1e-2)):
+            if site is None or np.any(
+                np.abs(site - before) > unsure + _SAME_SITE * (np.abs(before) + 1e-2)
+            ):
                 raise UnsupportedProgramError(
-                    "quick=True is for programs whose answers look at gaps of utilities by the likelihood that they are given, as those of "
+                    "quick=True is for programs whose answers look at gaps of utilities by the "
+                    "likelihood that they are given, as those of "
                     "relpref.models do; leave quick out"
                 )
 
@@ -305,9 +324,15 @@ def run_again(
     options["fixed"] = {name: value for name, value in values.items() if name not in draws}
     if not draws:
         return origin.run(sites, posterior.key, progress_bar=progress_bar, **options)
-    mixture = {"info": told, "prior_log_weights": posterior.prior_log_weights, "r_hat": posterior.r_hat}
+    mixture = {
+        "info": told,
+        "prior_log_weights": posterior.prior_log_weights,
+        "r_hat": posterior.r_hat,
+    }
     given = mixture | dict(origin.kwargs)
-    again = origin.engine.changed(**options).run_at_draws(draws, posterior.key, *origin.args, **given)
+    again = origin.engine.changed(**options).run_at_draws(
+        draws, posterior.key, *origin.args, **given
+    )
     return again if posterior.log_evidence is not None else replace(again, log_evidence=None)
 
 

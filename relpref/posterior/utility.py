@@ -53,7 +53,8 @@ class UtilityPosterior(Posterior):
     likelihood : AnswerModel
         The model of answers; for a custom program without ``likelihood=``, `Probit` is assumed.
     joint : Belief or None
-        Of effects and utilities, where the answers have covariates; ``belief`` is that of the utilities alone.
+        Of effects and utilities, where the answers have covariates; ``belief`` is that of the
+        utilities alone.
     """
 
     kind: ClassVar[Literal["utilities"]] = "utilities"
@@ -106,7 +107,8 @@ class UtilityPosterior(Posterior):
     def effects(self) -> pd.DataFrame:
         """What covariates of a side add to the gap of utilities, for one unit of each, by name; empty without covariates.
 
-        Columns ``mean``, ``sd``, ``lower`` and ``upper`` (the 90 % interval), and ``p_positive``, the probability that the effect is above
+        Columns ``mean``, ``sd``, ``lower`` and ``upper`` (the 90 % interval), and ``p_positive``,
+        the probability that the effect is above
         0. A category has an effect for each level, less the average over the levels.
         """
         self._warn_if_not_converged()
@@ -127,7 +129,8 @@ class UtilityPosterior(Posterior):
         """Return the number of effects of covariates; an error if the program has none."""
         if not self._num_effects:
             raise DataError(
-                "the program of the posterior has no effects of covariates; leave them out, or use a program of relpref.models"
+                "the program of the posterior has no effects of covariates; leave them out, or use "
+                "a program of relpref.models"
             )
         return self._num_effects
 
@@ -145,19 +148,21 @@ class UtilityPosterior(Posterior):
         ranks : bool
             Without them it takes milliseconds.
         top : int
-            How many of the best get intervals, where there are too many items for a matrix (NaN for the others); `about` has any.
+            How many of the best get intervals, where there are too many items for a matrix (NaN for
+            the others); `about` has any.
 
         Returns
         -------
         DataFrame
-            By item: ``mean``, ``sd``, ``lower``, ``upper`` of its utility less the average over the items; with ranks
-            ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best`` and ``tier`` (see `tiers`), but not of too many
-            items for a matrix.
+            By item: ``mean``, ``sd``, ``lower``, ``upper`` of its utility less the average over the
+            items; with ranks ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best),
+            ``p_best`` and ``tier`` (see `tiers`), but not of too many items for a matrix.
 
         Notes
         -----
-        Ranks are whole numbers, so the interval of a rank holds at least the probability ``interval``, and often more: in simulations
-        80 % intervals held 94 to 97 % of the ranks of 6 items, 84 to 88 % of 30, and 82 % of 100.
+        Ranks are whole numbers, so the interval of a rank holds at least the probability
+        ``interval``, and often more: in simulations 80 % intervals held 94 to 97 % of the ranks of
+        6 items, 84 to 88 % of 30, and 82 % of 100.
         """
         check_interval(interval)
         self._warn_if_not_converged()
@@ -169,14 +174,17 @@ class UtilityPosterior(Posterior):
 
     def _summarized(self, top: int, interval: float) -> list[str]:
         lines = [
-            f"{self.data.describe()}." if self.has_answers else f"No answers yet: {self.data.describe()}."
+            f"{self.data.describe()}."
+            if self.has_answers
+            else f"No answers yet: {self.data.describe()}."
         ]
         if self.empty:
             return lines
         table, _ = self._ranked(interval, top)
         lines.append(forest(table, top, interval, "item", "utility"))
         lines += [
-            f"Effect of {name}: {row['mean']:+.3g}, 90% interval {row['lower']:+.3g} to {row['upper']:+.3g}."
+            f"Effect of {name}: {row['mean']:+.3g}, 90% interval {row['lower']:+.3g} to "
+            f"{row['upper']:+.3g}."
             for name, row in self.effects.iterrows()
         ]
         if len(self.parts.get(UTILITY, Parts({}, {})).means) > 1 and np.ptp(table["mean"]) > 0:
@@ -190,10 +198,12 @@ class UtilityPosterior(Posterior):
     def tiers(self, probability: float = 0.95, rng_key: Any = None) -> pd.DataFrame:
         """Groups of items whose order is settled: every item of a tier is better than every item of the tiers below.
 
-        One statement about all pairs at once: with the given probability, all pairs that are settled are in the right order. With d_ij the
-        difference of two utilities, item i is settled above j if E d_ij > c·sd_ij. A draw contradicts a pair with E d_ij > 0 if its d_ij
-        is negative; c is the quantile, over 4000 draws, of the largest E d_ij/sd_ij among the pairs that a draw contradicts. The ranking
-        is cut where every item above is settled above every item below.
+        One statement about all pairs at once: with the given probability, all pairs that are
+        settled are in the right order. With d_ij the difference of two utilities, item i is settled
+        above j if E d_ij > c·sd_ij. A draw contradicts a pair with E d_ij > 0 if its d_ij is
+        negative; c is the quantile, over 4000 draws, of the largest E d_ij/sd_ij among the pairs
+        that a draw contradicts. The ranking is cut where every item above is settled above every
+        item below.
 
         Parameters
         ----------
@@ -205,24 +215,29 @@ class UtilityPosterior(Posterior):
         Returns
         -------
         DataFrame
-            By item, best first: ``tier``, counted from 1; ``rank_lower`` and ``rank_upper``, one more than the number of items settled
-            above it, and the number of items less those settled below it. These intervals hold the ranks of all items at once, whereas
-            those of `ranking` hold one rank each.
+            By item, best first: ``tier``, counted from 1; ``rank_lower`` and ``rank_upper``, one
+            more than the number of items settled above it, and the number of items less those
+            settled below it. These intervals hold the ranks of all items at once, whereas those of
+            `ranking` hold one rank each.
 
         Raises
         ------
         DataError
             If the probability is none.
         UnsupportedProgramError
-            If there are too many items for a covariance matrix; `about` has the tiers among some of them.
+            If there are too many items for a covariance matrix; `about` has the tiers among some of
+            them.
         """
         self._warn_if_not_converged()
         if self.large:
             raise UnsupportedProgramError(
-                f"tiers compares all pairs, and there is no covariance matrix of {self.data.num_items} items; "
+                "tiers compares all pairs, and there is no covariance matrix of "
+                f"{self.data.num_items} items; "
                 "posterior.about(labels).tiers() has the tiers among some of them"
             )
-        return tier_table(self.belief.centred(), self.data.labels, probability, self._rng(rng_key), "item")
+        return tier_table(
+            self.belief.centred(), self.data.labels, probability, self._rng(rng_key), "item"
+        )
 
     def about(self, labels: Iterable[Any]) -> "UtilityPosterior":
         """The posterior of some of the items, with the answers and links among them; an unknown label is an `UnknownLabelError`.
@@ -235,17 +250,22 @@ class UtilityPosterior(Posterior):
         """As `about`, for ascending positions; what utilities are made of costs as much again as their covariance."""
         if len(positions) < 2:
             raise DataError(
-                f"about takes two items or more, not {len(positions)}: only differences mean something"
+                f"about takes two items or more, not {len(positions)}: only differences mean "
+                "something"
             )
         data, rows = induced(self.data, positions)
         belief: Any = self.belief
         effects = self._num_effects
-        joint = self.joint and self.joint.subset(np.concatenate([np.arange(effects), effects + positions]))
+        joint = self.joint and self.joint.subset(
+            np.concatenate([np.arange(effects), effects + positions])
+        )
         kept = {}
         for site, whole in self.parts.items() if parts else ():
             means = {name: mean[positions] for name, mean in whole.means.items()}
             covariances = {name: value[positions] for name, value in whole.covariances.items()}
-            kept[site] = Parts(means, belief.implicit.shares(positions) if self.large else covariances)
+            kept[site] = Parts(
+                means, belief.implicit.shares(positions) if self.large else covariances
+            )
         return replace(
             self,
             belief=belief.subset(positions),
@@ -287,36 +307,41 @@ class UtilityPosterior(Posterior):
         ----------
         pairs : iterable of (label, label), table, or label
             The first of a single pair, where ``second`` is given. A table (a DataFrame of pandas or
-            another library, a list of dictionaries, a dictionary of columns) has the columns ``first``
-            and ``second``, or ``winner`` and ``loser``. Its columns ``rater``, ``shown_first`` and those
-            of covariates are used as in tables of answers. Others are not used: the result has a note
-            on them in ``attrs["notes"]``; one that is no column of answers raises a warning, too.
+            another library, a list of dictionaries, a dictionary of columns) has the columns
+            ``first`` and ``second``, or ``winner`` and ``loser``. Its columns ``rater``,
+            ``shown_first`` and those of covariates are used as in tables of answers. Others are not
+            used: the result has a note on them in ``attrs["notes"]``; one that is no column of
+            answers raises a warning, too.
         second : label, optional
         rater : label or iterable of labels, optional
-            Who is asked, where answers have raters: one for all pairs, or a list of one for each; None is a typical one, the default.
+            Who is asked, where answers have raters: one for all pairs, or a list of one for each;
+            None is a typical one, the default.
         shown_first : iterable of labels, optional
-            Which of each pair is shown first, None where that is not known, where answers have positions; nothing is gained by
-            position by default.
+            Which of each pair is shown first, None where that is not known, where answers have
+            positions; nothing is gained by position by default.
         home : label or iterable of labels, optional
             Short for ``covariates={"home": home}``.
         covariates : mapping from column to values, optional
-            Covariates of the two sides of each pair, where answers have some: ``x_first`` and ``x_second``, or the item that a column x
-            names (None for neither), with one value for each pair or one for all. The sides are equal in those that are not given.
+            Covariates of the two sides of each pair, where answers have some: ``x_first`` and
+            ``x_second``, or the item that a column x names (None for neither), with one value for
+            each pair or one for all. The sides are equal in those that are not given.
 
         Returns
         -------
         DataFrame
-            ``first``, ``second``; ``probability`` that the next noisy answer favors the first (its expectation, where answers are
-            probabilities); ``tie`` that it is a tie, where there are some; ``p_better`` that the first's utility is the higher;
-            ``gap_mean`` and ``gap_sd`` of the difference of utilities. Covariates change the first two alone.
+            ``first``, ``second``; ``probability`` that the next noisy answer favors the first (its
+            expectation, where answers are probabilities); ``tie`` that it is a tie, where there are
+            some; ``p_better`` that the first's utility is the higher; ``gap_mean`` and ``gap_sd``
+            of the difference of utilities. Covariates change the first two alone.
 
         Raises
         ------
         UnknownLabelError
             If a label is no item, or the rater never answered.
         DataError
-            If something that is not a pair is among the pairs, the answers do not speak of raters, positions or these covariates, a
-            value of a covariate cannot be used, or a column of the table is given as an argument, too.
+            If something that is not a pair is among the pairs, the answers do not speak of raters,
+            positions or these covariates, a value of a covariate cannot be used, or a column of the
+            table is given as an argument, too.
         """
         table = None
         if second is None and is_table(pairs):
@@ -326,7 +351,9 @@ class UtilityPosterior(Posterior):
         first, last = (self.data.index([pair[end] for pair in pairs]) for end in (0, 1))
         given = _with_home(covariates, home)
         asked = questions(self.data, first, last, rater, shown_first, given, table)
-        expected = expectations(self, self.likelihood, self.data.comparisons, asked, self.gaps(asked))
+        expected = expectations(
+            self, self.likelihood, self.data.comparisons, asked, self.gaps(asked)
+        )
         found = preference_table(pairs, expected, self.belief.differences(first, last))
         if table is not None and table.notes:
             found.attrs["notes"] = table.notes
@@ -351,26 +378,27 @@ class UtilityPosterior(Posterior):
         home : label, optional
             Short for ``covariates={"home": home}``.
         covariates : mapping from name to values, optional
-            Covariates of the items, where answers have some: x has one value for each item, or one for
-            all; if a column x of the answers names a side, the item that it names, None for none. The
-            items are equal in those that are not given.
+            Covariates of the items, where answers have some: x has one value for each item, or one
+            for all; if a column x of the answers names a side, the item that it names, None for
+            none. The items are equal in those that are not given.
         rng_key : JAX key or int, optional
             Of the draws for ``p_best``.
 
         Returns
         -------
         DataFrame
-            By item, most likely first: ``probability`` that the next noisy choice is this one, with a
-            relative standard error of at most 0.5 % (with Gaussian noise that of two items is exact, as
-            of `prefer` without ties), and ``p_best`` that its utility is the highest among them, from
-            draws. Raters and covariates change the first alone. The place where an item is shown has
-            no effect in lists.
+            By item, most likely first: ``probability`` that the next noisy choice is this one, with
+            a relative standard error of at most 0.5 % (with Gaussian noise that of two items is
+            exact, as of `prefer` without ties), and ``p_best`` that its utility is the highest
+            among them, from draws. Raters and covariates change the first alone. The place where an
+            item is shown has no effect in lists.
 
         Raises
         ------
         DataError
-            If there are fewer than two items, one is there twice, the answers do not speak of raters or these covariates, they are
-            reported probabilities and there is a rater, or a value of a covariate cannot be used.
+            If there are fewer than two items, one is there twice, the answers do not speak of
+            raters or these covariates, they are reported probabilities and there is a rater, or a
+            value of a covariate cannot be used.
         UnknownLabelError
             If a label is no item, or the rater never answered.
         UnsupportedProgramError
@@ -420,27 +448,33 @@ class UtilityPosterior(Posterior):
     def explain(self) -> pd.DataFrame:
         """Explain each utility by its parts.
 
-        A warning says which parts the answers cannot tell apart, because their covariances are nearly proportional (correlated by over
+        A warning says which parts the answers cannot tell apart, because their covariances are
+        nearly proportional (correlated by over
         0.95), as of the items themselves (``individual``) and a relation of short range: only their sum is known.
 
         Returns
         -------
         DataFrame
-            By item, in the data's order: one column for each part (``attributes``, each relation) with its signed contribution less its
-            average over the items; ``mean`` with their sum, as `ranking` has it; and ``share_<part>`` = Cov(part, total)/Var(total)
-            of that item's raw utility, which add up to 1. Of too many items for a matrix shares are left out; `about` has them.
+            By item, in the data's order: one column for each part (``attributes``, each relation)
+            with its signed contribution less its average over the items; ``mean`` with their sum,
+            as `ranking` has it; and ``share_<part>`` = Cov(part, total)/Var(total) of that item's
+            raw utility, which add up to 1. Of too many items for a matrix shares are left out;
+            `about` has them.
         """
         self._warn_if_not_converged()
         parts = self._parts()
         for one, other in self.alike_parts:
             warn_user(
-                f"the answers cannot tell the parts {one!r} and {other!r} apart, whose prior covariances are nearly proportional: only their "
+                f"the answers cannot tell the parts {one!r} and {other!r} apart, whose prior "
+                "covariances are nearly proportional: only their "
                 "sum is known"
             )
         columns = {**parts.means, "mean": self.belief.mean()}
         table = {name: value - value.mean() for name, value in columns.items()}
         variance = sum(parts.covariances.values())
-        table |= {f"share_{name}": covariance / variance for name, covariance in parts.covariances.items()}
+        table |= {
+            f"share_{name}": covariance / variance for name, covariance in parts.covariances.items()
+        }
         return pd.DataFrame(table, index=self._labels())
 
     def shares(self) -> pd.Series:
@@ -449,15 +483,17 @@ class UtilityPosterior(Posterior):
         Returns
         -------
         Series
-            By part: Cov(part, total)/Var(total) over the items. They add up to 1; one that works against the others is negative; NaN
-            where the means are all equal.
+            By part: Cov(part, total)/Var(total) over the items. They add up to 1; one that works
+            against the others is negative; NaN where the means are all equal.
         """
         self._warn_if_not_converged()
         means = self._parts().means
         centred = {name: value - value.mean() for name, value in means.items()}
         total = np.sum(list(centred.values()), axis=0)
         spread = float(total @ total) or np.nan
-        return pd.Series({name: value @ total / spread for name, value in centred.items()}, name="share")
+        return pd.Series(
+            {name: value @ total / spread for name, value in centred.items()}, name="share"
+        )
 
     def update(
         self,
@@ -473,19 +509,24 @@ class UtilityPosterior(Posterior):
         Parameters
         ----------
         answers : DataFrame or list of (winner, loser), optional
-            More of them, as `PreferenceData.from_tables` takes them. The first tie or a new rater brings a hyperparameter, which is at its
-            prior's median until hyperparameters are fitted again.
+            More of them, as `PreferenceData.from_tables` takes them. The first tie or a new rater
+            brings a hyperparameter, which is at its prior's median until hyperparameters are fitted
+            again.
         withdraw : DataFrame or list of (winner, loser), optional
             Answers to remove, as they were given.
         quick : bool or float
-            One rank-one change of mean and covariance for each answer, O(n²), from a site that matches its moments once: near the full
-            result, in milliseconds. How near is estimated by one sweep: ``info["quick_error"]``, the largest move of a mean in posterior sds
-            or relative change of an sd; beyond 0.05, or the number given, a full update is made instead. ``info["quick_answers"]`` counts quick ones; `explain`
-            and the log evidence wait for the next full update, which needs no argument. Lists, and an answer that shares a group with
-            another one, are learned in full. Of too many items for a matrix each is a product with their covariance, and `save` waits, too.
+            One rank-one change of mean and covariance for each answer, O(n²), from a site that
+            matches its moments once: near the full result, in milliseconds. How near is estimated
+            by one sweep: ``info["quick_error"]``, the largest move of a mean in posterior sds or
+            relative change of an sd; beyond 0.05, or the number given, a full update is made
+            instead. ``info["quick_answers"]`` counts quick ones; `explain` and the log evidence
+            wait for the next full update, which needs no argument. Lists, and an answer that shares
+            a group with another one, are learned in full. Of too many items for a matrix each is a
+            product with their covariance, and `save` waits, too.
         hyperparameters : {"keep", "refit", "schedule"}
-            Kept: the result is that of a full fit with these. Or fitted again, from where they are; on schedule that is when the number
-            of answers has changed by a quarter, and at least by five, since the last time, or when one was never fitted.
+            Kept: the result is that of a full fit with these. Or fitted again, from where they are;
+            on schedule that is when the number of answers has changed by a quarter, and at least by
+            five, since the last time, or when one was never fitted.
         progress_bar : bool
 
         Raises
@@ -493,17 +534,21 @@ class UtilityPosterior(Posterior):
         DataError
             If answers cannot be used, or one that is withdrawn was not given.
         UnsupportedProgramError
-            If the posterior does not know its program (draws from MCMC, or a custom program read back from a file); with
-            ``quick`` also if its program looks at more than differences of utilities.
+            If the posterior does not know its program (draws from MCMC, or a custom program read
+            back from a file); with ``quick`` also if its program looks at more than differences of
+            utilities.
         InferenceError
             As for `GaussianEngine.run`.
         """
         if hyperparameters not in ("keep", "refit", "schedule"):
-            raise DataError(f"hyperparameters is {hyperparameters!r}; it is 'keep', 'refit' or 'schedule'")
+            raise DataError(
+                f"hyperparameters is {hyperparameters!r}; it is 'keep', 'refit' or 'schedule'"
+            )
         self._known_origin("update")
         if quick and hyperparameters != "keep":
             raise DataError(
-                f"hyperparameters is {hyperparameters!r}; quick=True keeps them: leave one of the two out"
+                f"hyperparameters is {hyperparameters!r}; quick=True keeps them: leave one of the "
+                "two out"
             )
         from relpref.posterior.update import MAX_QUICK_ERROR, Update
 
@@ -516,7 +561,8 @@ class UtilityPosterior(Posterior):
         if self.origin is None or not self.origin.engine:
             raise UnsupportedProgramError(
                 f"{what} needs a posterior from EP or Laplace that knows its program; "
-                "fit with one of them in this session, or with a program of relpref.models before saving"
+                "fit with one of them in this session, or with a program of relpref.models before "
+                "saving"
             )
         return self.origin
 
@@ -530,13 +576,18 @@ class UtilityPosterior(Posterior):
         return abs(answers - self.answers_at_fit) >= max(5, self.answers_at_fit / 4)
 
     def extend(
-        self, items: Any = None, relations: Mapping[str, Any] | None = None, *, progress_bar: bool = False
+        self,
+        items: Any = None,
+        relations: Mapping[str, Any] | None = None,
+        *,
+        progress_bar: bool = False,
     ) -> "UtilityPosterior":
         """A posterior over the old items and newcomers.
 
-        The prior is built again with standardization, graph scaling and hyperparameters as they were, and the engine runs from the old
-        sites: a graph prior is not projective, so newcomers' links move the old items a little, too. The scale of `HiddenCommonCause` and
-        of `RelationVectors` is that of the old items in the larger graph.
+        The prior is built again with standardization, graph scaling and hyperparameters as they
+        were, and the engine runs from the old sites: a graph prior is not projective, so newcomers'
+        links move the old items a little, too. The scale of `HiddenCommonCause` and of
+        `RelationVectors` is that of the old items in the larger graph.
 
         Parameters
         ----------
@@ -560,10 +611,14 @@ class UtilityPosterior(Posterior):
         data = self.data.extend(items, relations)
         origin = origin.with_argument(self.data, data)
         keywords = origin.keywords
-        kernels = [keywords.get("attribute_kernel"), *(keywords.get("relation_kernels") or {}).values()]
+        kernels = [
+            keywords.get("attribute_kernel"),
+            *(keywords.get("relation_kernels") or {}).values(),
+        ]
         if any(isinstance(kernel, Precomputed) for kernel in kernels):
             raise UnsupportedProgramError(
-                "extend: a Precomputed covariance has no entries for newcomers; refit with the larger matrix"
+                "extend: a Precomputed covariance has no entries for newcomers; refit with the "
+                "larger matrix"
             )
         told = kept_info(self, ("hyperparameters",))
         return run_again(self, origin, self.sites, grown_values(self, data), told, progress_bar)
@@ -574,7 +629,8 @@ class UtilityPosterior(Posterior):
             return arrays, content | {"likelihood": encode(self.likelihood)}
         except TypeError:  # answers cannot be predicted from the file
             raise StorageError(
-                f"the likelihood {type(self.likelihood).__name__} cannot be stored; those of relpref.likelihoods can, and others after "
+                f"the likelihood {type(self.likelihood).__name__} cannot be stored; those of "
+                "relpref.likelihoods can, and others after "
                 "relpref.register('likelihood', name, class)"
             ) from None
 
@@ -590,7 +646,9 @@ class UtilityPosterior(Posterior):
         # Every answer in a row of its own: a row of count k has k replicates, not one k times.
         data = replace(self.data, comparisons=self.data.comparisons.single())
         origin = None if self.origin is None else self.origin.with_argument(self.data, data)
-        groups, coords, dims = draw_groups(replace(self, data=data, origin=origin), num_samples, rng_key)
+        groups, coords, dims = draw_groups(
+            replace(self, data=data, origin=origin), num_samples, rng_key
+        )
         labels, answers = plain_coordinates(data.labels), data.comparisons
         if self._num_effects:
             drawn = groups["posterior"]
@@ -598,8 +656,15 @@ class UtilityPosterior(Posterior):
         raters = plain_coordinates(answers.raters)
         coords |= {"item": labels, "attribute": list(data.attribute_names), "rater": raters}
         coords["covariate"] = list(answers.covariate_names)
-        dims |= {UTILITY: ["item"], EFFECT: ["covariate"], "covariates": ["comparison", "covariate"]}
-        dims |= {"attributes": ["item", "attribute"], **{site: [plate] for site, plate in PLATES.items()}}
+        dims |= {
+            UTILITY: ["item"],
+            EFFECT: ["covariate"],
+            "covariates": ["comparison", "covariate"],
+        }
+        dims |= {
+            "attributes": ["item", "attribute"],
+            **{site: [plate] for site, plate in PLATES.items()},
+        }
         if np.ndim(self.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]
         if "observed_data" in groups:
@@ -627,14 +692,17 @@ class UtilityPosterior(Posterior):
 
     def _parts(self) -> Parts:
         parts = self.parts.get(UTILITY, Parts({}, {}))
-        # JAX sorts dictionaries; people expect the attributes first and then the relations as they gave them.
+        # JAX sorts dictionaries; people expect the attributes first and then the relations as they
+        # gave them.
         order = dict.fromkeys(("attributes", *self.data.relations, *parts.means))
         means, covariances = (
             {name: values[name] for name in order if name in values}
             for values in (parts.means, parts.covariances)
         )
         if not means and self.quick_answers:
-            raise DataError("quick updates do not update the parts of the utilities; call update() first")
+            raise DataError(
+                "quick updates do not update the parts of the utilities; call update() first"
+            )
         if not means:
             raise DataError("this posterior's prior has no named parts to explain it by")
         return Parts(means, covariances)
@@ -646,5 +714,7 @@ def _with_home(covariates: Mapping[str, Any] | None, home: Any) -> dict[str, Any
     if home is None:
         return given
     if "home" in given:
-        raise DataError("home is given twice, as home= and in covariates=; leave one of the two out")
+        raise DataError(
+            "home is given twice, as home= and in covariates=; leave one of the two out"
+        )
     return {**given, "home": home}

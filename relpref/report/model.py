@@ -50,7 +50,9 @@ def kernels_of(posterior: Any) -> dict[str, Description]:
     if posterior.kind != "utilities" or program not in (xpgp, preference_gp):
         return {}
     used: dict[str, Any] = kernels_by_part(posterior.data, options.get("relation_kernels"))
-    used[ATTRIBUTES] = options.get("attribute_kernel") or default_kernel(options.get("standardize", True))
+    used[ATTRIBUTES] = options.get("attribute_kernel") or default_kernel(
+        options.get("standardize", True)
+    )
     parts = [part for part in parts_of(posterior) if part != INDIVIDUAL]
     return {part: describe(used.get(part, RegularizedLaplacian())) for part in parts}
 

@@ -82,7 +82,11 @@ class FakeLoop:
             if self.open.get(rater):
                 return list(self.open[rater])
             self._fail()
-            used = {(q.first, q.second) for kind, q, who in self.events if kind != "skip" or who == rater}
+            used = {
+                (q.first, q.second)
+                for kind, q, who in self.events
+                if kind != "skip" or who == rater
+            }
             used |= {(q.first, q.second) for some in self.open.values() for q in some}
             left = [pair for pair in self.pairs if pair not in used]
             return [self._ask(*pair, rater) for pair in left[:number]]
@@ -128,7 +132,9 @@ class FakeLoop:
         mean = np.array(list(score.values()))
         sd = 1 / np.sqrt(list(seen.values()))
         columns = {"mean": mean, "sd": sd, "lower": mean - 1.64 * sd, "upper": mean + 1.64 * sd}
-        frame = pd.DataFrame(columns, index=pd.Index(list(self.known), dtype=object, tupleize_cols=False))
+        frame = pd.DataFrame(
+            columns, index=pd.Index(list(self.known), dtype=object, tupleize_cols=False)
+        )
         return frame.iloc[np.argsort(-mean, kind="stable")]
 
     def own_ranking(self, rater: str) -> pd.DataFrame | None:
@@ -140,7 +146,9 @@ class FakeLoop:
         return own.ranking()
 
     def own_answers(self, rater: str) -> pd.DataFrame:
-        mine = [(q.first, q.second) for kind, q, who in self.events if who == rater and kind != "skip"]
+        mine = [
+            (q.first, q.second) for kind, q, who in self.events if who == rater and kind != "skip"
+        ]
         return pd.DataFrame(mine, columns=["winner", "loser"])
 
     def progress(self, rater: str) -> Progress:
@@ -184,7 +192,8 @@ class Visitor:
         """The hidden fields of the page's form."""
         return dict(
             re.findall(
-                r'<input type="hidden" name="(proof|question)" value="([^"]*)">', self.get(rater=rater).text
+                r'<input type="hidden" name="(proof|question)" value="([^"]*)">',
+                self.get(rater=rater).text,
             )
         )
 
@@ -209,7 +218,9 @@ def fake() -> Callable[..., FakeLoop]:
         prompt: str = "Which would you rather drink?",
         **about: Any,
     ) -> FakeLoop:
-        return FakeLoop([Item(label, **about) for label in labels], limit, ties, title=title, prompt=prompt)
+        return FakeLoop(
+            [Item(label, **about) for label in labels], limit, ties, title=title, prompt=prompt
+        )
 
     return make
 

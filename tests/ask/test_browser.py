@@ -10,8 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 
 pytest.importorskip("uvicorn", reason="the page needs the extra web")
-playwright = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="the browser is driven by playwright"
+)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
 LEFT, RIGHT = ".left .choose", ".right .choose"
@@ -20,7 +24,9 @@ LEFT, RIGHT = ".left .choose", ".right .choose"
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as engine:
-        chromium = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        chromium = engine.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield chromium
         chromium.close()
 
@@ -136,7 +142,9 @@ def test_the_keyboard_leads_everywhere(
         tab.fill(".find input[type=search]", "DISH 2")
         with tab.expect_navigation():
             tab.keyboard.press("Enter")
-        assert tab.locator(".rows li").count() == 11 and "11 of 30 have" in tab.inner_text("[role=status]")
+        assert tab.locator(".rows li").count() == 11 and "11 of 30 have" in tab.inner_text(
+            "[role=status]"
+        )
         with tab.expect_navigation():
             tab.click("text=Back to the questions")
         with tab.expect_navigation():
@@ -148,7 +156,9 @@ def test_the_keyboard_leads_everywhere(
 
 
 @pytest.mark.slow
-def test_one_click_is_one_answer(tab: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+def test_one_click_is_one_answer(
+    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
+) -> None:
     loop = fake(*range(8))
     with served(loop) as address:
         tab.goto(f"{address}?rater=ann")
@@ -200,7 +210,9 @@ def test_the_arrow_down_scrolls_where_it_can(
     assert [kind == "tie" for kind, _, _ in loop.events] == [True, False, True]
 
 
-def test_fast_keys_are_never_dropped(tab: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+def test_fast_keys_are_never_dropped(
+    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
+) -> None:
     """Keys that are pressed while an answer is on its way are for the questions after it."""
     loop = fake(*range(30))
     with served(loop) as address:
@@ -208,8 +220,12 @@ def test_fast_keys_are_never_dropped(tab: Any, fake: Callable[..., Any], served:
         with loop.lock:
             for key in "abtsb":
                 tab.keyboard.press(key)
-        tab.wait_for_function("() => document.querySelector('#progress').textContent.includes('1 skipped')")
-        tab.wait_for_function("() => document.querySelector('#progress strong').textContent === '4'")
+        tab.wait_for_function(
+            "() => document.querySelector('#progress').textContent.includes('1 skipped')"
+        )
+        tab.wait_for_function(
+            "() => document.querySelector('#progress strong').textContent === '4'"
+        )
     lefts = {True: "left", False: "right"}
     meant = [
         lefts[(kind == "first") == (q.left == q.first)] if kind not in ("tie", "skip") else kind
@@ -240,7 +256,9 @@ def test_several_questions_are_answered_in_any_order(
     loop = fake(*range(30))
     with served(loop, per_page=3) as address:
         tab.goto(f"{address}?rater=ann")
-        asked = [str(form.get_attribute("data-question")) for form in tab.locator(".question").all()]
+        asked = [
+            str(form.get_attribute("data-question")) for form in tab.locator(".question").all()
+        ]
         tab.locator(LEFT).nth(2).click()
         tab.wait_for_function("() => document.querySelectorAll('.question').length === 2")
         tab.keyboard.press("b")
@@ -263,7 +281,9 @@ def test_axe_finds_nothing(
     with served(loop, per_page=2) as address:
         for path in ("?rater=", "?rater=ann", "ranking?rater=ann", "done?rater=ann"):
             tab.goto(f"{address}{path}")
-            tab.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true; })")
+            tab.evaluate(
+                "() => document.querySelectorAll('details').forEach(one => { one.open = true; })"
+            )
             tab.evaluate(Path(AXE).read_text(encoding="utf-8"))
             found = tab.evaluate("axe.run().then(found => found.violations.map(one => one.id))")
             assert found == [], path
@@ -271,7 +291,9 @@ def test_axe_finds_nothing(
 
 
 @pytest.mark.slow
-def test_the_program_has_ended(browser: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+def test_the_program_has_ended(
+    browser: Any, fake: Callable[..., Any], served: Callable[..., Any]
+) -> None:
     loop = fake(*range(4))
     context = browser.new_context()
     tab = context.new_page()
@@ -283,7 +305,9 @@ def test_the_program_has_ended(browser: Any, fake: Callable[..., Any], served: C
     context.close()
 
 
-@pytest.mark.parametrize(("width", "height"), [(360, 740), pytest.param(1200, 800, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(360, 740), pytest.param(1200, 800, marks=pytest.mark.slow)]
+)
 def test_nothing_overflows(
     width: int, height: int, browser: Any, fake: Callable[..., Any], served: Callable[..., Any]
 ) -> None:
@@ -297,7 +321,9 @@ def test_nothing_overflows(
         link=f"https://{word[:60]}.example/",
         attributes=attributes,
     )
-    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, reduced_motion="reduce"
+    )
     tab = context.new_page()
     with served(loop) as address:
         for path in ("?rater=ann", "ranking?rater=ann", "done?rater=ann"):
@@ -306,7 +332,9 @@ def test_nothing_overflows(
                 if summary.is_visible():
                     summary.click()
             assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, path
-        small = "e => { const r = e.getBoundingClientRect(); return r.width < 44 || r.height < 44; }"
+        small = (
+            "e => { const r = e.getBoundingClientRect(); return r.width < 44 || r.height < 44; }"
+        )
         tab.goto(f"{address}?rater=ann")
         targets = tab.locator(".question button")
         assert targets.count() == 5 and not any(target.evaluate(small) for target in targets.all())
@@ -319,7 +347,9 @@ def follow(tab: Any, selector: str) -> None:
         tab.click(selector)
 
 
-def test_without_scripts(browser: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+def test_without_scripts(
+    browser: Any, fake: Callable[..., Any], served: Callable[..., Any]
+) -> None:
     loop = fake(*range(4), limit=2)
     context = browser.new_context(java_script_enabled=False)
     tab, old = context.new_page(), context.new_page()

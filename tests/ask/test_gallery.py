@@ -40,7 +40,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     runs = folder / "runs"
     runs.mkdir()
-    fit = ["fit", "--items", items, "--answers", answers, "--out", str(runs / "some drinks"), *fixed]
+    fit = [
+        "fit",
+        "--items",
+        items,
+        "--answers",
+        answers,
+        "--out",
+        str(runs / "some drinks"),
+        *fixed,
+    ]
     conditional = [
         "conditional",
         "fit",
@@ -76,7 +85,9 @@ def at(runs: Path) -> Iterator[Callable[..., Any]]:
     def client(**options: Any) -> Any:
         app = create_app(runs, token=TOKEN, **options)
         headers = {"Origin": HOST}
-        found = TestClient(app, base_url=f"{HOST}/{TOKEN}/", headers=headers, follow_redirects=False)
+        found = TestClient(
+            app, base_url=f"{HOST}/{TOKEN}/", headers=headers, follow_redirects=False
+        )
         clients.append(found)
         return found
 
@@ -99,10 +110,16 @@ def test_all_runs_with_their_rankings(runs: Path, at: Callable[..., Any]) -> Non
     ranking: Any = load_run(runs / "some drinks").posterior
     assert re.findall(r'class="name" title="(\w+)"', page) == list(ranking.ranking().index[:5])
     assert "damaged or was changed" in page and "12 items" in page
-    assert 'href="run/some%20drinks/ranking?most=10"' in page and 'href="run/targets/report"' in page
+    assert (
+        'href="run/some%20drinks/ranking?most=10"' in page and 'href="run/targets/report"' in page
+    )
     assert "Answer questions" not in page
     whole = client.get("run/some%20drinks/ranking?most=10").text
-    assert whole.count("data-rank") == 10 and 'href="ranking?most=100' in whole and "rater" not in whole
+    assert (
+        whole.count("data-rank") == 10
+        and 'href="ranking?most=100' in whole
+        and "rater" not in whole
+    )
     assert client.get("run/some%20drinks/ranking.csv").text.count("\n") == 13
     assert client.get("run/targets/ranking").status_code == 404
     for missing in (
@@ -136,7 +153,9 @@ def test_reports_are_shown_and_run_nothing(
     shown = client.get("run/some%20drinks/report")
     policy = shown.headers["content-security-policy"]
     assert (
-        "alert" in shown.text and policy.startswith("sandbox; default-src 'none'") and "script" not in policy
+        "alert" in shown.text
+        and policy.startswith("sandbox; default-src 'none'")
+        and "script" not in policy
     )
     assert shown.headers["x-content-type-options"] == "nosniff"
     assert client.get("run/targets/report").text == "<p>made</p>"
@@ -157,7 +176,9 @@ def test_questions_where_they_are_allowed(runs: Path, at: Callable[..., Any]) ->
         assert not (runs / "some drinks" / "answers.sqlite").exists()
         page = client.get("ask/some%20drinks/?rater=ann").text
         assert "../../static/page.css" in page and client.get("static/page.css").status_code == 200
-        form = dict(re.findall(r'<input type="hidden" name="(proof|question)" value="([^"]*)">', page))
+        form = dict(
+            re.findall(r'<input type="hidden" name="(proof|question)" value="([^"]*)">', page)
+        )
         sent = client.post("ask/some%20drinks/?rater=ann", data=form | {"do": "first"})
         assert (sent.status_code, sent.headers["location"]) == (303, "?rater=ann")
         assert "4 answers" in client.get("").text  # the start page knows it

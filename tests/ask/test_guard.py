@@ -33,7 +33,9 @@ def test_only_the_token_opens(at: Any) -> None:
         assert refused.status_code == 403, path
         assert "not valid" in refused.text and "<" not in refused.text
     assert (
-        at.client.post("/wrong/", params={"rater": "ann"}, data=at.form() | {"do": "first"}).status_code
+        at.client.post(
+            "/wrong/", params={"rater": "ann"}, data=at.form() | {"do": "first"}
+        ).status_code
         == 403
     )
     assert not at.loop.events
@@ -90,7 +92,9 @@ def test_bodies_have_a_limit(at: Any) -> None:
             yield b"x" * 1000
 
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    endless = at.client.post(f"/{TOKEN}/", params={"rater": "ann"}, content=chunks(), headers=headers)
+    endless = at.client.post(
+        f"/{TOKEN}/", params={"rater": "ann"}, content=chunks(), headers=headers
+    )
     assert "content-length" not in endless.request.headers and endless.status_code == 413
     assert not at.loop.events
 
@@ -108,7 +112,9 @@ def test_only_forms_are_read(at: Any) -> None:
             f"/{TOKEN}/", params={"rater": "ann"}, content=content, headers={"Content-Type": kind}
         )
         assert got.status_code == status, kind
-    assert at.client.post(f"/{TOKEN}/", data=at.form() | {"do": "first"}).status_code == 400  # nobody's
+    assert (
+        at.client.post(f"/{TOKEN}/", data=at.form() | {"do": "first"}).status_code == 400
+    )  # nobody's
 
 
 @pytest.mark.parametrize(
@@ -143,7 +149,9 @@ def test_every_response_carries_the_headers(at: Any) -> None:
     assert [response.status_code for response in responses] == [200, 303, 200, 404, 200, 403, 403]
     for response in responses:
         policy = response.headers["content-security-policy"]
-        assert policy.startswith("default-src 'none'; script-src 'self';") and "unsafe" not in policy
+        assert (
+            policy.startswith("default-src 'none'; script-src 'self';") and "unsafe" not in policy
+        )
         assert "frame-ancestors 'none'" in policy and "form-action 'self'" in policy
         assert response.headers["x-content-type-options"] == "nosniff"
         assert response.headers["referrer-policy"] == "same-origin"
@@ -153,7 +161,11 @@ def test_every_response_carries_the_headers(at: Any) -> None:
 
 def test_pages_need_nothing_from_elsewhere(at: Any) -> None:
     for page in (at.get(), at.get("ranking"), at.get(rater=None)):
-        assert " style=" not in page.text and "<style" not in page.text and " on" + "click" not in page.text
+        assert (
+            " style=" not in page.text
+            and "<style" not in page.text
+            and " on" + "click" not in page.text
+        )
         assert "://" not in page.text
 
 
@@ -164,6 +176,10 @@ def test_no_trace_reaches_the_browser(at: Any, capsys: pytest.CaptureFixture[str
     assert "secret" not in failed.text and "Traceback" not in failed.text
     assert failed.headers["x-content-type-options"] == "nosniff"
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1 and "RuntimeError: a secret of two lines" in lines[0] and TOKEN not in lines[0]
+    assert (
+        len(lines) == 1
+        and "RuntimeError: a secret of two lines" in lines[0]
+        and TOKEN not in lines[0]
+    )
     at.loop.fails = None
     assert at.get().status_code == 200

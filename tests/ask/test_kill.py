@@ -19,8 +19,8 @@ from relpref.cli import main
 
 ANSWERS = 200
 
-# Says what it does in lines, each written by one call, so that none is mixed with another. A life ends by itself after all answers, or
-# after so many lines of a kind, or when it is killed.
+# Says what it does in lines, each written by one call, so that none is mixed with another. A life
+# ends by itself after all answers, or after so many lines of a kind, or when it is killed.
 CHILD = """
 import os, signal, sys
 from types import SimpleNamespace
@@ -136,7 +136,9 @@ class Witness:
             pass  # nothing is called damaged
         answered = [
             row[0]
-            for row in self.rows("SELECT question FROM event WHERE question IS NOT NULL ORDER BY version")
+            for row in self.rows(
+                "SELECT question FROM event WHERE question IS NOT NULL ORDER BY version"
+            )
         ]
         assert len(set(answered)) == len(answered), "an answer is there twice"
         assert self.kept == answered[: len(self.kept)], "an answer that was acknowledged is lost"
@@ -170,13 +172,17 @@ def killed(pid: int) -> None:
 
 
 def lives(witness: Witness, kills: int, seconds: float) -> None:
-    """Kill it at random moments (of a third each: between an answer and the next question, before an answer, and any), then let it end."""
+    """Kill it at random moments (of a third each: between an answer and the next question, before
+    an answer, and any), then let it end.
+    """
     rng = random.Random(5)
     most = 2 * ANSWERS // kills
     for kill in range(kills):
         before = len(witness.kept)
         if kill % 3 == 2:
-            witness.live("kept", most, after=rng.uniform(0, seconds))  # a fast machine is done sooner
+            witness.live(
+                "kept", most, after=rng.uniform(0, seconds)
+            )  # a fast machine is done sooner
         else:
             witness.live(("kept", "asked")[kill % 3], rng.randrange(1, most))
         if before + most < ANSWERS:
@@ -189,7 +195,11 @@ def lives(witness: Witness, kills: int, seconds: float) -> None:
 def witness(tmp_path: Path) -> Iterator[Witness]:
     found = Witness("light", tmp_path)
     yield found
-    if found.parent is not None and found.parent.stdin is not None and found.parent.stdout is not None:
+    if (
+        found.parent is not None
+        and found.parent.stdin is not None
+        and found.parent.stdout is not None
+    ):
         found.parent.stdin.close()
         found.parent.wait()
         found.parent.stdout.close()
@@ -206,7 +216,9 @@ def test_killed_at_fifty_moments(witness: Witness) -> None:
 
 @pytest.mark.slow
 def test_a_loop_on_a_run_killed_at_fifty_moments(tmp_path: Path) -> None:
-    (tmp_path / "entities.csv").write_text("name,size\n" + "".join(f"e{i},{i * i % 7}\n" for i in range(12)))
+    (tmp_path / "entities.csv").write_text(
+        "name,size\n" + "".join(f"e{i},{i * i % 7}\n" for i in range(12))
+    )
     (tmp_path / "comparisons.csv").write_text("winner,loser\ne0,e1\ne2,e3\n")
     assert main(["fit", "--folder", str(tmp_path), "--out", str(tmp_path / "run"), "--quiet"]) == 0
     lives(Witness("real", tmp_path / "run"), 50, 1.0)

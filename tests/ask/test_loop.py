@@ -40,7 +40,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--fixed",
         "attributes_linear_share=0.5",
     ]  # nothing to be searched for
-    assert main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *known]) == 0
+    assert (
+        main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *known]) == 0
+    )
     return folder / "run"
 
 
@@ -130,7 +132,9 @@ def test_the_same_store_and_seed_ask_the_same(run: Path, tmp_path: Path) -> None
 
 
 def replaced_by_a_stranger(run: Path, made: Path, how: str) -> Path:
-    """The folder of a run that is open goes away, and another run takes its place; where it is now."""
+    """The folder of a run that is open goes away, and another run takes its place; where it is
+    now.
+    """
     moved = run.with_name("moved")
     if how == "moved":
         run.rename(moved)
@@ -142,7 +146,9 @@ def replaced_by_a_stranger(run: Path, made: Path, how: str) -> Path:
 
 @pytest.mark.parametrize("how", ["moved", "deleted"])
 @pytest.mark.parametrize("asked", [False, True])
-def test_a_run_that_is_replaced_while_it_is_open(run: Path, made: Path, how: str, asked: bool) -> None:
+def test_a_run_that_is_replaced_while_it_is_open(
+    run: Path, made: Path, how: str, asked: bool
+) -> None:
     loop = opened(run)
     answer(loop, 2)
     question = loop.question("ann")
@@ -158,7 +164,9 @@ def test_a_run_that_is_replaced_while_it_is_open(run: Path, made: Path, how: str
         lambda: loop.undo("ann"),
         lambda: loop.import_answers(run / "data" / "comparisons.csv"),
     ):
-        with pytest.raises(StorageError, match=r"moved, replaced or deleted.*answers-\w{8}-\w+\.sqlite"):
+        with pytest.raises(
+            StorageError, match=r"moved, replaced or deleted.*answers-\w{8}-\w+\.sqlite"
+        ):
             act()
     with pytest.raises(StorageError, match="nothing was published"):
         loop.refine()
@@ -207,7 +215,9 @@ def test_refining_equals_a_full_fit_and_is_published(loop: Loop, run: Path) -> N
     known = loop.progress("ann").worth
     assert known is not None and 0 < known.wrong_after < known.wrong_now < 0.5
     assert "This pair was chosen because" in loop.why(question)
-    assert loop.posterior.info["result"] == "converged" and not loop.posterior.info.get("quick_answers")
+    assert loop.posterior.info["result"] == "converged" and not loop.posterior.info.get(
+        "quick_answers"
+    )
     assert loop.question("ann") == question
     published = load_run(run)
     assert published.metadata["answers"]["version"] == loop.version == 7
@@ -274,7 +284,9 @@ def test_where_nothing_can_be_learnt_answers_are_kept_and_asking_goes_on(
         with opened(run, **limits) as loop:
             assert "diverged" in loop.trouble
             question = loop.question("ann")
-            assert question is not None and frozenset((question.first, question.second)) not in asked
+            assert (
+                question is not None and frozenset((question.first, question.second)) not in asked
+            )
     with opened(run, **limits) as loop:
         assert loop.question("ann") == question
         assert loop.trouble == "" and loop.posterior.data.num_answers == 10
@@ -521,7 +533,9 @@ def test_ones_own_ranking_is_that_of_ones_own_answers(made: Path, tmp_path: Path
         answer(loop, 1, "ben")
         own = loop.own_ranking("ann")
         assert loop.own_ranking("ann") is own
-        assert len(loop.own_answers("ann")) == 4 and set(loop.own_answers("ann")["rater"]) == {"ann"}
+        assert len(loop.own_answers("ann")) == 4 and set(loop.own_answers("ann")["rater"]) == {
+            "ann"
+        }
         loop.own_answers("ann")[["winner", "loser"]].to_csv(own_answers, index=False)
         joint = loop.ranking()
     assert main(["fit", *same, "--answers", str(own_answers), "--out", str(tmp_path / "own")]) == 0
@@ -576,7 +590,9 @@ def test_what_is_missing_is_counted_down(loop: Loop) -> None:
 def test_the_next_question_waits_for_one_update_and_one_choice(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is between a key and the next question, whatever a clock says: no full update, no forecast, one linear system."""
+    """What is between a key and the next question, whatever a clock says: no full update, no
+    forecast, one linear system.
+    """
     calls: list[str] = []
 
     def counted(place: str) -> None:

@@ -1,4 +1,6 @@
-"""People who are new to a run whose answers name their raters: in the loop, in the terminal and on the page."""
+"""People who are new to a run whose answers name their raters: in the loop, in the terminal and on
+the page.
+"""
 
 import io
 import shutil
@@ -16,7 +18,8 @@ from relpref.ask.loop import Loop
 from relpref.cli import main
 from relpref.runs import load_run
 
-# The answers of one rater alone need not connect all items, and are not those that hyperparameters were found by.
+# The answers of one rater alone need not connect all items, and are not those that hyperparameters
+# were found by.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*tied together by no comparison"),
     pytest.mark.filterwarnings("ignore:only .* weighted hyperparameters are effective"),
@@ -32,7 +35,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.to_csv(folder / "answers.csv", index=False)
     held = {"individual_amplitude": 1, "tie_margin": 0.3, "rater_margin_spread": 0.3}
     options = [f"--fixed={name}={value}" for name, value in held.items()]
-    command = ["fit", "--answers", str(folder / "answers.csv"), "--margins", "rater", "--quiet", *options]
+    command = [
+        "fit",
+        "--answers",
+        str(folder / "answers.csv"),
+        "--margins",
+        "rater",
+        "--quiet",
+        *options,
+    ]
     assert main([*command, "--out", str(folder / "run")]) == 0
     return folder / "run"
 

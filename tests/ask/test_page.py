@@ -21,7 +21,9 @@ def names(page: str) -> list[str]:
     return [unescape(name) for name in re.findall(r'<h2 id="\w+-name"><bdi>(.*?)</bdi>', page)]
 
 
-def test_answers_go_on_to_the_next_question(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+def test_answers_go_on_to_the_next_question(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
     loop = fake("tea", "milk", "beer")
     at = visit(loop)
     assert names(at.get().text) == ["tea", "milk"]
@@ -30,7 +32,13 @@ def test_answers_go_on_to_the_next_question(fake: Callable[..., Any], visit: Cal
     # The second of the pair is on the left now; its button says so.
     page = at.get().text
     assert names(page) == ["beer", "tea"]
-    assert re.findall(r'name="do" value="(\w+)"', page) == ["second", "first", "undo", "tie", "skip"]
+    assert re.findall(r'name="do" value="(\w+)"', page) == [
+        "second",
+        "first",
+        "undo",
+        "tie",
+        "skip",
+    ]
     assert at.do("tie").status_code == at.do("skip").status_code == 303
     assert [kind for kind, _, _ in loop.events] == ["first", "tie", "skip"]
     assert "Nothing is left to ask" in at.get().text
@@ -39,7 +47,9 @@ def test_answers_go_on_to_the_next_question(fake: Callable[..., Any], visit: Cal
     assert "<strong>2</strong> answers by you" in at.get().text
 
 
-def test_a_reload_shows_the_same_question(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+def test_a_reload_shows_the_same_question(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
     at = visit(fake(*range(5)))
     assert at.form() == at.form()
     assert at.form("bob")["question"] != at.form("ann")["question"]
@@ -58,7 +68,9 @@ def test_names(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("what", ["first", "tie", "skip", "undo"])
-def test_a_question_is_answered_once(what: str, fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+def test_a_question_is_answered_once(
+    what: str, fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
     loop = fake(*range(6))
     at = visit(loop)
     at.do("second")
@@ -110,7 +122,9 @@ def test_a_full_disk_counts_nothing(fake: Callable[..., Any], visit: Callable[..
     assert "the disk is full; make room. This was not counted;" in refused.text
     assert len(names(refused.text)) == 2  # the question is still there to be answered
     unread = at.get(rater="bob")  # no question can be stored, so none is shown
-    assert unread.status_code == 503 and "make room. Nothing that was counted is lost" in unread.text
+    assert (
+        unread.status_code == 503 and "make room. Nothing that was counted is lost" in unread.text
+    )
     loop.fails = None
     assert at.send(form).status_code == 303 and len(loop.events) == 1
 
@@ -152,7 +166,9 @@ def test_why_nothing_is_left_is_said(fake: Callable[..., Any], visit: Callable[.
     assert "3 of 28 pairs have been answered; the others are left out: 1 &lt;each&gt;." in page
 
 
-def test_what_could_not_be_learnt_is_said(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+def test_what_could_not_be_learnt_is_said(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
     loop = fake(1, 2)
     assert 'class="notice"' not in visit(loop).get().text
     loop.trouble = "not <yet>: \x1b"
@@ -193,11 +209,15 @@ def test_progress_towards_the_goal(fake: Callable[..., Any], visit: Callable[...
     loop.worth, loop.since = ExpectedGain(10, 0.09, 0.08, missing=0), 0
     page = at.get().text
     assert (
-        'class="come" width="100.0%"' in page and "more</strong>" not in page and "See your ranking" in page
+        'class="come" width="100.0%"' in page
+        and "more</strong>" not in page
+        and "See your ranking" in page
     )
 
 
-def test_who_is_done_sees_their_own_ranking(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+def test_who_is_done_sees_their_own_ranking(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
     loop = fake("tea", "milk", "beer")
     at = visit(loop)
     assert "The ranking by all answers" in at.get("done").text
@@ -223,7 +243,9 @@ def test_what_one_takes_home(fake: Callable[..., Any], visit: Callable[..., Any]
         assert file.headers["content-type"].startswith("text/csv")
         assert file.headers["content-disposition"] == f"attachment; filename={name}"
     assert answers.text == 'winner,loser\n"te""a",milk\n'
-    assert ranking.text.splitlines()[0] == "item,mean,sd,lower,upper" and ranking.text.count("\n") == 4
+    assert (
+        ranking.text.splitlines()[0] == "item,mean,sd,lower,upper" and ranking.text.count("\n") == 4
+    )
     assert at.get("ranking.csv").text != ranking.text
 
 
@@ -231,7 +253,11 @@ def test_several_questions_on_a_page(fake: Callable[..., Any], visit: Callable[.
     loop = fake(*range(8))
     at = visit(loop, per_page=3)
     page = at.get().text
-    assert page.count("<form") == 3 and page.count("<h1") == 1 and 'aria-label="Question 3 of 3"' in page
+    assert (
+        page.count("<form") == 3
+        and page.count("<h1") == 1
+        and 'aria-label="Question 3 of 3"' in page
+    )
     assert len(set(re.findall(r' id="([^"]+)"', page))) == len(re.findall(r' id="([^"]+)"', page))
     proof = at.form()["proof"]
     asked = re.findall(r'name="question" value="(q\d)"', page)
@@ -244,7 +270,9 @@ def test_several_questions_on_a_page(fake: Callable[..., Any], visit: Callable[.
     assert at.get().text.count("<form") == 3 and len(loop.events) == 3
 
 
-def test_hostile_texts_are_shown_and_do_nothing(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+def test_hostile_texts_are_shown_and_do_nothing(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
     long = "x" * 10_000
     turned = "a\u202eb\x1bc\x00d\ud800e\u2067"
     at = visit(
@@ -300,7 +328,11 @@ def test_pictures(tmp_path: Path, fake: Callable[..., Any], visit: Callable[...,
     at = visit(fake("a", "b", image=tmp_path / "a.PNG"))
     form = at.form()
     shown = at.get("picture", question=form["question"], outcome="second")
-    assert (shown.status_code, shown.content, shown.headers["content-type"]) == (200, b"content", "image/png")
+    assert (shown.status_code, shown.content, shown.headers["content-type"]) == (
+        200,
+        b"content",
+        "image/png",
+    )
     assert at.get().text.count("<img") == 2
     assert at.get("picture", question="other").status_code == 404
     assert at.get("picture", rater="bob", question=form["question"]).status_code == 404
@@ -310,7 +342,9 @@ def test_pictures(tmp_path: Path, fake: Callable[..., Any], visit: Callable[...,
         assert without.get("picture", question=without.form()["question"]).status_code == 404
 
 
-def test_the_ranking_of_thousands_is_light(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+def test_the_ranking_of_thousands_is_light(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
     loop = fake(*(f"item {number}" for number in range(3000)), limit=50)
     at = visit(loop)
     at.do("first")
@@ -328,14 +362,17 @@ def test_the_ranking_of_thousands_is_light(fake: Callable[..., Any], visit: Call
         assert at.get("ranking", start=wrong, most=wrong).status_code == 200
 
 
-def test_the_bars_say_what_the_ranking_says(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+def test_the_bars_say_what_the_ranking_says(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
     loop = fake("tea", "milk", "beer")
     at = visit(loop)
     at.do("first")
     ranking = loop.ranking()
     low, high = ranking["lower"].min(), ranking["upper"].max()
     drawn = re.findall(
-        r'data-rank="(\d)".*?<bdi>(\w+)</bdi>.*?<rect x="([\d.]+)%" y="13" width="([\d.]+)%".*?cx="([\d.]+)%"',
+        r'data-rank="(\d)".*?<bdi>(\w+)</bdi>.*?<rect x="([\d.]+)%" y="13" '
+        r'width="([\d.]+)%".*?cx="([\d.]+)%"',
         at.get("ranking").text,
     )
     for row, (rank, name, begin, width, at_) in enumerate(drawn):
@@ -343,7 +380,9 @@ def test_the_bars_say_what_the_ranking_says(fake: Callable[..., Any], visit: Cal
         assert (int(rank), name) == (row + 1, ranking.index[row])
         scale = 100 / (high - low)
         assert float(begin) == pytest.approx(scale * (expected["lower"] - low), abs=0.01)
-        assert float(width) == pytest.approx(scale * (expected["upper"] - expected["lower"]), abs=0.01)
+        assert float(width) == pytest.approx(
+            scale * (expected["upper"] - expected["lower"]), abs=0.01
+        )
         assert float(at_) == pytest.approx(scale * (expected["mean"] - low), abs=0.01)
     assert len(drawn) == 3
 

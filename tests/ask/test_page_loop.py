@@ -33,7 +33,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "comparisons.csv").write_text("winner,loser\ne0,e1\ne2,e3\n")
     fixed = ["--fixed", "attributes_amplitude=1", "--fixed", "attributes_lengthscale=2"]
     fixed += ["--fixed", "attributes_linear_share=0.5"]
-    assert main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *fixed]) == 0
+    assert (
+        main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *fixed]) == 0
+    )
     return folder / "run"
 
 
@@ -62,7 +64,9 @@ class Client:
     def do(self, what: str) -> int:
         status, page = self.ask()
         assert status == 200, page
-        form = dict(re.findall(r'<input type="hidden" name="(proof|question)" value="([^"]+)">', page))
+        form = dict(
+            re.findall(r'<input type="hidden" name="(proof|question)" value="([^"]+)">', page)
+        )
         return self.ask("POST", urlencode(form | {"do": what}))[0]
 
 
@@ -94,9 +98,9 @@ def post(served: Callable[..., Any], run: Path, each: int) -> None:
         known = loop.posterior.data.comparisons
         assert loop.posterior.data.num_answers == 2 * each + 2
         # No pair was asked of both.
-        assert len({frozenset(pair) for pair in zip(known.winner, known.loser, strict=True)}) == len(
-            known.winner
-        )
+        assert len(
+            {frozenset(pair) for pair in zip(known.winner, known.loser, strict=True)}
+        ) == len(known.winner)
     assert load_run(run).metadata["answers"]["version"] == counts.version
 
 
@@ -109,7 +113,9 @@ def test_two_clients_post_a_thousand_answers(served: Callable[..., Any], run: Pa
     post(served, run, 500)
 
 
-def test_a_full_disk_refuses_an_answer_and_keeps_those_before(visit: Callable[..., Any], run: Path) -> None:
+def test_a_full_disk_refuses_an_answer_and_keeps_those_before(
+    visit: Callable[..., Any], run: Path
+) -> None:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Loop.open(run) as loop:
         at = visit(loop)
@@ -125,7 +131,9 @@ def test_a_full_disk_refuses_an_answer_and_keeps_those_before(visit: Callable[..
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         assert (refused.status_code, unread.status_code) == (503, 503)
-        assert "the disk is full or fails" in refused.text and "This was not counted" in refused.text
+        assert (
+            "the disk is full or fails" in refused.text and "This was not counted" in refused.text
+        )
         assert loop.progress("ann").answers == 1
         assert at.send(form).status_code == 303 and loop.progress("ann").answers == 2
     with Loop.open(run) as loop:
@@ -167,7 +175,9 @@ HALVES = (
 )
 
 
-def test_half_open_requests_are_closed(fake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_open_requests_are_closed(
+    fake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from relpref.ask import guard
     from relpref.ask.web import serve
 
@@ -205,7 +215,10 @@ def test_half_open_requests_are_closed(fake: Callable[..., Any], monkeypatch: py
 
     serve(loop, announce=announce)
     assert said[b""] == said[b"GET / HT"] == b""
-    assert said[HALVES[3][:20]].startswith(b"HTTP/1.1 403") and said[HALVES[3][:20]].count(b"HTTP/1.1") == 1
+    assert (
+        said[HALVES[3][:20]].startswith(b"HTTP/1.1 403")
+        and said[HALVES[3][:20]].count(b"HTTP/1.1") == 1
+    )
     assert said[b"complete"].startswith(b"HTTP/1.1 200")  # a slow answer is waited for
 
 

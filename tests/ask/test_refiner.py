@@ -25,7 +25,9 @@ class Slow:
 
 
 def wait_for(loop: Slow, number: int, wake: Refiner | None = None) -> float:
-    """Wait until it has refined so often, answering all the time if so asked; returns when the first of these answers came."""
+    """Wait until it has refined so often, answering all the time if so asked; returns when the
+    first of these answers came.
+    """
     first = time.monotonic()
     while len(loop.spans) < number and time.monotonic() < first + 20:
         if wake:
@@ -35,7 +37,9 @@ def wait_for(loop: Slow, number: int, wake: Refiner | None = None) -> float:
     return first
 
 
-def test_it_rests_longer_than_it_worked_and_waits_for_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_rests_longer_than_it_worked_and_waits_for_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(refiner, "_LEAST", 0.01)
     monkeypatch.setattr(refiner, "_QUIET", 0.05)
     loop = Slow(0.03)

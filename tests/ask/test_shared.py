@@ -27,7 +27,9 @@ GROUPS = "winner,loser,group,rater\n" + "".join(
     for k in (1, 2)
     for rater in ("ann", "ben")
 )
-LISTS = "list,item,place\n" + "".join(f"{j},e{(j + k) % 6},{k}\n" for j in range(4) for k in range(1, 4))
+LISTS = "list,item,place\n" + "".join(
+    f"{j},e{(j + k) % 6},{k}\n" for j in range(4) for k in range(1, 4)
+)
 WEIGHTS = "winner,loser,weight\ne0,e1,2.5\ne1,e2,1\ne3,e2,0.5\ne5,e4,1\n"
 AMPLITUDES = {
     "attributes_amplitude": 1,
@@ -46,9 +48,20 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         (folder / "entities.csv").write_text(ITEMS)
         (folder / "comparisons.csv").write_text(answers)
         values = [
-            word for name, value in (AMPLITUDES | fixed).items() for word in ("--fixed", f"{name}={value}")
+            word
+            for name, value in (AMPLITUDES | fixed).items()
+            for word in ("--fixed", f"{name}={value}")
         ]
-        command = ["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *options, *values]
+        command = [
+            "fit",
+            "--folder",
+            str(folder),
+            "--out",
+            str(folder / "run"),
+            "--quiet",
+            *options,
+            *values,
+        ]
         assert main(command) == 0
         return folder / "run"
 
@@ -67,7 +80,9 @@ def answer(loop: Loop, number: int, rater: str = "ann") -> list[tuple[Any, Any]]
 
 
 def means(posterior: Any) -> Any:
-    return posterior.ranking(ranks=False).loc[[f"e{i}" for i in range(6)], ["mean", "sd"]].to_numpy()
+    return (
+        posterior.ranking(ranks=False).loc[[f"e{i}" for i in range(6)], ["mean", "sd"]].to_numpy()
+    )
 
 
 @pytest.mark.parametrize("kind", ["covariates", "groups", "weights"])
@@ -92,7 +107,9 @@ def test_a_run_of_the_command_line_asks_and_learns(kind: str, fitted: Any, tmp_p
     # Sides of a question are equal, and it is a group of its own.
     told = pd.DataFrame([sorted(pair) for pair in pairs], columns=["winner", "loser"])
     if kind == "covariates":
-        told = told.assign(home=None, length_winner=3, length_loser=3, style_winner="a", style_loser="a")
+        told = told.assign(
+            home=None, length_winner=3, length_loser=3, style_winner="a", style_loser="a"
+        )
     if kind == "groups":
         told = told.assign(group=["x", "y", "z"], rater="ann")
     expected = start.update(told)
@@ -127,7 +144,9 @@ def test_answers_about_one_pair_are_one_group(fitted: Any) -> None:
         gaps = {}
         for name, group in (("one", ["q"] * 3), ("own", ["q", "r", "s"])):
             gaps[name] = start.update(told.assign(group=group)).prefer("e0", "e3")["gap_mean"][0]
-        assert loop.posterior.prefer("e0", "e3")["gap_mean"][0] == pytest.approx(gaps["one"], abs=2e-3)
+        assert loop.posterior.prefer("e0", "e3")["gap_mean"][0] == pytest.approx(
+            gaps["one"], abs=2e-3
+        )
         assert gaps["own"] - gaps["one"] > 0.02
 
 
@@ -148,13 +167,18 @@ def test_lists_travel_whole(fitted: Any, tmp_path: Path) -> None:
         file = tmp_path / "all.csv"
         loop.export_answers(file)
     again = start.data.with_comparisons(pd.read_csv(file))
-    assert again.comparisons.num_lists == 5 and again.num_comparisons == start.data.num_comparisons + 3
+    assert (
+        again.comparisons.num_lists == 5 and again.num_comparisons == start.data.num_comparisons + 3
+    )
 
 
 def test_tables_of_another_kind_are_refused(fitted: Any, tmp_path: Path) -> None:
     run, more = fitted(WEIGHTS), tmp_path / "more.csv"
     more.write_text("winner,loser,group\ne0,e1,q\n")
-    with Loop.open(run) as loop, pytest.raises(DataError, match="has a column 'group', unlike the answers"):
+    with (
+        Loop.open(run) as loop,
+        pytest.raises(DataError, match="has a column 'group', unlike the answers"),
+    ):
         loop.import_answers(more)
     run = fitted(HOME, "--covariates", "home", effect_scale=0.7)
     more.write_text("winner,loser\ne0,e1\n")

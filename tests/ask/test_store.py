@@ -23,7 +23,9 @@ LABELS = ("tea", "coffee", "water", "cola")
 FITTED = pd.DataFrame({"winner": ["tea", "coffee"], "loser": ["coffee", "water"], "count": [3, 1]})
 
 
-def opened(path: Path, labels: tuple[Any, ...] = LABELS, answers: pd.DataFrame = FITTED) -> AnswerStore:
+def opened(
+    path: Path, labels: tuple[Any, ...] = LABELS, answers: pd.DataFrame = FITTED
+) -> AnswerStore:
     return AnswerStore.open(path, labels, answers, files={"0" * 64: "answers.csv"})
 
 
@@ -39,7 +41,11 @@ def store(path: Path) -> Iterator[AnswerStore]:
 
 
 def asked(
-    store: AnswerStore, first: str = "tea", second: str = "water", rater: str = "ann", shared: bool = False
+    store: AnswerStore,
+    first: str = "tea",
+    second: str = "water",
+    rater: str = "ann",
+    shared: bool = False,
 ) -> str:
     question = store.ask(rater, first, second, second, store.version, shared=shared)
     assert question is not None
@@ -56,9 +62,9 @@ def test_what_the_run_was_fitted_on_is_imported_once(path: Path) -> None:
     for _ in range(3):
         with opened(path) as store:
             assert (store.version, store.fitted) == (2, 2)
-            assert store.changes().added[["winner", "loser", "count"]].to_dict("list") == FITTED.to_dict(
+            assert store.changes().added[["winner", "loser", "count"]].to_dict(
                 "list"
-            )
+            ) == FITTED.to_dict("list")
     assert rows(path, "SELECT how, name FROM file") == [("fitted", "answers.csv")]
 
 
@@ -100,7 +106,8 @@ def test_an_answer_keeps_who_when_where_and_what_was_known(store: AnswerStore, p
         False,
     ]
     ((time, known, asked_at),) = rows(
-        path, "SELECT time, question.version, asked FROM event JOIN question ON question = question.id"
+        path,
+        "SELECT time, question.version, asked FROM event JOIN question ON question = question.id",
     )
     assert known == 2
     assert datetime.fromisoformat(asked_at) <= datetime.fromisoformat(time)
@@ -118,7 +125,10 @@ def test_the_question_is_the_same_until_it_is_answered(path: Path) -> None:
 
 def test_only_an_open_question_of_this_rater_is_answered(store: AnswerStore) -> None:
     name = asked(store)
-    for question, rater, words in (("no such", "ann", "never asked"), (name, "ben", "another rater")):
+    for question, rater, words in (
+        ("no such", "ann", "never asked"),
+        (name, "ben", "another rater"),
+    ):
         with pytest.raises(DataError, match=words):
             store.answer(question, "first", rater)
     with pytest.raises(DataError, match="outcome is 'both'"):
@@ -138,10 +148,20 @@ def test_undo_withdraws_step_by_step_and_asks_again(store: AnswerStore, path: Pa
     store.answer(asked(store), "tie", "ann")
     store.skip(asked(store, "cola", "water"), "ann")
     dropped = asked(store, "cola", "coffee")
-    assert store.counts("ann") == {"answers": 1, "skips": 1, "everyone": 1, "given": 4, "questions": 3}
+    assert store.counts("ann") == {
+        "answers": 1,
+        "skips": 1,
+        "everyone": 1,
+        "given": 4,
+        "questions": 3,
+    }
     assert store.avoided("ann")[0] == [("cola", "water")]
     again = store.undo("ann", 4)
-    assert again is not None and (again.first, again.second, again.left) == ("cola", "water", "water")
+    assert again is not None and (again.first, again.second, again.left) == (
+        "cola",
+        "water",
+        "water",
+    )
     assert store.avoided("ann")[0] == []
     with pytest.raises(DataError, match="taken back already"):
         store.answer(dropped, "first", "ann")
@@ -149,9 +169,9 @@ def test_undo_withdraws_step_by_step_and_asks_again(store: AnswerStore, path: Pa
     again = store.undo("ann", 5)
     assert again is not None and (again.first, again.second) == ("tea", "water")
     changes = store.changes(before)
-    assert changes.added.empty and changes.withdrawn[["winner", "loser", "tie"]].values.tolist() == [
-        ["tea", "water", True]
-    ]
+    assert changes.added.empty and changes.withdrawn[
+        ["winner", "loser", "tie"]
+    ].values.tolist() == [["tea", "water", True]]
     assert store.changes().withdrawn.empty and len(store.changes().added) == 2
     assert store.undo("ann", 6) is None and store.undo("ben", 6) is None
     store.answer(again.id, "first", "ann")
@@ -314,7 +334,9 @@ def copied(store: AnswerStore, path: Path) -> tuple[Path, bytes]:
     return path.with_name("copy.sqlite"), log.read_bytes()
 
 
-def test_a_damaged_log_is_refused_with_the_number_that_is_missing(store: AnswerStore, path: Path) -> None:
+def test_a_damaged_log_is_refused_with_the_number_that_is_missing(
+    store: AnswerStore, path: Path
+) -> None:
     for _ in range(49):
         store.answer(asked(store), "first", "ann")
     copy, content = copied(store, path)
@@ -325,12 +347,16 @@ def test_a_damaged_log_is_refused_with_the_number_that_is_missing(store: AnswerS
         damaged[place] ^= 1 << (place % 8)
         for opening in (AnswerStore.read, opened):
             log.write_bytes(damaged)
-            with pytest.raises(StorageError, match=r"copy.sqlite-wal: the file is damaged") as refused:
+            with pytest.raises(
+                StorageError, match=r"copy.sqlite-wal: the file is damaged"
+            ) as refused:
                 opening(copy)
         missing, changes = map(
             int, re.findall("the last ([0-9]+) of ([0-9]+) changes", str(refused.value))[0]
         )
-        assert changes == 1 + 2 * 49  # the table of answers, then a question and its answer each time
+        assert (
+            changes == 1 + 2 * 49
+        )  # the table of answers, then a question and its answer each time
         read = AnswerStore.read(copy, damaged_log=True)
         if read is None:  # not even the first change
             assert missing == changes
@@ -339,7 +365,9 @@ def test_a_damaged_log_is_refused_with_the_number_that_is_missing(store: AnswerS
             assert missing == 2 * 49 - (read.version - 2) - read.counts("ann")["questions"] > 0
 
 
-def test_a_log_that_ends_in_the_middle_of_a_change_is_not_damaged(store: AnswerStore, path: Path) -> None:
+def test_a_log_that_ends_in_the_middle_of_a_change_is_not_damaged(
+    store: AnswerStore, path: Path
+) -> None:
     for _ in range(3):
         store.answer(asked(store), "first", "ann")
     copy, content = copied(store, path)
@@ -395,7 +423,9 @@ def test_a_store_that_was_killed_before_it_was_filled_is_made_anew(path: Path) -
 def test_a_full_disk_loses_nothing(store: AnswerStore, path: Path) -> None:
     name = asked(store)
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own way to run out of room
+    store._connection.execute(
+        f"PRAGMA max_page_count = {pages}"
+    )  # SQLite's own way to run out of room
     with pytest.raises(StorageError, match="the disk is full"):
         store.keep_items("", {label: {"text": "x" * 10_000} for label in LABELS})
     assert store.items() == ("", {}) and store.version == 2
@@ -430,7 +460,9 @@ def test_a_file_that_can_only_be_read(path: Path, monkeypatch: pytest.MonkeyPatc
         opened(path.parent / "nowhere" / "answers.sqlite")
 
 
-def test_a_full_disk_has_no_room_for_shared_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_has_no_room_for_shared_memory(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened(path).close()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
@@ -470,7 +502,9 @@ def test_two_processes_write_at_once(path: Path) -> None:
     command = [sys.executable, "-c", OTHER, str(path)]
     environment = os.environ | {"PYTHONPATH": os.getcwd()}
     other = subprocess.Popen([*command, "ann", "40"], env=environment)
-    with AnswerStore.open(path, LABELS, pd.DataFrame({"winner": ["tea"], "loser": ["cola"]})) as store:
+    with AnswerStore.open(
+        path, LABELS, pd.DataFrame({"winner": ["tea"], "loser": ["cola"]})
+    ) as store:
         for _ in range(40):
             store.answer(asked(store, rater="ben", shared=True), "first", "ben")
         assert other.wait(60) == 0
@@ -509,7 +543,9 @@ def test_a_file_is_verified_as_it_was_at_one_moment(path: Path) -> None:
         written: list[int] = []
 
         def write(statement: str) -> None:
-            if "count(*) FROM entity" in statement and not written:  # their number on record has been read
+            if (
+                "count(*) FROM entity" in statement and not written
+            ):  # their number on record has been read
                 written.append(store.answer(name, "first", "ann"))
 
         connection.set_trace_callback(write)

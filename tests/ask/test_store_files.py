@@ -34,7 +34,9 @@ def stored(path: Path, data: PreferenceData, answers: Comparisons) -> AnswerStor
     return AnswerStore.open(path, data.labels, answers.table(data.labels))
 
 
-@pytest.mark.parametrize("table", [GRADED, REPORTED, WINNERS], ids=["graded", "reported", "winners"])
+@pytest.mark.parametrize(
+    "table", [GRADED, REPORTED, WINNERS], ids=["graded", "reported", "winners"]
+)
 def test_answers_survive_the_way_out_and_in(tmp_path: Path, table: pd.DataFrame) -> None:
     data, file = read(table), tmp_path / "answers.csv"
     nothing = data.select_comparisons([]).comparisons
@@ -72,7 +74,9 @@ def test_numbers_are_known_by_how_they_print(tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text("first,second,winner,shown_first\n10,30,30,10\n")
     with stored(tmp_path / "answers.sqlite", data, data.comparisons) as store:
         assert import_answers(store, data, tmp_path / "more.csv") == 1
-        assert store.changes(1).added[["winner", "loser", "shown_first"]].values.tolist() == [[30, 10, 10]]
+        assert store.changes(1).added[["winner", "loser", "shown_first"]].values.tolist() == [
+            [30, 10, 10]
+        ]
 
 
 @pytest.mark.parametrize(

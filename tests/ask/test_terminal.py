@@ -89,4 +89,6 @@ def test_what_further_answers_are_worth_is_dated_once_it_is_old() -> None:
     assert Progress(1, 2, 3, 4, 5, None).outlook == ""
     assert Progress(1, 2, 3, 4, 5, worth, since=5).outlook == worth.sentence
     said = Progress(1, 2, 3, 4, 20, worth, since=15).outlook
-    assert said.startswith("Before the last 15 answers and skips: about 30.0% of all pairs are expected")
+    assert said.startswith(
+        "Before the last 15 answers and skips: about 30.0% of all pairs are expected"
+    )

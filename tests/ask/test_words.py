@@ -40,7 +40,11 @@ def test_what_is_whole_stays_as_it_is() -> None:
 
 
 def test_a_ranking_may_lack_intervals_below_its_top() -> None:
-    columns = {"mean": [1.0, 0.0, -1.0], "lower": [0.5, np.nan, np.nan], "upper": [1.5, np.nan, np.nan]}
+    columns = {
+        "mean": [1.0, 0.0, -1.0],
+        "lower": [0.5, np.nan, np.nan],
+        "upper": [1.5, np.nan, np.nan],
+    }
     found = standings(pd.DataFrame(columns, index=["a", "b", "c"]), View())
     assert [row["lower"] for row in found["rows"]] == ["+0.50", "", ""]
     assert [row["width"] > 0 for row in found["rows"]] == [True, False, False]

@@ -11,8 +11,12 @@ PAIRS = np.stack(np.triu_indices(SIZE, 1), axis=1)
 
 def simulated(kind: str) -> tuple[Votes, np.ndarray]:
     rng = np.random.default_rng(0)
-    log_p = np.asarray(log_probabilities(kind, rng.normal(0, 0.5, SIZE), np.array([-0.5]), PAIRS, 0))
-    count = rng.multinomial(4000, np.exp(log_p.astype(float)) / np.exp(log_p.astype(float)).sum(1)[:, None])
+    log_p = np.asarray(
+        log_probabilities(kind, rng.normal(0, 0.5, SIZE), np.array([-0.5]), PAIRS, 0)
+    )
+    count = rng.multinomial(
+        4000, np.exp(log_p.astype(float)) / np.exp(log_p.astype(float)).sum(1)[:, None]
+    )
     return Votes([f"m-{number}" for number in range(SIZE)], PAIRS, count), log_p
 
 
@@ -21,7 +25,9 @@ def test_probabilities_add_up_and_are_found_again(kind: str) -> None:
     given, log_p = simulated(kind)
     np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1, atol=1e-5)
     for factors in FACTORS[:2]:
-        np.testing.assert_allclose(by_likelihood(given, kind, factors, given.count), log_p, atol=0.15)
+        np.testing.assert_allclose(
+            by_likelihood(given, kind, factors, given.count), log_p, atol=0.15
+        )
 
 
 @pytest.mark.parametrize("margins", ["common", "item"])

@@ -1,4 +1,6 @@
-"""The experiments on conditional ranking: resumption, judges and tables, on small versions of them."""
+"""The experiments on conditional ranking: resumption, judges and tables, on small versions of
+them.
+"""
 
 from pathlib import Path
 
@@ -19,7 +21,9 @@ def test_finished_pieces_are_not_computed_again(tmp_path: Path) -> None:
     experiment = EXPERIMENTS["rock-paper-scissors"]
     kept = Rows(tmp_path / "rows.csv", experiment.key)
     assert experiment.left(kept.rows, quick=True) == experiment.parts(True)
-    kept.add([{"weight": 10, "repetition": 3, "method": name, "error": 0.1} for name in games.METHODS])
+    kept.add(
+        [{"weight": 10, "repetition": 3, "method": name, "error": 0.1} for name in games.METHODS]
+    )
     again = Rows(tmp_path / "rows.csv", experiment.key)
     left = experiment.left(again.rows, quick=True)
     assert (10, 3) not in left and len(left) == len(experiment.parts(True)) - 1
@@ -32,16 +36,19 @@ def test_every_method_learns_the_game() -> None:
     drawn = play_rock_paper_scissors(100, seed=1)
     relation = drawn.test_relation.to_numpy()
     errors = {
-        name: per_node(ranking_error, relation, method(drawn)).mean for name, method in games.METHODS.items()
+        name: per_node(ranking_error, relation, method(drawn)).mean
+        for name, method in games.METHODS.items()
     }
     assert max(errors.values()) < 0.02, errors
-    # Every game is there in both directions, so that regression is reciprocal by itself (Pahikkala et al. 2013, Prop. 4.7).
+    # Every game is there in both directions, so that regression is reciprocal by itself (Pahikkala
+    # et al. 2013, Prop. 4.7).
     plain, reciprocal = (games.METHODS[name](drawn) for name in ("RLS", "RLS, reciprocal"))
     np.testing.assert_allclose(plain, reciprocal, atol=1e-3 * np.abs(plain).max())
 
 
 def test_the_ranking_svm_separates_what_can_be_separated() -> None:
-    # Players of one move each: whatever beats scissors beats all of them, so every training pair can be ordered.
+    # Players of one move each: whatever beats scissors beats all of them, so every training pair
+    # can be ordered.
     players = pd.DataFrame(
         np.eye(3), index=["rock", "paper", "scissors"], columns=["rock", "paper", "scissors"]
     )
@@ -55,7 +62,11 @@ def test_the_ranking_svm_separates_what_can_be_separated() -> None:
     drawn = RockPaperScissors(players, played, players, players)
     for name in ("ranking SVM", "ranking SVM, reciprocal"):
         scores = games.METHODS[name](drawn)
-        assert scores[0, 2] > scores[0, 1] and scores[1, 0] > scores[1, 2] and scores[2, 1] > scores[2, 0]
+        assert (
+            scores[0, 2] > scores[0, 1]
+            and scores[1, 0] > scores[1, 2]
+            and scores[2, 1] > scores[2, 0]
+        )
 
 
 def test_a_table_of_games_names_the_better_one() -> None:
@@ -71,19 +82,28 @@ def test_a_table_of_games_names_the_better_one() -> None:
         for at, name in enumerate(games.METHODS)
     ]
     text = games.markdown(pd.DataFrame(rows))
-    assert "| 10 | RankRLS | 0.1207 |" in text and "worse, p = 0.0078" in text and "8 repetitions" in text
+    assert (
+        "| 10 | RankRLS | 0.1207 |" in text
+        and "worse, p = 0.0078" in text
+        and "8 repetitions" in text
+    )
 
 
 def test_halves_cover_all_groups() -> None:
     for groups in (newsgroups.SET_1, newsgroups.SET_2):
         for trained, held_out in newsgroups.halves(groups):
-            assert sorted([*trained, *held_out]) == sorted(groups) and len(trained) >= 2 <= len(held_out)
+            assert sorted([*trained, *held_out]) == sorted(groups) and len(trained) >= 2 <= len(
+                held_out
+            )
 
 
 def test_an_experiment_writes_its_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = "before\n<!-- table: rock-paper-scissors -->\nold\n<!-- end: rock-paper-scissors -->\nafter\n"
+    text = (
+        "before\n<!-- table: rock-paper-scissors -->\nold\n<!-- end: rock-paper-scissors "
+        "-->\nafter\n"
+    )
     (tmp_path / "page.md").write_text(text)
     monkeypatch.setattr(games, "QUICK_REPETITIONS", 2)
     arguments = [
@@ -124,25 +144,34 @@ def test_errors_that_rounding_decides_are_not_printed() -> None:
     """Of the table, three rows moved by a third when it was made again."""
     rows = [
         {"solver": solver, "loss": loss, "symmetry": symmetry, "iteration": at, "order": order}
-        | {"error": 0.25 + (0.1 * order if solver == "conjugate gradients" and at == 20 else 1e-4 * order)}
+        | {
+            "error": 0.25
+            + (0.1 * order if solver == "conjugate gradients" and at == 20 else 1e-4 * order)
+        }
         for solver, loss, symmetry in early_stopping.parts(True)
         for at in (5, 10, 20, 40)
         for order in range(early_stopping.ORDERS)
     ]
     lines = early_stopping.markdown(pd.DataFrame(rows)).splitlines()[2:]
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert [line[3:] for line in shown] == [["0.250"] * 3] * 4 + [["0.250", "rounding", "rounding"]] * 4
+    assert [line[3:] for line in shown] == [["0.250"] * 3] * 4 + [
+        ["0.250", "rounding", "rounding"]
+    ] * 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["newsgroups", "early-stopping"])
-def test_newsgroups_are_ranked_better_than_by_chance(name: str, real_data: Path, tmp_path: Path) -> None:
+def test_newsgroups_are_ranked_better_than_by_chance(
+    name: str, real_data: Path, tmp_path: Path
+) -> None:
     errors = run_small(name, tmp_path)["error"]
     assert errors.between(0, 1).all() and errors.mean() < 0.4
 
 
 def test_drugs_and_targets(real_data: Path, tmp_path: Path) -> None:
-    found = run_small("drug-target", tmp_path).set_index(["setting", "loss", "regularization"])["auc"]
+    found = run_small("drug-target", tmp_path).set_index(["setting", "loss", "regularization"])[
+        "auc"
+    ]
     assert found.drop("1, control", level="setting").between(0.5, 1).all()
     assert found["1", "regression", 1.0] > found["4", "regression", 1.0] > 0.7
     # Comparing predictions of different models orders backwards.

@@ -1,4 +1,6 @@
-"""Relations that benchmarks derive: nearest neighbors, two-hop links, links of one query, groups of messages."""
+"""Relations that benchmarks derive: nearest neighbors, two-hop links, links of one query, groups of
+messages.
+"""
 
 from pathlib import Path
 
@@ -28,7 +30,10 @@ def test_nearest_neighbours_by_brute_force() -> None:
         for j in sorted(set(range(12)) - {i}, key=lambda j: -cosine[i, j])[:2]:
             if cosine[i, j] > 0:
                 expected[tuple(sorted((i, j)))] = cosine[i, j]
-    pairs = {(labels.index(row.source), labels.index(row.target)): row.weight for row in table.itertuples()}
+    pairs = {
+        (labels.index(row.source), labels.index(row.target)): row.weight
+        for row in table.itertuples()
+    }
     assert pairs == pytest.approx(expected)
 
 

@@ -1,4 +1,6 @@
-"""The experiments with drugs and targets: what is held out, how tables of folds are joined, and small versions of them."""
+"""The experiments with drugs and targets: what is held out, how tables of folds are joined, and
+small versions of them.
+"""
 
 from pathlib import Path
 
@@ -23,9 +25,13 @@ def test_what_is_new_is_not_known_at_all() -> None:
     known, judged = drug_target.held_out(drugs(), "both known", 0)
     assert judged.sum() == 18 and (known.isna().to_numpy() == judged).all()
     known, judged = drug_target.held_out(drugs(), "new drug", 1)
-    assert (judged.all(axis=1) == judged.any(axis=1)).all() and (known.isna().to_numpy() == judged).all()
+    assert (judged.all(axis=1) == judged.any(axis=1)).all() and (
+        known.isna().to_numpy() == judged
+    ).all()
     known, judged = drug_target.held_out(drugs(), "new target", 2)
-    assert (judged.all(axis=0) == judged.any(axis=0)).all() and (known.isna().to_numpy() == judged).all()
+    assert (judged.all(axis=0) == judged.any(axis=0)).all() and (
+        known.isna().to_numpy() == judged
+    ).all()
     known, judged = drug_target.held_out(drugs(), "both new", 5)
     assert judged.sum() == 3 * 2 and known.notna().to_numpy().sum() == 6 * 4
     assert known[judged.any(axis=1)].isna().all(axis=None)
@@ -38,7 +44,9 @@ def test_tables_of_folds_are_joined() -> None:
     rows = []
     for one in range(3):
         bins = reliability(truth[one], said[one], drug_target.EDGES).reindex(drug_target.BINS)
-        rows.append({f"{name}_{at}": bins.loc[at, name] for at in drug_target.BINS for name in bins})
+        rows.append(
+            {f"{name}_{at}": bins.loc[at, name] for at in drug_target.BINS for name in bins}
+        )
     joined = drug_target.pooled(pd.DataFrame(rows))
     whole = reliability(truth.ravel(), said.ravel(), drug_target.EDGES)
     pd.testing.assert_frame_equal(joined, whole[list(joined)], check_names=False, check_dtype=False)

@@ -13,14 +13,22 @@ from relpref.explore import DEFAULT, SCORES
 
 
 def made_up() -> pd.DataFrame:
-    """Every score but random falls twice as fast on the first simulator, and not at all on the second."""
+    """Every score but random falls twice as fast on the first simulator, and not at all on the
+    second.
+    """
     rows = []
     for simulator, strategy, seed, number in itertools.product(
         ("attributes", "graph"), ("bald", "random"), range(4), range(11)
     ):
         speed = {"random": 1, "bald": 2 if simulator == "attributes" else 0}[strategy]
         value = 0.5 - 0.02 * speed * number + 0.01 * seed
-        row = {"simulator": simulator, "strategy": strategy, "block": 0, "seed": seed, "answers": number}
+        row = {
+            "simulator": simulator,
+            "strategy": strategy,
+            "block": 0,
+            "seed": seed,
+            "answers": number,
+        }
         rows.append(row | dict.fromkeys(simulators.MEASURES, value))
     return pd.DataFrame(rows)
 
@@ -83,7 +91,8 @@ def test_truths_follow_from_the_seed(name: str) -> None:
 def test_half_of_the_links_are_wrong() -> None:
     graph = truths.misspecified(0).data.relations["links"]
     apart = (graph.target - graph.source) % truths.COMMUNITIES != 0
-    # About half of them lead anywhere, and three quarters of these out of the community; the others mostly stay in it.
+    # About half of them lead anywhere, and three quarters of these out of the community; the others
+    # mostly stay in it.
     assert 0.3 < apart.mean() < 0.55
 
 
@@ -95,7 +104,8 @@ def test_utilities_from_the_prior_vary_with_the_links() -> None:
         links = truth.data.relations["links"]
         gaps = truth.utilities[links.source] - truth.utilities[links.target]
         shares.append(np.square(gaps).mean() / (2 * truth.utilities.var()))
-    # Utilities that do not know of the links have 1.02 on average, and the mean of ten has the sd 0.03: five of them below is 0.87.
+    # Utilities that do not know of the links have 1.02 on average, and the mean of ten has the sd
+    # 0.03: five of them below is 0.87.
     assert np.mean(shares) < 0.87
     drawn = np.concatenate([truths.attributes(seed).utilities for seed in range(20)])
     assert 1.4 < drawn.std() < 2.6  # amplitude 2

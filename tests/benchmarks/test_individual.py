@@ -1,4 +1,6 @@
-"""What the items' own parts cost where there is no such effect, and bring where there is nothing else."""
+"""What the items' own parts cost where there is no such effect, and bring where there is nothing
+else.
+"""
 
 import numpy as np
 import pytest

@@ -19,10 +19,14 @@ def test_every_format_holds_the_same_links(
     loading.write(file, ending, labels, 100)
     source, target = np.concatenate(list(loading.pieces(30, 100)), axis=1)
     expected = {
-        frozenset(ends) for ends in zip(source.tolist(), target.tolist(), strict=True) if len(set(ends)) == 2
+        frozenset(ends)
+        for ends in zip(source.tolist(), target.tolist(), strict=True)
+        if len(set(ends)) == 2
     }
     graph = PreferenceData.from_tables(list(labels), relations={"links": file}).relations["links"]
-    found = {frozenset(ends) for ends in zip(graph.source.tolist(), graph.target.tolist(), strict=True)}
+    found = {
+        frozenset(ends) for ends in zip(graph.source.tolist(), graph.target.tolist(), strict=True)
+    }
     assert found == expected
 
 

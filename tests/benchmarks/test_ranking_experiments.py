@@ -12,8 +12,12 @@ from relpref.data_loaders import rank_dishes
 
 
 def test_the_five_kinds_are_what_they_are_called() -> None:
-    kinds = {name: set(censor(rank_dishes(20, 1.0), 0).kinds) for name, (_, censor) in dishes.KINDS.items()}
-    # Of five blocks of eight dishes, the first four are single dishes now and then: that is a top-k ranking.
+    kinds = {
+        name: set(censor(rank_dishes(20, 1.0), 0).kinds)
+        for name, (_, censor) in dishes.KINDS.items()
+    }
+    # Of five blocks of eight dishes, the first four are single dishes now and then: that is a top-k
+    # ranking.
     assert kinds.pop("exhaustive interleaving") <= {"top-k", "exhaustive"}
     assert kinds == {
         "full": {"full"},
@@ -33,9 +37,9 @@ def test_classes_are_balanced_and_seeds_differ() -> None:
 
 @pytest.mark.slow
 def test_every_kernel_tells_the_eaters_apart_where_there_is_no_noise() -> None:
-    rows = pd.DataFrame(ranking_kernels.judged(rank_dishes(60, 0.3), 0, mallows_landmarks=20)).set_index(
-        "kernel"
-    )
+    rows = pd.DataFrame(
+        ranking_kernels.judged(rank_dishes(60, 0.3), 0, mallows_landmarks=20)
+    ).set_index("kernel")
     assert set(rows.index) == {*ranking_kernels.NAMES, ranking_kernels.CONSTANT}
     assert (rows.loc[list(ranking_kernels.NAMES), "accuracy"] > 0.9).all()
     assert rows.loc["constant", "log_loss"] == pytest.approx(np.log(2))
@@ -46,7 +50,10 @@ def fake(names: tuple[str, ...], parts: Sequence[tuple[object, ...]]) -> pd.Data
     scores = dict.fromkeys((*ranking_kernels.SCORES, "seconds"), 0.5)
     return pd.DataFrame(
         [
-            dict(zip(names, part, strict=True)) | {"kernel": kernel} | scores | {"accuracy": 0.5 + 0.1 * at}
+            dict(zip(names, part, strict=True))
+            | {"kernel": kernel}
+            | scores
+            | {"accuracy": 0.5 + 0.1 * at}
             for part in parts
             for at, kernel in enumerate((*ranking_kernels.NAMES, ranking_kernels.CONSTANT))
         ]

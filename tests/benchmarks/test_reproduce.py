@@ -1,4 +1,6 @@
-"""The parts of the experiments: a wrong judge or a wrong resumption would make every table of theirs wrong."""
+"""The parts of the experiments: a wrong judge or a wrong resumption would make every table of
+theirs wrong.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +27,9 @@ SIZE = 12
 
 
 def toy(source: Source, query: int) -> dict[str, Problem]:
-    """Twelve documents on a line, the more relevant the further right, with exceptions, and a chain of links."""
+    """Twelve documents on a line, the more relevant the further right, with exceptions, and a chain
+    of links.
+    """
     labels = [f"d{number}" for number in range(SIZE)]
     values = np.linspace(-1, 1, SIZE)[:, None] + 0.01 * query
     relevance = pd.Series([0, 0, 1, 0, 1, 0, 2, 1, 2, 1, 2, 2], index=labels)
@@ -76,7 +80,9 @@ def test_the_kernel_of_distances_is_the_packages_own() -> None:
         ours = SquaredExponentialOfDistances(distances(standard))(
             attributes, lengthscale=jax.numpy.asarray(0.7)
         )
-        theirs = SquaredExponential(shared_lengthscale=True)(attributes, lengthscale=0.7 * np.sqrt(3))
+        theirs = SquaredExponential(shared_lengthscale=True)(
+            attributes, lengthscale=0.7 * np.sqrt(3)
+        )
         np.testing.assert_allclose(ours.dense(), theirs.dense(), atol=1e-12)
 
 
@@ -107,7 +113,9 @@ def test_summary() -> None:
     baseline = rng.uniform(0.2, 0.4, (10, 3))
     better = baseline * rng.uniform(0.4, 0.6, (10, 3))
     models_errors = {"pgp": baseline, "xpgp_laplacian": better, "xpgp_shuffled": 2 * better}
-    lines = results.summary(rows_of({name: errors.tolist() for name, errors in models_errors.items()}))
+    lines = results.summary(
+        rows_of({name: errors.tolist() for name, errors in models_errors.items()})
+    )
     assert list(lines["model"]) == list(models_errors)
     first, second, control = lines.to_dict("records")
     assert first["error"] == pytest.approx(baseline.mean())
@@ -126,16 +134,22 @@ def test_only_what_is_missing_is_computed(tmp_path: Path) -> None:
     assert [item.reruns for item in work.items(TOY, Source(), set())] == [(0, 1, 2)] * 4
     complete = rows_of({model: [[0.1, 0.2]] for model in models.MODELS})
     kept.add(complete.to_dict("records"))
-    kept.add(rows_of({"pgp": [[0.1], [0.3]]}).to_dict("records"))  # of the second query one model only
+    kept.add(
+        rows_of({"pgp": [[0.1], [0.3]]}).to_dict("records")
+    )  # of the second query one model only
     again = results.Results(tmp_path / "rows.csv")
     assert again.done() == {("toy", 0, 6, 0), ("toy", 0, 6, 1)}
-    left = {(item.query, item.size): item.reruns for item in work.items(TOY, Source(), again.done())}
+    left = {
+        (item.query, item.size): item.reruns for item in work.items(TOY, Source(), again.done())
+    }
     assert left == {(0, 6): (2,), (1, 6): (0, 1, 2), (0, 10): (0, 1, 2), (1, 10): (0, 1, 2)}
     assert len(again.rows) == 2 * len(models.MODELS) + 1
 
 
 def test_the_page_in_the_documentation_has_a_place_for_every_protocol() -> None:
-    text = (Path(command.__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    text = (Path(command.__file__).parents[2] / "docs" / "reproduction.md").read_text(
+        encoding="utf-8"
+    )
     for name in work.PROTOCOLS:
         assert text.count(f"<!-- table: {name} -->") == text.count(f"<!-- end: {name} -->") == 1
 
@@ -149,7 +163,8 @@ def test_page(tmp_path: Path) -> None:
     for _ in range(2):
         page.fill(file, TOY.name, TOY.title, r"| new \1 |", figure)
     assert file.read_text() == (
-        "before\n<!-- table: toy -->\n| new \\1 |\n\n![A toy](page-toy.svg)\n<!-- end: toy -->\nafter\n"
+        "before\n<!-- table: toy -->\n| new \\1 |\n\n![A toy](page-toy.svg)\n<!-- end: toy "
+        "-->\nafter\n"
     )
     assert (tmp_path / "docs/page-toy.svg").read_text() == "<svg/>"
     file.write_text("no marks")

@@ -27,7 +27,11 @@ def draw(seed: int) -> Truth:
 
 def fit(data: PreferenceData) -> UtilityPosterior:
     # Nothing to search for, so that little is compiled.
-    fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5, "attributes_linear_share": 0.5}
+    fixed = {
+        "attributes_amplitude": 2.0,
+        "attributes_lengthscale": 0.5,
+        "attributes_linear_share": 0.5,
+    }
     posterior = EP(xpgp, fixed=fixed).run(0, data, progress_bar=False)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
@@ -72,7 +76,9 @@ def test_the_same_question_gets_the_same_answer_whoever_asks() -> None:
     told = [
         [
             step.outcome
-            for _, step in zip(range(14), simulate_steps(truth, strategy, 5, start=start), strict=False)
+            for _, step in zip(
+                range(14), simulate_steps(truth, strategy, 5, start=start), strict=False
+            )
         ]
         for strategy in (neighbours, backwards)
     ]
@@ -90,7 +96,9 @@ def recorded(with_ties: bool) -> Truth:
             "count": [3, 1, 2, 1],
         }
     )
-    return Truth(data, recorded=table.assign(tie=[False, False, False, True]) if with_ties else table)
+    return Truth(
+        data, recorded=table.assign(tie=[False, False, False, True]) if with_ties else table
+    )
 
 
 def test_recorded_answers_are_the_only_ones() -> None:
@@ -135,7 +143,9 @@ def test_judgements_against_counting(tied: bool) -> None:
         if utilities[i] == utilities[j]:
             continue
         better, worse = (i, j) if utilities[i] > utilities[j] else (j, i)
-        wrong.append(1.0 if mean[better] < mean[worse] else 0.5 if mean[better] == mean[worse] else 0.0)
+        wrong.append(
+            1.0 if mean[better] < mean[worse] else 0.5 if mean[better] == mean[worse] else 0.0
+        )
         variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
         p = norm.cdf((mean[i] - mean[j]) / np.sqrt(variance))
         doubt.append(min(p, 1 - p))
@@ -163,7 +173,9 @@ def test_ties_are_learned_from() -> None:
     learned = [step for _, step in zip(range(5), steps, strict=False)]
     assert any(step.outcome == 0 for step in learned)
     answers = learned[-1].posterior.data.comparisons
-    assert answers.tie is not None and answers.tie.sum() == sum(step.outcome == 0 for step in learned)
+    assert answers.tie is not None and answers.tie.sum() == sum(
+        step.outcome == 0 for step in learned
+    )
     assert all(0 < step.probability < 1 for step in learned[1:])
 
 
@@ -174,7 +186,9 @@ def test_questions_after_answers_with_covariates() -> None:
     data = truth.data.with_comparisons(pd.DataFrame(told | kinds), covariates=["home", "style"])
     start = fit(data)
     steps = simulate_steps(replace(truth, data=data), neighbours, 0, start=start)
-    learned = [step for _, step in zip(range(3), steps, strict=False)][-1].posterior.data.comparisons
+    learned = [step for _, step in zip(range(3), steps, strict=False)][
+        -1
+    ].posterior.data.comparisons
     assert learned.covariates is not None and learned.count.sum() == 5
     assert np.count_nonzero(learned.covariates.any(axis=1)) == 1
 
@@ -191,7 +205,8 @@ def made_up(curves: dict[str, list[list[float]]]) -> pd.DataFrame:
 
 
 def test_curves_and_savings_worked_out_by_hand() -> None:
-    # Random falls by a tenth with each answer, the other by two tenths; the second seed of each starts and ends 0.2 lower.
+    # Random falls by a tenth with each answer, the other by two tenths; the second seed of each
+    # starts and ends 0.2 lower.
     rows = made_up(
         {
             "random": [[0.9, 0.8, 0.7, 0.6, 0.5], [0.7, 0.6, 0.5, 0.4, 0.3]],
@@ -201,11 +216,16 @@ def test_curves_and_savings_worked_out_by_hand() -> None:
     curves = learning_curves(rows)
     clever = curves[curves["strategy"] == "clever"]
     np.testing.assert_allclose(clever["mean"], [0.8, 0.6, 0.4, 0.2])
-    # Two seeds give resamples of both, or of one twice: with a chance of 1/4 each the extremes are the seeds themselves.
+    # Two seeds give resamples of both, or of one twice: with a chance of 1/4 each the extremes are
+    # the seeds themselves.
     np.testing.assert_allclose(clever["lower"], [0.7, 0.5, 0.3, 0.1])
     np.testing.assert_allclose(clever["upper"], [0.9, 0.7, 0.5, 0.3])
     saved = answers_saved(rows, "clever")
-    assert saved.answers == 4 and saved.error == pytest.approx(0.4) and saved.needed == pytest.approx(2)
+    assert (
+        saved.answers == 4
+        and saved.error == pytest.approx(0.4)
+        and saved.needed == pytest.approx(2)
+    )
     # Seeds are drawn together, so the difference between them makes no difference.
     assert (saved.ratio, saved.lower, saved.upper) == pytest.approx((0.5, 0.5, 0.5))
     assert answers_saved(rows, "clever", answers=3).needed == pytest.approx(1.5)
@@ -216,7 +236,9 @@ def test_curves_and_savings_worked_out_by_hand() -> None:
 
 
 def test_a_bump_is_smoothed_and_an_early_end_is_carried_on() -> None:
-    rows = made_up({"random": [[0.5, 0.4, 0.3]], "bumpy": [[0.5, 0.2, 0.4, 0.3]], "short": [[0.5, 0.3]]})
+    rows = made_up(
+        {"random": [[0.5, 0.4, 0.3]], "bumpy": [[0.5, 0.2, 0.4, 0.3]], "short": [[0.5, 0.3]]}
+    )
     # Isotonic regression makes 0.2, 0.4, 0.3 one value, 0.3.
     assert answers_saved(rows, "bumpy").needed == pytest.approx(1)
     assert answers_saved(rows, "short", "bumpy").needed == pytest.approx(1)
@@ -233,7 +255,12 @@ def test_what_cannot_be_simulated() -> None:
         ({"seeds": [-1]}, "seed -1 is negative"),
         ({"answers": 0}, "answers is 0"),
     ):
-        given: dict[str, Any] = {"truth": truth, "strategies": ["random"], "seeds": [0], **arguments}
+        given: dict[str, Any] = {
+            "truth": truth,
+            "strategies": ["random"],
+            "seeds": [0],
+            **arguments,
+        }
         with pytest.raises(DataError, match=words):
             simulate(**given)
     more: Any

@@ -1,4 +1,6 @@
-"""The estimator of edges: against scikit-learn on the edges' kernel written out, in every setting, and with bad input."""
+"""The estimator of edges: against scikit-learn on the edges' kernel written out, in every setting,
+and with bad input.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ DRUGS = pd.DataFrame(RNG.normal(size=(6, 2)), index=list("abcdef"), columns=["x"
 TARGETS = pd.DataFrame(RNG.normal(size=(4, 2)), index=list("uvwx"), columns=["x", "y"])
 NEW_DRUGS = pd.DataFrame(RNG.normal(size=(3, 2)), index=["a", "new", "newer"], columns=["x", "y"])
 NEW_TARGETS = pd.DataFrame(RNG.normal(size=(2, 2)), index=["t", "tt"], columns=["x", "y"])
-RELATION = pd.DataFrame(RNG.integers(0, 2, (6, 4)).astype(float), index=DRUGS.index, columns=TARGETS.index)
+RELATION = pd.DataFrame(
+    RNG.integers(0, 2, (6, 4)).astype(float), index=DRUGS.index, columns=TARGETS.index
+)
 RELATION = RELATION.mask(RNG.uniform(size=RELATION.shape) < 0.25)
 FIXED = {"amplitude": 1.5, "intercept": [0.0]}
 
@@ -48,14 +52,18 @@ def ep() -> KroneckerGPClassifier:
 def test_the_mode_is_that_of_scikit_learn(laplace: KroneckerGPClassifier) -> None:
     # The Gaussian kernel of an edge is that of its two nodes' features side by side.
     drugs, targets = (pd.concat(pair) for pair in ((DRUGS, NEW_DRUGS), (TARGETS, NEW_TARGETS)))
-    features = np.hstack([np.repeat(drugs, len(targets), axis=0), np.tile(targets, (len(drugs), 1))])
+    features = np.hstack(
+        [np.repeat(drugs, len(targets), axis=0), np.tile(targets, (len(drugs), 1))]
+    )
     labels = np.full((9, 6), np.nan)
     labels[:6, :4] = RELATION
     known = ~np.isnan(labels.ravel())
     other = GaussianProcessClassifier(1.5**2 * RBF(1.0), optimizer=None).fit(
         features[known], labels.ravel()[known]
     )
-    assert laplace.posterior_.log_evidence == pytest.approx(other.log_marginal_likelihood_value_, abs=1e-4)
+    assert laplace.posterior_.log_evidence == pytest.approx(
+        other.log_marginal_likelihood_value_, abs=1e-4
+    )
     inner = other.base_estimator_
     kernel = inner.kernel_(inner.X_train_, features)
     mode = (kernel.T @ (inner.y_train_ - inner.pi_)).reshape(9, 6)
@@ -74,10 +82,19 @@ def test_the_mode_is_that_of_scikit_learn(laplace: KroneckerGPClassifier) -> Non
 
 @pytest.mark.slow
 def test_kernels_by_name_as_function_and_as_matrix_are_one(ep: KroneckerGPClassifier) -> None:
-    questions: list[tuple[Any, Any]] = [(None, None), (NEW_DRUGS, ["x", "u"]), (NEW_DRUGS, NEW_TARGETS)]
+    questions: list[tuple[Any, Any]] = [
+        (None, None),
+        (NEW_DRUGS, ["x", "u"]),
+        (NEW_DRUGS, NEW_TARGETS),
+    ]
     expected = [ep.predict_proba(*question) for question in questions]
-    assert expected[1].index.tolist() == ["a", "new", "newer"] and expected[1].columns.tolist() == ["x", "u"]
-    np.testing.assert_allclose(ep.predict_proba(["c", "a"], None), expected[0].loc[["c", "a"]], atol=1e-12)
+    assert expected[1].index.tolist() == ["a", "new", "newer"] and expected[1].columns.tolist() == [
+        "x",
+        "u",
+    ]
+    np.testing.assert_allclose(
+        ep.predict_proba(["c", "a"], None), expected[0].loc[["c", "a"]], atol=1e-12
+    )
     function = fitted(kernel=gaussian, gamma=None)
     matrix = clone(ep).set_params(kernel="precomputed")
     drugs, targets = (pd.DataFrame(gaussian(of, of), of.index, of.index) for of in (DRUGS, TARGETS))
@@ -88,7 +105,10 @@ def test_kernels_by_name_as_function_and_as_matrix_are_one(ep: KroneckerGPClassi
     ]
     for (nodes, objects), found in zip(questions, expected, strict=True):
         pd.testing.assert_frame_equal(function.predict_proba(nodes, objects), found)
-        given = (rows[0] if nodes is NEW_DRUGS else nodes, rows[1] if objects is NEW_TARGETS else objects)
+        given = (
+            rows[0] if nodes is NEW_DRUGS else nodes,
+            rows[1] if objects is NEW_TARGETS else objects,
+        )
         pd.testing.assert_frame_equal(matrix.predict_proba(*given), found)
 
 
@@ -112,9 +132,9 @@ def test_its_posterior_is_saved_and_loaded(ep: KroneckerGPClassifier, tmp_path: 
 
 @pytest.mark.slow
 def test_few_landmarks_say_what_they_leave_out(ep: KroneckerGPClassifier) -> None:
-    assert ep.landmarks_.error == pytest.approx(0, abs=1e-9) and ep.landmark_error_ == pytest.approx(
+    assert ep.landmarks_.error == pytest.approx(
         0, abs=1e-9
-    )
+    ) and ep.landmark_error_ == pytest.approx(0, abs=1e-9)
     with pytest.warns(
         UserWarning, match=r"^2 landmarks leave out \d\d% .* or None for the exact process"
     ) as noticed:
@@ -130,7 +150,9 @@ GAMES = np.where(STRENGTH > STRENGTH.T, 1.0, -1.0) + np.diag(np.full(5, np.nan))
 
 @pytest.mark.slow
 def test_a_reciprocal_relation() -> None:
-    estimator = KroneckerGPClassifier("gaussian", gamma=0.5, symmetry="reciprocal", fixed={"amplitude": 2.0})
+    estimator = KroneckerGPClassifier(
+        "gaussian", gamma=0.5, symmetry="reciprocal", fixed={"amplitude": 2.0}
+    )
     estimator.fit(STRENGTH, GAMES)
     assert estimator.classes_.tolist() == [-1, 1] and isinstance(estimator.predict(), np.ndarray)
     found = estimator.predict_proba()
@@ -147,9 +169,15 @@ def test_a_reciprocal_relation() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])
 def test_a_relation_may_be_known_in_full(symmetry: str) -> None:
-    labels = np.nan_to_num(GAMES) if symmetry == "reciprocal" else (STRENGTH * STRENGTH.T > 0).astype(float)
+    labels = (
+        np.nan_to_num(GAMES)
+        if symmetry == "reciprocal"
+        else (STRENGTH * STRENGTH.T > 0).astype(float)
+    )
     fixed = {"amplitude": 2.0} if symmetry == "reciprocal" else FIXED
-    estimator = KroneckerGPClassifier("gaussian", gamma=0.5, symmetry=symmetry, engine="laplace", fixed=fixed)
+    estimator = KroneckerGPClassifier(
+        "gaussian", gamma=0.5, symmetry=symmetry, engine="laplace", fixed=fixed
+    )
     found = estimator.fit(STRENGTH, labels).predict_proba()
     assert estimator.data_.values.complete and estimator.data_.distinct is not None
     np.testing.assert_array_equal(found > 0.5, labels > 0)
@@ -160,7 +188,9 @@ def test_what_a_matrix_cannot_say_is_refused() -> None:
     kernel, row = gaussian(STRENGTH, STRENGTH), gaussian(np.array([[0.7]]), STRENGTH)
     games = KroneckerGPClassifier("precomputed", symmetry="reciprocal", fixed={"amplitude": 2.0})
     games.fit(kernel, GAMES)
-    with pytest.raises(DataError, match="nothing of new nodes among themselves, .* include them in the"):
+    with pytest.raises(
+        DataError, match="nothing of new nodes among themselves, .* include them in the"
+    ):
         games.predict_proba(row, row)
     with pytest.raises(DataError, match="new node 0: the known ones explain .* not of one kernel"):
         games.predict_proba(2 * row, [0])
@@ -178,7 +208,10 @@ def test_what_a_matrix_cannot_say_is_refused() -> None:
         ({"kernel": "cubic"}, "there is no kernel 'cubic'"),
         ({"symmetry": "symmetric"}, "only a relation of one set of nodes"),
         ({"landmarks": 0}, "landmarks is 0; give 1 or more edges, or None for the exact process"),
-        ({"fixed": {"weight": np.zeros((1, 18))}}, "fixed names weight, which is the latent function itself"),
+        (
+            {"fixed": {"weight": np.zeros((1, 18))}},
+            "fixed names weight, which is the latent function itself",
+        ),
         ({"fixed": {"range": 1.0}}, "values names the site 'range'"),
     ],
 )
@@ -189,9 +222,13 @@ def test_options_that_do_not_exist(options: dict[str, Any], message: str) -> Non
 
 def test_relations_that_cannot_be_learned_from() -> None:
     estimator = KroneckerGPClassifier()
-    with pytest.raises(DataError, match="all labels are 1; a classifier needs edges of both classes"):
+    with pytest.raises(
+        DataError, match="all labels are 1; a classifier needs edges of both classes"
+    ):
         estimator.fit(DRUGS, np.ones((6, 4)), TARGETS)
-    with pytest.raises(DataError, match=r"the label of \('a', 'u'\) is 0.5; a classifier takes 0 and 1"):
+    with pytest.raises(
+        DataError, match=r"the label of \('a', 'u'\) is 0.5; a classifier takes 0 and 1"
+    ):
         estimator.fit(DRUGS, np.full((6, 4), 0.5), TARGETS)
     with pytest.raises(DataError, match="object_kernel"):
         KroneckerGPClassifier(object_kernel="linear").fit(DRUGS, np.eye(6))
@@ -204,8 +241,12 @@ def test_a_kernel_of_the_package_is_learned() -> None:
     rng = np.random.default_rng(5)
     drugs = pd.DataFrame(rng.normal(size=(20, 2)), columns=["matters", "noise"])
     targets = pd.DataFrame(rng.normal(size=(10, 1)), columns=["z"])
-    relation = (np.subtract.outer(drugs["matters"].to_numpy(), targets["z"].to_numpy()) > 0).astype(float)
-    estimator = KroneckerGPClassifier(SquaredExponential(), landmarks=60).fit(drugs, relation, targets)
+    relation = (np.subtract.outer(drugs["matters"].to_numpy(), targets["z"].to_numpy()) > 0).astype(
+        float
+    )
+    estimator = KroneckerGPClassifier(SquaredExponential(), landmarks=60).fit(
+        drugs, relation, targets
+    )
     lengthscale = estimator.posterior_.hyperparameters["attributes_lengthscale"]
     assert lengthscale[1] > 2 * lengthscale[0]
     assert 0 < estimator.landmark_error_ < 0.2

@@ -56,7 +56,8 @@ def test_two_kinds_of_eaters(kernel: str, kind: str) -> None:
     assert model.classes_.tolist() == ["juicy", "sweet"] == list(train.classes)
     # 60 tosses of a fair coin give more than 75 % with a probability below 1e-4.
     assert model.score(test, truth(test)) > 0.75
-    # Of eight items all placements are gone through, for cut features; linear extensions are sampled.
+    # Of eight items all placements are gone through, for cut features; linear extensions are
+    # sampled.
     assert (model.sampling_error_ > 0) == ((kernel, kind) == ("mallows", "non-exhaustive"))
     assert model.sampling_error_ <= 0.05
     assert (model.landmark_error_ > 0) == (kernel == "mallows") and model.landmark_error_ < 0.8
@@ -69,7 +70,9 @@ def test_all_rankings_as_landmarks_are_the_exact_process() -> None:
     explicit = RankingGPClassifier("kendall", fixed=FIXED).fit(train)
     exact = RankingGPClassifier(Landmarks(Kendall(), train), fixed=FIXED).fit(train)
     np.testing.assert_allclose(exact.predict_proba(test), explicit.predict_proba(test), atol=1e-7)
-    assert exact.posterior_.log_evidence == pytest.approx(explicit.posterior_.log_evidence, abs=1e-6)
+    assert exact.posterior_.log_evidence == pytest.approx(
+        explicit.posterior_.log_evidence, abs=1e-6
+    )
     np.testing.assert_allclose(
         exact.posterior_.latent(test), explicit.posterior_.latent(_given(explicit, test)), atol=1e-6
     )
@@ -90,7 +93,9 @@ def test_kendall_landmarks_are_computed_before() -> None:
     seen, _ = chosen.prepare(test)
     landmarks: Any = chosen.computed
     assert seen.features is not None and seen.residual is not None
-    cross, corner = (kendall_kernel(part, landmarks.landmarks) for part in (test, landmarks.landmarks))
+    cross, corner = (
+        kendall_kernel(part, landmarks.landmarks) for part in (test, landmarks.landmarks)
+    )
     np.testing.assert_allclose(
         seen.features @ seen.features.T, cross @ np.linalg.solve(corner, cross.T), atol=1e-10
     )
@@ -129,7 +134,8 @@ def test_hyperparameters_are_learned() -> None:
     median = RankingGPClassifier(Cut()).fit(train)
     assert learned.posterior_.hyperparameters["lengthscale"].shape == (3,)
 
-    # At their maxima the models are nested, but for the prior. The evidence that is averaged over it may be lower for the larger model.
+    # At their maxima the models are nested, but for the prior. The evidence that is averaged over
+    # it may be lower for the larger model.
     def highest(model: RankingGPClassifier) -> float:
         found: float = model.posterior_.origin.run(None, 0, hyperparameters="maximize").log_evidence
         return found
@@ -167,7 +173,9 @@ def test_saved_with_its_landmarks(tmp_path: Any) -> None:
     import relpref
 
     train, test = users(), users(seed=1)
-    model = RankingGPClassifier("mallows", fixed=FIXED | {"concentration": 0.1}, landmarks=30).fit(train)
+    model = RankingGPClassifier("mallows", fixed=FIXED | {"concentration": 0.1}, landmarks=30).fit(
+        train
+    )
     model.posterior_.save(tmp_path / "mallows.nc")
     loaded = relpref.load(tmp_path / "mallows.nc")
     assert isinstance(loaded, ClassPosterior)
@@ -195,8 +203,16 @@ def test_refusals() -> None:
             for value in (-1.0, np.nan)
             for kind in ("full", "non-exhaustive")
         ),
-        ("belong to kernel='cut'; kernel is 'kendall'", RankingGPClassifier(lengthscale="learn"), data),
-        ("y is missing, and the rankings carry no labels", RankingGPClassifier(), data.without_labels()),
+        (
+            "belong to kernel='cut'; kernel is 'kendall'",
+            RankingGPClassifier(lengthscale="learn"),
+            data,
+        ),
+        (
+            "y is missing, and the rankings carry no labels",
+            RankingGPClassifier(),
+            data.without_labels(),
+        ),
         (
             "lengthscale to be learned takes rankings that place every item",
             RankingGPClassifier("cut", lengthscale="learn"),

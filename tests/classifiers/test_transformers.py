@@ -33,7 +33,9 @@ def rankings(m: int = 40, *, partial: bool = False) -> tuple[Rankings, Any]:
     """Two kinds of rankers, who like the first or the last items."""
     rng = np.random.default_rng(1)
     kind = rng.integers(0, 2, m)
-    scores = pd.DataFrame(rng.standard_normal((m, 5)) + np.outer(2 * kind - 1, np.arange(5)), columns=ITEMS)
+    scores = pd.DataFrame(
+        rng.standard_normal((m, 5)) + np.outer(2 * kind - 1, np.arange(5)), columns=ITEMS
+    )
     data = Rankings.from_scores(scores).with_items(TABLE)
     return (data.subset(3, 0) if partial else data), kind
 
@@ -54,7 +56,9 @@ def test_cut() -> None:
     weights = item_graph(data.items.standardized_attributes(), lengthscale=0.9)
     transformer = CutFeatures(lengthscale=0.9).fit(data[:30])
     np.testing.assert_allclose(transformer.graph_, weights, rtol=1e-12)
-    np.testing.assert_array_equal(transformer.transform(data), cut_features(data, weights, normalize=True))
+    np.testing.assert_array_equal(
+        transformer.transform(data), cut_features(data, weights, normalize=True)
+    )
     assert transformer.n_features_in_ == 5
     assert list(transformer.get_feature_names_out()) == ITEMS
     given = CutFeatures(np.ones((5, 5)), normalize=False).fit_transform(data)
@@ -72,7 +76,9 @@ def test_cut() -> None:
 def test_kendall() -> None:
     data, _ = rankings(partial=True)
     features = KendallFeatures().fit(data).set_output(transform="pandas").transform(data)
-    np.testing.assert_allclose(features.to_numpy() @ features.to_numpy().T, kendall_kernel(data), atol=1e-12)
+    np.testing.assert_allclose(
+        features.to_numpy() @ features.to_numpy().T, kendall_kernel(data), atol=1e-12
+    )
     assert list(features.columns[:2]) == ["a > b", "a > c"]
 
 
@@ -83,7 +89,8 @@ def test_mallows(partial: bool) -> None:
     transformer = clone(MallowsFeatures(40, samples=8))
     features = transformer.fit_transform(data)
     assert transformer.concentration_ == 0.2
-    # With all distinct rankings as landmarks nothing is left out, and there is one kernel of all draws.
+    # With all distinct rankings as landmarks nothing is left out, and there is one kernel of all
+    # draws.
     kernel = mallows_kernel(data, concentration=0.2, samples=8)
     np.testing.assert_allclose(features @ features.T, kernel, atol=1e-5)
     assert 0 <= transformer.landmark_error_ <= 1e-6

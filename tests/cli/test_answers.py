@@ -71,7 +71,9 @@ def test_prefer(place: Path, ask: Any) -> None:
     assert there["probability"] + back["probability"] == pytest.approx(1, abs=1e-12)
     posterior: Any = load_run("run").posterior
     expected = posterior.prefer([("tea", "coffee")])
-    assert there["probability"] == pytest.approx(expected["probability"][0], rel=1e-12)  # in another batch
+    assert there["probability"] == pytest.approx(
+        expected["probability"][0], rel=1e-12
+    )  # in another batch
     lines = ask("prefer", "run", "tea", "coffee", "NA", "007").out.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["tea", "coffee"], ["NA", "007"]]
 
@@ -80,7 +82,8 @@ def test_prefer_suggests_near_labels(place: Path, ask: Any) -> None:
     said = ask("prefer", "run", "cofee", "tea", "-o", "json")
     assert (said.code, said.out) == (2, "")
     assert said.err == (
-        "relpref: error: labels, position 0: 'cofee' is not the label of an item; nearest: 'coffee'; use one of these\n"
+        "relpref: error: labels, position 0: 'cofee' is not the label of an item; nearest: "
+        "'coffee'; use one of these\n"
     )
 
 
@@ -97,7 +100,9 @@ def relabelled(place: Path, name: str, labels: dict[str, str]) -> Path:
         copied = target / file.relative_to(place / "tables")
         copied.parent.mkdir(parents=True, exist_ok=True)
         cells = [line.split(",") for line in file.read_text().splitlines()]
-        copied.write_text("".join(",".join(labels.get(cell, cell) for cell in row) + "\n" for row in cells))
+        copied.write_text(
+            "".join(",".join(labels.get(cell, cell) for cell in row) + "\n" for row in cells)
+        )
     return target
 
 
@@ -107,7 +112,9 @@ def test_labels_that_are_no_text_are_found_by_how_they_are_printed(place: Path, 
     folder = place / "parquet"
     (folder / "relations").mkdir(parents=True)
     for name in ("entities", "comparisons", "relations/hot"):
-        table = pd.read_csv(place / "tables" / f"{name}.csv", dtype={"name": str}, keep_default_na=False)
+        table = pd.read_csv(
+            place / "tables" / f"{name}.csv", dtype={"name": str}, keep_default_na=False
+        )
         table.replace(numbers).infer_objects().to_parquet(folder / f"{name}.parquet", index=False)
     assert ask("fit", "--folder", folder, "--out", "numbers").code == 0
     assert (place / "numbers/data/entities.parquet").exists()
@@ -145,7 +152,10 @@ def test_report(place: Path, ask: Any, snapshot: Any) -> None:
     assert said == (0, "The report is in run/report.html\n", "")
     page = (place / "run/report.html").read_bytes()
     assert {**before, "report.html": page} == snapshot(place / "run")
-    assert json.loads(ask("report", "run", "--out", "page.html", "-o", "json").out)["report"] == "page.html"
+    assert (
+        json.loads(ask("report", "run", "--out", "page.html", "-o", "json").out)["report"]
+        == "page.html"
+    )
     assert (place / "page.html").read_bytes() == page
     assert ask("rank", "run").code == 0  # it is still a run
 
@@ -231,8 +241,20 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "ann", "--rater", "bob")
     assert said.code == 2 and "rater has 2 labels for 1 question" in said.err
     said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "anne")
-    assert (said.code, said.out) == (2, "") and "'anne' has given no answer; nearest: 'ann'" in said.err
-    logistic = ("--folder", "graded", *names, *fixed, "--likelihood", "logistic", "--ties", "davidson")
+    assert (said.code, said.out) == (
+        2,
+        "",
+    ) and "'anne' has given no answer; nearest: 'ann'" in said.err
+    logistic = (
+        "--folder",
+        "graded",
+        *names,
+        *fixed,
+        "--likelihood",
+        "logistic",
+        "--ties",
+        "davidson",
+    )
     logistic += ("--margins", "item")
     assert ask("fit", "--out", "davidson", *logistic).code == 0
     found: Any = load_run(place / "davidson")
@@ -241,7 +263,16 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     said = ask("fit", "--folder", "graded", "--out", "no", *names, "--ties", "davidson")
     assert said.code == 2 and "--likelihood probit: it cannot be made with --ties" in said.err
     said = ask(
-        "fit", "--folder", "graded", "--out", "lapses", *names, *fixed, "--lapse", "--fixed", "lapse=0.2"
+        "fit",
+        "--folder",
+        "graded",
+        "--out",
+        "lapses",
+        *names,
+        *fixed,
+        "--lapse",
+        "--fixed",
+        "lapse=0.2",
     )
     assert said.code == 0
     run: Any = load_run(place / "lapses")
@@ -262,12 +293,24 @@ def test_answers_with_covariates(
     write_tables(place / "sides", comparisons=table)
     values = {"individual_amplitude": 1, "effect_scale": 1}
     fixed = (word for name in values for word in ("--fixed", f"{name}={values[name]}"))
-    names = ("--covariates", "home,length", "--columns", "home=host", "--model", "preference_gp", *fixed)
+    names = (
+        "--covariates",
+        "home,length",
+        "--columns",
+        "home=host",
+        "--model",
+        "preference_gp",
+        *fixed,
+    )
     said = ask("fit", "sides/comparisons.csv", "--out", "sides_run", *names)
     assert said.code == 0 and "covariates: home, length" in said.err + said.out
     record = json.loads((place / "sides_run/run.json").read_text())
     assert record["options"]["covariates"] == ["home,length"]
-    asked = ((), ("--home", "first"), ("--covariate", "length_first=9", "--covariate", "length_second=1"))
+    asked = (
+        (),
+        ("--home", "first"),
+        ("--covariate", "length_first=9", "--covariate", "length_second=1"),
+    )
     plain, at_home, longer = (
         json.loads(ask("prefer", "sides_run", "tea", "coffee", *more, "-o", "json").out)["pairs"][0]
         for more in asked
@@ -283,7 +326,13 @@ def test_answers_with_covariates(
     said = ask("ask", "sides_run", "--score", "variance")
     assert said.code == 0 and "2 answers given now" in said.out
     run: Any = load_run(place / "sides_run")
-    assert run.posterior.data.num_answers == 7 and run.posterior.data.comparisons.covariates is not None
+    assert (
+        run.posterior.data.num_answers == 7
+        and run.posterior.data.comparisons.covariates is not None
+    )
     page = place / "sides_run/report.html"
     assert ask("report", "sides_run", "--out", str(page)).code == 0
-    assert "Effects of covariates" in page.read_text() and "Effect scale: the standard" in page.read_text()
+    assert (
+        "Effects of covariates" in page.read_text()
+        and "Effect scale: the standard" in page.read_text()
+    )

@@ -36,7 +36,9 @@ def typed(place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Ask about the run with lines as if they were typed."""
 
     def run(lines: str, *more: object) -> Any:
-        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines.split())))
+        monkeypatch.setattr(
+            sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines.split()))
+        )
         return ask("ask", "run", "--score", "variance", *more)  # which needs no compilation
 
     return run
@@ -71,7 +73,9 @@ def test_answers_are_asked_for_kept_and_published(typed: Ask, ask: Ask, place: P
 
 @pytest.mark.usefixtures("unrefined")
 def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
-    said = typed("a a a a", "--answers", 2, "--rater", "ann", "--no-ties", "--items", 'tea,"coffee",007')
+    said = typed(
+        "a a a a", "--answers", 2, "--rater", "ann", "--no-ties", "--items", 'tea,"coffee",007'
+    )
     assert said.code == 0 and "2 answers given now" in said.out and "equally good" not in said.out
     assert events(place, "rater") == ['"ann"', '"ann"']
 
@@ -80,7 +84,9 @@ def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
 def test_the_end_of_what_can_be_asked(typed: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Loop.progress
     monkeypatch.setattr(
-        Loop, "progress", lambda *about: replace(progress(*about), worth=ExpectedGain(10, 0.3, 0.25))
+        Loop,
+        "progress",
+        lambda *about: replace(progress(*about), worth=ExpectedGain(10, 0.3, 0.25)),
     )
     said = typed("a a r", "--items", "water,NA")
     assert said.code == 0 and "1 answer given now" in said.out
@@ -114,11 +120,17 @@ def test_answers_go_out_and_come_in_as_a_table(typed: Ask, ask: Ask, place: Path
     typed("a t", "--rater", "ann")
     said = ask("ask", "run", "--export", "all.csv")
     assert said.out == "Written to all.csv: 12 answers\n"
-    assert (place / "all.csv").read_text().splitlines()[0] == "winner,loser,count,tie,rater,shown_first"
+    assert (place / "all.csv").read_text().splitlines()[
+        0
+    ] == "winner,loser,count,tie,rater,shown_first"
     assert ask("ask", "run", "--import", "all.csv").code == 2
     (place / "more.csv").write_text("first,second,winner,rater\ntea,NA,NA,ben\n")
     said = ask("ask", "run", "--import", "more.csv")
-    assert (said.code, said.err, said.out) == (0, "", "Added to run/answers.sqlite: 1 answer of more.csv\n")
+    assert (said.code, said.err, said.out) == (
+        0,
+        "",
+        "Added to run/answers.sqlite: 1 answer of more.csv\n",
+    )
     (place / "bad.csv").write_text("winner,loser\ntea,coffe\n")
     said = ask("ask", "run", "--import", "bad.csv")
     assert said.code == 2 and "bad.csv, line 2" in said.err
@@ -149,12 +161,22 @@ def test_who_has_no_copy_of_damaged_answers_can_go_on(typed: Ask, ask: Ask, plac
     assert "out of the folder and try again" in ask("ask", "run").err
     for file in place.glob("run/answers.sqlite*"):
         file.rename(place / file.name)
-    for command in (("ask", "run"), ("rank", "run"), ("ask", "run", "--import", "tables/comparisons.csv")):
+    for command in (
+        ("ask", "run"),
+        ("rank", "run"),
+        ("ask", "run", "--import", "tables/comparisons.csv"),
+    ):
         said = ask(*command)
-        assert said.code == 2 and "relpref ask run --export answers.csv" in said.err and not store.exists()
+        assert (
+            said.code == 2
+            and "relpref ask run --export answers.csv" in said.err
+            and not store.exists()
+        )
     said = ask("ask", "run", "--export", "answers.csv")
     assert said.code == 0 and "is gone or empty. Written to answers.csv: the 12 answers" in said.out
-    said = ask("fit", "--items", "run/data/entities.csv", "--answers", "answers.csv", "--out", "new")
+    said = ask(
+        "fit", "--items", "run/data/entities.csv", "--answers", "answers.csv", "--out", "new"
+    )
     assert said.code == 0
     assert typed("a", "--answers", 1).code == 2
     assert ask("ask", "new", "--export", "again.csv").code == 0
@@ -162,10 +184,14 @@ def test_who_has_no_copy_of_damaged_answers_can_go_on(typed: Ask, ask: Ask, plac
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_a_damaged_log_is_named_and_what_is_left_is_written(typed: Ask, ask: Ask, place: Path) -> None:
+def test_a_damaged_log_is_named_and_what_is_left_is_written(
+    typed: Ask, ask: Ask, place: Path
+) -> None:
     with closing(sqlite3.connect(place / "run" / "answers.sqlite")) as reader:
         assert typed("a q").code == 0
-        reader.execute("SELECT count(*) FROM event").fetchall()  # the log stays while somebody reads
+        reader.execute(
+            "SELECT count(*) FROM event"
+        ).fetchall()  # the log stays while somebody reads
         assert [typed("b q").code for _ in range(3)] == [0, 0, 0]
         shutil.copytree(place / "run", place / "copy", ignore=shutil.ignore_patterns("*-shm"))
         assert ask("ask", "run", "--export", "all.csv").code == 0
@@ -175,7 +201,11 @@ def test_a_damaged_log_is_named_and_what_is_left_is_written(typed: Ask, ask: Ask
     log.write_bytes(content)
     for command in (("rank", "copy"), ("ask", "copy"), ("ask", "copy", "--import", "all.csv")):
         said = ask(*command)
-        assert said.code == 2 and "the last 1 of " in said.err and "ask copy --export answers.csv" in said.err
+        assert (
+            said.code == 2
+            and "the last 1 of " in said.err
+            and "ask copy --export answers.csv" in said.err
+        )
     said = ask("ask", "copy", "--export", "left.csv")
     assert said.code == 0 and "The last 1 of " in said.out
     # The last change was a question.
@@ -238,7 +268,9 @@ def test_asking_goes_on_where_nothing_can_be_learnt(
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_without_its_packages(
+    ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def without(name: str) -> Any:
         raise ImportError("No module named 'starlette'", name="starlette")
 
@@ -263,7 +295,9 @@ def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.
     ],
 )
 @pytest.mark.usefixtures("unrefined")
-def test_what_cannot_be_used_is_named(place: Path, ask: Ask, arguments: tuple[str, ...], words: str) -> None:
+def test_what_cannot_be_used_is_named(
+    place: Path, ask: Ask, arguments: tuple[str, ...], words: str
+) -> None:
     said = ask("ask", "run", *arguments)
     assert said.code == 2 and words in said.err and "Traceback" not in said.err
     assert not said.out or "rater" not in words
@@ -299,7 +333,10 @@ def test_single_keys_on_a_terminal(place: Path, monkeypatch: pytest.MonkeyPatch)
 
     watching = threading.Thread(target=person, daemon=True)
     watching.start()
-    with open(program, encoding="utf-8") as keys, open(os.dup(program), "w", encoding="utf-8") as screen:
+    with (
+        open(program, encoding="utf-8") as keys,
+        open(os.dup(program), "w", encoding="utf-8") as screen,
+    ):
         monkeypatch.setattr(sys, "stdin", keys)
         monkeypatch.setattr(sys, "stdout", screen)
         assert main(["ask", "run", "--score", "variance"]) == 0
@@ -309,7 +346,9 @@ def test_single_keys_on_a_terminal(place: Path, monkeypatch: pytest.MonkeyPatch)
     outcomes = events(place, "(SELECT left FROM question WHERE id = question) = winner, tie")
     assert outcomes[:3] == [(1, 0), (0, 0), (outcomes[2][0], 1)]
     assert all(b"\x1b[H\x1b[2J" in drawn for drawn in seen)
-    assert b"".join(seen).count("●".encode()) >= 5 * 5  # five of the ranking below each question but the last
+    assert (
+        b"".join(seen).count("●".encode()) >= 5 * 5
+    )  # five of the ranking below each question but the last
 
 
 KEYS = """

@@ -1,4 +1,6 @@
-"""``relpref check``; NUTS is replaced by draws of the posterior itself, except where a test is slow."""
+"""``relpref check``; NUTS is replaced by draws of the posterior itself, except where a test is
+slow.
+"""
 
 import json
 from collections.abc import Callable
@@ -15,9 +17,13 @@ from relpref.infer import Result
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NUTS that has converged on what the posterior says; the tail of this mixture is such that other draws may differ in their sds."""
+    """NUTS that has converged on what the posterior says; the tail of this mixture is such that
+    other draws may differ in their sds.
+    """
 
-    def sample(posterior: Any, chosen: Any, belief: Any, free: bool, key: Any, **settings: Any) -> Chains:
+    def sample(
+        posterior: Any, chosen: Any, belief: Any, free: bool, key: Any, **settings: Any
+    ) -> Chains:
         draws = posterior.belief.draw(settings["draws"], np.random.default_rng(1))[:, chosen]
         shape = (settings["chains"], -1, len(chosen))
         names = posterior.hyperparameters if free else {}
@@ -69,7 +75,9 @@ def test_runs_without_anything_to_compare(place: Path, ask: Callable[..., Any]) 
     said = ask("check", "empty")
     assert said.code == 0
     assert "There are no answers" in said.out
-    (place / "known.csv").write_text("source,target,value\ntea,coffee,1\ncoffee,tea,2\n", encoding="utf-8")
+    (place / "known.csv").write_text(
+        "source,target,value\ntea,coffee,1\ncoffee,tea,2\n", encoding="utf-8"
+    )
     options = ["--nodes", "nobody.csv", "--relation", "known.csv", "--loss", "regression"]
     made = ask("conditional", "fit", *options, "--out", "rel", "--quiet")
     assert made.code == 0
@@ -104,7 +112,10 @@ def test_what_cannot_be_checked(
 def test_in_earnest(place: Path, ask: Callable[..., Any]) -> None:
     (place / "two.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
     (place / "asked.csv").write_text("winner,loser\ntea,coffee\n", encoding="utf-8")
-    assert ask("fit", "--items", "two.csv", "--answers", "asked.csv", "--out", "two", "--quiet").code == 0
+    assert (
+        ask("fit", "--items", "two.csv", "--answers", "asked.csv", "--out", "two", "--quiet").code
+        == 0
+    )
     for run in ("two", "run"):
         said = ask("check", run)
         assert said.code == 0

@@ -54,7 +54,9 @@ def test_the_ranking_is_drawn(place: Path, ask: Ask) -> None:
         assert ask("plot", "run", "--out", name).code == 0
         assert (place / name).read_bytes().startswith(begin)
     said = ask("plot", "run", "--out", "ranking.gif2")
-    assert said.code == 2 and "a picture ends in" in said.err and not (place / "ranking.gif2").exists()
+    assert (
+        said.code == 2 and "a picture ends in" in said.err and not (place / "ranking.gif2").exists()
+    )
 
 
 @pytest.fixture
@@ -66,14 +68,18 @@ def ballots(place: Path) -> Path:
         order = np.argsort(np.arange(4) * (1 if voter % 2 else -1) + 0.7 * rng.normal(size=4))
         rows += [(f"v{voter}", "abcd"[item], place + 1) for place, item in enumerate(order)]
         voters.append((f"v{voter}", "hot" if voter % 2 else "cold"))
-    pd.DataFrame(rows, columns=["ranker", "item", "position"]).to_csv(place / "ballots.csv", index=False)
+    pd.DataFrame(rows, columns=["ranker", "item", "position"]).to_csv(
+        place / "ballots.csv", index=False
+    )
     pd.DataFrame(voters, columns=["voter", "group"]).to_csv(place / "voters.csv", index=False)
     return place
 
 
 def test_ballots_without_a_class_are_classified(ballots: Path, ask: Ask) -> None:
     known = pd.read_csv(ballots / "voters.csv")
-    known.assign(group=known["group"].where(known.index < 18)).to_csv(ballots / "some.csv", index=False)
+    known.assign(group=known["group"].where(known.index < 18)).to_csv(
+        ballots / "some.csv", index=False
+    )
     said = ask("classify", "ballots.csv", "--classes", "some.csv", "-o", "csv", "--out", "some")
     found = pd.read_csv(StringIO(said.out))
     assert found["ranker"].tolist() == [f"v{voter}" for voter in range(18, 24)]
@@ -95,11 +101,13 @@ def test_ballots_are_classified_by_those_of_others(ballots: Path, ask: Ask) -> N
     assert len(found["ballots"]) == 24 and found["right"] > 0.8
     groups = pd.read_csv(ballots / "voters.csv")
     rng = np.random.default_rng(1)  # where the group says nothing, it is not found
-    groups.assign(group=rng.permutation(groups["group"])).to_csv(ballots / "shuffled.csv", index=False)
+    groups.assign(group=rng.permutation(groups["group"])).to_csv(
+        ballots / "shuffled.csv", index=False
+    )
     assert (
-        json.loads(ask("classify", "ballots.csv", "--classes", "shuffled.csv", "-o", "json", "--force").out)[
-            "right"
-        ]
+        json.loads(
+            ask("classify", "ballots.csv", "--classes", "shuffled.csv", "-o", "json", "--force").out
+        )["right"]
         < 0.75
     )
     (ballots / "wrong.csv").write_text("voter,group\nv99,hot\n")

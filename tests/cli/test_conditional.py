@@ -1,4 +1,6 @@
-"""``relpref conditional``: what it answers is what the estimators answer, and what it refuses it names."""
+"""``relpref conditional``: what it answers is what the estimators answer, and what it refuses it
+names.
+"""
 
 import io
 import json
@@ -36,12 +38,30 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fit_games(*more: str, out: str = "run") -> list[str]:
-    given = ["--nodes", "players.csv", "--relation", "games.csv", "--symmetry", "reciprocal", "--out", out]
+    given = [
+        "--nodes",
+        "players.csv",
+        "--relation",
+        "games.csv",
+        "--symmetry",
+        "reciprocal",
+        "--out",
+        out,
+    ]
     return ["conditional", "fit", *given, *more]
 
 
 def fit_drugs(*more: str, relation: str = "known.csv") -> list[str]:
-    given = ["--nodes", "drugs.csv", "--objects", "targets.csv", "--relation", relation, "--out", "run"]
+    given = [
+        "--nodes",
+        "drugs.csv",
+        "--objects",
+        "targets.csv",
+        "--relation",
+        relation,
+        "--out",
+        "run",
+    ]
     return ["conditional", "fit", *given, *more]
 
 
@@ -65,21 +85,34 @@ def test_it_ranks_as_the_estimator_does(place: Path, ask: Ask) -> None:
     np.testing.assert_allclose(found["mean"], expected["mean"], atol=1e-9)
     assert list(found.index) == list(expected.index) and "player_03" not in found.index
 
-    document = json.loads(ask("conditional", "rank", "run", "player_03", "-o", "json", "--top", "2").out)
+    document = json.loads(
+        ask("conditional", "rank", "run", "player_03", "-o", "json", "--top", "2").out
+    )
     assert [row["object"] for row in document["ranking"]] == list(expected.index[:2])
-    shown = ask("conditional", "rank", "run", "player_03", "--top", "1", "--interval", "0.8").out.splitlines()
-    assert "object" in shown[0] and "score" in shown[0] and "80% interval" in shown[0] and len(shown) == 2
+    shown = ask(
+        "conditional", "rank", "run", "player_03", "--top", "1", "--interval", "0.8"
+    ).out.splitlines()
+    assert (
+        "object" in shown[0]
+        and "score" in shown[0]
+        and "80% interval" in shown[0]
+        and len(shown) == 2
+    )
 
 
 def test_new_nodes_are_ranked_and_ranked_for(place: Path, ask: Ask) -> None:
     assert ask(*fit_games("--quiet")).out == ""
-    ranker = ConditionalRanker(symmetry="reciprocal").fit(read("players.csv"), pd.read_csv("games.csv"))
+    ranker = ConditionalRanker(symmetry="reciprocal").fit(
+        read("players.csv"), pd.read_csv("games.csv")
+    )
     new = read("new.csv")
     mixed = new[["scissors", "rock", "paper"]]  # columns in another order
     mixed.to_csv("mixed.csv")
     for file, objects in (("new.csv", None), ("mixed.csv", new)):
         more = [] if objects is None else ["--new-objects", "new.csv"]
-        said = ask("conditional", "rank", "run", "new_player_07", "--new", file, *more, "-o", "json")
+        said = ask(
+            "conditional", "rank", "run", "new_player_07", "--new", file, *more, "-o", "json"
+        )
         assert said.code == 0, said.err
         found = {row["object"]: row["mean"] for row in json.loads(said.out)["ranking"]}
         expected = ranker.posterior_.ranking(new.loc[["new_player_07"]], objects)["mean"]
@@ -118,7 +151,9 @@ def test_objects_of_another_kind_and_the_other_argument(place: Path, ask: Ask) -
     assert ask(*fit_drugs("--kernel", "gaussian", "--gamma", "0.5")).code == 0
     found = json.loads(ask("conditional", "rank", "run", "a", "-o", "json").out)["ranking"]
     assert {row["object"] for row in found} == {"x", "y", "z"}
-    said = ask(*fit_drugs("--kernel", "gaussian", "--gamma", "0.5", "--condition", "second", "--force"))
+    said = ask(
+        *fit_drugs("--kernel", "gaussian", "--gamma", "0.5", "--condition", "second", "--force")
+    )
     assert said.code == 0, said.err
     assert said.out.splitlines()[-1].endswith("conditional rank run x")
     found = json.loads(ask("conditional", "rank", "run", "y", "-o", "json").out)["ranking"]
@@ -137,12 +172,16 @@ def test_a_kernel_matrix(place: Path, ask: Ask) -> None:
         for run in ("kernel", "run")
     ]
     for one, other in zip(*ranked, strict=True):
-        assert one["object"] == other["object"] and one["mean"] == pytest.approx(other["mean"], abs=1e-8)
+        assert one["object"] == other["object"] and one["mean"] == pytest.approx(
+            other["mean"], abs=1e-8
+        )
     said = ask("conditional", "rank", "kernel", "new_player_01", "--new", "new.csv")
     assert said.code == 2 and "the run was fitted to a kernel matrix" in said.err
 
 
-def test_the_folder_of_a_run(place: Path, ask: Ask, snapshot: Callable[[Path], dict[str, bytes]]) -> None:
+def test_the_folder_of_a_run(
+    place: Path, ask: Ask, snapshot: Callable[[Path], dict[str, bytes]]
+) -> None:
     assert ask(*fit_games()).code == 0
     first = snapshot(place / "run")
     assert set(first) == {"run.json", "posterior.nc", "data/nodes.csv", "data/relation.csv"}
@@ -159,7 +198,9 @@ def test_the_folder_of_a_run(place: Path, ask: Ask, snapshot: Callable[[Path], d
     assert "<h1>Games</h1>" in (place / "run" / "report.html").read_text("utf-8")
 
 
-def test_a_run_of_items_has_no_relation(place: Path, ask: Ask, write_tables: Callable[..., Path]) -> None:
+def test_a_run_of_items_has_no_relation(
+    place: Path, ask: Ask, write_tables: Callable[..., Path]
+) -> None:
     write_tables(place / "tables")
     assert ask("fit", "--folder", "tables", "--out", "run", "--quiet").code == 0
     said = ask("conditional", "rank", "run", "tea")
@@ -174,15 +215,29 @@ def test_a_run_of_items_has_no_relation(place: Path, ask: Ask, write_tables: Cal
             "drug,size,charge\na,1,x\nb,1,2\n",
             "drugs.csv, line 2 (label 'a'), column 'charge': 'x'",
         ),
-        ("drugs.csv", "drug\na\nb\n", "drugs.csv: there are labels and nothing else; add numeric columns"),
+        (
+            "drugs.csv",
+            "drug\na\nb\n",
+            "drugs.csv: there are labels and nothing else; add numeric columns",
+        ),
         ("drugs.csv", "drug,size\na,1\na,2\n", "drugs.csv, line 3 (label 'a')"),
         ("known.csv", "source,target\na,x\n", "known.csv: there is no column 'value'"),
         ("known.csv", "source,target,value\na,q,1\n", "known.csv, line 2, column 'target': 'q'"),
-        ("known.csv", "source,target,value\na,x,much\n", "known.csv, line 2, column 'value': 'much'"),
-        ("known.csv", "source,target,value\na,x,1\na,y,1\n", "gives all its objects the same label"),
+        (
+            "known.csv",
+            "source,target,value\na,x,much\n",
+            "known.csv, line 2, column 'value': 'much'",
+        ),
+        (
+            "known.csv",
+            "source,target,value\na,x,1\na,y,1\n",
+            "gives all its objects the same label",
+        ),
     ],
 )
-def test_tables_that_cannot_be_used(place: Path, ask: Ask, file: str, text: str, reason: str) -> None:
+def test_tables_that_cannot_be_used(
+    place: Path, ask: Ask, file: str, text: str, reason: str
+) -> None:
     (place / file).write_text(text)
     said = ask(*fit_drugs())
     assert said.code == 2 and said.out == "" and said.err.count("\n") == 1
@@ -215,21 +270,39 @@ def test_options_that_do_not_fit(place: Path, ask: Ask, more: list[str], reason:
         (
             "player_5",
             None,
-            "run: no node 'player_5' is known; nearest: 'player_15', 'player_05', 'player_19'; give",
+            (
+                "run: no node 'player_5' is known; nearest: 'player_15', 'player_05', 'player_19'; "
+                "give"
+            ),
         ),
         (
             "nobody",
             None,
-            "no node 'nobody' is known; there are 'player_00', 'player_01', 'player_02' and 17 more; give the features",
+            (
+                "no node 'nobody' is known; there are 'player_00', 'player_01', 'player_02' and 17 "
+                "more; give the features"
+            ),
         ),
-        ("new_99", "player,rock,paper,scissors\nnew_9,1,0,0\n", "nearest: 'new_9'; new.csv has others"),
+        (
+            "new_99",
+            "player,rock,paper,scissors\nnew_9,1,0,0\n",
+            "nearest: 'new_9'; new.csv has others",
+        ),
         (
             "new",
             "player,rock,paper\nnew,1,0\n",
             "new.csv: there is no column 'scissors', which the known nodes have",
         ),
-        ("new", "player,rock,paper,scissors,age\nnew,1,0,0,7\n", "new.csv: the column 'age' is not used"),
-        ("new", "player,rock,paper,scissors\nplayer_00,1,0,0\n", "'player_00' is in the run already"),
+        (
+            "new",
+            "player,rock,paper,scissors,age\nnew,1,0,0,7\n",
+            "new.csv: the column 'age' is not used",
+        ),
+        (
+            "new",
+            "player,rock,paper,scissors\nplayer_00,1,0,0\n",
+            "'player_00' is in the run already",
+        ),
     ],
 )
 def test_queries_that_cannot_be_answered(
@@ -243,10 +316,16 @@ def test_queries_that_cannot_be_answered(
 
 
 @pytest.mark.filterwarnings("default::relpref.infer.InferenceWarning")
-def test_a_fit_that_does_not_converge_is_none(place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_that_does_not_converge_is_none(
+    place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(relpref.rls, "ConditionalRanker", partial(ConditionalRanker, max_iter=2))
     said = ask(*fit_games("--kernel", "gaussian", "--regularization", "1e-6"))
-    assert said.code == 1 and "did not converge" in said.err and "take a larger --regularization" in said.err
+    assert (
+        said.code == 1
+        and "did not converge" in said.err
+        and "take a larger --regularization" in said.err
+    )
     assert not (place / "run").exists()
 
 
@@ -254,7 +333,9 @@ def test_a_kernel_matrix_that_is_none(place: Path, ask: Ask) -> None:
     """The relation has gaps, so that no closed form looks at the eigenvalues."""
     players = read("players.csv")
     matrix = pd.DataFrame(
-        np.cos(5.0 * np.add.outer(np.arange(20), np.arange(20))), index=players.index, columns=players.index
+        np.cos(5.0 * np.add.outer(np.arange(20), np.arange(20))),
+        index=players.index,
+        columns=players.index,
     )
     matrix.to_csv("kernel.csv")
     (place / "kernel.csv").replace(place / "players.csv")
@@ -264,7 +345,9 @@ def test_a_kernel_matrix_that_is_none(place: Path, ask: Ask) -> None:
 
 
 def test_one_attribute_of_a_reciprocal_relation(place: Path, ask: Ask) -> None:
-    """The linear kernel of one feature is 0 for every pair: the default is another, and this one is refused."""
+    """The linear kernel of one feature is 0 for every pair: the default is another, and this one is
+    refused.
+    """
     (place / "players.csv").write_text("player,skill\na,10\nb,20\nc,30\nd,40\ne,50\n")
     pairs = [(one, other) for one in "abcde" for other in "abcde" if one < other]
     rows = "".join(f"{one},{other},{0.5 - 0.1 * (ord(other) - ord(one))}\n" for one, other in pairs)
@@ -275,7 +358,9 @@ def test_one_attribute_of_a_reciprocal_relation(place: Path, ask: Ask) -> None:
     ranked = json.loads(ask("conditional", "rank", "run", "c", "-o", "json").out)["ranking"]
     assert [row["object"] for row in ranked] == ["a", "b", "d", "e"]
     assert ranked[0]["mean"] - ranked[-1]["mean"] > 0.3
-    estimator = ConditionalRanker(symmetry="reciprocal").fit(read("players.csv"), pd.read_csv("games.csv"))
+    estimator = ConditionalRanker(symmetry="reciprocal").fit(
+        read("players.csv"), pd.read_csv("games.csv")
+    )
     assert {row["object"]: row["mean"] for row in ranked} == pytest.approx(
         estimator.posterior_.ranking("c")["mean"].to_dict(), abs=1e-9
     )

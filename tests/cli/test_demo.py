@@ -90,7 +90,10 @@ def test_losses_are_those_of_what_happened() -> None:
             assert shown_first == ["a", None, "c"]
             return self.chances
 
-    models: Any = {ALONE: Fixed([0.5] * 3, [0.2] * 3), RELATION: Fixed([0.8, 0.3, 0.1], [0.1, 0.5, 0.1])}
+    models: Any = {
+        ALONE: Fixed([0.5] * 3, [0.2] * 3),
+        RELATION: Fixed([0.8, 0.3, 0.1], [0.1, 0.5, 0.1]),
+    }
     table = Outcome(season, models[RELATION], models).models
     alone, real = -np.log([0.5, 0.2, 0.3]), -np.log([0.8, 0.5, 0.8])
     np.testing.assert_allclose(table["log_loss"], [alone.mean(), real.mean()])
@@ -131,7 +134,9 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
         "tie_margin",
     }
     ranked = json.loads(ask("rank", "demo", "-o", "json", "--top", 3).out)
-    assert [row["item"] for row in ranked["ranking"]] == [row["team"] for row in found["ranking"][:3]]
+    assert [row["item"] for row in ranked["ranking"]] == [
+        row["team"] for row in found["ranking"][:3]
+    ]
     assert ask("prefer", "demo", "Spain", "Argentina").code == 0
     again = relpref.PreferenceData.from_folder(small / "demo" / "data")
     assert again.num_answers == 61 and list(again.relations) == [NAME]
@@ -148,7 +153,10 @@ def test_demo_replaces_nothing_but_a_demo(small: Path, made: Path, ask: Any, sna
 def test_whatever_is_true_is_said_of_tiers() -> None:
     teams = pd.Index([f"team {number}" for number in range(20)])
     table = pd.DataFrame({"tier": 1, "rank_upper": 8}, index=teams)
-    assert "no team is above all others. team 0 is settled above 12 of 19 teams" in demo.tiers_in_words(table)
+    assert (
+        "no team is above all others. team 0 is settled above 12 of 19 teams"
+        in demo.tiers_in_words(table)
+    )
     two = table.assign(tier=np.repeat([1, 2], [2, 18]))
     assert demo.tiers_in_words(two).startswith("team 0, team 1 are settled above all others (95%")
     many = table.assign(tier=np.repeat([1, 2], [12, 8]))

@@ -53,7 +53,11 @@ def test_copies_keep_the_endings_of_compressed_files(place: Path) -> None:
     (place / "tables/relations/hot.directed.csv.gz").write_bytes(gzip.compress(links.read_bytes()))
     links.unlink()
     kept = {one.name: one.source for one in copies(find_files("tables"))}
-    assert sorted(kept) == ["data/comparisons.csv", "data/entities.csv", "data/relations/hot.directed.csv.gz"]
+    assert sorted(kept) == [
+        "data/comparisons.csv",
+        "data/entities.csv",
+        "data/relations/hot.directed.csv.gz",
+    ]
 
 
 def test_nothing_may_have_been_asked_yet(place: Path, ask: Any, snapshot: Any) -> None:
@@ -100,17 +104,25 @@ def test_copies_are_the_files_byte_for_byte(place: Path, ask: Any) -> None:
     assert said.code == 0
     assert (place / "other/data/entities.csv").read_bytes() == odd.encode()
     record = json.loads((place / "other/run.json").read_text())
-    assert [table["given"] for table in record["tables"]] == ["items.CSV", "comparisons.csv", "hot.csv"]
+    assert [table["given"] for table in record["tables"]] == [
+        "items.CSV",
+        "comparisons.csv",
+        "hot.csv",
+    ]
 
 
-def test_a_run_can_be_fitted_again_from_its_own_tables(place: Path, ask: Any, snapshot: Any) -> None:
+def test_a_run_can_be_fitted_again_from_its_own_tables(
+    place: Path, ask: Any, snapshot: Any
+) -> None:
     before = snapshot(place / "run")
     assert ask("fit", "--folder", "run/data", "--out", "run", "--force").code == 0
     assert snapshot(place / "run") == before
 
 
 def test_json_is_one_document(place: Path, ask: Any) -> None:
-    said = ask("fit", "--folder", "tables", "--out", "other", "--seed", 7, "--restarts", 2, "-o", "json")
+    said = ask(
+        "fit", "--folder", "tables", "--out", "other", "--seed", 7, "--restarts", 2, "-o", "json"
+    )
     assert (said.code, said.err) == (0, "")
     found = json.loads(said.out)
     assert found["run"] == "other"
@@ -120,13 +132,24 @@ def test_json_is_one_document(place: Path, ask: Any) -> None:
     assert found["data"]["relations"] == {"hot": 4}
     run = load_run("other")
     assert found["log_evidence"] == run.posterior.log_evidence
-    assert run.metadata["options"] == {"engine": "ep", "hyperparameters": "integrate", "restarts": 2}
+    assert run.metadata["options"] == {
+        "engine": "ep",
+        "hyperparameters": "integrate",
+        "restarts": 2,
+    }
     assert len(found["hyperparameters"]["attributes_lengthscale"]) == 2
 
 
 @pytest.mark.slow
 def test_the_engine_and_its_search_can_be_chosen(place: Path, ask: Any) -> None:
-    chosen = ("--engine", "laplace", "--hyperparameters", "em", "--fixed", "attributes_lengthscale=1.5")
+    chosen = (
+        "--engine",
+        "laplace",
+        "--hyperparameters",
+        "em",
+        "--fixed",
+        "attributes_lengthscale=1.5",
+    )
     assert ask("fit", "--folder", "tables", "--out", "other", *chosen).code == 0
     posterior = load_run("other").posterior
     assert (posterior.info["engine"], posterior.info["hyperparameters"]) == ("Laplace", "em")
@@ -149,7 +172,11 @@ def test_a_run_that_is_there_is_kept(place: Path, ask: Any, snapshot: Any) -> No
     assert said == (
         2,
         "",
-        "relpref: error: run: there is a run already; --force replaces it, or give the name of a new folder\n",
+        (
+            "relpref: error: run: there is a run already; --force replaces it, or give the name of "
+            "a "
+            "new folder\n"
+        ),
     )
     assert snapshot(place) == before
 
@@ -159,7 +186,10 @@ def test_force_replaces_a_run_whole(place: Path, ask: Any, snapshot: Any) -> Non
     (place / "run/report.html").write_text("about the earlier run")
     assert ask("fit", "--folder", "tables", "--out", "run", "--force").code == 0
     assert snapshot(place / "run") == before
-    assert sorted(path.name for path in place.iterdir()) == ["run", "tables"]  # nothing hidden is left
+    assert sorted(path.name for path in place.iterdir()) == [
+        "run",
+        "tables",
+    ]  # nothing hidden is left
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
@@ -177,7 +207,9 @@ def test_a_folder_that_is_no_run_is_never_touched(
     assert snapshot(place) == before
 
 
-def test_a_run_with_files_of_somebody_else_is_not_replaced(place: Path, ask: Any, snapshot: Any) -> None:
+def test_a_run_with_files_of_somebody_else_is_not_replaced(
+    place: Path, ask: Any, snapshot: Any
+) -> None:
     (place / "run/data/answers.sqlite").write_text("answers")
     before = snapshot(place)
     said = ask("fit", "--folder", "tables", "--out", "run", "--force")
@@ -220,9 +252,18 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
         ((*TABLES, "--relation", "=tables/relations/hot.csv"), "write the name and the file"),
         ((*TABLES, "--relation", "hot="), "write the name and the file"),
         ((*TABLES, *RELATION, *RELATION), "'hot' is named twice"),
-        ((*TABLES, "--relation", "a  b=tables/relations/hot.csv"), "'a  b' cannot be the name of a relation"),
-        ((*TABLES, "--relation", "../x=tables/relations/hot.csv"), "'../x' cannot be the name of a relation"),
-        ((*TABLES, "--model", "xgp"), "--model xgp: there is no such program; use xpgp or preference_gp"),
+        (
+            (*TABLES, "--relation", "a  b=tables/relations/hot.csv"),
+            "'a  b' cannot be the name of a relation",
+        ),
+        (
+            (*TABLES, "--relation", "../x=tables/relations/hot.csv"),
+            "'../x' cannot be the name of a relation",
+        ),
+        (
+            (*TABLES, "--model", "xgp"),
+            "--model xgp: there is no such program; use xpgp or preference_gp",
+        ),
         ((*TABLES, "--model", "ranking_classifier"), "there is no such program"),
         ((*TABLES, "--restarts", "0"), "0 is less than 1"),
         ((*TABLES, "--restarts", "two"), "'two' is not a whole number"),
@@ -235,7 +276,9 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
         ((*TABLES, "--sed", "1"), "unrecognized arguments: --sed"),
     ],
 )
-def test_wrong_usage(place: Path, ask: Any, arguments: tuple[str, ...], reason: str, snapshot: Any) -> None:
+def test_wrong_usage(
+    place: Path, ask: Any, arguments: tuple[str, ...], reason: str, snapshot: Any
+) -> None:
     before = snapshot(place)
     said = ask("fit", *arguments, "--out", "other")
     assert (said.code, said.out) == (2, "")
@@ -247,14 +290,17 @@ def test_wrong_usage(place: Path, ask: Any, arguments: tuple[str, ...], reason: 
 
 def test_ballots_and_orders_are_answers(place: Path, ask: Any) -> None:
     (place / "votes.soi").write_text(
-        "# DATA TYPE: soi\n# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 3\n# ALTERNATIVE NAME 1: tea\n"
+        "# DATA TYPE: soi\n# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 3\n# ALTERNATIVE NAME 1: "
+        "tea\n"
         "# ALTERNATIVE NAME 2: water\n# ALTERNATIVE NAME 3: milk\n2: 1,2\n1: 3,1\n"
     )
     assert "incomplete='top-k'" in ask("fit", "votes.soi", "--out", "votes").err
     assert ask("fit", "votes.soi", "--incomplete", "top-k", "--out", "votes").code == 0
     posterior: Any = relpref.load("votes")
     assert posterior.data.comparisons.num_lists == 3
-    (place / "orders.csv").write_text("race;driver;place\n1;Ann;1\n1;Bo;2\n1;Cy;3\n2;Bo;1\n2;Ann;2\n2;Cy;3\n")
+    (place / "orders.csv").write_text(
+        "race;driver;place\n1;Ann;1\n1;Bo;2\n1;Cy;3\n2;Bo;1\n2;Ann;2\n2;Cy;3\n"
+    )
     said = ask("fit", "orders.csv", "--columns", "list=race,item=driver", "--out", "races")
     assert said.code == 0 and "the rows were read as orders" in said.out
     assert ask("rank", "races").out.splitlines()[1].split()[1] in ("Ann", "Bo")

@@ -1,4 +1,6 @@
-"""Folders are replaced whole or not at all, also where the process is killed, and runs with them."""
+"""Folders are replaced whole or not at all, also where the process is killed, and runs with
+them.
+"""
 
 import os
 import subprocess
@@ -29,7 +31,13 @@ class Stub:
 def save(folder: Path, content: bytes, *names: str, **more: Any) -> None:
     tables = tuple(Copy(f"data/{name}.csv", f"{name}.csv", content) for name in names)
     posterior: Any = Stub(content)
-    settings: dict[str, Any] = {"command": "fit", "model": "xpgp", "seed": 0, "options": {}, "replace": True}
+    settings: dict[str, Any] = {
+        "command": "fit",
+        "model": "xpgp",
+        "seed": 0,
+        "options": {},
+        "replace": True,
+    }
     save_run(folder, posterior, tables, **{**settings, **more})
 
 
@@ -50,7 +58,9 @@ def test_new_folder_with_its_parents(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["run"]
 
 
-def test_the_earlier_folder_goes_with_all_it_holds(tmp_path: Path, can_swap: bool, snapshot: Any) -> None:
+def test_the_earlier_folder_goes_with_all_it_holds(
+    tmp_path: Path, can_swap: bool, snapshot: Any
+) -> None:
     save(tmp_path / "run", b"old", "entities", "comparisons", "relations/hot", "relations/cold")
     save(tmp_path / "run", b"new", "entities", "comparisons", "relations/hot")
     names = [
@@ -75,7 +85,9 @@ def test_permissions_are_the_usual_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [DataError("no"), KeyboardInterrupt(), StorageError("no"), OSError(28, "No space")]
 )
-def test_an_error_leaves_the_earlier_run_whole(tmp_path: Path, snapshot: Any, error: BaseException) -> None:
+def test_an_error_leaves_the_earlier_run_whole(
+    tmp_path: Path, snapshot: Any, error: BaseException
+) -> None:
     save(tmp_path / "run", b"old", "entities")
     before = snapshot(tmp_path)
 

@@ -1,4 +1,6 @@
-"""Every documented form of answers, as a frame, as dictionaries, from files, and through the command: equal data."""
+"""Every documented form of answers, as a frame, as dictionaries, from files, and through the
+command: equal data.
+"""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -41,7 +43,10 @@ FORMS: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
     "ties": (WON.assign(tie=[False, True, False, False]), {}),
     "ties as numbers": (WON.assign(tie=[0, 1, 0, 0]), {}),
     "strengths": (WON.assign(strength=[1, 2, 3, 1]), {}),
-    "strengths and ties": (WON.assign(strength=[1, None, 3, 1], tie=[False, True, False, False]), {}),
+    "strengths and ties": (
+        WON.assign(strength=[1, None, 3, 1], tie=[False, True, False, False]),
+        {},
+    ),
     "raters": (WON.assign(rater=RATERS), {}),
     "groups": (WON.assign(group=["p", None, "q", "p"]), {}),
     "weights": (WON.assign(weight=[0.5, 1.0, 2.25, 1.0]), {}),
@@ -49,7 +54,10 @@ FORMS: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
     "pairs of lists": (WON.assign(list=["x", "x", "x", None]), {}),
     "pairs of lists apart": (WON.assign(list=["x", "x", "x", None]), {"lists": "pairs"}),
     "first, second, winner": (ASKED.assign(winner=["a", "c", "c", "b"]), {}),
-    "blank winners": (ASKED.assign(winner=["a", None, "c", "b"], tie=[False, True, False, False]), {}),
+    "blank winners": (
+        ASKED.assign(winner=["a", None, "c", "b"], tie=[False, True, False, False]),
+        {},
+    ),
     "zeros for the strengths of ties": (
         WON.assign(strength=[1.0, 0.0, 3.0, 1.0], tie=[False, True, False, False]),
         {},
@@ -86,7 +94,9 @@ FORMS: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         {"columns": {"winner": "better", "loser": "worse", "rater": "who"}},
     ),
     "names of two sides": (
-        ASKED.rename(columns={"first": "home", "second": "away"}).assign(winner=["a", "c", "c", "b"]),
+        ASKED.rename(columns={"first": "home", "second": "away"}).assign(
+            winner=["a", "c", "c", "b"]
+        ),
         {"columns": {"first": "home", "second": "away"}},
     ),
     "orders": (ORDERS, {}),
@@ -96,7 +106,10 @@ FORMS: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         ORDERS.assign(rater=list("pppqqq"), count=[2, 2, 2, 1, 1, 1], group=["g"] * 3 + [None] * 3),
         {},
     ),
-    "orders with covariates": (ORDERS.assign(price=[1, 2, 3, 1.5, 2, 4]), {"covariates": ["price"]}),
+    "orders with covariates": (
+        ORDERS.assign(price=[1, 2, 3, 1.5, 2, 4]),
+        {"covariates": ["price"]},
+    ),
     "orders by other names": (
         ORDERS.rename(columns={"list": "race", "item": "driver", "place": "rank"}),
         {"columns": {"list": "race", "item": "driver", "place": "rank"}},
@@ -135,7 +148,9 @@ def same(one: PreferenceData, other: PreferenceData) -> None:
 
 
 @pytest.fixture
-def read_by_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., PreferenceData]:
+def read_by_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., PreferenceData]:
     """The data that ``relpref fit`` would fit."""
 
     def read(*arguments: object) -> PreferenceData:
@@ -156,7 +171,11 @@ def words(options: dict[str, Any]) -> list[str]:
     """Options of the command."""
     columns = [f"--columns={ours}={theirs}" for ours, theirs in options.get("columns", {}).items()]
     covariates = [f"--covariates={name}" for name in options.get("covariates", [])]
-    return [*columns, *covariates, *(f"--lists={options['lists']}" for _ in range("lists" in options))]
+    return [
+        *columns,
+        *covariates,
+        *(f"--lists={options['lists']}" for _ in range("lists" in options)),
+    ]
 
 
 @pytest.mark.parametrize("form", list(FORMS))
@@ -223,7 +242,13 @@ def test_rankings_say_the_same_from_files(
 
 def test_pairs_alone_say_the_same() -> None:
     wanted = PreferenceData.from_tables(answers=WON)
-    for value in (PAIRS, tuple(PAIRS), iter(PAIRS), np.array(PAIRS), [list(pair) for pair in PAIRS]):
+    for value in (
+        PAIRS,
+        tuple(PAIRS),
+        iter(PAIRS),
+        np.array(PAIRS),
+        [list(pair) for pair in PAIRS],
+    ):
         same(PreferenceData.from_tables(answers=value), wanted)
 
 
@@ -247,7 +272,12 @@ def test_a_file_of_the_best_and_the_worst_is_fitted(tmp_path: Path) -> None:
     by_frame = relpref.fit(answers=EXTREMES, fixed=held, progress_bar=False)
     by_file = relpref.fit(answers=str(file), fixed=held, progress_bar=False)
     for given, out in ((file, run), (run / "data" / "comparisons.csv", tmp_path / "again")):
-        assert main(["fit", str(given), "--fixed=individual_amplitude=1", "--quiet", "--out", str(out)]) == 0
+        assert (
+            main(
+                ["fit", str(given), "--fixed=individual_amplitude=1", "--quiet", "--out", str(out)]
+            )
+            == 0
+        )
     others: list[Any] = [by_file, relpref.load(run), relpref.load(tmp_path / "again")]
     for other in others:
         pd.testing.assert_frame_equal(other.ranking(rng_key=0), by_frame.ranking(rng_key=0))

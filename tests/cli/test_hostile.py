@@ -32,7 +32,11 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
     (COMPARISONS, None, "there is no answers.csv"),
     (COMPARISONS, "winner,loser\n", "the table has no rows"),
     (COMPARISONS, "winner,loser\ntea,tea\n", "'tea' is compared with itself"),
-    (COMPARISONS, "winner,loser\ntea,cofee\n", "'cofee' is not the label of an item; nearest: 'coffee'"),
+    (
+        COMPARISONS,
+        "winner,loser\ntea,cofee\n",
+        "'cofee' is not the label of an item; nearest: 'coffee'",
+    ),
     (
         COMPARISONS,
         "Winers,Loser\ntea,coffee\ncoffee,water\n",
@@ -54,7 +58,9 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "reason"), CASES, ids=[f"{i}-{case[2][:30]}" for i, case in enumerate(CASES)]
+    ("file", "content", "reason"),
+    CASES,
+    ids=[f"{i}-{case[2][:30]}" for i, case in enumerate(CASES)],
 )
 def test_tables(
     place: Path, ask: Any, snapshot: Any, file: str, content: str | bytes | None, reason: str
@@ -72,7 +78,9 @@ def test_tables(
         ),
         ("--force",),
     ):
-        said = ask("fit", "--folder", "tables", "--out", "run" if "--force" in how else "other", *how)
+        said = ask(
+            "fit", "--folder", "tables", "--out", "run" if "--force" in how else "other", *how
+        )
         assert (said.code, said.out) == (2, "")
         assert said.err.startswith("relpref: error: ")
         assert said.err.count("\n") == 1
@@ -129,7 +137,9 @@ def test_inference_that_fails_is_exit_code_1(
         UnsupportedProgramError("no such program"),
     ):
 
-        def fail(self: object, *arguments: object, error: Exception = error, **options: object) -> None:
+        def fail(
+            self: object, *arguments: object, error: Exception = error, **options: object
+        ) -> None:
             raise error
 
         monkeypatch.setattr(EP, "run", fail)
@@ -139,7 +149,9 @@ def test_inference_that_fails_is_exit_code_1(
 
 
 @pytest.mark.parametrize("command", [("rank",), ("prefer",), ("report",)])
-def test_runs(place: Path, ask: Any, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs(
+    place: Path, ask: Any, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(folder: object) -> str:
         labels = ("tea", "coffee") if command == ("prefer",) else ()
         said = ask(*command, folder, *labels)
@@ -160,18 +172,31 @@ def test_runs(place: Path, ask: Any, command: tuple[str, ...], monkeypatch: pyte
             (place / "broken" / name).write_bytes(content)
         return refused("broken")
 
-    posterior, record = (place / "run/posterior.nc").read_bytes(), (place / "run/run.json").read_bytes()
+    posterior, record = (
+        (place / "run/posterior.nc").read_bytes(),
+        (place / "run/run.json").read_bytes(),
+    )
     assert "posterior.nc: cannot be read" in broken("posterior.nc", None)
     for damaged in (b"", posterior[:-1], posterior[:1000], posterior.replace(b"\x3f", b"\x3e", 1)):
         message = broken("posterior.nc", damaged)
         assert "damaged or was changed" in message and "fit again" in message
-    for damaged in (b"", record[:100], b"[]", b'{"name": "x"}', b"\xff\xfe", b'{"relpref_run": true}'):
+    for damaged in (
+        b"",
+        record[:100],
+        b"[]",
+        b'{"name": "x"}',
+        b"\xff\xfe",
+        b'{"relpref_run": true}',
+    ):
         assert "broken/run.json" in broken("run.json", damaged)
     newer = record.replace(b'"relpref_run": 1', b'"relpref_run": 2')
-    assert "has the schema 2, this relpref reads up to 1; install a newer one" in broken("run.json", newer)
+    assert "has the schema 2, this relpref reads up to 1; install a newer one" in broken(
+        "run.json", newer
+    )
     assert "there is no 'posterior' in it" in broken("run.json", b'{"relpref_run": 1}')
     # A posterior from a newer version is one whose reader is older.
     monkeypatch.setattr("relpref.posterior.storage.SCHEMA", SCHEMA - 1)
-    assert f"has schema {SCHEMA}; this relpref reads up to {SCHEMA - 1}: install a newer one" in refused(
-        "run"
+    assert (
+        f"has schema {SCHEMA}; this relpref reads up to {SCHEMA - 1}: install a newer one"
+        in refused("run")
     )

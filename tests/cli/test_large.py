@@ -53,7 +53,9 @@ def test_what_was_chosen_is_said(fitted: tuple[Path, str]) -> None:
     assert isinstance(posterior.belief, ImplicitBelief)
 
 
-def test_people_see_the_top_and_machines_all(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_see_the_top_and_machines_all(
+    run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rank, "_TOP", 4)
     lines = ask("rank", "run").out.splitlines()
     assert len(lines) == 6 and lines[-1] == "... and 2 more: --top K shows more of them, -o csv all"
@@ -73,7 +75,9 @@ def test_preferences(run: Path, ask: Any) -> None:
 
 
 def test_answers_are_learnt(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = json.loads(ask("prefer", "run", "007", "tea", "-o", "json").out)["pairs"][0]["p_better"]
+    before = json.loads(ask("prefer", "run", "007", "tea", "-o", "json").out)["pairs"][0][
+        "p_better"
+    ]
     monkeypatch.setattr(sys, "stdin", io.StringIO("a\nb\nwhy\nr\nu\nq\n"))
     said = ask("ask", "run", "--score", "variance")
     assert (said.code, said.err) == (0, "")

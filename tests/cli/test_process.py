@@ -1,4 +1,6 @@
-"""The program itself: signals, pipes, the cache of compiled code, and equal bytes from different processes."""
+"""The program itself: signals, pipes, the cache of compiled code, and equal bytes from different
+processes.
+"""
 
 import os
 import signal
@@ -18,7 +20,8 @@ FIT = [*PROGRAM, "fit", "--folder", "tables", "--out"]
 
 def environment(**more: str) -> dict[str, str]:
     source = str(Path(relpref.__file__).parents[1])
-    # Whoever runs the tests may keep compiled code for them; here it is the program's own cache that is looked at.
+    # Whoever runs the tests may keep compiled code for them; here it is the program's own cache
+    # that is looked at.
     settings = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     return settings | {"PYTHONPATH": source, "RELPREF_CACHE": "off"} | more
 
@@ -26,7 +29,9 @@ def environment(**more: str) -> dict[str, str]:
 @pytest.mark.slow
 def test_two_processes_give_the_same_bytes(place: Path, snapshot: Any) -> None:
     for out in ("one", "two"):
-        done = subprocess.run([*FIT, out], check=False, env=environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            [*FIT, out], check=False, env=environment(), capture_output=True, text=True
+        )
         assert (done.returncode, done.stderr) == (0, "")
     assert snapshot(place / "one") == snapshot(place / "two")
 
@@ -53,7 +58,10 @@ def test_a_full_disk_is_said_once(place: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert (done.returncode, done.stderr) == (2, "relpref: error: the output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "relpref: error: the output: No space left on device\n",
+    )
 
 
 def test_an_interrupt_that_python_ignores_is_heard() -> None:
@@ -76,18 +84,28 @@ except KeyboardInterrupt:
     print("heard")
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], check=False, env=environment(), capture_output=True, text=True
+        [sys.executable, "-c", script],
+        check=False,
+        env=environment(),
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
 
 
-# A shell that runs the tests in the background has them ignore interrupts, and so would their children.
-LISTEN = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+# A shell that runs the tests in the background has them ignore interrupts, and so would their
+# children.
+LISTEN = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 INTERRUPTED = "relpref: interrupted, nothing was written\n"
 
 
 def interrupted(command: list[str], line: str, wait: float, again: bool) -> tuple[int, str, str]:
-    """Interrupt a program some time after a line of its output, once or again and again until it has ended; its code, output and errors."""
+    """Interrupt a program some time after a line of its output, once or again and again until it
+    has ended; its code, output and errors.
+    """
     program = subprocess.Popen(
         [sys.executable, "-c", LISTEN, *command],
         env=environment(),

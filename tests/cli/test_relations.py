@@ -31,7 +31,9 @@ FIXED = [
 
 @pytest.fixture
 def served(place: Path) -> str:
-    (place / "served.csv").write_text("source,target\ntea,cup\ncoffee,cup\nwater,glass\ncola,glass\nNA,cup\n")
+    (place / "served.csv").write_text(
+        "source,target\ntea,cup\ncoffee,cup\nwater,glass\ncola,glass\nNA,cup\n"
+    )
     return "served.csv"
 
 
@@ -50,7 +52,10 @@ def test_kinds_and_kernels(place: Path, ask: Any, snapshot: Any, served: str) ->
         "data/relations/served.bipartite,hubs=count,max_degree=5.csv",
     } <= set(snapshot(place / "one"))
     record = json.loads((place / "one/run.json").read_text())
-    assert record["options"]["kernels"] == {"hot": "diffusion", "served": "hidden-common-cause-cliques"}
+    assert record["options"]["kernels"] == {
+        "hot": "diffusion",
+        "served": "hidden-common-cause-cliques",
+    }
     assert record["options"]["attribute_kernel"] == "matern32"
     posterior: Any = load_run("one").posterior
     assert posterior.data.links["hot"].relation.kind == "directed"
@@ -85,11 +90,25 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
     (place / "a:b.csv").write_text((place / HOT).read_text())
     for ending in ("", ":undirected"):
         said = ask(
-            "fit", *TABLES, "--relation", f"hot=a:b.csv{ending}", "--out", "one", "--attribute-kernel", "x"
+            "fit",
+            *TABLES,
+            "--relation",
+            f"hot=a:b.csv{ending}",
+            "--out",
+            "one",
+            "--attribute-kernel",
+            "x",
         )
         assert "--attribute-kernel x: there is no such kernel" in said.err
     said = ask(
-        "fit", *TABLES, "--relation", "hot=a:b.csv:directed", "--kernel", "cold=diffusion", "--out", "one"
+        "fit",
+        *TABLES,
+        "--relation",
+        "hot=a:b.csv:directed",
+        "--kernel",
+        "cold=diffusion",
+        "--out",
+        "one",
     )
     assert "there is no relation 'cold'; the relations are 'hot'" in said.err
 
@@ -98,7 +117,10 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
     ("arguments", "reason"),
     [
         (("--relation", "hot=:directed"), "write the name and the file"),
-        (("--relation", f"hot={HOT}:both"), "there is no kind 'both'; use one of undirected, directed"),
+        (
+            ("--relation", f"hot={HOT}:both"),
+            "there is no kind 'both'; use one of undirected, directed",
+        ),
         (
             ("--relation", f"hot={HOT}", "--kernel", "hot"),
             "write the relation and one of regularized-laplacian",
@@ -116,8 +138,14 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
             "preference_gp does not use relations",
         ),
         (("--relation", f"hot={HOT}:bipartite"), "'coffee' is an item"),
-        (("--relation", f"hot={HOT}:directed,max_degree=few"), "'max_degree=few' is no option of a relation"),
-        (("--relation", f"hot={HOT}:random_walk,max_degree=5"), "max_degree belongs to bipartite relations"),
+        (
+            ("--relation", f"hot={HOT}:directed,max_degree=few"),
+            "'max_degree=few' is no option of a relation",
+        ),
+        (
+            ("--relation", f"hot={HOT}:random_walk,max_degree=5"),
+            "max_degree belongs to bipartite relations",
+        ),
         (
             ("--relation", f"hot={HOT}:directed", "--relation", f"hot_linked={HOT}"),
             "'hot_linked' is a role of",
@@ -133,7 +161,9 @@ def test_what_makes_no_sense_is_refused(arguments: Any, reason: str, place: Path
 
 def test_an_attribute_kernel_needs_attributes(place: Path, ask: Any) -> None:
     (place / "tables/entities.csv").write_text("name\ntea\ncoffee\nwater\ncola\n007\nNA\n")
-    said = ask("fit", *TABLES, "--relation", f"hot={HOT}", "--attribute-kernel", "linear", "--out", "one")
+    said = ask(
+        "fit", *TABLES, "--relation", f"hot={HOT}", "--attribute-kernel", "linear", "--out", "one"
+    )
     assert (said.code, said.out) == (2, "")
     assert "the items have no attributes" in said.err
 

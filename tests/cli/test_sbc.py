@@ -40,7 +40,10 @@ def test_interrupted_it_says_what_is_kept(
     said = ask("sbc", "run")
     kept = Path("run-sbc").absolute() / "simulations.jsonl"
     assert said.code == 130
-    assert said.err == f"relpref: interrupted; 2 simulations are in {kept}, and the same command goes on\n"
+    assert (
+        said.err
+        == f"relpref: interrupted; 2 simulations are in {kept}, and the same command goes on\n"
+    )
 
 
 def test_a_relation_whose_labels_cannot_be_drawn_is_refused_with_a_remedy(
@@ -49,7 +52,14 @@ def test_a_relation_whose_labels_cannot_be_drawn_is_refused_with_a_remedy(
     (tmp_path / "nodes.csv").write_text("name,x\na,1\nb,0\nc,2\n", encoding="utf-8")
     (tmp_path / "known.csv").write_text("source,target,value\na,b,1\nb,c,0.4\n", encoding="utf-8")
     made = ask(
-        *("conditional", "fit", "--nodes", tmp_path / "nodes.csv", "--relation", tmp_path / "known.csv"),
+        *(
+            "conditional",
+            "fit",
+            "--nodes",
+            tmp_path / "nodes.csv",
+            "--relation",
+            tmp_path / "known.csv",
+        ),
         *("--symmetry", "reciprocal", "--out", tmp_path / "run"),
     )
     assert made.code == 0, made.err
@@ -67,8 +77,24 @@ def test_a_relation_is_simulated_with_the_kernels_of_its_run(
         "source,target,value\na,b,1\nb,c,0.4\na,d,2\nc,d,1\n", encoding="utf-8"
     )
     made = ask(
-        *("conditional", "fit", "--nodes", tmp_path / "nodes.csv", "--relation", tmp_path / "known.csv"),
-        *("--loss", "regression", "--symmetry", symmetry, "--kernel", "gaussian", "--out", tmp_path / "run"),
+        *(
+            "conditional",
+            "fit",
+            "--nodes",
+            tmp_path / "nodes.csv",
+            "--relation",
+            tmp_path / "known.csv",
+        ),
+        *(
+            "--loss",
+            "regression",
+            "--symmetry",
+            symmetry,
+            "--kernel",
+            "gaussian",
+            "--out",
+            tmp_path / "run",
+        ),
     )
     assert made.code == 0, made.err
     said = ask("sbc", tmp_path / "run", "--simulations", 100)

@@ -1,4 +1,6 @@
-"""What people wait for and JAX has no part in: rankings, preferences, help, and what is wrong with arguments and files."""
+"""What people wait for and JAX has no part in: rankings, preferences, help, and what is wrong with
+arguments and files.
+"""
 
 import json
 import os
@@ -51,7 +53,14 @@ def lines(script: str, *arguments: str) -> list[Any]:
 def test_commands_that_need_no_jax(place: Path) -> None:
     (place / "bad.csv").write_text("winner,looser\ntea,water\n")
     (place / "odd.csv").write_text("name,size\ntea,large\n")
-    tables = ["--items", "tables/entities.csv", "--answers", "tables/comparisons.csv", "--out", "other"]
+    tables = [
+        "--items",
+        "tables/entities.csv",
+        "--answers",
+        "tables/comparisons.csv",
+        "--out",
+        "other",
+    ]
     fine = [
         ["rank", "run"],
         ["rank", "run", "-o", "json"],
@@ -64,7 +73,11 @@ def test_commands_that_need_no_jax(place: Path) -> None:
         ["--version"],
         *([name, "--help"] for name in COMMANDS),
         *([name, "--help-all"] for name in COMMANDS),
-        *([name, action, "--help"] for name, command in COMMANDS.items() for action in command.actions),
+        *(
+            [name, action, "--help"]
+            for name, command in COMMANDS.items()
+            for action in command.actions
+        ),
     ]
     wrong = [
         [],
@@ -90,7 +103,10 @@ def test_commands_that_need_no_jax(place: Path) -> None:
         ["conditional", "rank", "run", "tea"],
         ["ask", "run", "--port", "8000"],
         ["ask", "run", "--rater", ""],
-        *([command, "nowhere"] for command in ("tiers", "plot", "report", "check", "sbc", "ask", "serve")),
+        *(
+            [command, "nowhere"]
+            for command in ("tiers", "plot", "report", "check", "sbc", "ask", "serve")
+        ),
         ["classify", "nowhere.csv", "--classes", "nowhere.csv"],
         ["demo", "--out", "run"],
         ["data", "get", "nothing"],

@@ -88,7 +88,12 @@ def test_the_pair_form_says_the_same() -> None:
         }
     )
     winner = pd.DataFrame(
-        {"winner": list("adc"), "loser": list("bba"), "tie": [0, 0, 1], "shown_first": ["b", "b", "c"]}
+        {
+            "winner": list("adc"),
+            "loser": list("bba"),
+            "tie": [0, 0, 1],
+            "shown_first": ["b", "b", "c"],
+        }
     )
     assert read(pair).to_tables()[1].equals(read(winner).to_tables()[1])
     assert read(pair.iloc[:2].drop(columns="tie")).comparisons.tie is None
@@ -110,7 +115,12 @@ def test_a_blank_winner_is_no_tie_of_its_own(tmp_path: Path) -> None:
 
 def test_rows_merge_only_when_all_columns_agree() -> None:
     table = pd.DataFrame(
-        {"winner": list("aabab"), "loser": list("bbabc"), "tie": [0, 1, 1, 0, 0], "rater": list("xxxyx")}
+        {
+            "winner": list("aabab"),
+            "loser": list("bbabc"),
+            "tie": [0, 1, 1, 0, 0],
+            "rater": list("xxxyx"),
+        }
     )
     found = read(table)
     assert found.num_comparisons == 4  # the tie of a and b was given twice, in both orders
@@ -154,7 +164,9 @@ def test_a_data_set_with_all_columns_is_a_pytree() -> None:
     again = jax.jit(lambda one: jax.tree.map(lambda leaf: leaf, one.comparisons.columns))(data)
     np.testing.assert_array_equal(again["rater"], data.comparisons.rater)
     leaves, structure = jax.tree.flatten(data)
-    structures: list[Any] = [jax.tree.structure(read(GRADED.assign(rater=r))) for r in (list("pqpppq"), "p")]
+    structures: list[Any] = [
+        jax.tree.structure(read(GRADED.assign(rater=r))) for r in (list("pqpppq"), "p")
+    ]
     assert [one == structure for one in structures] == [True, False]  # as many raters, or not
     assert jax.tree.unflatten(structure, leaves).comparisons.raters == ("al", "zoe")
 
@@ -184,7 +196,8 @@ def test_choices_and_orderings() -> None:
     data = read(ordered, lists="pairs")
     assert data.comparisons.tie is not None and data.comparisons.tie.sum() == 1
     assert data.notes[0].startswith(
-        "answers: 4 pairs composed from 2 choices or lists; the pairs of one are treated as independent, so that intervals are too narrow"
+        "answers: 4 pairs composed from 2 choices or lists; the pairs of one are treated as "
+        "independent, so that intervals are too narrow"
     )
     full = orderings(long[long["q"] == 1].fillna(3), list="q", item="what", position="place")
     assert "tie" not in full and len(full) == 3
@@ -201,7 +214,9 @@ def test_choices_and_orderings() -> None:
     ],
 )
 def test_unusable_choices(change: Any, message: str) -> None:
-    long = pd.DataFrame({"q": ["x"] * 3, "what": list("abc"), "took": [True, False, False]}).assign(**change)
+    long = pd.DataFrame({"q": ["x"] * 3, "what": list("abc"), "took": [True, False, False]}).assign(
+        **change
+    )
     with pytest.raises(DataError, match=message):
         choices(long, question="q", item="what", chosen="took")
 

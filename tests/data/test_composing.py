@@ -38,7 +38,9 @@ def test_a_table_of_lists_is_read_as_by_the_functions() -> None:
         (CHOICES, choices(CHOICES, question="choice", item="item", chosen="chosen")),
         (
             EXTREMES,
-            best_worst(EXTREMES, items=["item_1", "item_2", "item 3", "item4"], best="best", worst="worst"),
+            best_worst(
+                EXTREMES, items=["item_1", "item_2", "item 3", "item4"], best="best", worst="worst"
+            ),
         ),
     ]
     for table, pairs in composed:
@@ -57,7 +59,9 @@ def test_a_file_of_orders_has_other_names_and_raters(tmp_path: Path) -> None:
     assert read.comparisons.num_lists == 1 and read.comparisons.raters == ("Ann", "Bo")
     assert read.num_comparisons == 3 and read.labels == ("Huila", "Mocha", "Kona")
     file.write_text("tasting;rank;bean;who\n1;1;Huila;Ann\n1;2;Mocha;Bo\n")
-    with pytest.raises(DataError, match="line 3, column 'who': 'Bo' is not the rater of the first row"):
+    with pytest.raises(
+        DataError, match="line 3, column 'who': 'Bo' is not the rater of the first row"
+    ):
         PreferenceData.from_tables(answers=file, columns=columns)
     file.write_text("list,item,place\n1,Huila,1\n1,Mocha,second\n")
     with pytest.raises(DataError, match="line 3, column 'place': 'second' is not a number"):
@@ -72,7 +76,9 @@ def test_places_start_at_one(tmp_path: Path, place: str) -> None:
     said = f"line 4, column 'place': '{place}' is no place, which start at 1.*leave the cell empty"
     with pytest.raises(DataError, match=said):
         PreferenceData.from_tables(answers=file)
-    table = pd.DataFrame({"race": [1, 1, 1], "who": ["Ann", "Bo", "Cy"], "rank": [1, 2, float(place)]})
+    table = pd.DataFrame(
+        {"race": [1, 1, 1], "who": ["Ann", "Bo", "Cy"], "rank": [1, 2, float(place)]}
+    )
     with pytest.raises(DataError, match="row 2 .*column 'rank': .* is no place"):
         orderings(table, list="race", item="who", position="rank")
     with pytest.raises(DataError, match="row 2 .*column 'rank': .* is no place"):
@@ -90,7 +96,8 @@ def test_a_pair_is_at_the_line_of_its_list(tmp_path: Path) -> None:
 
 def test_columns_that_are_missing_are_named() -> None:
     with pytest.raises(
-        DataError, match=r"no column 'list' among 'item', 'place'; orders have the columns list, item, place"
+        DataError,
+        match=r"no column 'list' among 'item', 'place'; orders have the columns list, item, place",
     ):
         PreferenceData.from_tables(answers=ORDERS.drop(columns="list"))
     with pytest.raises(DataError, match="no column 'item_1'"):
@@ -106,7 +113,8 @@ def test_rankings_and_their_files_are_answers(tmp_path: Path) -> None:
     assert with_prices.attribute_names == ("price",) and with_prices.comparisons.num_lists == 2
     file = tmp_path / "votes.toc"
     file.write_text(
-        "# DATA TYPE: toc\n# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 2\n# ALTERNATIVE NAME 1: a\n# ALTERNATIVE NAME 2: b\n"
+        "# DATA TYPE: toc\n# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 2\n# ALTERNATIVE NAME 1: "
+        "a\n# ALTERNATIVE NAME 2: b\n"
         "# ALTERNATIVE NAME 3: c\n1: 1,2,3\n1: 3,{1,2}\n"
     )
     same(PreferenceData.from_tables(answers=read_ballots(file)), wanted)
@@ -161,7 +169,11 @@ ORDER, CHOICE, SHOWN = (
             r"row 0 .*the question 1 has one alternative alone.*; add",
         ),
         (CHOICE, [(1, "a", 1), (1, "b", 0), (1, "b", 0)], r"row 2 .*'b' is in 1 twice; drop"),
-        (CHOICE, [(1, "a", 1), (1, "b", 1)], r"row 0 .*2 alternatives are chosen; mark exactly one"),
+        (
+            CHOICE,
+            [(1, "a", 1), (1, "b", 1)],
+            r"row 0 .*2 alternatives are chosen; mark exactly one",
+        ),
         (CHOICE, [(1, "a", 1), (1, "z", 0)], r"row 0 \(index label 0\), column 'item': 'z' is not"),
         (
             SHOWN,
@@ -175,7 +187,11 @@ ORDER, CHOICE, SHOWN = (
             r"row 0 .*column 'worst': 'd' is none of the items of the row.*; name",
         ),
         (SHOWN, [("a", "b", "a", "b", "z")], r"row 0 \(index label 0\).*'z' is not the label"),
-        (["best", "worst"], [("a", "b")], r"no column 'item_1'.*; name the columns of what was shown item_1"),
+        (
+            ["best", "worst"],
+            [("a", "b")],
+            r"no column 'item_1'.*; name the columns of what was shown item_1",
+        ),
     ],
 )
 def test_bad_lists_are_named(columns: list[str], rows: list[tuple[object, ...]], said: str) -> None:
@@ -187,7 +203,10 @@ def test_rankings_have_one_way_to_answers() -> None:
     """With their items, attributes included."""
     items = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=list("abc"))
     rankings = Rankings.from_orders([["b", "a"]], items=items)
-    for data in (PreferenceData.from_tables(None, rankings), PreferenceData.from_rankings(rankings)):
+    for data in (
+        PreferenceData.from_tables(None, rankings),
+        PreferenceData.from_rankings(rankings),
+    ):
         assert data.labels == ("a", "b", "c") and data.attribute_names == ("x",)
         assert (data.winner.tolist(), data.loser.tolist()) == ([1], [0])
     with pytest.raises(DataError, match="order nothing; leave"):

@@ -36,7 +36,8 @@ def test_differences_are_kept() -> None:
     answers = read().comparisons
     assert answers.covariate_names == ("home", "words", "style[x]", "style[y]", "style[z]")
     rows = {
-        (answers.winner[row], answers.loser[row], *columns(read())[row]) for row in range(len(answers.winner))
+        (answers.winner[row], answers.loser[row], *columns(read())[row])
+        for row in range(len(answers.winner))
     }
     assert (0, 1, 1, 2, 0, 0, 0) in rows  # a at home, 2 words more, of the same style
     assert (0, 1, -1, 5, 1, 0, -1) in rows
@@ -53,7 +54,10 @@ def test_only_equal_rows_are_merged() -> None:
     other = read(twice.iloc[::-1], items=None).comparisons
     again = PreferenceData.from_tables(data.labels, twice.iloc[::-1], covariates=NAMES).comparisons
     assert other.winner.shape == again.winner.shape
-    assert all(np.array_equal(again.columns[name], value) for name, value in data.comparisons.columns.items())
+    assert all(
+        np.array_equal(again.columns[name], value)
+        for name, value in data.comparisons.columns.items()
+    )
 
 
 def test_tables_are_read_back() -> None:
@@ -74,14 +78,22 @@ def test_files_and_names_of_columns(tmp_path: Path) -> None:
 
 def test_pair_form_with_results() -> None:
     table = pd.DataFrame(
-        {"first": ["a", "b"], "second": ["b", "c"], "result": [0, 1], "x_first": [1, 5], "x_second": [4, 2]}
+        {
+            "first": ["a", "b"],
+            "second": ["b", "c"],
+            "result": [0, 1],
+            "x_first": [1, 5],
+            "x_second": [4, 2],
+        }
     )
     assert columns(read(table, ["x"])).ravel().tolist() == [3.0, 3.0]  # b beat a with 3 more, and c
 
 
 @pytest.mark.parametrize("text", [False, True])
 def test_orders_and_choices_have_them_beside_the_item(text: bool, tmp_path: Path) -> None:
-    orders = pd.DataFrame({"list": [1, 1, 1, 2, 2], "item": list("abcab"), "place": [2, 1, 3, 1, 2]})
+    orders = pd.DataFrame(
+        {"list": [1, 1, 1, 2, 2], "item": list("abcab"), "place": [2, 1, 3, 1, 2]}
+    )
     orders["grid"] = [5, 1, 2, 4, 9]
     given: Any = orders
     if text:
@@ -91,7 +103,9 @@ def test_orders_and_choices_have_them_beside_the_item(text: bool, tmp_path: Path
     answers = data.comparisons
     rows = zip(answers.winner, answers.loser, columns(data)[:, 0], strict=True)
     assert sorted(rows) == [(0, 1, -5.0), (0, 2, 3.0), (1, 0, -4.0)]
-    choices = pd.DataFrame({"choice": 1, "item": list("abc"), "chosen": [0, 1, 0], "price": [3, 2, 5]})
+    choices = pd.DataFrame(
+        {"choice": 1, "item": list("abc"), "chosen": [0, 1, 0], "price": [3, 2, 5]}
+    )
     assert sorted(columns(read(choices, ["price"]))[:, 0]) == [-3.0, -1.0]
     with pytest.raises(DataError, match="no column 'size' with the covariate of each item"):
         read(choices, ["size"])
@@ -128,7 +142,11 @@ def test_columns_that_are_not_asked_for_are_noted() -> None:
             ["words"],
             "row 1 .*column 'words_loser': nan is no value of the covariate",
         ),
-        ({"words_loser": [1, np.inf, 2, 3, 4]}, ["words"], "row 1 .*column 'words_loser': inf is not finite"),
+        (
+            {"words_loser": [1, np.inf, 2, 3, 4]},
+            ["words"],
+            "row 1 .*column 'words_loser': inf is not finite",
+        ),
         (
             {"words_loser": [1, -1e200, 2, 3, 4]},
             ["words"],
@@ -143,7 +161,10 @@ def test_columns_that_are_not_asked_for_are_noted() -> None:
         ({}, ["home", "home"], "'home' is named twice"),
         ({}, [3], "3 is no name"),
         (
-            {"x_winner": [f"l{row}" for row in range(5)], "x_loser": [f"m{row}" for row in range(5)]},
+            {
+                "x_winner": [f"l{row}" for row in range(5)],
+                "x_loser": [f"m{row}" for row in range(5)],
+            },
             ["x"],
             None,
         ),
@@ -162,5 +183,7 @@ def test_too_many_levels() -> None:
     table = pd.DataFrame(
         {"winner": "a", "loser": "b", "x_winner": [f"l{row}" for row in rows], "x_loser": "l0"}
     )
-    with pytest.raises(DataError, match="40 effects are more than the limit of 32; group the levels"):
+    with pytest.raises(
+        DataError, match="40 effects are more than the limit of 32; group the levels"
+    ):
         read(table, ["x"])

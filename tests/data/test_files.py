@@ -76,7 +76,9 @@ def test_lines_of_the_file_are_named(folder: Any) -> None:
     (folder / "comparisons.csv").write_text(
         'winner,loser,count\n\n"NA",\n007,1\n'.replace('"NA",\n', '"NA",007,1\n')
     )
-    with pytest.raises(DataError, match=r"comparisons\.csv, line 4: 2 cells where the header has 3"):
+    with pytest.raises(
+        DataError, match=r"comparisons\.csv, line 4: 2 cells where the header has 3"
+    ):
         PreferenceData.from_folder(folder)
     (folder / "comparisons.csv").write_text("winner,loser\n\nNA,007\n008,NA\n")
     with pytest.raises(
@@ -86,13 +88,15 @@ def test_lines_of_the_file_are_named(folder: Any) -> None:
     (folder / "comparisons.csv").write_text(COMPARISONS)
     (folder / "relations" / "cites.csv").write_text("source,target,weight\nNA,007,1\n007,null,x\n")
     with pytest.raises(
-        DataError, match=r"relation 'cites' \(.*cites\.csv\), line 3, column 'weight': 'x' is not a number"
+        DataError,
+        match=r"relation 'cites' \(.*cites\.csv\), line 3, column 'weight': 'x' is not a number",
     ):
         PreferenceData.from_folder(folder)
     (folder / "entities.csv").write_text("name,size\nNA,1\n007,\n")
     (folder / "entities.csv").write_text("name,size\nNA,1\n007,\nx,many\ny,2\n")
     with pytest.raises(
-        DataError, match=r"entities\.csv, line 4 \(label 'x'\), column 'size': 'many' is not a number"
+        DataError,
+        match=r"entities\.csv, line 4 \(label 'x'\), column 'size': 'many' is not a number",
     ):
         PreferenceData.from_folder(folder)
 
@@ -106,7 +110,10 @@ def test_lines_of_the_file_are_named(folder: Any) -> None:
         (b"name,size\n", "no rows"),
         (b"name,size\na\n", "line 2: 1 cell where the header has 2"),
         (b"name,size\na,1,2\n", "line 2: 3 cells where the header has 2"),
-        (b'name,size\nb,2\n"a,1\nc,3\n', "line 3: the row that begins here is not valid CSV .*not closed"),
+        (
+            b'name,size\nb,2\n"a,1\nc,3\n',
+            "line 3: the row that begins here is not valid CSV .*not closed",
+        ),
         (b'name,size\n"a"b,1\n', "line 2: the row that begins here is not valid CSV"),
         (b"name,size\na,\x001\n", "line 2: there is a zero byte"),
         (b"name,size\n\xe9,1\n", "the byte 0xe9 at offset 10 is not UTF-8"),
@@ -119,7 +126,10 @@ def test_lines_of_the_file_are_named(folder: Any) -> None:
         (b"name,size\na,True\nb,2\n", "'True' is not a number"),
         (b"name,size\na,1_5\nb,2\nc,3\n", "'1_5' is not a number"),
         (b"name,size\na,big\nb,2\nc,3\n", "'big' is not a number; encode the column"),
-        (b"name,size\na,1\nb,2\na,3\n", r"line 4 \(label 'a'\): the label 'a' was already used at .*line 2"),
+        (
+            b"name,size\na,1\nb,2\na,3\n",
+            r"line 4 \(label 'a'\): the label 'a' was already used at .*line 2",
+        ),
         (
             ("name," + ",".join(f"x{k}" for k in range(5001))).encode(),
             "5,002 columns are more than the limit of 5001",
@@ -164,7 +174,9 @@ def test_missing_files(folder: Any, tmp_path: Any) -> None:
 
 
 def test_a_table_in_two_formats_is_refused(folder: Any) -> None:
-    pd.DataFrame({"source": ["NA"], "target": ["007"]}).to_parquet(folder / "relations" / "cites.parquet")
+    pd.DataFrame({"source": ["NA"], "target": ["007"]}).to_parquet(
+        folder / "relations" / "cites.parquet"
+    )
     with pytest.raises(DataError, match="the relation 'cites' is also in cites.csv"):
         PreferenceData.from_folder(folder)
     (folder / "relations" / "cites.parquet").unlink()
@@ -191,7 +203,9 @@ def test_file_name_that_cannot_name_a_relation(folder: Any) -> None:
 def test_parquet_keeps_types(tmp_path: Any, indexed: Any) -> None:
     items = pd.DataFrame({"name": [1, 2], "size": [0.5, 1.5]})
     (items.set_index("name") if indexed else items).to_parquet(tmp_path / "entities.parquet")
-    pd.DataFrame({"winner": [1], "loser": [2], "count": [3]}).to_parquet(tmp_path / "comparisons.parquet")
+    pd.DataFrame({"winner": [1], "loser": [2], "count": [3]}).to_parquet(
+        tmp_path / "comparisons.parquet"
+    )
     data = PreferenceData.from_folder(tmp_path)
     assert data.labels == (1, 2)
     assert data.attribute_names == ("size",)
@@ -217,7 +231,9 @@ def test_a_parquet_file_with_a_flipped_bit_is_read_or_refused(tmp_path: Path) ->
         damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         file.write_bytes(damaged)
         try:
-            data = PreferenceData.from_tables(labels, [labels[:2]], {"links": Relation(file, "undirected")})
+            data = PreferenceData.from_tables(
+                labels, [labels[:2]], {"links": Relation(file, "undirected")}
+            )
             assert data.num_items == 40
         except DataError as error:
             refused += 1
@@ -252,13 +268,34 @@ def test_a_table_that_was_read_can_stand_for_a_frame(folder: Any) -> None:
     assert data.with_comparisons(read_table(folder / "more.csv")).num_answers == 1
     (folder / "new.csv").write_text("name,heavy,size\nx,0,1\n")
     (folder / "links.csv").write_text("source,target\nx,NA\n")
-    larger = data.extend(read_table(folder / "new.csv"), {"cites": read_table(folder / "links.csv")})
+    larger = data.extend(
+        read_table(folder / "new.csv"), {"cites": read_table(folder / "links.csv")}
+    )
     assert larger.attributes[-1].tolist() == [1.0, 0.0]
 
 
 # Fuzzing: whatever the bytes, the answer is data or a DataError.
 
-PIECES = [b"", b",", b"\n", b"\r", b'"', b"\0", b"\xff", b"\xef\xbb\xbf", b"nan", b"inf", b"1e999", b"-1", b"0", b"NA", b" ", b"_", b"\xd9\xa1"]  # fmt: skip
+# Fmt: skip.
+PIECES = [
+    b"",
+    b",",
+    b"\n",
+    b"\r",
+    b'"',
+    b"\0",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b"nan",
+    b"inf",
+    b"1e999",
+    b"-1",
+    b"0",
+    b"NA",
+    b" ",
+    b"_",
+    b"\xd9\xa1",
+]
 
 
 @st.composite
@@ -292,7 +329,9 @@ CSV = {
 }
 
 
-@settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(mutation=mutations(CSV))
 def test_mutated_csv_gives_data_or_a_data_error(folder: Any, mutation: Any) -> None:
     check_mutation(folder, CSV, *mutation)
@@ -310,21 +349,29 @@ PARQUET = {
 }
 
 
-@settings(max_examples=100, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(mutation=mutations(PARQUET))
 def test_mutated_parquet_gives_data_or_a_data_error(tmp_path: Any, mutation: Any) -> None:
     check_mutation(tmp_path, PARQUET, *mutation)
 
 
 def _bomb(file: Any) -> Any:
-    """A file that becomes a hundred times as large or more, 20 MB, in the form that its name says."""
+    """A file that becomes a hundred times as large or more, 20 MB, in the form that its name
+    says.
+    """
     if file.name.endswith(".parquet"):
         pytest.importorskip("pyarrow")
         pd.DataFrame({"a": np.zeros(2_500_000)}).to_parquet(file)
     elif file.name.endswith(".npz"):
         np.savez_compressed(file, row=np.zeros(2_500_000), allow_pickle=False)
     else:
-        head = b"%%MatrixMarket matrix coordinate real general\n9 9 9\n" if ".mtx" in file.name else b"a,b\n"
+        head = (
+            b"%%MatrixMarket matrix coordinate real general\n9 9 9\n"
+            if ".mtx" in file.name
+            else b"a,b\n"
+        )
         line = b"1 1 1\n" if ".mtx" in file.name else b"1,2\n"
         with gzip.open(file, "wb") as stream:
             stream.write(head)
@@ -342,7 +389,9 @@ def test_what_becomes_too_large_is_refused(tmp_path: Any, monkeypatch: Any, name
     with pytest.raises(DataError, match=r"bomb.*more than 0\.01 GB.*RELPREF_MAX_DECOMPRESSED"):
         read(file)
     monkeypatch.setenv("RELPREF_MAX_DECOMPRESSED", "lots")
-    with pytest.raises(DataError, match="RELPREF_MAX_DECOMPRESSED is 'lots'; it is a number of gigabytes"):
+    with pytest.raises(
+        DataError, match="RELPREF_MAX_DECOMPRESSED is 'lots'; it is a number of gigabytes"
+    ):
         read(file)
 
 
@@ -358,7 +407,9 @@ def test_what_is_meant_to_be_large_is_read(tmp_path: Any, monkeypatch: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "read", [read_edges, read_table, read_matrix, Rankings.from_preflib], ids=lambda read: read.__name__
+    "read",
+    [read_edges, read_table, read_matrix, Rankings.from_preflib],
+    ids=lambda read: read.__name__,
 )
 @pytest.mark.parametrize("ending", [".csv", ".mtx", ".soc"])
 def test_no_name_of_a_file(tmp_path: Any, read: Any, ending: str) -> None:

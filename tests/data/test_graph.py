@@ -70,7 +70,9 @@ def test_spectrum_decomposes_the_laplacian(seed: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("function", [lambda x: np.exp(-0.7 * x), lambda x: (0.3 + x) ** -1.5])
-def test_gap_weights_give_the_mean_squared_distance_inside_components(seed: Any, function: Any) -> None:
+def test_gap_weights_give_the_mean_squared_distance_inside_components(
+    seed: Any, function: Any
+) -> None:
     graph = random_graph(seed, edges=4 + seed)
     values, vectors, gap_weights = graph.spectrum
     kernel = (vectors * function(values)) @ vectors.T
@@ -156,7 +158,9 @@ def test_one_compilation_serves_graphs_with_different_edges() -> Any:
     with jax.enable_x64(True):
         for edges in (9, 4, 30):
             graph = random_graph(2, edges=edges)
-            np.testing.assert_allclose(trace_of_kernel(graph), np.trace(graph.laplacian()), rtol=1e-12)
+            np.testing.assert_allclose(
+                trace_of_kernel(graph), np.trace(graph.laplacian()), rtol=1e-12
+            )
     assert len(traced) == 1
 
 
@@ -177,7 +181,8 @@ def test_cliques_are_those_of_a_triangulation(seed: Any) -> None:
     filled.add_edges_from(pair for clique in cliques for pair in combinations(clique, 2))
     assert nx.is_chordal(filled)
     assert all(
-        filled.has_edge(*edge) for edge in zip(graph.source.tolist(), graph.target.tolist(), strict=True)
+        filled.has_edge(*edge)
+        for edge in zip(graph.source.tolist(), graph.target.tolist(), strict=True)
     )
     expected = {frozenset(clique) for clique in nx.chordal_graph_cliques(filled)}
     assert {frozenset(clique) for clique in cliques} == expected
@@ -220,7 +225,8 @@ def test_a_ring_is_one_clique(nodes: int) -> None:
     """No choice of a diagonal could do without the numbers of the nodes."""
     ring = np.arange(nodes)
     assert maximal_cliques(nodes, ring, np.roll(ring, 1)) == [ring.tolist()]
-    # With one more node linked to it, the ring has a beginning: what is joined is a matter of the graph.
+    # With one more node linked to it, the ring has a beginning: what is joined is a matter of the
+    # graph.
     assert len(maximal_cliques(nodes + 1, [*ring, 0], [*np.roll(ring, 1), nodes])) > 1
 
 

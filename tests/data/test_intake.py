@@ -1,4 +1,6 @@
-"""Tables as they come: categories, gaps, dates, other separators, labels in a column, edges in any form."""
+"""Tables as they come: categories, gaps, dates, other separators, labels in a column, edges in any
+form.
+"""
 
 import sys
 from pathlib import Path
@@ -32,7 +34,9 @@ def test_a_category_becomes_a_column_for_each_value() -> None:
         "color=green": [0, 0, 0, 1],
         "color=red": [1, 0, 1, 0],
     }
-    assert data.notes == ("items: 'color' has 3 values, read as 'color=blue', 'color=green', 'color=red'",)
+    assert data.notes == (
+        "items: 'color' has 3 values, read as 'color=blue', 'color=green', 'color=red'",
+    )
 
 
 def test_of_two_values_one_column_is_enough() -> None:
@@ -57,13 +61,20 @@ def test_what_says_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     "gap",
-    [[1.0, np.nan, 2.0, 3.0], pd.array([1, None, 2, 3], dtype="Int64"), np.array([1, None, 2, 3], object)],
+    [
+        [1.0, np.nan, 2.0, 3.0],
+        pd.array([1, None, 2, 3], dtype="Int64"),
+        np.array([1, None, 2, 3], object),
+    ],
 )
 def test_a_missing_number_is_the_mean_and_marked(gap: Any) -> None:
     data = described(price=gap)
     assert attributes(data) == {"price": [1, 2, 2, 3], "price missing": [0, 1, 0, 0]}
     assert data.notes == (
-        "items: 1 of 4 values of 'price' are missing: set to the mean, 2, and marked by 'price missing'",
+        (
+            "items: 1 of 4 values of 'price' are missing: set to the mean, 2, and marked by 'price "
+            "missing'"
+        ),
     )
 
 
@@ -128,7 +139,10 @@ def test_newcomers_are_described_like_the_others() -> None:
     assert "items: the column 'name' of the new items is not used" in data.notes
     assert not any("category" in note for note in data.notes)
     stranger = known.extend(late.assign(color=["pink", "red", "blue", "pink"]))
-    note = "items: 'pink' is a category of 'color' that no known item has: read as none of the known ones"
+    note = (
+        "items: 'pink' is a category of 'color' that no known item has: read as none of the "
+        "known ones"
+    )
     assert note in stranger.notes
     colors = [at for at, name in enumerate(data.attribute_names) if name.startswith("color=")]
     np.testing.assert_array_equal(stranger.attributes[16:, colors].sum(axis=1), [0, 1, 1, 0])
@@ -158,8 +172,16 @@ def test_numbers_as_labels() -> None:
     assert PreferenceData.from_tables(items, [(1, 2)]).labels == (3, 1, 2)
     # Rows are numbered where no column says more.
     assert PreferenceData.from_tables(items[["x"]], [(1, 2)]).labels == (0, 1, 2)
-    assert PreferenceData.from_tables(items.rename(columns={"id": "y"}), [(1, 2)]).labels == (0, 1, 2)
-    assert PreferenceData.from_tables(items.rename(columns={"id": "y"}), [(1, 3)]).labels == (3, 1, 2)
+    assert PreferenceData.from_tables(items.rename(columns={"id": "y"}), [(1, 2)]).labels == (
+        0,
+        1,
+        2,
+    )
+    assert PreferenceData.from_tables(items.rename(columns={"id": "y"}), [(1, 3)]).labels == (
+        3,
+        1,
+        2,
+    )
 
 
 def test_a_frame_of_another_library() -> None:
@@ -190,7 +212,9 @@ def test_a_frame_of_no_known_library() -> None:
     class Frame:
         columns = ("winner", "loser")
 
-    with pytest.raises(DataError, match="answers: expected a table, got Frame; build a pandas DataFrame"):
+    with pytest.raises(
+        DataError, match="answers: expected a table, got Frame; build a pandas DataFrame"
+    ):
         PreferenceData.from_tables(LABELS, Frame())
 
 
@@ -200,7 +224,9 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
-    items = write(tmp_path / "items.csv", 'name;price;"weight, g"\r\nA b;1,5;-3\r\n"C;D";2,25;4\r\nE;;5\r\n')
+    items = write(
+        tmp_path / "items.csv", 'name;price;"weight, g"\r\nA b;1,5;-3\r\n"C;D";2,25;4\r\nE;;5\r\n'
+    )
     answers = write(tmp_path / "answers.csv", "winner\tloser\tcount\r\nA b\tC;D\t2\r\n")
     data = PreferenceData.from_tables(str(items), answers)
     assert data.labels == ("A b", "C;D", "E")
@@ -223,7 +249,9 @@ def test_commas_are_no_decimal_marks_beside_points(tmp_path: Path) -> None:
 
 
 def test_weights_with_decimal_commas(tmp_path: Path) -> None:
-    file = write(tmp_path / "same taste.csv", "source;target;weight;year\na;b;0,5;2020\nc;d;2;2021\n")
+    file = write(
+        tmp_path / "same taste.csv", "source;target;weight;year\na;b;0,5;2020\nc;d;2;2021\n"
+    )
     data = PreferenceData.from_tables(LABELS, ANSWERS, {"same taste": file})
     assert data.relations["same taste"].weight.tolist() == [0.5, 2]
     assert data.notes == (
@@ -259,11 +287,15 @@ def test_unknown_columns_are_noted_and_slips_refused() -> None:
     with pytest.raises(DataError, match="'probability'"):  # known, but not beside a winner
         PreferenceData.from_tables(LABELS, table.assign(probability=0.5))
     with pytest.raises(DataError, match=r"columns=\{'first': 'better', 'second': 'worse'\}"):
-        PreferenceData.from_tables(LABELS, pd.DataFrame({"better": ["a", "b"], "worse": ["b", "c"]}))
+        PreferenceData.from_tables(
+            LABELS, pd.DataFrame({"better": ["a", "b"], "worse": ["b", "c"]})
+        )
 
 
 def test_winners_that_are_named_once_more() -> None:
-    table = pd.DataFrame({"day": [1, 2], "home": ["a", "b"], "away": ["b", "c"], "winner": ["b", "b"]})
+    table = pd.DataFrame(
+        {"day": [1, 2], "home": ["a", "b"], "away": ["b", "c"], "winner": ["b", "b"]}
+    )
     with pytest.raises(
         DataError, match=r"every winner is in 'home' or 'away'; .*--columns first=home,second=away"
     ):
@@ -379,9 +411,14 @@ def test_a_group_for_each_item(groups: dict[str, Any]) -> None:
         PreferenceData.from_tables(LABELS, ANSWERS, {"group": Relation(groups, "directed")})
 
 
-def test_one_row_after_another_makes_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_row_after_another_makes_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pieces of a file are encoded together."""
-    rows = [(f"i{k}", "" if k % 9 == 4 else k / 3, ["red", "blue", ""][k % 3], k % 2 == 0) for k in range(40)]
+    rows = [
+        (f"i{k}", "" if k % 9 == 4 else k / 3, ["red", "blue", ""][k % 3], k % 2 == 0)
+        for k in range(40)
+    ]
     file = tmp_path / "items.csv"
     pd.DataFrame(rows, columns=["name", "x", "color", "new"]).to_csv(file, index=False)
     whole = PreferenceData.from_tables(file)

@@ -19,11 +19,17 @@ INTEGERS = st.integers(-3, 3) | st.sampled_from([2**31, -(2**63), 2**63])
 TEXTS = st.text(st.sampled_from("ab1é\u20ac\U0001f600 "), max_size=20)
 TUPLES = st.tuples(st.sampled_from([1, 1.0, "a", True]), st.sampled_from([2, 2.0]))
 ODD = st.sampled_from(["a\0", "\0", "\ud800", "x" * 100, 1, 1.0, 1 + 0j, 2**64, True]) | TUPLES
-LABELS = st.lists(TEXTS, max_size=20) | st.lists(INTEGERS, max_size=20) | st.lists(TEXTS | ODD, max_size=20)
+LABELS = (
+    st.lists(TEXTS, max_size=20)
+    | st.lists(INTEGERS, max_size=20)
+    | st.lists(TEXTS | ODD, max_size=20)
+)
 
 
 @pytest.mark.parametrize("many", [0, labels.MANY])
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(known=LABELS, asked=LABELS)
 def test_positions_are_those_of_the_labels(
     monkeypatch: pytest.MonkeyPatch, many: int, known: list[Any], asked: list[Any]
@@ -75,7 +81,9 @@ def test_blanks_around_labels_are_left_out(many: int) -> None:
 @pytest.mark.parametrize("empty", ["", " \t", "\u3164", "\u200b\ufeff", "\ufe0f", "\0", "\u2800 "])
 def test_labels_without_a_visible_character_are_refused(tmp_path: Path, empty: str) -> None:
     for answers in ([("b", "a"), (empty, "a")], [("b", "a"), ("a", empty)]):
-        with pytest.raises(DataError, match=r"row 1 \(index label 1\), column '.*': the label is empty"):
+        with pytest.raises(
+            DataError, match=r"row 1 \(index label 1\), column '.*': the label is empty"
+        ):
             PreferenceData.from_tables(answers=answers)
     with pytest.raises(DataError, match="row 1 .* the label is empty"):
         PreferenceData.from_tables(answers=[("b", "a"), (empty, "a"), ("\u00a0", "a"), (" ", "a")])
@@ -95,11 +103,17 @@ def test_labels_without_a_visible_character_are_refused(tmp_path: Path, empty: s
 
 def test_blanks_do_not_make_two_items() -> None:
     table = pd.DataFrame(
-        {"winner": ["Ann", "Ann ", "Bo"], "loser": ["Bo", "Cy", "\u00a0Cy"], "rater": ["x", " x", "y"]}
+        {
+            "winner": ["Ann", "Ann ", "Bo"],
+            "loser": ["Bo", "Cy", "\u00a0Cy"],
+            "rater": ["x", " x", "y"],
+        }
     )
     data = PreferenceData.from_tables(answers=table)
     assert data.labels == ("Ann", "Bo", "Cy") and data.comparisons.raters == ("x", "y")
-    assert data.notes == ("answers: 3 labels had blanks around them, which were left out: ' x', ...",)
+    assert data.notes == (
+        "answers: 3 labels had blanks around them, which were left out: ' x', ...",
+    )
     items = pd.DataFrame({"age": [1.0, 2, 3]}, index=["Ann ", "Bo", "Cy"])
     relations = {"friends": [("Ann\u200b", "Bo"), ("Ann", "Cy")]}
     data = PreferenceData.from_tables(items, table, relations)
@@ -126,7 +140,9 @@ def test_blanks_in_lists_and_rankings() -> None:
         {"list": ["p", "p ", "q", "q"], "item": ["Ann", "Bo", "Bo ", "Ann"], "place": [1, 2, 1, 2]}
     )
     assert PreferenceData.from_tables(answers=orders.assign(rater="r")).labels == ("Ann", "Bo")
-    shown = pd.DataFrame({"best": ["a "], "worst": ["c"], "item_1": ["a"], "item_2": ["b "], "item_3": ["c"]})
+    shown = pd.DataFrame(
+        {"best": ["a "], "worst": ["c"], "item_1": ["a"], "item_2": ["b "], "item_3": ["c"]}
+    )
     data = PreferenceData.from_tables(answers=shown)
     assert set(data.labels) == {"a", "b", "c"}
     rankings = Rankings.from_orders([["a", "b "], ["b", "a "]])
@@ -144,7 +160,9 @@ def test_labels_that_look_alike_are_noted_and_kept_apart() -> None:
     data = PreferenceData.from_tables(answers=answers)
     assert data.num_items == 6
     (note,) = data.notes
-    assert note.startswith("items: 3 labels differ from another one in capitals or Unicode form only")
+    assert note.startswith(
+        "items: 3 labels differ from another one in capitals or Unicode form only"
+    )
     assert "'Ann' and 'ann'" in note
     (note,) = PreferenceData.from_tables(answers=answers[2:3]).notes
     assert r"'caf\xe9' and 'cafe\u0301'" in note
@@ -156,7 +174,9 @@ def test_labels_that_look_alike_are_noted_and_kept_apart() -> None:
 
 
 def test_labels_with_blanks_that_were_stored_are_found_by_either_form() -> None:
-    """Data of earlier versions have labels with blanks; where two differ in these only, both are found."""
+    """Data of earlier versions have labels with blanks; where two differ in these only, both are
+    found.
+    """
     clean = PreferenceData.from_tables(answers=[("Ann", "Bo"), ("Bo", "Cy")])
     stored = replace(clean, labels=("Ann ", "Bo", "Cy"))
     assert stored.index(["Ann", "Ann ", "\u00a0Ann"]).tolist() == [0, 0, 0]
@@ -167,7 +187,9 @@ def test_labels_with_blanks_that_were_stored_are_found_by_either_form() -> None:
     read = both.with_comparisons([("Cy", "Ann "), ("Ann", "Cy")])
     assert list(zip(read.winner, read.loser, strict=True)) == [(1, 2), (2, 0)]
     empty = replace(clean, labels=("", "Bo", "Cy"))
-    assert empty.index([""]).tolist() == [0] and empty.with_comparisons([("", "Bo")]).winner.tolist() == [0]
+    assert empty.index([""]).tolist() == [0] and empty.with_comparisons(
+        [("", "Bo")]
+    ).winner.tolist() == [0]
     neither = replace(clean, labels=("Ann ", " Ann", "Cy"))
     with pytest.raises(UnknownLabelError, match="'Ann' is not the label of an item; nearest"):
         neither.index(["Ann"])

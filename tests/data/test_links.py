@@ -35,7 +35,9 @@ def bipartite(rows: Any = DRINKS, **options: Any) -> Any:
 
 def edges(graph: Any) -> Any:
     ends = zip(graph.source.tolist(), graph.target.tolist(), strict=True)
-    return {(LABELS[i] + LABELS[j]): w for (i, j), w in zip(ends, graph.weight.tolist(), strict=True)}
+    return {
+        (LABELS[i] + LABELS[j]): w for (i, j), w in zip(ends, graph.weight.tolist(), strict=True)
+    }
 
 
 def test_a_directed_relation_has_two_roles() -> None:
@@ -114,7 +116,10 @@ def test_a_bipartite_relation_joins_those_who_share_a_target() -> None:
 def test_hubs_can_be_left_out() -> None:
     found = bipartite(max_degree=2)
     assert edges(found.relations["drinks"]) == {"bc": 1.0}
-    expected = "relation 'drinks': 1 target with more than 2 links left out, and with them 3 of 6 links; 1 item had no other link"
+    expected = (
+        "relation 'drinks': 1 target with more than 2 links left out, and with them 3 of 6 "
+        "links; 1 item had no other link"
+    )
     assert expected in found.notes
     assert "cites_linking: 1 target with more than 2 links" in str(directed(max_degree=2).notes)
     assert not any("left out" in note for note in bipartite(max_degree=3).notes)
@@ -123,7 +128,9 @@ def test_hubs_can_be_left_out() -> None:
 def test_bad_bipartite_relations_are_refused() -> None:
     with pytest.raises(DataError, match=r"row 1 .*'target': 'b' is an item.*kind=\"directed\""):
         bipartite([("a", "tea"), ("a", "b")])
-    with pytest.raises(UnknownLabelError, match="column 'source': 'tea' is not the label of an item"):
+    with pytest.raises(
+        UnknownLabelError, match="column 'source': 'tea' is not the label of an item"
+    ):
         bipartite([("tea", "a")])
     with pytest.raises(DataError, match="a matrix has no labels"):
         data(Relation(sp.csr_array(np.eye(5)), kind="bipartite"))
@@ -188,7 +195,9 @@ ALIKE = {
 
 @pytest.mark.parametrize("name", ALIKE)
 def test_cliques_are_refused_where_links_tell_no_items_apart(name: str) -> None:
-    """All items of a component would be in one clique, with correlations of .9999 between unlinked ones, too."""
+    """All items of a component would be in one clique, with correlations of .9999 between unlinked
+    ones, too.
+    """
     with pytest.raises(DataError, match="relation 'near': .* into one clique, .*use edges"):
         related(ALIKE[name]).with_cliques("near")
 
@@ -236,7 +245,10 @@ def test_newcomers_may_not_close_a_ring_of_cliques() -> None:
     ],
 )
 def test_tables_and_trees_keep_the_kind(found: Any) -> None:
-    copies = (PreferenceData.from_tables(*found.to_tables()), jax.tree.map(lambda leaf: leaf, found))
+    copies = (
+        PreferenceData.from_tables(*found.to_tables()),
+        jax.tree.map(lambda leaf: leaf, found),
+    )
     for again in copies:
         assert list(again.links) == list(found.links)
         assert {part: edges(graph) for part, graph in again.relations.items()} == {
@@ -294,7 +306,9 @@ def test_newcomers_bring_links(name: str, options: Any, old: Any, new: Any) -> N
     last = [link for link in new if "g" in link and (name == "cites" or link[0] == "g")]
     steps = steps.extend(["g"], {name: table(last)})
     for part, graph in after.relations.items():
-        np.testing.assert_allclose(steps.relations[part].weight_matrix, graph.weight_matrix, rtol=1e-12)
+        np.testing.assert_allclose(
+            steps.relations[part].weight_matrix, graph.weight_matrix, rtol=1e-12
+        )
 
 
 def test_notes_of_an_undirected_relation_follow_its_newcomers() -> None:
@@ -302,24 +316,37 @@ def test_notes_of_an_undirected_relation_follow_its_newcomers() -> None:
     assert "relation 'cites': 2 of 5 items have no edge in it" in before.notes
     after = before.extend(["f"], {"cites": table([("f", "d")])})
     assert "relation 'cites': 1 of 6 items has no edge in it" in after.notes
-    assert set(before.notes) - set(after.notes) == {"relation 'cites': 2 of 5 items have no edge in it"}
+    assert set(before.notes) - set(after.notes) == {
+        "relation 'cites': 2 of 5 items have no edge in it"
+    }
 
 
 def test_links_of_newcomers_that_do_not_fit_are_refused() -> None:
     found = directed()
     with pytest.raises(DataError, match="both 'a' and 'c' are known already"):
         found.extend(["f"], {"cites": table([("f", "a"), ("a", "c")])})
-    with pytest.raises(DataError, match="'cites_linking' is a role of the relation 'cites'; give its links"):
+    with pytest.raises(
+        DataError, match="'cites_linking' is a role of the relation 'cites'; give its links"
+    ):
         found.extend(["f"], {"cites_linking": table([("f", "a")])})
     with pytest.raises(DataError, match="read as a directed relation with other options"):
         found.extend(["f"], {"cites": Relation(table([("f", "a")]), kind="undirected")})
-    assert found.extend(["f"], {"cites": Relation(table([("f", "a")]), kind="directed")}).num_items == 6
-    with pytest.raises(DataError, match="read as an undirected relation, but the newcomers' is directed"):
-        data(table(CITES[:3])).extend(["f"], {"cites": Relation(table([("f", "a")]), kind="directed")})
+    assert (
+        found.extend(["f"], {"cites": Relation(table([("f", "a")]), kind="directed")}).num_items
+        == 6
+    )
+    with pytest.raises(
+        DataError, match="read as an undirected relation, but the newcomers' is directed"
+    ):
+        data(table(CITES[:3])).extend(
+            ["f"], {"cites": Relation(table([("f", "a")]), kind="directed")}
+        )
     drinks = bipartite()
     with pytest.raises(DataError, match="'a' is known already"):
         drinks.extend(["f"], {"drinks": table([("a", "rum")])})
-    with pytest.raises(DataError, match="'tea' is what items link to in the bipartite relation 'drinks'"):
+    with pytest.raises(
+        DataError, match="'tea' is what items link to in the bipartite relation 'drinks'"
+    ):
         drinks.extend(["tea"])
     with pytest.raises(DataError, match="'f' is an item"):
         drinks.extend(["f"], {"drinks": table([("f", "f")])})

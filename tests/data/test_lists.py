@@ -1,4 +1,6 @@
-"""Lists among answers: reduced to neighboring pairs, numbered, selected whole, joined, withdrawn and written."""
+"""Lists among answers: reduced to neighboring pairs, numbered, selected whole, joined, withdrawn
+and written.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -134,7 +136,8 @@ def test_joined_and_withdrawn() -> None:
     for name in ("winner", "loser"):
         old = change.before >= 0
         assert (
-            getattr(change.answers, name)[old] == getattr(data.comparisons, name)[change.before[old]]
+            getattr(change.answers, name)[old]
+            == getattr(data.comparisons, name)[change.before[old]]
         ).all()
     back = changed(change.answers, more.comparisons, data.labels, withdraw=True).answers
     for name, column in data.comparisons.columns.items():
@@ -143,7 +146,12 @@ def test_joined_and_withdrawn() -> None:
     alone = changed(nothing, more.comparisons, data.labels, withdraw=False).answers
     assert alone.list is not None and alone.list.tolist() == [-1, 0, 0, 1, 1]
     with pytest.raises(DataError, match="taken back 1 times and was given 0 times"):
-        changed(data.comparisons, read(composed([["e", "a", "c"]])).comparisons, data.labels, withdraw=True)
+        changed(
+            data.comparisons,
+            read(composed([["e", "a", "c"]])).comparisons,
+            data.labels,
+            withdraw=True,
+        )
 
 
 def table(*pairs: str, **columns: Any) -> pd.DataFrame:
@@ -161,8 +169,14 @@ def table(*pairs: str, **columns: Any) -> pd.DataFrame:
             table("ab", "bc", strength=[1, 2]),
             r"row 0 .*: answers with the column 'strength' cannot be in lists",
         ),
-        (table("ab", "bc", rater=["x", "y"]), r"row 1 .*: the rater is not that of the list's other rows"),
-        (table("ab", "bc", count=[2, 1]), r"row 1 .*: the count is not that of the list's other rows"),
+        (
+            table("ab", "bc", rater=["x", "y"]),
+            r"row 1 .*: the rater is not that of the list's other rows",
+        ),
+        (
+            table("ab", "bc", count=[2, 1]),
+            r"row 1 .*: the count is not that of the list's other rows",
+        ),
         (
             table("ab", "bc", shown_first=["a", ""]),
             r"row 0 .*: the effect of being shown first in a list is unknown",
@@ -190,8 +204,14 @@ def test_rankings() -> None:
     ]
     rankings = Rankings.from_orders(orders, items=ITEMS)
     assert said(PreferenceData.from_rankings(rankings)) == said(read(composed(BLOCKS)))
-    tied = PreferenceData.from_rankings(Rankings.from_orders([[("b", "a")], ["a", ("b", "c")]], items=ITEMS))
-    assert tied.comparisons.tie is not None and tied.comparisons.tie.tolist() == [True, False, False]
+    tied = PreferenceData.from_rankings(
+        Rankings.from_orders([[("b", "a")], ["a", ("b", "c")]], items=ITEMS)
+    )
+    assert tied.comparisons.tie is not None and tied.comparisons.tie.tolist() == [
+        True,
+        False,
+        False,
+    ]
     pairs = PreferenceData.from_rankings(rankings, lists="pairs")
     assert said(pairs) == said(read(composed(BLOCKS), lists="pairs"))
     with pytest.raises(DataError, match="that of 1, number 1, is of one item alone"):
@@ -225,4 +245,6 @@ def test_best_and_worst() -> None:
 )
 def test_unusable_best_and_worst(change: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        best_worst(SHOWN.assign(**change), items=["one", "two", "three"], best="best", worst="worst")
+        best_worst(
+            SHOWN.assign(**change), items=["one", "two", "three"], best="best", worst="worst"
+        )

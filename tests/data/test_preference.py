@@ -20,11 +20,15 @@ def item_table(**changes: Any) -> Any:
 
 def answers(*pairs: Any, **columns: Any) -> Any:
     pairs = pairs or ("ab", "bc", "ab")
-    return pd.DataFrame({"winner": [w for w, _ in pairs], "loser": [x for _, x in pairs], **columns})
+    return pd.DataFrame(
+        {"winner": [w for w, _ in pairs], "loser": [x for _, x in pairs], **columns}
+    )
 
 
 def links(*pairs: Any, **columns: Any) -> Any:
-    return pd.DataFrame({"source": [s for s, _ in pairs], "target": [t for _, t in pairs], **columns})
+    return pd.DataFrame(
+        {"source": [s for s, _ in pairs], "target": [t for _, t in pairs], **columns}
+    )
 
 
 def example(**changes: Any) -> Any:
@@ -56,7 +60,11 @@ def test_fields() -> None:
     assert data.attributes.dtype == data.attribute_scale.dtype == np.float64
     np.testing.assert_allclose(data.attribute_center, [3, 0.75])
     np.testing.assert_allclose(data.attribute_scale, item_table().astype(float).std(ddof=0))
-    assert (data.winner.tolist(), data.loser.tolist(), data.count.tolist()) == ([0, 1], [1, 2], [2, 1])
+    assert (data.winner.tolist(), data.loser.tolist(), data.count.tolist()) == (
+        [0, 1],
+        [1, 2],
+        [2, 1],
+    )
     assert data.winner.dtype == data.loser.dtype == data.count.dtype == np.int32
     assert data.answered
     assert list(data.relations) == ["zeta", "alpha"]
@@ -89,7 +97,11 @@ def test_the_tables_given_are_not_changed_and_not_shared() -> None:
 
 def test_describe_and_repr() -> None:
     data = example()
-    line = "4 items, 2 attributes, 3 answers to 2 pairs, relations: zeta (3 nodes, 2 edges), alpha (2 nodes, 1 edge)"
+    line = (
+        "4 items, 2 attributes, 3 answers to 2 pairs, relations: zeta (3 nodes, 2 edges), "
+        "alpha "
+        "(2 nodes, 1 edge)"
+    )
     assert data.describe() == line
     assert repr(data) == f"PreferenceData({line})"
     assert example(relations=None, answers=answers("ab", "ba")).describe() == (
@@ -129,7 +141,9 @@ def test_integer_labels_match_numpy_integers_but_not_text() -> None:
     assert data.labels == (10, 20)
     assert all(type(label) is int for label in data.labels)
     assert data.index(np.array([20], dtype=np.int8)).tolist() == [1]
-    with pytest.raises(UnknownLabelError, match="the item 10 is of type int, this label of type str"):
+    with pytest.raises(
+        UnknownLabelError, match="the item 10 is of type int, this label of type str"
+    ):
         data.index(["10"])
 
 
@@ -153,7 +167,8 @@ def test_nullable_categorical_and_object_numbers() -> None:
     )
     data = example(items=items)
     np.testing.assert_array_equal(
-        data.attributes[:, 2:].T, [[1, 2, 3, 4], [1, 0, 1, 1], [1, 2, 1, 2], [1, 2.5, 3, 1], [0, 0, 0, 7]]
+        data.attributes[:, 2:].T,
+        [[1, 2, 3, 4], [1, 0, 1, 1], [1, 2, 1, 2], [1, 2.5, 3, 1], [0, 0, 0, 7]],
     )
 
 
@@ -210,7 +225,8 @@ def test_without_relation_and_without_attributes() -> None:
     assert bare.attributes.shape == bare.standardized_attributes().shape == (4, 0)
     assert bare.attribute_names == ()
     with pytest.raises(
-        DataError, match="no relation 'zetta'; the relations are 'zeta', 'alpha'; did you mean 'zeta'"
+        DataError,
+        match="no relation 'zetta'; the relations are 'zeta', 'alpha'; did you mean 'zeta'",
     ):
         data.without_relation("zetta")
     assert not bare.without_relation("zeta").without_relation("alpha").relations
@@ -225,7 +241,9 @@ def test_extend_appends_and_freezes_the_scales() -> None:
     data = example()
     larger = data.extend(newcomers("e", "f"), {"alpha": links("ed", "ef", weight=[3.0, 1.0])})
     assert larger.labels == ("a", "b", "c", "d", "e", "f")
-    np.testing.assert_array_equal(larger.attributes[4:], [[10, 0], [11, 0]])  # columns in the old order
+    np.testing.assert_array_equal(
+        larger.attributes[4:], [[10, 0], [11, 0]]
+    )  # columns in the old order
     np.testing.assert_array_equal(larger.attribute_center, data.attribute_center)
     np.testing.assert_array_equal(larger.attribute_scale, data.attribute_scale)
     np.testing.assert_array_equal(larger.winner, data.winner)
@@ -253,7 +271,11 @@ def test_extend_with_labels_only() -> None:
         (None, {"zeta": links("ab")}, "no newcomers"),
         (newcomers("a"), None, r"row 0 \(label 'a'\): 'a' is an item already"),
         (newcomers("e", "e"), None, "already used"),
-        (["e"], None, "lack the attribute 'size'; give a DataFrame with the columns 'size', 'heavy'"),
+        (
+            ["e"],
+            None,
+            "lack the attribute 'size'; give a DataFrame with the columns 'size', 'heavy'",
+        ),
         (
             newcomers("e").rename(columns={"size": "sise"}),
             None,
@@ -321,7 +343,10 @@ def test_equal_shapes_share_one_compilation() -> Any:
     def difference(data: Any) -> Any:
         traces.append(repr(data))
         value = data.standardized_attributes()[:, 0]
-        low = data.relations["zeta"].spectrum.eigenvalues[1] + data.relations["zeta"].reference.mean_degree
+        low = (
+            data.relations["zeta"].spectrum.eigenvalues[1]
+            + data.relations["zeta"].reference.mean_degree
+        )
         return value[data.winner] - value[data.loser] + low
 
     first = example()

@@ -47,15 +47,20 @@ def test_circulation_is_chungs_laplacian(teleport: float) -> None:
     flow = np.diag(stationary) @ transition
     laplacian = np.diag(stationary) - (flow + flow.T) / 2  # Chung 2005
     weights = dense(circulation(sp.csr_array(links), teleport), 6)
-    np.testing.assert_allclose(np.diag(weights.sum(axis=1)) - weights, 6 * laplacian, rtol=0, atol=1e-14)
-    # Every degree counts how often the walk is there and leaves; it is there once per node on average.
+    np.testing.assert_allclose(
+        np.diag(weights.sum(axis=1)) - weights, 6 * laplacian, rtol=0, atol=1e-14
+    )
+    # Every degree counts how often the walk is there and leaves; it is there once per node on
+    # average.
     np.testing.assert_allclose(weights.sum() + 6 * np.trace(flow), 6, rtol=1e-12)
 
 
 def test_pairs_that_would_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_memory", lambda: 1e9)
     # A star of ten thousand: its hub joins each to each.
-    star = sp.csr_array((np.ones(10_000), (np.arange(10_000), np.zeros(10_000, dtype=int))), (10_000, 10_000))
+    star = sp.csr_array(
+        (np.ones(10_000), (np.arange(10_000), np.zeros(10_000, dtype=int))), (10_000, 10_000)
+    )
     with pytest.raises(DataError, match=r"up to 1e\+08 pairs .*max_degree.* needs 2\.40 GB"):
         shared_targets(star, weigh_hubs=True)
     assert shared_targets(star.T, weigh_hubs=True).weight.size == 0

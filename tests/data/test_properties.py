@@ -59,7 +59,10 @@ def test_row_order_leaves_no_trace(drawn: Any, random: Any) -> None:
     labels, rows, count = drawn
     order = list(range(len(rows)))
     random.shuffle(order)
-    same(build(labels, rows, count), build(labels, [rows[k] for k in order], [count[k] for k in order]))
+    same(
+        build(labels, rows, count),
+        build(labels, [rows[k] for k in order], [count[k] for k in order]),
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -48,5 +48,12 @@ def test_nothing_waits() -> None:
     assert not any(isinstance(finder, pytree._AtImportOfJax) for finder in sys.meta_path)
     for kind in (Probit, Logistic):
         assert jax.tree.leaves(kind()) == []
-    for name in ("Comparisons", "Graph", "PreferenceData", "Rankings", "RelationData", "RelationValues"):
+    for name in (
+        "Comparisons",
+        "Graph",
+        "PreferenceData",
+        "Rankings",
+        "RelationData",
+        "RelationValues",
+    ):
         assert not jax.tree_util.all_leaves([object.__new__(getattr(relpref.data, name))]), name

@@ -42,14 +42,25 @@ def test_orders_become_blocks(rankings: Rankings) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "kind"),
-    [([0], "full"), ([0, 1], "top-k"), ([1, 2], "exhaustive"), ([0, 3], "non-exhaustive"), ([], "full")],
+    [
+        ([0], "full"),
+        ([0, 1], "top-k"),
+        ([1, 2], "exhaustive"),
+        ([0, 3], "non-exhaustive"),
+        ([], "full"),
+    ],
 )
-def test_the_kind_is_the_narrowest_that_holds_for_all(rankings: Rankings, rows: list[int], kind: str) -> None:
+def test_the_kind_is_the_narrowest_that_holds_for_all(
+    rankings: Rankings, rows: list[int], kind: str
+) -> None:
     assert rankings[rows].kind == kind
 
 
 def test_the_order_of_items_in_a_set_is_the_same_in_every_process() -> None:
-    script = "import relpref; print(relpref.Rankings.from_orders([[{'x', 'b', 'q', 'k'}, 'a']]).items.labels)"
+    script = (
+        "import relpref; print(relpref.Rankings.from_orders([[{'x', 'b', 'q', 'k'}, "
+        "'a']]).items.labels)"
+    )
     out = [
         subprocess.run(
             [sys.executable, "-c", script],
@@ -64,7 +75,9 @@ def test_the_order_of_items_in_a_set_is_the_same_in_every_process() -> None:
 
 
 positions = st.integers(2, 7).flatmap(
-    lambda n: st.lists(st.lists(st.integers(-1, n - 1), min_size=n, max_size=n), min_size=1, max_size=5)
+    lambda n: st.lists(
+        st.lists(st.integers(-1, n - 1), min_size=n, max_size=n), min_size=1, max_size=5
+    )
 )
 
 
@@ -130,7 +143,10 @@ def test_labels(rankings: Rankings) -> None:
     labelled = rankings.with_labels(["w", "e", "w", "e"])
     assert labelled.classes == ("e", "w")
     np.testing.assert_array_equal(labelled.label, [1, 0, 1, 0])
-    assert labelled.without_labels().label is None and labelled.without_labels().classes == ("e", "w")
+    assert labelled.without_labels().label is None and labelled.without_labels().classes == (
+        "e",
+        "w",
+    )
     held_out = rankings[:2].with_labels(np.array(["w", "w"]), classes=labelled.classes)
     np.testing.assert_array_equal(held_out.label, [1, 1])
     by_name = pd.Series({"ann": 1, "bob": 0, "cid": 1, "dee": 0})
@@ -186,7 +202,11 @@ def test_items_are_matched_by_label(rankings: Rankings) -> None:
     ("orders", "arguments", "message"),
     [
         ([["a", "b", "a"]], {}, "ranking 0: the item 'a' is in it twice"),
-        ([["a", ("b", "a")]], {"rankers": ["ann"]}, "ranking 0 .of 'ann'.: the item 'a' is in it twice"),
+        (
+            [["a", ("b", "a")]],
+            {"rankers": ["ann"]},
+            "ranking 0 .of 'ann'.: the item 'a' is in it twice",
+        ),
         ([["a", "b"], []], {}, "ranking 1: it ranks nothing"),
         ([["a", ()]], {}, "ranking 0, place 1: the tie is empty"),
         ([], {}, "there are none"),
@@ -197,7 +217,9 @@ def test_items_are_matched_by_label(rankings: Rankings) -> None:
         ([["a", "b"]], {"rankers": ["x", "y"]}, "2 labels for 1 ranking"),
     ],
 )
-def test_orders_that_cannot_be_used(orders: object, arguments: dict[str, list[str]], message: str) -> None:
+def test_orders_that_cannot_be_used(
+    orders: object, arguments: dict[str, list[str]], message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         Rankings.from_orders(orders, **arguments)
 
@@ -240,7 +262,9 @@ class Majority(ClassifierMixin, BaseEstimator):
 def test_scikit_learn_splits_rankings() -> None:
     y = np.tile([0, 1], 20)
     rankings = Rankings.from_orders([["a", "b"] if one else ["b", "a"] for one in y])
-    train, test, y_train, y_test = train_test_split(rankings, y, test_size=0.25, random_state=0, stratify=y)
+    train, test, y_train, y_test = train_test_split(
+        rankings, y, test_size=0.25, random_state=0, stratify=y
+    )
     assert train.shape == (30, 2) and test.shape == (10, 2)
     np.testing.assert_array_equal([order[0] == "a" for order in test.orders()], y_test == 1)
     np.testing.assert_array_equal(y[list(train.rankers)], y_train)
@@ -269,7 +293,11 @@ def test_keys_that_cannot_be_used(rankings: Rankings, key: object) -> None:
 
 @pytest.mark.parametrize("number", [1.5, 0, None])
 def test_numbers_to_keep_are_whole(rankings: Rankings, number: Any) -> None:
-    for censor in (rankings.top, lambda k: rankings.subset(k, 0), lambda k: rankings.coarsened(k, 0)):
+    for censor in (
+        rankings.top,
+        lambda k: rankings.subset(k, 0),
+        lambda k: rankings.coarsened(k, 0),
+    ):
         with pytest.raises(DataError, match="keep a whole number"):
             censor(number)
 
@@ -299,7 +327,9 @@ def test_it_is_a_pytree_that_compiles_once(rankings: Rankings) -> None:
     assert traces == ["Rankings(4 rankings, traced)"]
     again = jax.tree_util.tree_map(lambda leaf: leaf, first)
     assert (
-        again.rankers == first.rankers and again.classes == first.classes and again.orders() == first.orders()
+        again.rankers == first.rankers
+        and again.classes == first.classes
+        and again.orders() == first.orders()
     )
 
 

@@ -41,7 +41,9 @@ def test_the_meaning_of_incomplete_orders_is_asked(tmp_path: Path) -> None:
         subset.positions, [[1, 0, 1, -1], [1, 0, 1, -1], [0, 2, 1, 0], [-1, -1, 0, -1]]
     )
     top = Rankings.from_preflib(file, incomplete="top-k")
-    np.testing.assert_array_equal(top.positions, [[1, 0, 1, 2], [1, 0, 1, 2], [0, 2, 1, 0], [1, 1, 0, 1]])
+    np.testing.assert_array_equal(
+        top.positions, [[1, 0, 1, 2], [1, 0, 1, 2], [0, 2, 1, 0], [1, 1, 0, 1]]
+    )
     assert top.kinds == ("exhaustive", "exhaustive", "exhaustive", "top-k")
 
 
@@ -68,7 +70,11 @@ def test_the_meaning_of_incomplete_orders_is_asked(tmp_path: Path) -> None:
         ("2: 2,{1,3}", "2: 2,{1,2}", "line 10: the alternative 2 is in the order twice"),
         ("2: 2,{1,3}\n", "", "orders of 2 voters where the metadata promise 4"),
         ("TYPE: toi", "TYPE: soi", r"line 10: \{1,3\} is a tie"),
-        ("TYPE: toi", "TYPE: toc", "line 10: the alternative 4 is missing in a file of complete orders"),
+        (
+            "TYPE: toi",
+            "TYPE: toc",
+            "line 10: the alternative 4 is missing in a file of complete orders",
+        ),
         ("TYPE: toi", "TYPE: cat", "its data type is 'cat'"),
         ("# ALTERNATIVE NAME 3: Cid\n", "", "there are 3 names"),
         ("NAME 3: Cid", "NAME 3: Bob", "the label 'Bob' was already used"),
@@ -90,4 +96,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not UTF-8"):
         Rankings.from_preflib(tmp_path / "binary.soc")
     with pytest.raises(DataError, match="no orders in it"):
-        Rankings.from_preflib(write(tmp_path, TOI[: TOI.index("2: 2")], "small.soc"), incomplete="top-k")
+        Rankings.from_preflib(
+            write(tmp_path, TOI[: TOI.index("2: 2")], "small.soc"), incomplete="top-k"
+        )

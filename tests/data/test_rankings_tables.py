@@ -46,7 +46,9 @@ def test_a_wide_table() -> None:
     assert read.rankers == ("ann", "bob") and read.kinds == ("non-exhaustive", "non-exhaustive")
     assert read.orders() == [["b", ("c", "a")], ["a", "c"]]
     with_column = wide.rename_axis("ranker").reset_index()
-    np.testing.assert_array_equal(Rankings.from_table(with_column, items=[*"cbad"]).positions, read.positions)
+    np.testing.assert_array_equal(
+        Rankings.from_table(with_column, items=[*"cbad"]).positions, read.positions
+    )
 
 
 def test_tables_of_text(tmp_path: Path) -> None:
@@ -65,7 +67,10 @@ def test_tables_of_text(tmp_path: Path) -> None:
     [
         (("bob", "d", 1.5), "row 5 .*column 'position': 1.5 is not a position"),
         (("bob", "d", -1), "column 'position': -1 is not a position"),
-        (("bob", "d", 0), "row 5 .*column 'position': 0 is not a position.*1 for the best.*drop the row"),
+        (
+            ("bob", "d", 0),
+            "row 5 .*column 'position': 0 is not a position.*1 for the best.*drop the row",
+        ),
         (("bob", "d", np.nan), "the value is missing"),
         (("bob", "d", np.inf), "not finite"),
         (("bob", None, 1), "row 5 .*column 'item': the label is missing"),
@@ -75,7 +80,9 @@ def test_tables_of_text(tmp_path: Path) -> None:
 )
 def test_a_row_that_cannot_be_used(row: tuple[object, ...], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        Rankings.from_table(pd.concat([LONG, pd.DataFrame([row], columns=LONG.columns)], ignore_index=True))
+        Rankings.from_table(
+            pd.concat([LONG, pd.DataFrame([row], columns=LONG.columns)], ignore_index=True)
+        )
 
 
 @pytest.mark.parametrize(
@@ -104,13 +111,17 @@ def test_unknown_items_are_named() -> None:
     with pytest.raises(UnknownLabelError, match="row 2.*column 'item': 'c'"):
         Rankings.from_table(LONG, items=["a", "b"])
     with pytest.raises(UnknownLabelError, match="column 1: 'pasat'.*nearest: 'pasta'"):
-        Rankings.from_scores(pd.DataFrame([[1, 2]], columns=["pizza", "pasat"]), items=["pizza", "pasta"])
+        Rankings.from_scores(
+            pd.DataFrame([[1, 2]], columns=["pizza", "pasat"]), items=["pizza", "pasta"]
+        )
 
 
 scores = st.tuples(st.integers(1, 4), st.integers(1, 5)).flatmap(
     lambda shape: st.lists(
         st.lists(
-            st.sampled_from([0.0, -0.0, 1.0, 2.5, -3.0, float("nan")]), min_size=shape[1], max_size=shape[1]
+            st.sampled_from([0.0, -0.0, 1.0, 2.5, -3.0, float("nan")]),
+            min_size=shape[1],
+            max_size=shape[1],
         ),
         min_size=shape[0],
         max_size=shape[0],
@@ -128,7 +139,9 @@ def test_scores_dense_framed_and_sparse_agree_with_counting(raw: list[list[float
     for row, places in zip(values, read.positions, strict=True):
         for score, place in zip(row, places, strict=True):
             # An item's position is the number of different scores above its own.
-            assert place == (-1 if np.isnan(score) else len({other for other in row if other > score}))
+            assert place == (
+                -1 if np.isnan(score) else len({other for other in row if other > score})
+            )
     known = np.nonzero(~np.isnan(values))
     sparse = scipy.sparse.coo_array((values[known], known), shape=values.shape)
     np.testing.assert_array_equal(Rankings.from_scores(sparse).positions, read.positions)
@@ -145,19 +158,41 @@ def test_scores_dense_framed_and_sparse_agree_with_counting(raw: list[list[float
     [
         ([[1, np.inf]], {}, "ranking 0, column 1: the score is inf"),
         (scipy.sparse.csr_array([[1.0, -np.inf]]), {}, "ranking 0, column 1: the score is -inf"),
-        ([[1, 2], [np.nan, np.nan]], {"rankers": ["x", "y"]}, "ranking 1 .of 'y'.: it ranks nothing"),
-        (scipy.sparse.csr_array(([1.0], ([0], [0])), shape=(2, 2)), {}, "ranking 1: it ranks nothing"),
-        (scipy.sparse.coo_array(([1.0, 2.0], ([0, 0], [0, 0])), shape=(1, 2)), {}, "stores an entry twice"),
+        (
+            [[1, 2], [np.nan, np.nan]],
+            {"rankers": ["x", "y"]},
+            "ranking 1 .of 'y'.: it ranks nothing",
+        ),
+        (
+            scipy.sparse.csr_array(([1.0], ([0], [0])), shape=(2, 2)),
+            {},
+            "ranking 1: it ranks nothing",
+        ),
+        (
+            scipy.sparse.coo_array(([1.0, 2.0], ([0, 0], [0, 0])), shape=(1, 2)),
+            {},
+            "stores an entry twice",
+        ),
         ([["a", "b"]], {}, "they are not numbers"),
         ([[1j, 2]], {}, "complex numbers have no order"),
         ([1, 2], {}, r"their shape is \(2,\)"),
         (np.zeros((0, 3)), {}, r"their shape is \(0, 3\)"),
         ([[1, 2]], {"items": ["a"]}, "there are 1 for 2 columns"),
         ([[1, 2]], {"rankers": ["a", "b"]}, "2 labels for 1 ranking"),
-        (pd.DataFrame({"a": ["much", "less"]}), {}, "ranking 0, column 'a': 'much' is not a number"),
-        (scipy.sparse.csr_array(([1.0], ([0], [0])), shape=(10**6, 10**6)), {}, "more than the limit"),
+        (
+            pd.DataFrame({"a": ["much", "less"]}),
+            {},
+            "ranking 0, column 'a': 'much' is not a number",
+        ),
+        (
+            scipy.sparse.csr_array(([1.0], ([0], [0])), shape=(10**6, 10**6)),
+            {},
+            "more than the limit",
+        ),
     ],
 )
-def test_scores_that_cannot_be_used(given: object, arguments: dict[str, list[str]], message: str) -> None:
+def test_scores_that_cannot_be_used(
+    given: object, arguments: dict[str, list[str]], message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         Rankings.from_scores(given, **arguments)

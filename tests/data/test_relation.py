@@ -29,7 +29,9 @@ def data(relation: Any, name: Any = "cites") -> Any:
 
 def edges(relation: Any) -> Any:
     graph = data(relation).relations["cites"]
-    return list(zip(graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True))
+    return list(
+        zip(graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True)
+    )
 
 
 def matrix(entries: Any, size: Any = 4) -> Any:
@@ -134,7 +136,10 @@ def test_relation_of_a_relation_is_refused() -> None:
 @pytest.mark.parametrize(
     ("relation", "message"),
     [
-        (table(("a", "b", 1.0), ("a", "b", 2.0)), r"row 1 .*weight 2\.0, but the weight 1\.0 at .*row 0 "),
+        (
+            table(("a", "b", 1.0), ("a", "b", 2.0)),
+            r"row 1 .*weight 2\.0, but the weight 1\.0 at .*row 0 ",
+        ),
         (table(("a", "b", -1.0)), r"row 0 .*weight -1\.0 is negative"),
         (table(("a", "b", 1e200)), r"1e\+200 is not between"),
         (table(("a", "b", 1e-200)), r"1e-200 is not between"),
@@ -143,20 +148,38 @@ def test_relation_of_a_relation_is_refused() -> None:
         (table(("a", "b", "heavy")), "column 'weight': 'heavy' is not a number"),
         (table(("a", "a", 1.0)), "no edge is left"),
         (pd.DataFrame({"source": [], "target": []}), "no rows"),
-        (pd.DataFrame({"from": ["a"], "target": ["b"]}), "no column 'source' among 'from', 'target'"),
-        (pd.DataFrame({"sorce": ["a"], "target": ["b"]}), "did you mean 'source' where it says 'sorce'"),
+        (
+            pd.DataFrame({"from": ["a"], "target": ["b"]}),
+            "no column 'source' among 'from', 'target'",
+        ),
+        (
+            pd.DataFrame({"sorce": ["a"], "target": ["b"]}),
+            "did you mean 'source' where it says 'sorce'",
+        ),
         (table(("a", "b")).assign(wieght=1), "did you mean 'weight'"),
         (table(("a", None)), "row 0 .*column 'target': the label is missing"),
         (table(("a", ["b"])), "cannot be hashed"),
         (nx.MultiGraph([("a", "b")]), "MultiGraph may hold several edges"),
         (nx.DiGraph([("a", "b")]), "DiGraph is directed"),
         (nx.empty_graph(LABELS), "no edges"),
-        (nx.Graph([("a", "b", {"weight": "x"})]), r"edge \('a', 'b'\), column 'weight': 'x' is not a number"),
-        (nx.Graph([("a", "b", {"weight": -2})]), r"edge \('a', 'b'\): the weight -2\.0 is negative"),
+        (
+            nx.Graph([("a", "b", {"weight": "x"})]),
+            r"edge \('a', 'b'\), column 'weight': 'x' is not a number",
+        ),
+        (
+            nx.Graph([("a", "b", {"weight": -2})]),
+            r"edge \('a', 'b'\): the weight -2\.0 is negative",
+        ),
         (nx.Graph([("a", "b", {"weight": None})]), "the value is missing"),
         (matrix({(0, 1): 1.0}), r"entry \(0, 1\) is 1\.0, entry \(1, 0\) is 0\.0"),
-        (matrix({(0, 1): -1.0, (1, 0): -1.0}), r"entry \(0, 1\) for \('a', 'b'\): the weight -1\.0"),
-        (matrix({(0, 1): np.nan, (1, 0): np.nan}), "the weight nan is not a finite positive number"),
+        (
+            matrix({(0, 1): -1.0, (1, 0): -1.0}),
+            r"entry \(0, 1\) for \('a', 'b'\): the weight -1\.0",
+        ),
+        (
+            matrix({(0, 1): np.nan, (1, 0): np.nan}),
+            "the weight nan is not a finite positive number",
+        ),
         (matrix(SYMMETRIC, size=5), r"shape \(5, 5\), but there are 4 items"),
         (matrix(SYMMETRIC).astype(complex), "type complex128"),
         (sp.csr_array((4, 4)), "no entries"),
@@ -172,7 +195,8 @@ def test_unusable_relations_are_refused(relation: Any, message: Any) -> None:
 
 def test_unknown_nodes_are_named_with_the_nearest_label() -> None:
     with pytest.raises(
-        UnknownLabelError, match=r"relation 'cites', row 1 .*column 'target': 'cc' is not.*nearest: 'c'"
+        UnknownLabelError,
+        match=r"relation 'cites', row 1 .*column 'target': 'cc' is not.*nearest: 'c'",
     ):
         data(table(("a", "b"), ("a", "cc")))
     with pytest.raises(UnknownLabelError, match="node 2: 'x' is not the label of an item"):
@@ -196,9 +220,13 @@ def test_the_name_attributes_is_taken() -> None:
 
 def test_names_of_parameters_of_answers_are_taken() -> None:
     """Or ``rater_noise`` would pass for a parameter of the relation ``rater``."""
-    with pytest.raises(DataError, match="'rater' is the name of a parameter of answers.*rename the relation"):
+    with pytest.raises(
+        DataError, match="'rater' is the name of a parameter of answers.*rename the relation"
+    ):
         data(table(("a", "b")), name="rater")
-    columns: Any = {name: np.ones(1) for name in ("rater", "shown_first", "tie", "strength", "probability")}
+    columns: Any = {
+        name: np.ones(1) for name in ("rater", "shown_first", "tie", "strength", "probability")
+    }
     sites = Probit().parameters(SimpleNamespace(**columns, strengths=2))  # type: ignore[arg-type]
     assert {site.partition("_")[0] for site in sites} == set(RESERVED)
 
@@ -221,5 +249,8 @@ def test_tuple_and_mixed_labels() -> None:
 
 
 def test_networkx_is_not_loaded() -> None:
-    code = "import relpref.data, sys; sys.exit('networkx' in sys.modules or 'pyarrow.parquet' in sys.modules)"
+    code = (
+        "import relpref.data, sys; sys.exit('networkx' in sys.modules or 'pyarrow.parquet' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -46,12 +46,16 @@ def test_every_form_says_the_same(given_matrix: np.ndarray) -> None:
     np.testing.assert_array_equal(whole.transposed().mean_matrix, given_matrix.T)
     part = whole.subset(np.array([2, 0]), np.array([1, 3]))
     np.testing.assert_array_equal(part.mean_matrix, given_matrix[np.ix_([2, 0], [1, 3])])
-    highest, lowest = (np.where(np.isnan(given_matrix), fill, given_matrix) for fill in (-np.inf, np.inf))
+    highest, lowest = (
+        np.where(np.isnan(given_matrix), fill, given_matrix) for fill in (-np.inf, np.inf)
+    )
     assert whole.varies == bool(np.any(highest.max(axis=1) > lowest.min(axis=1)))
 
 
 def test_repeated_edges_are_repeated_measurements() -> None:
-    edges = pd.DataFrame({"source": ["a", "a", "b"], "target": ["b", "b", "c"], "value": [1.0, 0.0, 1.0]})
+    edges = pd.DataFrame(
+        {"source": ["a", "a", "b"], "target": ["b", "b", "c"], "value": [1.0, 0.0, 1.0]}
+    )
     values = read_relation(edges, NODES)
     assert len(values.values) == 3 and not values.complete
     assert values.mean_matrix[0, 1] == 0.5
@@ -72,7 +76,9 @@ def test_constraints() -> None:
     assert read_relation(noisy, NODES[:2]).constrained("reciprocal")[1] == 0.5
     one_way = matrix([1, 2, np.nan], [np.nan, 1, np.nan], [4, np.nan, 1])
     values, _ = read_relation(one_way, NODES).constrained("symmetric")
-    np.testing.assert_array_equal(values.mean_matrix, matrix([1, 2, 4], [2, 1, np.nan], [4, np.nan, 1]))
+    np.testing.assert_array_equal(
+        values.mean_matrix, matrix([1, 2, 4], [2, 1, np.nan], [4, np.nan, 1])
+    )
     with pytest.raises(DataError, match=r"not symmetric: \(\d, \d\) is"):
         read_relation(signed, NODES).constrained("symmetric")
     with pytest.raises(DataError, match=r"not reciprocal.*is 0\.9 and \(1, 0\) is 0\.3"):
@@ -90,8 +96,12 @@ def test_every_measurement_is_in_both_directions() -> None:
         edges = pd.DataFrame(table, columns=["source", "target", "value"])
         return read_relation(edges, NODES).constrained(symmetry)[0]
 
-    several = both_ways([("a", "b", 1.0), ("b", "a", 5.0), ("b", "a", 5.0), ("b", "a", 5.0)], "symmetric")
-    assert len(several.values) == 8 and several.mean_matrix[0, 1] == several.mean_matrix[1, 0] == 4.0
+    several = both_ways(
+        [("a", "b", 1.0), ("b", "a", 5.0), ("b", "a", 5.0), ("b", "a", 5.0)], "symmetric"
+    )
+    assert (
+        len(several.values) == 8 and several.mean_matrix[0, 1] == several.mean_matrix[1, 0] == 4.0
+    )
     games = [
         ("a", "b", 1.0),
         ("b", "a", -1.0),
@@ -104,7 +114,12 @@ def test_every_measurement_is_in_both_directions() -> None:
     contradiction = [("a", "b", 1.0), ("b", "a", 5.0)]
     with pytest.raises(DataError, match="not symmetric"):
         both_ways(contradiction, "symmetric")
-    once = [("a", "b", 1.0), ("b", "a", -1.0), ("b", "c", 1.0), ("b", "c", 1.0)]  # home, away, and two more
+    once = [
+        ("a", "b", 1.0),
+        ("b", "a", -1.0),
+        ("b", "c", 1.0),
+        ("b", "c", 1.0),
+    ]  # home, away, and two more
     assert len(both_ways(once, "reciprocal").values) == 8
     loop = [("a", "b", 0.7), ("a", "b", 0.7), ("c", "c", 5.0)]
     with pytest.raises(DataError, match="nothing for a node with itself"):

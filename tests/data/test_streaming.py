@@ -1,4 +1,6 @@
-"""Files that are read in pieces: the same data, the same words about what is wrong, at every seam."""
+"""Files that are read in pieces: the same data, the same words about what is wrong, at every
+seam.
+"""
 
 import csv
 import gzip
@@ -40,7 +42,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @pytest.fixture
 def links(tmp_path: Path) -> Path:
-    """Links of 40 items, some loops, repeated ones and both directions, on 301 lines; line k + 2 holds link k."""
+    """Links of 40 items, some loops, repeated ones and both directions, on 301 lines; line k + 2
+    holds link k.
+    """
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(rng.integers(40, size=(300, 2)), columns=["source", "target"])
     frame["weight"] = 1.0 + (frame["source"] + frame["target"]) % 3
@@ -60,7 +64,9 @@ def assert_same(one: PreferenceData, other: PreferenceData) -> None:
     assert one.notes == other.notes and list(one.relations) == list(other.relations)
     for name, graph in one.relations.items():
         for part in ("source", "target", "weight"):
-            np.testing.assert_array_equal(getattr(graph, part), getattr(other.relations[name], part))
+            np.testing.assert_array_equal(
+                getattr(graph, part), getattr(other.relations[name], part)
+            )
 
 
 def outcome(read: Callable[[], Any]) -> Any:
@@ -77,7 +83,9 @@ def whole_and_lines(pieces: Any) -> Any:
     return list(found[0].frame.columns), rows, places
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     rows=st.lists(st.lists(CELLS, min_size=2, max_size=2), max_size=12),
     end=st.sampled_from(["\n", "\r\n"]),
@@ -136,12 +144,14 @@ def test_a_wrong_line_far_down_is_named(links: Path, small: Callable[[int], None
         links.write_text("\n".join([*right[: number - 1], line, *right[number:]]))
         with pytest.raises(kind) as caught:
             data_of(links)
-        assert f"links.csv), line {number}" in str(caught.value) or f"links.csv, line {number}" in str(
+        assert f"links.csv), line {number}" in str(
             caught.value
-        )
+        ) or f"links.csv, line {number}" in str(caught.value)
         return str(caught.value)
 
-    assert "'n40' is not the label of an item; nearest: 'n4'" in refused(201, "n1,n40,1", UnknownLabelError)
+    assert "'n40' is not the label of an item; nearest: 'n4'" in refused(
+        201, "n1,n40,1", UnknownLabelError
+    )
     assert "2 cells where the header has 3" in refused(202, "n1,n2")
     assert "'heavy' is not a number" in refused(203, "n1,n2,heavy")
     assert "column 'weight': the value is missing" in refused(204, "n1,n2,")
@@ -154,8 +164,12 @@ def test_a_wrong_line_far_down_is_named(links: Path, small: Callable[[int], None
 def test_true_is_no_number_among_numbers(tmp_path: Path, small: Callable[[int], None]) -> None:
     file = tmp_path / "entities.csv"
     small(8)
-    file.write_text("name,x\n" + "".join(f"{label},{k % 2 == 0}\n" for k, label in enumerate(LABELS)))
-    np.testing.assert_array_equal(PreferenceData.from_files(file).attributes[:, 0], np.arange(40) % 2 == 0)
+    file.write_text(
+        "name,x\n" + "".join(f"{label},{k % 2 == 0}\n" for k, label in enumerate(LABELS))
+    )
+    np.testing.assert_array_equal(
+        PreferenceData.from_files(file).attributes[:, 0], np.arange(40) % 2 == 0
+    )
     for cells, line in ((["True"] * 39 + ["2"], 2), (["2"] * 39 + ["True"], 41)):
         rows = zip(LABELS, cells, strict=True)
         file.write_text("name,x\n" + "".join(f"{label},{cell}\n" for label, cell in rows))
@@ -176,7 +190,9 @@ def test_items_in_pieces(tmp_path: Path, small: Callable[[int], None], ending: s
     np.testing.assert_array_equal(data.attributes, expected.attributes)
 
 
-def test_a_label_that_comes_again_in_another_piece(tmp_path: Path, small: Callable[[int], None]) -> None:
+def test_a_label_that_comes_again_in_another_piece(
+    tmp_path: Path, small: Callable[[int], None]
+) -> None:
     file = tmp_path / "entities.csv"
     file.write_text("name\n" + "\n".join([*LABELS, "n3"]) + "\n")
     small(16)
@@ -195,13 +211,18 @@ def test_a_compressed_file_that_was_cut_off(links: Path, small: Callable[[int], 
 
 
 @pytest.mark.parametrize("rows", [0, 5])
-def test_parquet_rows_are_numbered_through(tmp_path: Path, small: Callable[[int], None], rows: int) -> None:
+def test_parquet_rows_are_numbered_through(
+    tmp_path: Path, small: Callable[[int], None], rows: int
+) -> None:
     file = tmp_path / "links.parquet"
-    table = pd.DataFrame({"source": ["n1"] * rows, "target": ["n2"] * (rows - 1) + ["m"] * (rows > 0)})
+    table = pd.DataFrame(
+        {"source": ["n1"] * rows, "target": ["n2"] * (rows - 1) + ["m"] * (rows > 0)}
+    )
     table.to_parquet(file)
     small(2)
     with pytest.raises(
-        DataError, match=r"parquet\), row 4 \(index label 4\), column 'target': 'm'" if rows else "no rows"
+        DataError,
+        match=r"parquet\), row 4 \(index label 4\), column 'target': 'm'" if rows else "no rows",
     ):
         data_of(file)
 
@@ -264,14 +285,20 @@ def test_matrices_that_cannot_be_used(tmp_path: Path, matrix: Any, monkeypatch: 
 
 def test_a_folder_may_hold_all_forms(tmp_path: Path, links: Path, matrix: Any) -> None:
     (tmp_path / "relations").mkdir()
-    (tmp_path / "entities.csv.gz").write_bytes(gzip.compress(("name\n" + "\n".join(LABELS)).encode()))
+    (tmp_path / "entities.csv.gz").write_bytes(
+        gzip.compress(("name\n" + "\n".join(LABELS)).encode())
+    )
     (tmp_path / "comparisons.csv").write_text("winner,loser\nn1,n2\n")
-    (tmp_path / "relations" / "cites.directed.csv.gz").write_bytes(gzip.compress(links.read_bytes()))
+    (tmp_path / "relations" / "cites.directed.csv.gz").write_bytes(
+        gzip.compress(links.read_bytes())
+    )
     scipy.sparse.save_npz(tmp_path / "relations" / "near.npz", matrix)
     scipy.io.mmwrite(tmp_path / "relations" / "far.mtx", matrix)
     data = PreferenceData.from_folder(tmp_path)
     assert list(data.relations) == ["cites_linking", "cites_linked", "far", "near"]
-    np.testing.assert_array_equal(data.relations["far"].weight, data_of(matrix).relations["links"].weight)
+    np.testing.assert_array_equal(
+        data.relations["far"].weight, data_of(matrix).relations["links"].weight
+    )
     scipy.sparse.save_npz(tmp_path / "relations" / "far.npz", matrix)
     with pytest.raises(DataError, match=r"the relation 'far' is also in far\.mtx"):
         PreferenceData.from_folder(tmp_path)
@@ -279,7 +306,9 @@ def test_a_folder_may_hold_all_forms(tmp_path: Path, links: Path, matrix: Any) -
 
 def test_links_that_do_not_fit_are_refused(links: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_memory", lambda: 1000.0)
-    with pytest.raises(DataError, match=r"relation 'links': sorting 300 links needs 0\.00 GB of memory"):
+    with pytest.raises(
+        DataError, match=r"relation 'links': sorting 300 links needs 0\.00 GB of memory"
+    ):
         data_of(links)
 
 
@@ -292,9 +321,14 @@ def test_an_interrupted_read_leaves_no_open_file(links: Path, small: Callable[[i
 
 
 ENTRIES = "%%MatrixMarket matrix coordinate {} general\n% a comment\n3 3 2\n"
-# Files that ended the process, or whose entries were misread: what comes after the header, and what is said.
+# Files that ended the process, or whose entries were misread: what comes after the header, and what
+# is said.
 DAMAGED = {
-    "a field more, last line not ended": ("pattern", "1 2 7\n2 3 7", "line 4 has 3 fields where 2 belong"),
+    "a field more, last line not ended": (
+        "pattern",
+        "1 2 7\n2 3 7",
+        "line 4 has 3 fields where 2 belong",
+    ),
     "last line not ended": ("pattern", "1 2\n2 3 ", "line 5, the last, is not ended"),
     "cut inside an entry": ("real", "1 2 1.0\n2 3", "line 5 has 2 fields where 3 belong"),
     "a field less": ("complex", "1 2 1.0\n2 3 1.0\n", "line 4 has 3 fields where 4 belong"),
@@ -341,7 +375,9 @@ def test_lines_are_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
 @pytest.mark.parametrize("damage", ["index", "pointer", "negative"])
 def test_archives_whose_indices_lead_out(form: str, damage: str, tmp_path: Path) -> None:
-    matrix = scipy.sparse.random_array((6, 6), density=0.4, rng=np.random.default_rng(0), format=form)
+    matrix = scipy.sparse.random_array(
+        (6, 6), density=0.4, rng=np.random.default_rng(0), format=form
+    )
     file = tmp_path / "links.npz"
     scipy.sparse.save_npz(file, matrix)
     with np.load(file) as stored:
@@ -359,7 +395,9 @@ def test_archives_whose_indices_lead_out(form: str, damage: str, tmp_path: Path)
     "pointers",
     [[0, 4, 0, 0, 0, 0], [0, 1000, 4, 5, 6, 8], [1, 2, 4, 5, 6, 8], [0, 1, 2, 3, 4, 5], [0, 8], []],
 )
-def test_archives_whose_pointers_are_damaged(form: str, pointers: list[int], tmp_path: Path) -> None:
+def test_archives_whose_pointers_are_damaged(
+    form: str, pointers: list[int], tmp_path: Path
+) -> None:
     matrix = scipy.sparse.coo_array(np.diag([1.0] * 4, 1) + np.diag([1.0] * 4, -1)).asformat(form)
     file = tmp_path / "links.npz"
     scipy.sparse.save_npz(file, matrix)

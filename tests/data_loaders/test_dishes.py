@@ -18,7 +18,8 @@ def test_draws() -> None:
     np.testing.assert_array_equal(np.bincount(np.asarray(drawn.label)), [125, 126])
     np.testing.assert_array_equal(drawn.positions, rank_dishes(251, 1.0, seed=3).positions)
     assert (drawn.positions != rank_dishes(251, 1.0, seed=4).positions).any()
-    # With much noise the attributes no longer tell: cake is in each half equally often (once in 10^5 not).
+    # With much noise the attributes no longer tell: cake is in each half equally often (once in
+    # 10^5 not).
     many = rank_dishes(4000, 1e6)
     assert abs((many.positions[:, 0] < 4).mean() - 0.5) < 4.5 * 0.5 / np.sqrt(4000)
     assert many.items.attribute_names == ("sweet", "savoury", "juicy")

@@ -48,7 +48,9 @@ def address() -> Iterator[str]:
 
 
 def remote(address: str, path: str) -> RemoteFile:
-    return RemoteFile("set.bin", f"{address}/{path}", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
+    return RemoteFile(
+        "set.bin", f"{address}/{path}", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT)
+    )
 
 
 def test_fetched_once(address: str, tmp_path: Path) -> None:
@@ -95,11 +97,21 @@ def test_unreachable(address: str, tmp_path: Path) -> None:
 
 
 def test_command(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("RELPREF_DATA", raising=False)
     mine = DataSet(
-        "mine", "My set", "load()", "own", "somewhere", "Be kind.", "Me 2020", (remote(address, "broken"),)
+        "mine",
+        "My set",
+        "load()",
+        "own",
+        "somewhere",
+        "Be kind.",
+        "Me 2020",
+        (remote(address, "broken"),),
     )
     monkeypatch.setitem(registry.DATA_SETS, "mine", mine)
     get = ["data", "get", "mine", "--folder", str(tmp_path)]
@@ -109,8 +121,8 @@ def test_command(
     assert main(get) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert (
-        last
-        == f"mine: 1 file fetched, checked, in {tmp_path}/own; loaders find it with RELPREF_DATA={tmp_path}"
+        last == f"mine: 1 file fetched, checked, in {tmp_path}/own; loaders find it with "
+        f"RELPREF_DATA={tmp_path}"
     )
     assert main(get) == 0
     assert "everything was there" in capsys.readouterr().out

@@ -56,7 +56,13 @@ def test_answers(folder: Path) -> None:
 
 
 def test_a_team_belongs_to_the_confederation_in_whose_tournaments_it_plays() -> None:
-    tournaments = ["Gold Cup", "AFC Asian Cup qualification", "AFC Asian Cup", "Gold Cup", "Friendly"]
+    tournaments = [
+        "Gold Cup",
+        "AFC Asian Cup qualification",
+        "AFC Asian Cup",
+        "Gold Cup",
+        "Friendly",
+    ]
     homes = ["Qatar", "Qatar", "Japan", "Mexico", "Aland"]
     aways = ["Mexico", "India", "Qatar", "Canada", "Japan"]
     matches = pd.DataFrame({"home_team": homes, "away_team": aways, "tournament": tournaments})
@@ -73,12 +79,24 @@ def test_a_team_belongs_to_the_confederation_in_whose_tournaments_it_plays() -> 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("2021-04-01,S", "1.4.2021,S", "line 5: date is '1.4.2021'; expected a day like 2022-11-20"),
+        (
+            "2021-04-01,S",
+            "1.4.2021,S",
+            "line 5: date is '1.4.2021'; expected a day like 2022-11-20",
+        ),
         ("0,5,Cup", "zero,5,Cup", "line 5: home_score is 'zero'; expected a number of goals"),
         ("0,5,Cup", "NA,5,Cup", "line 5: home_score is 'NA'; expected a number of goals"),
-        ("Syldavia,Borduria", "Borduria,Borduria", "line 5: away_team is 'Borduria'; expected another team"),
+        (
+            "Syldavia,Borduria",
+            "Borduria,Borduria",
+            "line 5: away_team is 'Borduria'; expected another team",
+        ),
         ("Syldavia,Borduria", ",Borduria", "line 5: home_team is ''; expected a team"),
-        ("X,Borduria,TRUE", "X,Borduria,maybe", "line 6: neutral is 'maybe'; expected TRUE or FALSE"),
+        (
+            "X,Borduria,TRUE",
+            "X,Borduria,maybe",
+            "line 6: neutral is 'maybe'; expected TRUE or FALSE",
+        ),
         ("neutral", "ground", "there is no column 'neutral'; it has 'date'"),
         ("2020-05-01,", "1,2020-05-01,", "line 2: 10 cells where the header has 9"),
         ('"X, by the sea"', '"X, by the sea', "line 4: the row that begins here is not valid CSV"),
@@ -93,14 +111,18 @@ def test_files_that_cannot_be_used(folder: Path, old: str, new: str, reason: str
 
 
 def test_nothing_there(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no match from 2030-01-01 to None; .* of 2020-05-01 to 2021-06-01"):
+    with pytest.raises(
+        DataError, match="no match from 2030-01-01 to None; .* of 2020-05-01 to 2021-06-01"
+    ):
         football.read_matches(folder, since="2030-01-01")
     with pytest.raises(DataError, match="until is 'May'; give a day like"):
         football.read_matches(folder, until="May")
     (folder / "results.csv").unlink()
     with pytest.raises(DataError, match=r"no such file\. `relpref data get football` fetches it"):
         football.read_matches(folder)
-    with pytest.raises(DataError, match="no such folder.*fetches it from https://github.com/martj42"):
+    with pytest.raises(
+        DataError, match="no such folder.*fetches it from https://github.com/martj42"
+    ):
         football.read_matches(tmp_path / "nowhere")
 
 
@@ -113,7 +135,10 @@ def test_bundled_matches() -> None:
     assert groups.value_counts().to_dict() == numbers
     assert set(groups[groups == "CONMEBOL"].index) >= {"Argentina", "Brazil", "Uruguay"}
     answers = football.answers(matches)
-    assert answers["tie"].sum() == 812 and answers["shown_first"].isna().sum() == matches["neutral"].sum()
+    assert (
+        answers["tie"].sum() == 812
+        and answers["shown_first"].isna().sum() == matches["neutral"].sum()
+    )
 
 
 def test_bundled_matches_are_those_of_the_published_file(

@@ -24,20 +24,29 @@ def test_the_numbers_are_those_that_were_wanted(drawn: PowerLaw) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(n=st.integers(3, 60), share=st.floats(0.0, 1.0), answers=st.integers(0, 20), seed=st.integers(0, 999))
+@given(
+    n=st.integers(3, 60),
+    share=st.floats(0.0, 1.0),
+    answers=st.integers(0, 20),
+    seed=st.integers(0, 999),
+)
 def test_every_size_can_be_drawn(n: int, share: float, answers: int, seed: int) -> None:
     links = max(1, int(share * (n * (n - 1) // (4 * round(n ** (1 / 3))))))
     found = power_law(n, links, answers, attributes=seed % 2, exponent=2.1 + share, seed=seed)
     assert found.data.relations["links"].num_edges == links
     assert found.data.num_answers == answers
-    assert found.utilities.mean() == pytest.approx(0, abs=1e-12) and found.utilities.std() == pytest.approx(1)
+    assert found.utilities.mean() == pytest.approx(
+        0, abs=1e-12
+    ) and found.utilities.std() == pytest.approx(1)
 
 
 def test_equal_seeds_give_equal_draws() -> None:
     one, again, other = (power_law(100, 300, 50, attributes=2, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.utilities, again.utilities)
     for part in ("source", "target"):
-        first, second, third = (getattr(found.data.relations["links"], part) for found in (one, again, other))
+        first, second, third = (
+            getattr(found.data.relations["links"], part) for found in (one, again, other)
+        )
         np.testing.assert_array_equal(first, second)
         assert not np.array_equal(first, third)
     np.testing.assert_array_equal(one.data.winner, again.data.winner)
@@ -45,8 +54,9 @@ def test_equal_seeds_give_equal_draws() -> None:
 
 def test_degrees_follow_a_power_law(drawn: PowerLaw) -> None:
     degree = drawn.data.relations["links"].degree
-    # Above the bulk and below the cut-off √(2e) = 447, the exponent by maximum likelihood (Clauset, Shalizi & Newman 2009, eq. 3.1,
-    # with its continuity correction 1/2); the third of a unit is for the cut-off and the noise of the draw.
+    # Above the bulk and below the cut-off √(2e) = 447, the exponent by maximum likelihood (Clauset,
+    # Shalizi & Newman 2009, eq. 3.1, with its continuity correction 1/2); the third of a unit is
+    # for the cut-off and the noise of the draw.
     tail = degree[(degree >= 20) & (degree <= 200)]
     grid = np.linspace(1.5, 4, 2501)
     log_mass = np.log(19.5 ** (1 - grid) - 200.5 ** (1 - grid)) - np.log(grid - 1)
@@ -100,5 +110,7 @@ def test_other_numbers_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"exponent is 2\.0; it must be a finite number above 2"):
         power_law(100, 100, 1, exponent=2.0)
     monkeypatch.setattr(memory, "available_memory", lambda: 1e9)
-    with pytest.raises(DataError, match="drawing 10000000 links of 1000000 items needs 1.90 GB of memory"):
+    with pytest.raises(
+        DataError, match="drawing 10000000 links of 1000000 items needs 1.90 GB of memory"
+    ):
         power_law(1_000_000, 10_000_000, 1)

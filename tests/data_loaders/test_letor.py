@@ -54,7 +54,10 @@ def test_preferences_are_all_pairs_of_different_relevance(write: Callable[[str],
         ),
         ("x qid:10 1:0.5 2:1.0 #docid = e", "'x' is not a judgment"),
         ("2 qid:10 1:0.5 3:1.0 #docid = e", "found '3:1.0' where feature 2 is due"),
-        ("2 qid:10 1:0.5 2:NULL #docid = e", "'NULL' of feature 2 is not a finite number; use the MIN or"),
+        (
+            "2 qid:10 1:0.5 2:NULL #docid = e",
+            "'NULL' of feature 2 is not a finite number; use the MIN or",
+        ),
         ("2 qid:10 1:0.5 2:inf #docid = e", "'inf' of feature 2 is not a finite number; correct"),
         ("2 qid:10 1:0.5 #docid = e", "there are 1 feature, but 2 before"),
         ("2 qid:10 1:0.5 2:1.0 #docid = a", "the document a of query 10 was on line 1 already"),
@@ -99,9 +102,13 @@ def test_folds_are_found_whatever_the_case(write: Callable[[str], Path], tmp_pat
         letor.load_queries(tmp_path / "set")
 
 
-def test_a_missing_set_says_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_set_says_where_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("RELPREF_DATA", raising=False)
-    with pytest.raises(DataError, match=r"give its folder, or set RELPREF_DATA.*Terms: Research use"):
+    with pytest.raises(
+        DataError, match=r"give its folder, or set RELPREF_DATA.*Terms: Research use"
+    ):
         letor.load_queries()
     monkeypatch.setenv("RELPREF_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"letor2_ohsumed: there is no such folder.*microsoft\.com"):

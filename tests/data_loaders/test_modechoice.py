@@ -26,7 +26,8 @@ def test_the_table_is_the_published_one() -> None:
         hashlib.sha256(content).hexdigest()
         == "af4596b419141194d03b71586be62a9d18dafb13a8ad802fffe8345bbaca50fa"
     )
-    # Chosen shares as published (Greene, Econometric Analysis): 58 by air, 63 by train, 30 by bus, 59 by car.
+    # Chosen shares as published (Greene, Econometric Analysis): 58 by air, 63 by train, 30 by bus,
+    # 59 by car.
     table = raw()
     assert table.groupby("mode")["choice"].sum().tolist() == [58, 63, 30, 59]
 
@@ -57,11 +58,15 @@ def test_every_choice_is_compared_with_the_three_others(choices: ModeChoice) -> 
 
 
 def test_the_raw_times_give_every_choice_away() -> None:
-    """Why they are not attributes: who took the mode with a terminal time that no timetable has, else the car, is always right."""
+    """Why they are not attributes: who took the mode with a terminal time that no timetable has,
+    else the car, is always right.
+    """
     table = raw()
     timetable = table[table["choice"] == 0].groupby("mode")["ttme"].agg(set)
     assert [len(times) for times in timetable] == [2, 2, 2, 1]
-    reported = [time not in timetable[mode] for mode, time in zip(table["mode"], table["ttme"], strict=True)]
+    reported = [
+        time not in timetable[mode] for mode, time in zip(table["mode"], table["ttme"], strict=True)
+    ]
     guess = table[reported].set_index("individual")["mode"].reindex(range(1, 211), fill_value=4)
     assert (guess == table[table["choice"] == 1].set_index("individual")["mode"]).all()
 
@@ -83,7 +88,9 @@ def test_relation_joins_alternatives_of_one_mode_for_travellers_alike(choices: M
     assert (mode.loc[links["source"]].to_numpy() == mode.loc[links["target"]].to_numpy()).all()
     who = choices.travelers
     ends = [who.loc[choices.traveler.loc[links[end]]] for end in ("source", "target")]
-    income, party = (np.stack([end[name].to_numpy() for end in ends]) for name in ("income", "party"))
+    income, party = (
+        np.stack([end[name].to_numpy() for end in ends]) for name in ("income", "party")
+    )
     assert np.abs(np.diff(income, axis=0)).max() == 5
     assert (np.minimum(party, 3)[0] == np.minimum(party, 3)[1]).all()
     # And all of those: counted over pairs of travelers, once for each mode.

@@ -60,11 +60,16 @@ def odd(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.TarI
         (odd("20news-bydate-train/rec.autos/x/y"), "is not a message"),
         (odd("20news-bydate-train/rec.autos/3", tarfile.SYMTYPE), "is not a message"),
         (odd("20news-bydate-train/rec.autos/3", tarfile.FIFOTYPE), "is not a message"),
-        (odd("20news-bydate-train/rec.autos/3", size=5_000_000), "has 5000000 bytes, more than any message"),
+        (
+            odd("20news-bydate-train/rec.autos/3", size=5_000_000),
+            "has 5000000 bytes, more than any message",
+        ),
         (odd("20news-bydate-test/rec.autos/7"), "the message rec.autos/7 is in it twice"),
     ],
 )
-def test_odd_members_are_refused(write: Write, tmp_path: Path, member: tarfile.TarInfo, reason: str) -> None:
+def test_odd_members_are_refused(
+    write: Write, tmp_path: Path, member: tarfile.TarInfo, reason: str
+) -> None:
     folder = write(MESSAGES, member)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(DataError, match=reason):
@@ -72,9 +77,13 @@ def test_odd_members_are_refused(write: Write, tmp_path: Path, member: tarfile.T
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_damaged_and_missing_archives(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_and_missing_archives(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write(MESSAGES)
-    with pytest.raises(DataError, match=r"no newsgroup 'rec\.auto' in it; did you mean 'rec\.autos'"):
+    with pytest.raises(
+        DataError, match=r"no newsgroup 'rec\.auto' in it; did you mean 'rec\.autos'"
+    ):
         newsgroups.load(["rec.auto"], folder)
     archive = folder / newsgroups.ARCHIVE
     content = archive.read_bytes()
@@ -92,6 +101,7 @@ def test_damaged_and_missing_archives(write: Write, tmp_path: Path, monkeypatch:
 
 def test_twenty_newsgroups(real_data: Path) -> None:
     table = newsgroups.load([*SET_1, *SET_2])
-    # As published for the version by date; together the two sets of the paper have "approximately 4000 and 5000 nodes".
+    # As published for the version by date; together the two sets of the paper have "approximately
+    # 4000 and 5000 nodes".
     assert table["group"].isin(SET_1).sum() == 3954 and table["group"].isin(SET_2).sum() == 4916
     assert (table["part"] == "train").sum() == 5325

@@ -13,17 +13,21 @@ from relpref.errors import DataError
 @pytest.fixture
 def copied(real_data: Path, tmp_path: Path) -> Path:
     return Path(
-        shutil.copytree(real_data / "planetoid", tmp_path / "planetoid", copy_function=shutil.copyfile)
+        shutil.copytree(
+            real_data / "planetoid", tmp_path / "planetoid", copy_function=shutil.copyfile
+        )
     )
 
 
 def test_cora(real_data: Path) -> None:
     cora = planetoid.load("cora")
     assert cora.words.shape == (2708, 1433) and set(cora.words.data) == {1.0}
-    # Sizes of the classes and the number of links as published (Sen et al. 2008; 5429 citations, 151 of them mutual or repeated).
+    # Sizes of the classes and the number of links as published (Sen et al. 2008; 5429 citations,
+    # 151 of them mutual or repeated).
     assert np.bincount(cora.classes).tolist() == [351, 217, 418, 818, 426, 298, 180]
     assert len(cora.links) == 5278 and (cora.links["source"] < cora.links["target"]).all()
-    # Rows of test papers are in another order in the file; in the wrong one, links and classes would be unrelated.
+    # Rows of test papers are in another order in the file; in the wrong one, links and classes
+    # would be unrelated.
     same = cora.classes[cora.links["source"]] == cora.classes[cora.links["target"]]
     assert same[(cora.links["target"] >= 1708).to_numpy()].mean() > 0.75
 
@@ -65,7 +69,9 @@ def test_damaged_files_are_named(copied: Path, part: str, content: bytes, reason
 
 def test_missing_files(copied: Path, tmp_path: Path) -> None:
     (copied / "ind.cora.ty").unlink()
-    with pytest.raises(DataError, match=r"ind\.cora\.ty: there is no such file.*`relpref data get cora`"):
+    with pytest.raises(
+        DataError, match=r"ind\.cora\.ty: there is no such file.*`relpref data get cora`"
+    ):
         planetoid.load("cora", copied)
     with pytest.raises(DataError, match="there is no such folder.*MIT license"):
         planetoid.load("cora", tmp_path / "elsewhere")

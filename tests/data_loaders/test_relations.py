@@ -8,7 +8,8 @@ from relpref.errors import DataError
 
 
 def test_games_are_won_as_often_as_expected() -> None:
-    # Two players and many games: the share that one wins is binomial; 4.5 standard errors are exceeded once in 100 000.
+    # Two players and many games: the share that one wins is binomial; 4.5 standard errors are
+    # exceeded once in 100 000.
     games = 40_000
     drawn = play_rock_paper_scissors(10.0, players=2, games=games, seed=7)
     rock, paper, scissors = drawn.players.to_numpy().T
@@ -35,8 +36,11 @@ def test_the_relation_of_players() -> None:
 
 
 def test_weight_is_how_one_sided_players_are() -> None:
-    # The largest of three uniform numbers is 1/4 above the second on average: with the weight 100 a ratio of e^8.
-    favourites = [play_rock_paper_scissors(weight).players.max(axis=1).mean() for weight in (0, 1, 10, 100)]
+    # The largest of three uniform numbers is 1/4 above the second on average: with the weight 100 a
+    # ratio of e^8.
+    favourites = [
+        play_rock_paper_scissors(weight).players.max(axis=1).mean() for weight in (0, 1, 10, 100)
+    ]
     assert favourites[0] == pytest.approx(1 / 3)
     assert favourites[1] < 0.4 < favourites[2] < 0.9 < favourites[3]
 

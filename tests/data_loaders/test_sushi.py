@@ -17,7 +17,13 @@ SCORES = "4 1 0 3 2 4 2 1 1 2 -1\n-1 1 0 3 0 1 3 2 1 4 4\n"
 
 
 def write(
-    folder: Path, *, idata: str = ITEMS, udata: str = USERS, a: str = A, b: str = B, scores: str = SCORES
+    folder: Path,
+    *,
+    idata: str = ITEMS,
+    udata: str = USERS,
+    a: str = A,
+    b: str = B,
+    scores: str = SCORES,
 ) -> Path:
     texts = {
         ".idata": idata,
@@ -59,7 +65,12 @@ def test_two_users(tmp_path: Path) -> None:
         ("scores", SCORES, "0 3 4 1 2 0 2 3 3 2 -1\n-1 3 4 1 4 3 1 2 3 0 0\n", "upside down"),
         ("scores", "4 1 0", "5 1 0", "scores from -1 to 4"),
         ("scores", "4 1 0", "4 1", "line 1: there are 10 values instead of 11"),
-        ("b", "0 10 10 9", "0 10 11 9", r"b\.5000\.10\.order, line 3: ten different sushis below 11"),
+        (
+            "b",
+            "0 10 10 9",
+            "0 10 11 9",
+            r"b\.5000\.10\.order, line 3: ten different sushis below 11",
+        ),
         ("b", "0 10 10 9", "0 10 9 9", "line 3: ten different"),
         ("b", "0 10 10 9", "0 10 9", "line 3: there are 11 values instead of 12"),
         ("b", "11 1", "10 1", "the header is '10 1', not '11 1'"),
@@ -72,7 +83,9 @@ def test_two_users(tmp_path: Path) -> None:
         ("idata", ITEMS, "", "the file is empty"),
     ],
 )
-def test_damaged_files_are_named(tmp_path: Path, part: str, old: str, new: str, reason: str) -> None:
+def test_damaged_files_are_named(
+    tmp_path: Path, part: str, old: str, new: str, reason: str
+) -> None:
     text = {"idata": ITEMS, "udata": USERS, "b": B, "scores": SCORES}[part]
     assert old in text
     with pytest.raises(DataError, match=reason):

@@ -483,7 +483,11 @@ def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
         {"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]}
     )
     data = PreferenceData.from_tables(items, answers)
-    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 2.0, "attributes_linear_share": 0.5}
+    fixed = {
+        "attributes_amplitude": 1.0,
+        "attributes_lengthscale": 2.0,
+        "attributes_linear_share": 0.5,
+    }
     for space in ("latent", "observation"):
         posterior = EP(xpgp, fixed=fixed, space=space).run(
             0, data, progress_bar=False, individual=False

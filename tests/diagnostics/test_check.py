@@ -205,7 +205,11 @@ def test_a_part_of_the_items_under_the_whole_prior(chain: PreferenceData) -> Non
 def test_engines_in_earnest(chain: PreferenceData) -> None:
     """EP agrees at its hyperparameters, Laplace does not."""
     few = chain.select_comparisons(np.arange(6))
-    fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5, "attributes_linear_share": 0.5}
+    fixed = {
+        "attributes_amplitude": 2.0,
+        "attributes_lengthscale": 0.5,
+        "attributes_linear_share": 0.5,
+    }
     ep, laplace = (
         check(
             engine(xpgp, fixed=fixed).run(0, few, individual=False, progress_bar=False),

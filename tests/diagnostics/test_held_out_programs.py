@@ -247,7 +247,9 @@ def test_a_mixture_is_reweighted() -> None:
     )
     options: dict[str, Any] = {"hyperparameters": "nuts", "draws": 400, "warmup": 200}
     engine = EP(
-        preference_gp, fixed={"attributes_lengthscale": 1.0, "attributes_linear_share": 0.5}, **options
+        preference_gp,
+        fixed={"attributes_lengthscale": 1.0, "attributes_linear_share": 0.5},
+        **options,
     )
     posterior = engine.run(0, data, individual=False, progress_bar=False)
     assert isinstance(posterior, UtilityPosterior)

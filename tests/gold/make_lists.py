@@ -1,9 +1,11 @@
-"""Makes lists.npz: exact posteriors of lists by importance sampling, with the probability of each list by integrals on a grid.
+"""Makes lists.npz: exact posteriors of lists by importance sampling, with the probability of each
+list by integrals on a grid.
 
-Of each problem (kind, size, seed) there are 12 items and 15 lists of that many. For each kind and size the file has, by seed, means and
-sds of the utilities (``mean``, ``sd``, shape (20, 12)), the log evidence and the effective number of draws (``log_evidence``, ``ess``,
-shape (20,)), and the standard errors of the means, in sds, and of the log evidence (``error``, ``evidence_error``). Run it to write the
-file anew: python tests/gold/make_lists.py. It takes ten minutes.
+Of each problem (kind, size, seed) there are 12 items and 15 lists of that many. For each kind and
+size the file has, by seed, means and sds of the utilities (``mean``, ``sd``, shape (20, 12)), the
+log evidence and the effective number of draws (``log_evidence``, ``ess``, shape (20,)), and the
+standard errors of the means, in sds, and of the log evidence (``error``, ``evidence_error``). Run
+it to write the file anew: python tests/gold/make_lists.py. It takes ten minutes.
 """
 
 from itertools import permutations
@@ -37,7 +39,9 @@ def problem(kind: str, size: int, seed: int) -> tuple[Any, Any]:
     """Prior covariance and lists, each from the best to the worst item that is seen."""
     rng = np.random.default_rng([seed, size, len(kind)])
     points = rng.normal(size=(ITEMS, 2))
-    prior = 2.0 * np.exp(-0.5 * ((points[:, None] - points[None]) ** 2).sum(-1)) + 0.5 * np.eye(ITEMS)
+    prior = 2.0 * np.exp(-0.5 * ((points[:, None] - points[None]) ** 2).sum(-1)) + 0.5 * np.eye(
+        ITEMS
+    )
     utility = np.linalg.cholesky(prior) @ rng.normal(size=ITEMS)
     lists = []
     for _ in range(LISTS):
@@ -58,7 +62,9 @@ def log_likelihood(kind: str, lists: Any, utility: Any) -> Any:
             chance = order_chance(density, below, items)
         else:  # whatever the order of those between
             between = (list(order) for order in permutations(items[1:-1]))
-            chance = sum(order_chance(density, below, [items[0], *order, items[-1]]) for order in between)
+            chance = sum(
+                order_chance(density, below, [items[0], *order, items[-1]]) for order in between
+            )
         total += np.log(np.maximum(chance, 1e-300))
     return total
 
@@ -73,7 +79,9 @@ def order_chance(density: Any, below: Any, items: Any) -> Any:
 
 
 def reference(kind: str, size: int, seed: int, mean: Any, covariance: Any) -> dict[str, Any]:
-    """Moments by importance sampling around a Gaussian, at first that given, then that of the first round; from Sobol's points."""
+    """Moments by importance sampling around a Gaussian, at first that given, then that of the first
+    round; from Sobol's points.
+    """
     prior, lists = problem(kind, size, seed)
     inverse, volume = np.linalg.inv(prior), 0.5 * np.linalg.slogdet(prior)[1]
 
@@ -85,7 +93,8 @@ def reference(kind: str, size: int, seed: int, mean: Any, covariance: Any) -> di
         log_prior = -0.5 * np.einsum("si,ij,sj->s", utility, inverse, utility) - volume
         log_proposal = -0.5 * (normal**2).sum(1) - np.log(np.diag(root)).sum()
         likelihood = [
-            log_likelihood(kind, lists, utility[at : at + TOGETHER]) for at in range(0, DRAWS, TOGETHER)
+            log_likelihood(kind, lists, utility[at : at + TOGETHER])
+            for at in range(0, DRAWS, TOGETHER)
         ]
         return utility, np.concatenate(likelihood) + log_prior - log_proposal
 
@@ -117,7 +126,9 @@ def reference(kind: str, size: int, seed: int, mean: Any, covariance: Any) -> di
 
 
 def fitted(kind: str, size: int, seed: int) -> Any:
-    """The engine on these lists: around it draws are proposed, on which the result does not depend."""
+    """The engine on these lists: around it draws are proposed, on which the result does not
+    depend.
+    """
     prior, lists = problem(kind, size, seed)
     number, winner, loser = rows_of(kind, lists).T
 
@@ -127,7 +138,9 @@ def fitted(kind: str, size: int, seed: int) -> Any:
         sizes = ListSizes(LISTS, len(number), size, True)
         with numpyro.plate("row", len(number)):
             numpyro.sample(
-                "answer", ListComparison(single, number, winner, loser, sizes), obs=np.ones(len(number), int)
+                "answer",
+                ListComparison(single, number, winner, loser, sizes),
+                obs=np.ones(len(number), int),
             )
 
     return EP(program).run(0, progress_bar=False)
@@ -158,7 +171,8 @@ def main() -> None:
             moments = posterior.mean(site="utility"), posterior.covariance(site="utility")
             found.append(reference(kind, size, seed, *moments))
         arrays |= {
-            f"{kind} {size} {name}": np.array([one[name] for one in found], np.float32) for name in found[0]
+            f"{kind} {size} {name}": np.array([one[name] for one in found], np.float32)
+            for name in found[0]
         }
     np.savez_compressed(Path(__file__).with_name("lists.npz"), **arrays)
 

@@ -15,7 +15,8 @@ from relpref.data import PreferenceData, RelationData
 
 @pytest.fixture(scope="session")
 def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict[str, Any]]]]:
-    """Log evidence plus log prior of a program, and its gradient: the one way into the engine's inside.
+    """Log evidence plus log prior of a program, and its gradient: the one way into the engine's
+    inside.
 
     Returns a function of the unconstrained hyperparameters.
     """
@@ -33,7 +34,8 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
         def at(unconstrained: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
             with jax.enable_x64(True):
                 values = {
-                    name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()
+                    name: jnp.asarray(np.asarray(value, np.float64))
+                    for name, value in unconstrained.items()
                 }
                 found = engine.evaluate(read, gap_space, True, values, sites, 1e-10, 500, False)
                 gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
@@ -57,7 +59,9 @@ def gold() -> Callable[[str], Any]:
 
 @pytest.fixture(scope="session")
 def gold_data() -> Callable[[Any], PreferenceData]:
-    """A gold problem as data; relation and attributes always given, whichever the answer is about."""
+    """A gold problem as data; relation and attributes always given, whichever the answer is
+    about.
+    """
 
     def make(problem: Any) -> PreferenceData:
         names = [f"e{row}" for row in range(len(problem["attributes"]))]
@@ -67,7 +71,11 @@ def gold_data() -> Callable[[Any], PreferenceData]:
         comparisons = pd.DataFrame({"winner": label[winner], "loser": label[loser]})
         row, column = np.nonzero(np.triu(problem["adjacency"]))
         links = pd.DataFrame(
-            {"source": label[row], "target": label[column], "weight": problem["adjacency"][row, column]}
+            {
+                "source": label[row],
+                "target": label[column],
+                "weight": problem["adjacency"][row, column],
+            }
         )
         return PreferenceData.from_tables(items, comparisons, {"links": links})
 
@@ -80,7 +88,9 @@ def problem() -> Any:
 
     def make(symmetry: Any = "none", complete: bool = True, n: int = 6) -> RelationData:
         rng = np.random.default_rng(5)
-        nodes = pd.DataFrame(rng.normal(size=(n, 2)), index=[f"n{i}" for i in range(n)], columns=["x", "y"])
+        nodes = pd.DataFrame(
+            rng.normal(size=(n, 2)), index=[f"n{i}" for i in range(n)], columns=["x", "y"]
+        )
         labels = rng.normal(size=(n, n))
         if symmetry != "none":
             labels = 0.5 * (labels + {"symmetric": 1, "reciprocal": -1}[symmetry] * labels.T)

@@ -40,7 +40,9 @@ def wide(amplitude: float) -> Any:
 
 
 def duplicates(make: Callable[..., PreferenceData], hyper: Any) -> Any:
-    """Pairs of items with the same attributes and no relation that tells them apart: a singular covariance."""
+    """Pairs of items with the same attributes and no relation that tells them apart: a singular
+    covariance.
+    """
     attributes = np.repeat(np.random.default_rng(6).standard_normal((6, 2)), 2, axis=0)
     pairs = [(i, j) for i in range(12) for j in range(12) if i // 2 != j // 2][::4]
     return make(6, attributes=attributes, pairs=pairs), hyper | {"next_amplitude": 0.0}
@@ -91,13 +93,17 @@ def test_parallel_ep_reaches_the_sequential_fixed_point(
     sd = np.sqrt(np.diag(truth.covariance))
     np.testing.assert_allclose(found.mean() / sd, truth.mean / sd, rtol=0, atol=1e-7)
     scale = np.outer(sd, sd)
-    np.testing.assert_allclose(found.covariance() / scale, truth.covariance / scale, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(
+        found.covariance() / scale, truth.covariance / scale, rtol=0, atol=1e-7
+    )
     assert abs(found.log_evidence - truth.log_evidence) <= 1e-7
     assert found.info["residual"] <= 1e-10
     # A row of count k stands for k sites that share their parameters.
     first = np.cumsum(data.count) - data.count
     told = truth.precision[first] > 0
-    np.testing.assert_allclose(found.sites["precision"][told], truth.precision[first][told], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.sites["precision"][told], truth.precision[first][told], rtol=1e-6
+    )
 
 
 def test_both_spaces_give_the_same_answers(

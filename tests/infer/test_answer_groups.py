@@ -1,4 +1,6 @@
-"""Answers in groups, whose items have values of their own there: against these as latents, probit in closed form, and sampling."""
+"""Answers in groups, whose items have values of their own there: against these as latents, probit
+in closed form, and sampling.
+"""
 
 from typing import Any, cast
 
@@ -31,7 +33,9 @@ KNOWN = {"individual_amplitude": 1.2, "group_sd": 0.9}
 explicit = infer_config(preference_gp, config_fn=lambda site: {"integrated": False})
 
 
-def votes(groups: int, each: int, seed: int, sd: float = 1.0, items: int = len(ITEMS)) -> pd.DataFrame:
+def votes(
+    groups: int, each: int, seed: int, sd: float = 1.0, items: int = len(ITEMS)
+) -> pd.DataFrame:
     """Answers about random pairs of three items of each group, and some without a group."""
     rng = np.random.default_rng(seed)
     rows: list[Any] = []
@@ -128,7 +132,9 @@ def test_random_answers_in_groups() -> None:
 
 
 def test_covariates_of_answers_in_groups() -> None:
-    """Every answer looks at effects of covariates, at two utilities and at two values of its group."""
+    """Every answer looks at effects of covariates, at two utilities and at two values of its
+    group.
+    """
     sides = np.random.default_rng(0).normal(size=(2, len(TABLE)))
     table = TABLE.assign(x_winner=sides[0], x_loser=sides[1])
     data = PreferenceData.from_tables(ITEMS, table, covariates=["x"])
@@ -139,7 +145,9 @@ def test_covariates_of_answers_in_groups() -> None:
 
 
 def test_reports_are_exact() -> None:
-    """Reported probabilities are Gaussian: the posterior is that of linear regression with correlated noise."""
+    """Reported probabilities are Gaussian: the posterior is that of linear regression with
+    correlated noise.
+    """
     data = read(REPORTED)
     answers, noise = cast(Any, data.comparisons), 0.6
     posterior = fit(data, fixed=KNOWN | {"soft_noise": noise})
@@ -147,7 +155,10 @@ def test_reports_are_exact() -> None:
     seen[m, answers.winner], seen[m, answers.loser] = 1, -1
     effects = np.zeros((len(m), answers.num_effects))
     inside = answers.group >= 0
-    effects[m[inside], answers.effects[inside, 0]], effects[m[inside], answers.effects[inside, 1]] = 1, -1
+    (
+        effects[m[inside], answers.effects[inside, 0]],
+        effects[m[inside], answers.effects[inside, 1]],
+    ) = 1, -1
     total = noise**2 * np.eye(len(m)) + 0.5 * KNOWN["group_sd"] ** 2 * effects @ effects.T
     prior = KNOWN["individual_amplitude"] ** 2 * np.eye(len(ITEMS))
     gain = prior @ seen.T @ np.linalg.inv(seen @ prior @ seen.T + total)
@@ -170,7 +181,9 @@ def test_a_group_of_one_answer_is_more_noise() -> None:
     np.testing.assert_allclose(
         grouped.prefer(pairs)["probability"], plain.prefer(pairs)["probability"], atol=1e-9
     )
-    assert grouped.order(["i0", "i1", "i2"]) == pytest.approx(plain.order(["i0", "i1", "i2"]), abs=2e-3)
+    assert grouped.order(["i0", "i1", "i2"]) == pytest.approx(
+        plain.order(["i0", "i1", "i2"]), abs=2e-3
+    )
 
 
 @pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
@@ -209,7 +222,9 @@ def test_compiled() -> None:
         def found(values: Any) -> Any:
             from relpref.infer.sites import Sites
 
-            evidence = EP.evaluate(program, False, True, values, Sites(start, start), 1e-10, 200, False)
+            evidence = EP.evaluate(
+                program, False, True, values, Sites(start, start), 1e-10, 200, False
+            )
             return evidence.log_evidence, evidence.gradient
 
         on_host, compiled = found(values), jax.jit(found)(values)
@@ -220,7 +235,9 @@ def test_compiled() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_changes(seed: int) -> None:
-    """Names of groups, the order of rows, and swapping all items' places change nothing, nor does filling up."""
+    """Names of groups, the order of rows, and swapping all items' places change nothing, nor does
+    filling up.
+    """
     rng = np.random.default_rng(seed)
     table = votes(6, 4, seed)
     before = fit(read(table))
@@ -238,7 +255,11 @@ def test_answers_in_different_groups_stay_apart() -> None:
     table = pd.DataFrame({"winner": list("aaaa"), "loser": list("bbbb"), "group": [2, 1, 2, None]})
     data = PreferenceData.from_tables(["a", "b"], table)
     answers: Any = data.comparisons
-    assert (list(answers.count), list(answers.group), answers.groups) == ([1, 1, 2], [-1, 0, 1], (1.0, 2.0))
+    assert (list(answers.count), list(answers.group), answers.groups) == (
+        [1, 1, 2],
+        [-1, 0, 1],
+        (1.0, 2.0),
+    )
     assert answers.num_effects == 4
     again = PreferenceData.from_tables(["a", "b"], answers.table(["a", "b"]))
     assert {name: list(column) for name, column in again.comparisons.columns.items()} == {
@@ -276,7 +297,9 @@ def crossed(data: PreferenceData, person: Any, integrated: tuple[bool, bool]) ->
     answers = data.comparisons
     gap: Any = numpyro.sample("utility", GaussianProcess(Dense(jnp.eye(len(ITEMS)))))
     gap = gap[answers.winner] - gap[answers.loser]
-    for name, group, inside in zip(("question", "person"), (answers.group, person), integrated, strict=True):
+    for name, group, inside in zip(
+        ("question", "person"), (answers.group, person), integrated, strict=True
+    ):
         values = dist.Normal(0.0, 0.8).expand([100]).to_event(1)
         effect = numpyro.sample(name, values, infer={"integrated": inside})
         at = 7 * jnp.maximum(jnp.asarray(group), 0)
@@ -288,7 +311,9 @@ def crossed(data: PreferenceData, person: Any, integrated: tuple[bool, bool]) ->
 
 
 def test_groups_that_cross() -> None:
-    """One of two kinds can be integrated out, and the other is one more latent site; both are refused."""
+    """One of two kinds can be integrated out, and the other is one more latent site; both are
+    refused.
+    """
     data = read(TABLE)
     person = np.random.default_rng(0).integers(4, size=data.num_comparisons)
 
@@ -323,7 +348,9 @@ def test_values_or_rows(rows: int, values: int) -> None:
 
 
 def test_many_answers_of_a_group() -> None:
-    """Two groups of 6,000 reports on five items cost what their items cost, and the posterior is that of linear regression."""
+    """Two groups of 6,000 reports on five items cost what their items cost, and the posterior is
+    that of linear regression.
+    """
     rng, size, number, noise = np.random.default_rng(0), 5, 12_000, 0.6
     first, group = rng.integers(size, size=number), np.arange(number) % 2
     second = (first + rng.integers(1, size, size=number)) % size
@@ -334,7 +361,9 @@ def test_many_answers_of_a_group() -> None:
     for start, scale in ((0, 1.2), (size * (1 + group), KNOWN["group_sd"] / np.sqrt(2))):
         seen[at, start + first], seen[at, start + second] = scale, -scale
     report = seen @ rng.normal(size=3 * size) + noise * rng.normal(size=number)
-    table = pd.DataFrame({"first": first, "second": second, "group": group, "probability": ndtr(report)})
+    table = pd.DataFrame(
+        {"first": first, "second": second, "group": group, "probability": ndtr(report)}
+    )
     data = PreferenceData.from_tables(range(size), table)
     posterior = fit(data, fixed=KNOWN | {"soft_noise": noise})
     covariance = np.linalg.inv(np.eye(3 * size) + seen.T @ seen / noise**2)
@@ -349,7 +378,9 @@ def test_refusals() -> None:
 
 
 def test_a_group_leaves_whole() -> None:
-    """What a group adds to the evidence is its own, exactly where reports are Gaussian; and near to a fit without it otherwise."""
+    """What a group adds to the evidence is its own, exactly where reports are Gaussian; and near to
+    a fit without it otherwise.
+    """
     for table, fixed, tolerance in (
         (REPORTED, KNOWN | {"soft_noise": 0.6}, 1e-6),
         (votes(30, 4, 2), KNOWN, 0.03),
@@ -399,9 +430,14 @@ def test_folds_are_groups() -> None:
 def test_points_of_hyperparameters_leave_with_groups() -> None:
     """A mixture is reweighted by whole groups: near the fits without each."""
     data = read(votes(10, 4, 4))
-    posterior = EP(preference_gp, fixed={"individual_amplitude": 1.2}).run(0, data, progress_bar=False)
+    posterior = EP(preference_gp, fixed={"individual_amplitude": 1.2}).run(
+        0, data, progress_bar=False
+    )
     assert "group_sd" in posterior.hyperparameter_draws
-    held, folds = leave_one_out(posterior), k_fold(posterior, 12, hyperparameters="keep", progress_bar=False)
+    held, folds = (
+        leave_one_out(posterior),
+        k_fold(posterior, 12, hyperparameters="keep", progress_bar=False),
+    )
     inside = np.asarray(data.comparisons.group) >= 0
     scores = [each.table["log_score"][inside] for each in (held, folds)]
     assert np.mean(scores[0]) == pytest.approx(np.mean(scores[1]), abs=0.01)
@@ -411,14 +447,16 @@ def test_points_of_hyperparameters_leave_with_groups() -> None:
 def test_the_first_group_brings_a_hyperparameter() -> None:
     before = fit(read(TABLE.drop(columns="group")), fixed={"individual_amplitude": 1.2})
     after = before.update(votes(3, 3, 9))
-    assert after.hyperparameters["group_sd"] == pytest.approx(norm.ppf(0.75)) and after.info["guessed"] == [
-        "group_sd"
-    ]
+    assert after.hyperparameters["group_sd"] == pytest.approx(norm.ppf(0.75)) and after.info[
+        "guessed"
+    ] == ["group_sd"]
 
 
 @pytest.mark.parametrize("engine", [EP, Laplace])
 def test_importance_weights_of_groups(engine: Any) -> None:
-    """Effects are drawn with the utilities: the exact evidence and means are those with effects among the latents."""
+    """Effects are drawn with the utilities: the exact evidence and means are those with effects
+    among the latents.
+    """
     data, options = read(TABLE), {"fixed": KNOWN, "tol": 1e-10}
     posterior = engine(preference_gp, **options).run(0, data, progress_bar=False)
     found, latent = certify(posterior, 40_000), certify(fit(data, explicit), 40_000)
@@ -431,7 +469,9 @@ def test_importance_weights_of_groups(engine: Any) -> None:
 def test_importance_weights_of_reports_are_equal() -> None:
     posterior = fit(read(REPORTED), fixed=KNOWN | {"soft_noise": 0.6})
     found = certify(posterior)
-    assert found.verdict == "exact" and found.log_evidence == pytest.approx(posterior.log_evidence, abs=1e-7)
+    assert found.verdict == "exact" and found.log_evidence == pytest.approx(
+        posterior.log_evidence, abs=1e-7
+    )
 
 
 def test_reweighted_draws_of_groups() -> None:
@@ -467,7 +507,9 @@ def test_a_sampler_over_hyperparameters() -> None:
     data = read(votes(25, 4, 8, sd=1.5))
     posterior: Any = EP(preference_gp, hyperparameters="nuts").run(0, data, progress_bar=False)
     with jax.enable_x64(True):
-        mcmc = MCMC(NUTS(noncentered(preference_gp)), num_warmup=1000, num_samples=4000, progress_bar=False)
+        mcmc = MCMC(
+            NUTS(noncentered(preference_gp)), num_warmup=1000, num_samples=4000, progress_bar=False
+        )
         mcmc.run(jax.random.key(0), data)
     sampled: Any = from_samples(mcmc.get_samples(), preference_gp, data)
     assert list(sampled.slices) == ["utility"]
@@ -486,7 +528,9 @@ def test_a_sampler_over_hyperparameters() -> None:
 
 
 def test_replicates_are_of_new_groups() -> None:
-    """For ArviZ: answers of new groups, and the likelihood of each answer with its group's effect integrated out."""
+    """For ArviZ: answers of new groups, and the likelihood of each answer with its group's effect
+    integrated out.
+    """
     data = read(votes(12, 4, 6))
     posterior = fit(data, fixed={**KNOWN, "group_sd": 3.0})
     content = posterior.groups(4000, 0)
@@ -506,7 +550,9 @@ def test_replicates_are_of_new_groups() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_against_importance_sampling(seed: int) -> None:
-    """Groups of votes on one pair have one effect each, which is integrated by quadrature for every draw."""
+    """Groups of votes on one pair have one effect each, which is integrated by quadrature for every
+    draw.
+    """
     rng, items, sd = np.random.default_rng(seed), 5, 1.2
     utility, rows = rng.normal(size=items), []
     for group in range(12):
@@ -542,13 +588,17 @@ def test_against_importance_sampling(seed: int) -> None:
 @pytest.mark.slow
 def test_calibrated() -> None:
     """Answers of simulated groups, at given hyperparameters."""
-    found = calibrate(preference_gp, read(votes(12, 5, 0)), simulations=1000, rng_key=5, progress_bar=False)
+    found = calibrate(
+        preference_gp, read(votes(12, 5, 0)), simulations=1000, rng_key=5, progress_bar=False
+    )
     assert found.p_value() > 1e-3
 
 
 @pytest.mark.slow
 def test_intervals_cover() -> None:
-    """Of votes by several people on the same two responses: differences of models are where they are said to be, and not without groups."""
+    """Of votes by several people on the same two responses: differences of models are where they
+    are said to be, and not without groups.
+    """
     covered = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -556,9 +606,18 @@ def test_intervals_cover() -> None:
         ends = np.array([rng.choice(20, 2, replace=False) for _ in range(pairs)])
         group = rng.integers(pairs, size=3000)
         one, other = ends[group].T
-        gap = utility[one] - utility[other] + 0.54 * rng.normal(size=pairs)[group] + rng.normal(size=3000)
+        gap = (
+            utility[one]
+            - utility[other]
+            + 0.54 * rng.normal(size=pairs)[group]
+            + rng.normal(size=3000)
+        )
         table = pd.DataFrame(
-            {"winner": np.where(gap > 0, one, other), "loser": np.where(gap > 0, other, one), "group": group}
+            {
+                "winner": np.where(gap > 0, one, other),
+                "loser": np.where(gap > 0, other, one),
+                "group": group,
+            }
         )
         first, second = np.triu_indices(20, 1)
         for answers in (table, table.drop(columns="group")):
@@ -566,7 +625,9 @@ def test_intervals_cover() -> None:
                 0, PreferenceData.from_tables(models, answers), progress_bar=False
             )
             margins = posterior.belief.differences(first, second)
-            inside = np.abs(utility[first] - utility[second] - margins.mean) < norm.ppf(0.9) * margins.sd
+            inside = (
+                np.abs(utility[first] - utility[second] - margins.mean) < norm.ppf(0.9) * margins.sd
+            )
             covered.append(inside.mean())
     grouped, plain = np.reshape(covered, (-1, 2)).mean(axis=0)
     assert grouped == pytest.approx(0.8, abs=0.06)

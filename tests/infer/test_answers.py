@@ -1,4 +1,6 @@
-"""Answers of every kind under the engines: against integration, central differences, and the truth of generated data."""
+"""Answers of every kind under the engines: against integration, central differences, and the truth
+of generated data.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -89,10 +91,14 @@ def kind(request: Any) -> str:
 @pytest.fixture(scope="module")
 def fitted(kind: str) -> Any:
     fixed = {"attributes_amplitude": 1.0, **KINDS[kind][2]}
-    return EP(preference_gp, fixed=fixed).run(0, data_of(kind), progress_bar=False, **options_of(kind))
+    return EP(preference_gp, fixed=fixed).run(
+        0, data_of(kind), progress_bar=False, **options_of(kind)
+    )
 
 
-def log_likelihood(data: PreferenceData, kind: str, parameters: Mapping[str, Any], utility: Any) -> Any:
+def log_likelihood(
+    data: PreferenceData, kind: str, parameters: Mapping[str, Any], utility: Any
+) -> Any:
     """Of every utility vector, by scipy and the definitions."""
     answers: Any = data.comparisons
     total = np.zeros(len(utility))
@@ -114,7 +120,9 @@ def log_likelihood(data: PreferenceData, kind: str, parameters: Mapping[str, Any
             cdf = special.expit if kind == "rao-kupper" else special.ndtr
             steps = parameters.get("strength_steps", [])
             ends = np.r_[parameters["tie_margin"] + np.cumsum(np.r_[0, steps]), np.inf]
-            grade = 0 if answers.tie[row] else 1 if answers.strength is None else answers.strength[row]
+            grade = (
+                0 if answers.tie[row] else 1 if answers.strength is None else answers.strength[row]
+            )
             low = ends[grade - 1] if grade else -ends[0]
             chance = cdf((ends[grade] - z) / scale) - cdf((low - z) / scale)
             if kind == "lapses":
@@ -134,18 +142,28 @@ def test_against_integration(kind: str, fitted: Any) -> None:
         )
     top = log_weight.max()
     weight = np.exp(log_weight - top)
-    log_evidence = top + np.log(weight.sum()) + 3 * np.log(axis[1] - axis[0]) - 1.5 * np.log(2 * np.pi)
+    log_evidence = (
+        top + np.log(weight.sum()) + 3 * np.log(axis[1] - axis[0]) - 1.5 * np.log(2 * np.pi)
+    )
     mean = weight @ utility / weight.sum()
     sd = np.sqrt(weight @ (utility - mean) ** 2 / weight.sum())
     loose = kind != "soft"  # where EP is exact
-    np.testing.assert_allclose(fitted.mean(), mean, rtol=0, atol=(0.02 if loose else 1e-5) * sd.max())
-    # Without log-concavity EP is a little less accurate: an answer may be a lapse or not, which is no Gaussian.
-    np.testing.assert_allclose(fitted.sd(), sd, rtol=0.03 if kind == "lapses" else 0.02 if loose else 1e-5)
+    np.testing.assert_allclose(
+        fitted.mean(), mean, rtol=0, atol=(0.02 if loose else 1e-5) * sd.max()
+    )
+    # Without log-concavity EP is a little less accurate: an answer may be a lapse or not, which is
+    # no Gaussian.
+    np.testing.assert_allclose(
+        fitted.sd(), sd, rtol=0.03 if kind == "lapses" else 0.02 if loose else 1e-5
+    )
     assert abs(fitted.log_evidence - log_evidence) <= (0.05 if loose else 1e-5)
 
 
 # The same few kinds of parameters in every likelihood: one is enough for every day.
-ONE_NOW = ["graded", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "graded")]
+ONE_NOW = [
+    "graded",
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "graded"),
+]
 
 
 @pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
@@ -155,7 +173,11 @@ def test_gradient(kind: str, engine: Any, objective: Callable[..., Any]) -> None
     rng = np.random.default_rng(4)
     point = {
         name: np.asarray(
-            value if name == "position_bias" else special.logit(value) if name == "lapse" else np.log(value)
+            value
+            if name == "position_bias"
+            else special.logit(value)
+            if name == "lapse"
+            else np.log(value)
         )
         + rng.normal(0, 0.2, np.shape(value))
         for name, value in {"attributes_amplitude": 1.2, **KINDS[kind][2]}.items()
@@ -186,7 +208,9 @@ def test_predictions(kind: str, fitted: Any) -> None:
         if kind == "logistic":
             probability = special.expit((gap + shift) / scale).mean()
         elif kind == "soft":
-            probability = special.ndtr(gap + shift + parameters["soft_noise"] * scale * noise).mean()
+            probability = special.ndtr(
+                gap + shift + parameters["soft_noise"] * scale * noise
+            ).mean()
         elif kind == "davidson":
             half = 0.5 * (gap + shift) / scale
             nu = np.expm1(parameters["tie_margin"] / scale)
@@ -214,14 +238,17 @@ def test_a_rater_for_each_pair(kind: str, fitted: Any) -> None:
             found.iloc[row], fitted.prefer(*pair, rater=rater).iloc[0], check_names=False
         )
     pd.testing.assert_frame_equal(fitted.prefer(pairs, rater=[None] * 4), fitted.prefer(pairs))
-    pd.testing.assert_frame_equal(fitted.prefer(pairs, rater=["y"] * 4), fitted.prefer(pairs, rater="y"))
+    pd.testing.assert_frame_equal(
+        fitted.prefer(pairs, rater=["y"] * 4), fitted.prefer(pairs, rater="y")
+    )
     assert fitted.prefer(pairs[:2], rater=["x", "z"])["probability"].sum() != 1
     with pytest.raises(
         DataError, match="rater has 3 labels for 4 questions; give one for each, or one for all"
     ):
         fitted.prefer(pairs, rater=["x", "y", "z"])
     with pytest.raises(
-        UnknownLabelError, match=r"rater\[2\]: 'yy' has given no answer.*give None for a typical one"
+        UnknownLabelError,
+        match=r"rater\[2\]: 'yy' has given no answer.*give None for a typical one",
     ):
         fitted.prefer(pairs, rater=["x", None, "yy", "z"])
 
@@ -240,14 +267,17 @@ def test_the_saved_posterior_predicts_alike(kind: str, fitted: Any, tmp_path: Pa
 @pytest.mark.parametrize("kind", ONE_NOW)
 def test_draws_predict_alike(kind: str) -> None:
     fixed = {"attributes_amplitude": 1.0, **KINDS[kind][2]}
-    fitted: Any = EP(preference_gp, fixed=fixed).run(0, data_of(kind), progress_bar=False, **options_of(kind))
+    fitted: Any = EP(preference_gp, fixed=fixed).run(
+        0, data_of(kind), progress_bar=False, **options_of(kind)
+    )
     asked: dict[str, Any] = {"rater": "y", "shown_first": ["a"]}
     expected = fitted.prefer([("a", "b")], **asked)
     size = 4000
     draws = {name: np.ones(size) for name in ("attributes_amplitude", "rater_spread")}
     draws["utility"] = fitted.sample(size)
     draws |= {
-        site: np.repeat(np.asarray(value)[None], size, axis=0) for site, value in KINDS[kind][2].items()
+        site: np.repeat(np.asarray(value)[None], size, axis=0)
+        for site, value in KINDS[kind][2].items()
     }
     drawn: Any = from_samples(draws, preference_gp, data_of(kind), **options_of(kind))
     found = drawn.prefer([("a", "b")], **asked)
@@ -380,7 +410,12 @@ def test_a_likelihood_of_ones_own(posterior: Any, tmp_path: Path) -> None:
 
 def test_one_step_for_all_strengths() -> None:
     """As a scalar prior of one's own gives it."""
-    given = {"tie_margin": 0.4, "strength_steps": 0.5, "rater_noise": np.ones(3), "position_bias": 0.0}
+    given = {
+        "tie_margin": 0.4,
+        "strength_steps": 0.5,
+        "rater_noise": np.ones(3),
+        "position_bias": 0.0,
+    }
     answers = data_of("graded").comparisons
     parameters = {name: jnp.asarray(value) for name, value in given.items()}
     likelihood: Any = Probit()(jnp.zeros(answers.winner.shape), answers, **parameters)
@@ -388,8 +423,12 @@ def test_one_step_for_all_strengths() -> None:
 
 
 def test_a_column_that_the_likelihood_does_not_use_is_refused() -> None:
-    with pytest.raises(DataError, match=r"Logistic\(ties='davidson'\) does not use the column 'strength'"):
-        EP(preference_gp).run(0, data_of("graded"), progress_bar=False, likelihood=Logistic(ties="davidson"))
+    with pytest.raises(
+        DataError, match=r"Logistic\(ties='davidson'\) does not use the column 'strength'"
+    ):
+        EP(preference_gp).run(
+            0, data_of("graded"), progress_bar=False, likelihood=Logistic(ties="davidson")
+        )
     with pytest.raises(DataError, match=r"Logistic\(\) does not use the column 'probability'"):
         EP(preference_gp).run(0, data_of("soft"), progress_bar=False, likelihood=Logistic())
     with pytest.raises(DataError, match="ties is 'glenn'; it is 'rao-kupper' or 'davidson'"):
@@ -407,7 +446,11 @@ def test_raters_and_position_are_recovered() -> None:
     first = rng.integers(0, size, number)
     second = (first + rng.integers(1, size, number)) % size
     rater = rng.choice(list(noise), number)
-    z = 2 * (height[first] - height[second]) + bias + np.vectorize(noise.get)(rater) * rng.normal(size=number)
+    z = (
+        2 * (height[first] - height[second])
+        + bias
+        + np.vectorize(noise.get)(rater) * rng.normal(size=number)
+    )
     answers = pd.DataFrame(
         {
             "winner": np.where(z > 0, first, second),
@@ -420,7 +463,10 @@ def test_raters_and_position_are_recovered() -> None:
     posterior: Any = EP(preference_gp).run(0, data, progress_bar=False)
     found = posterior.hyperparameters["rater_noise"]
     assert data.comparisons.raters == ("careful", "careless", "usual")
-    # The unit of the noise and that of the utilities trade against each other, so ratios are what the data tells.
+    # The unit of the noise and that of the utilities trade against each other, so ratios are what
+    # the data tells.
     np.testing.assert_allclose(found[:2] / found[2], [0.5, 2.0], rtol=0.35)
-    np.testing.assert_allclose(posterior.hyperparameters["position_bias"] / found[2], bias, rtol=0.35)
+    np.testing.assert_allclose(
+        posterior.hyperparameters["position_bias"] / found[2], bias, rtol=0.35
+    )
     assert np.corrcoef(posterior.mean(), height)[0, 1] > 0.98

@@ -1,4 +1,6 @@
-"""Programs with distributions of numpyro that know no tilted moments: what is affine is followed, the rest is quadrature."""
+"""Programs with distributions of numpyro that know no tilted moments: what is affine is followed,
+the rest is quadrature.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +57,11 @@ CASES: dict[str, tuple[Make, Any, bool]] = {
     "mixture": (lapsing, WON, False),
     "class": (lambda f: Same(jnp.exp(f[FIRST])), COUNT, False),
     "two parameters": (lambda f: dist.Normal(f[FIRST], jnp.exp(0.1 * f[FIRST])), LABEL, False),
-    "ordered": (lambda f: dist.OrderedLogistic(f[FIRST] - f[SECOND], jnp.asarray([-1.0, 1.0])), WON, False),
+    "ordered": (
+        lambda f: dist.OrderedLogistic(f[FIRST] - f[SECOND], jnp.asarray([-1.0, 1.0])),
+        WON,
+        False,
+    ),
 }
 NOW = ("poisson",)
 
@@ -86,7 +92,9 @@ def test_against_integration(fitted: Any) -> None:
     white = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
     utility = white @ np.linalg.cholesky(KERNEL).T
     with jax.enable_x64(True):
-        log = jax.jit(lambda u: jax.lax.map(lambda f: jnp.sum(make(f).log_prob(values)), u, batch_size=5000))
+        log = jax.jit(
+            lambda u: jax.lax.map(lambda f: jnp.sum(make(f).log_prob(values)), u, batch_size=5000)
+        )
         log_weight = np.asarray(log(jnp.asarray(utility))) - 0.5 * np.sum(white**2, axis=1)
     top = log_weight.max()
     weight = np.exp(log_weight - top)
@@ -124,7 +132,9 @@ class Counted(dist.Poisson):
         return jnp.log(self.rate)
 
     def tilted(self, value: Any, mean: Any, variance: Any) -> Any:
-        return quadrature_moments(lambda z: dist.Poisson(jnp.exp(z)).log_prob(value), mean, variance)
+        return quadrature_moments(
+            lambda z: dist.Poisson(jnp.exp(z)).log_prob(value), mean, variance
+        )
 
 
 class Reading(Counted):
@@ -149,7 +159,9 @@ def test_a_class_that_computes_its_parameters_from_the_predictor(kind: Any) -> N
 
 
 def everywhere(unit: Any) -> None:
-    """Hyperparameters in the prior, the predictor and the likelihood; a scale on the log scale among them."""
+    """Hyperparameters in the prior, the predictor and the likelihood; a scale on the log scale
+    among them.
+    """
     amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
     log_scale = numpyro.sample("log_scale", dist.Normal(-1.0, 1.0))
     freedom = numpyro.sample("freedom", dist.Gamma(4.0, 1.0))

@@ -1,4 +1,6 @@
-"""Rows that share noise: against the noise as latents, dense algebra, sampling, and what is compiled against NumPy."""
+"""Rows that share noise: against the noise as latents, dense algebra, sampling, and what is
+compiled against NumPy.
+"""
 
 from typing import Any
 
@@ -22,7 +24,9 @@ ITEMS = 7
 
 
 class Rows:
-    """Rows of lists, in which 0, 1, ... are the blocks of random items, and single comparisons at the end."""
+    """Rows of lists, in which 0, 1, ... are the blocks of random items, and single comparisons at
+    the end.
+    """
 
     def __init__(self, lists: list[list[int]], single: int, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -37,7 +41,9 @@ class Rows:
         self.number, self.winner, self.loser = np.array(rows).T
         self.sizes = ListSizes(len(lists), 12, 7, True)
         points = rng.normal(size=(ITEMS, 2))
-        self.unit = np.exp(-0.5 * ((points[:, None] - points[None]) ** 2).sum(-1)) + 0.1 * np.eye(ITEMS)
+        self.unit = np.exp(-0.5 * ((points[:, None] - points[None]) ** 2).sum(-1)) + 0.1 * np.eye(
+            ITEMS
+        )
         self.ones = np.ones(len(rows), int)
 
 
@@ -57,7 +63,9 @@ def exact(rows: Rows, unit: Any, kind: Any = ProbitComparison) -> None:
 
 
 def with_latent_noise(rows: Rows, unit: Any, width: float = 1e-4) -> None:
-    """The noise of each item of each list as one more latent, and rows nearly hard: the sign but for ``width``."""
+    """The noise of each item of each list as one more latent, and rows nearly hard: the sign but
+    for ``width``.
+    """
     amplitude = numpyro.sample("amplitude", dist.HalfNormal(2.0))
     scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
     u = numpyro.sample("utility", GaussianProcess(Dense(jnp.square(amplitude) * jnp.asarray(unit))))
@@ -67,7 +75,9 @@ def with_latent_noise(rows: Rows, unit: Any, width: float = 1e-4) -> None:
     shared = jnp.where(listed, e[at + rows.winner] - e[at + rows.loser], 0.0)
     gap = u[rows.winner] - u[rows.loser] + scale * shared
     with numpyro.plate("row", len(rows.ones)):
-        numpyro.sample("answer", ProbitComparison(gap, scale=jnp.where(listed, width, scale)), obs=rows.ones)
+        numpyro.sample(
+            "answer", ProbitComparison(gap, scale=jnp.where(listed, width, scale)), obs=rows.ones
+        )
 
 
 KNOWN = {"amplitude": 1.3, "scale": 0.8}
@@ -83,8 +93,12 @@ def test_noise_as_latents(rows: Rows) -> None:
     """The fixed point is the same; what is left is the width of rows that are not quite hard."""
     posterior, slow = fit(exact, rows, rows.unit), fit(with_latent_noise, rows, rows.unit)
     sd = slow.sd(site="utility")
-    assert np.abs(posterior.mean(site="utility") - slow.mean(site="utility")).max() < 1e-6 * sd.max()
-    assert posterior.covariance(site="utility") == pytest.approx(slow.covariance(site="utility"), abs=1e-6)
+    assert (
+        np.abs(posterior.mean(site="utility") - slow.mean(site="utility")).max() < 1e-6 * sd.max()
+    )
+    assert posterior.covariance(site="utility") == pytest.approx(
+        slow.covariance(site="utility"), abs=1e-6
+    )
     assert posterior.log_evidence == pytest.approx(slow.log_evidence, abs=1e-6)
 
 
@@ -92,7 +106,9 @@ def test_noise_as_latents(rows: Rows) -> None:
 def test_both_spaces(rows: Rows) -> None:
     one, other = (fit(exact, rows, rows.unit, space=space) for space in ("latent", "observation"))
     assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-8)
-    assert one.covariance(site="utility") == pytest.approx(other.covariance(site="utility"), abs=1e-8)
+    assert one.covariance(site="utility") == pytest.approx(
+        other.covariance(site="utility"), abs=1e-8
+    )
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-8)
 
 
@@ -120,14 +136,20 @@ def test_gradient_and_what_is_compiled(dual: bool) -> None:
         for name, value in middle.items():
             ends = [evaluated({**middle, name: value + side * 1e-4}) for side in (1, -1)]
             slope = sum(
-                side * (end.log_evidence + end.log_prior) for side, end in zip((1, -1), ends, strict=True)
+                side * (end.log_evidence + end.log_prior)
+                for side, end in zip((1, -1), ends, strict=True)
             )
             assert found.gradient[name] == pytest.approx(slope / 2e-4, rel=1e-5)
         compiled = jax.jit(lambda start: evaluated(middle, start=start))(start)
         assert float(compiled.log_evidence) == pytest.approx(float(found.log_evidence), abs=1e-8)
         for name in middle:
-            assert float(compiled.gradient[name]) == pytest.approx(float(found.gradient[name]), abs=1e-7)
-        arrays = evaluated(middle, True), jax.jit(lambda start: evaluated(middle, True, start))(start)
+            assert float(compiled.gradient[name]) == pytest.approx(
+                float(found.gradient[name]), abs=1e-7
+            )
+        arrays = (
+            evaluated(middle, True),
+            jax.jit(lambda start: evaluated(middle, True, start))(start),
+        )
         for part in ("drift", "covariance", "pulled"):
             one, other = (np.asarray(getattr(each, part)) for each in arrays)
             assert one == pytest.approx(other, abs=1e-8)

@@ -92,7 +92,9 @@ TRACED: dict[str, Callable[[PreferenceData], Any]] = {
     "a gradient": lambda data: jax.grad(
         lambda a: EP(xpgp, fixed={"attribute_amplitude": a}).run(0, data).log_evidence
     )(1.0),
-    "the exact engine": lambda data: jax.jit(lambda seed: Exact(conditional_ranking).run(seed, data))(0),
+    "the exact engine": lambda data: jax.jit(
+        lambda seed: Exact(conditional_ranking).run(seed, data)
+    )(0),
 }
 
 
@@ -176,11 +178,15 @@ def test_sizes_are_counted_where_memory_is_not_known(monkeypatch: pytest.MonkeyP
 def _largest(*options: str) -> float:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.memory", *options]
-    found = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return float(found.stdout.split("largest: ")[1].split()[0])
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(resident_memory() is None, reason="the system does not say how large a process is")
+@pytest.mark.skipif(
+    resident_memory() is None, reason="the system does not say how large a process is"
+)
 def test_many_sizes_and_answers_stay_below_a_gigabyte_and_a_half() -> None:
     assert _largest("--fits", "200", "--answers", "2000") < 1500

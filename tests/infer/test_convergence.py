@@ -1,4 +1,6 @@
-"""When engines stop: EP where only variances are left to settle, and Laplace where a full step goes too far."""
+"""When engines stop: EP where only variances are left to settle, and Laplace where a full step goes
+too far.
+"""
 
 from typing import Any
 
@@ -33,7 +35,9 @@ def test_ties_move_no_mean_but_the_variance() -> None:
     gap = np.linspace(-12 * sd, 12 * sd, 20_001)
     weight = np.exp(-0.5 * (gap / sd) ** 2) * (ndtr(gap + MARGIN) - ndtr(gap - MARGIN))
     np.testing.assert_allclose(found.mean(), 0.0, atol=1e-9)
-    np.testing.assert_allclose(found.sd(contrast)[0], np.sqrt(weight @ gap**2 / weight.sum()), rtol=1e-6)
+    np.testing.assert_allclose(
+        found.sd(contrast)[0], np.sqrt(weight @ gap**2 / weight.sum()), rtol=1e-6
+    )
 
 
 VARIANCE, COUNT = 30.0, 2
@@ -46,7 +50,9 @@ def one_decision() -> None:
 
 
 def newton(x: float, steps: int) -> tuple[float, float]:
-    """Where the last of so many full steps would lead; and the smallest part of one that was taken, of 1, ½, ¼, ..."""
+    """Where the last of so many full steps would lead; and the smallest part of one that was taken,
+    of 1, ½, ¼, ...
+    """
 
     def height(x: float) -> float:
         return float(-COUNT * np.logaddexp(0, -x) - 0.5 * x**2 / VARIANCE)

@@ -1,4 +1,6 @@
-"""Regularised least squares on edges against systems written out, stored answers, and its own identities."""
+"""Regularised least squares on edges against systems written out, stored answers, and its own
+identities.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -84,7 +86,9 @@ def test_gold(loss: str, kind: str) -> None:
     nodes = gold["nodes"]
     kernel = np.exp(-gold["node_gamma"] * np.sum((nodes[:, None] - nodes) ** 2, axis=-1))
     relation = gold["relation"]
-    pairs = KERNELS[{"arbitrary": "Kronecker", "symmetric": "Symmetric", "reciprocal": "Reciprocal"}[kind]]
+    pairs = KERNELS[
+        {"arbitrary": "Kronecker", "symmetric": "Symmetric", "reciprocal": "Reciprocal"}[kind]
+    ]
     gram = full(pairs, kernel)
     found = solve_edges(
         gram,
@@ -132,7 +136,9 @@ def test_ranking_is_regression_with_the_centred_kernel() -> None:
     """Pahikkala et al. 2013, Lemma 4.9, on a complete graph."""
     kernel = psd(13, P)
     labels = np.random.default_rng(14).standard_normal((P, P))
-    ranked = solve_edges(gram := full(Kronecker(), kernel), labels.ravel(), 0.5, groups=gram.rows, tol=1e-12)
+    ranked = solve_edges(
+        gram := full(Kronecker(), kernel), labels.ravel(), 0.5, groups=gram.rows, tol=1e-12
+    )
     c = np.eye(P) - 1 / P
     centred = EdgeGram(
         Kronecker(), Side.training(kernel), Side.training(c @ kernel @ c), gram.rows, gram.columns
@@ -142,7 +148,9 @@ def test_ranking_is_regression_with_the_centred_kernel() -> None:
 
 
 def test_an_edge_counts_in_the_rankings_of_both_ends() -> None:
-    """CR10, end of section 3: for a symmetric relation, the loss over rows and over columns is twice that over rows."""
+    """CR10, end of section 3: for a symmetric relation, the loss over rows and over columns is
+    twice that over rows.
+    """
     gram = full(Symmetric(), psd(15, P))
     relation = np.random.default_rng(16).standard_normal((P, P))
     labels = (relation + relation.T).ravel()
@@ -159,7 +167,9 @@ def test_an_edge_counts_in_the_rankings_of_both_ends() -> None:
     # For an incomplete one it is another loss: the minimiser of the two sums of squares.
     kept = np.random.default_rng(17).permutation(P * P)[:12]
     few, tails = gram.rows[kept], gram.columns[kept]
-    half = EdgeGram(Symmetric(), gram.left, gram.right, np.append(few, tails), np.append(tails, few))
+    half = EdgeGram(
+        Symmetric(), gram.left, gram.right, np.append(few, tails), np.append(tails, few)
+    )
     y = np.append(labels[kept], labels[kept])
     found = solve_edges(half, y, 0.3, groups=half.rows, tol=1e-12)
     c, k = centring(half.rows), written(half)
@@ -187,9 +197,11 @@ def test_warm_start_and_drift() -> None:
 
 @pytest.mark.parametrize("ranking", [False, True])
 def test_early_stopping(ranking: bool) -> None:
-    """Without regularisation the fit to noisy labels gets better on held-out conditioning nodes, then worse.
+    """Without regularisation the fit to noisy labels gets better on held-out conditioning nodes,
+    then worse.
 
-    With the smallest residuals the best is better by far (correlations of .79 to .95 against .61 to .89 on eight other seeds).
+    With the smallest residuals the best is better by far (correlations of .79 to .95 against .61 to
+    .89 on eight other seeds).
     """
     rng = np.random.default_rng(20)
     nodes = rng.standard_normal((40, 6))
@@ -213,7 +225,11 @@ def test_early_stopping(ranking: bool) -> None:
         assert found.reason == "stopped"
         assert found.iterations == stopping.iteration + 15 == len(stopping.scores)
         assert stopping.solution is not None
-        assert score(stopping.solution) == stopping.scores[stopping.iteration - 1] == max(stopping.scores)
+        assert (
+            score(stopping.solution)
+            == stopping.scores[stopping.iteration - 1]
+            == max(stopping.scores)
+        )
         assert stopping.scores[-1] < max(stopping.scores)
         return stopping
 
@@ -230,4 +246,6 @@ def test_refusals() -> None:
     with pytest.raises(DataError, match="patience is 0"):
         EarlyStopping(lambda dual: 0.0, patience=0)
     with pytest.raises(DataError, match="the score of iteration 1 is nan"):
-        solve_edges(gram, np.arange(float(len(gram))), 1.0, callback=EarlyStopping(lambda dual: np.nan, 2))
+        solve_edges(
+            gram, np.arange(float(len(gram))), 1.0, callback=EarlyStopping(lambda dual: np.nan, 2)
+        )

@@ -20,10 +20,21 @@ from relpref.likelihoods import GradedComparison, ProbitComparison, TiltedMoment
 
 @pytest.mark.parametrize(
     ("gradient", "curvature", "expected"),
-    [(0.3, 0.0, 0.6), (0.0, 0.2, 0.8), (0.3, 0.2, 0.8), (-0.3, 0.0, 0.6), (0.5, 0.2, 1.0), (0.0, 0.0, 0.0)],
+    [
+        (0.3, 0.0, 0.6),
+        (0.0, 0.2, 0.8),
+        (0.3, 0.2, 0.8),
+        (-0.3, 0.0, 0.6),
+        (0.5, 0.2, 1.0),
+        (0.0, 0.0, 0.0),
+    ],
 )
-def test_the_residual_bounds_means_and_variances(gradient: float, curvature: float, expected: float) -> None:
-    """Of a row without a site and with variance 4: 4·gradient/2 in sds of the mean, and 4·curvature of the variance."""
+def test_the_residual_bounds_means_and_variances(
+    gradient: float, curvature: float, expected: float
+) -> None:
+    """Of a row without a site and with variance 4: 4·gradient/2 in sds of the mean, and 4·curvature
+    of the variance.
+    """
     with jax.enable_x64(True):
         nothing, one = jnp.zeros(2), jnp.ones(2)
         sites = Sites(nothing, nothing)
@@ -39,11 +50,15 @@ def test_the_residual_bounds_means_and_variances(gradient: float, curvature: flo
 def ties(number: int) -> None:
     utility = numpyro.sample("utility", dist.Normal(jnp.zeros(2), 1.5).to_event(1))
     gap = jnp.broadcast_to(utility[0] - utility[1], (number,))
-    numpyro.sample("answer", GradedComparison(gap, jnp.array([0.5])), obs=jnp.zeros(number, jnp.int32))
+    numpyro.sample(
+        "answer", GradedComparison(gap, jnp.array([0.5])), obs=jnp.zeros(number, jnp.int32)
+    )
 
 
 def test_variances_settle_where_no_mean_moves() -> None:
-    """Ties alone leave every mean at 0 from the first sweep on; the variances still have to be found."""
+    """Ties alone leave every mean at 0 from the first sweep on; the variances still have to be
+    found.
+    """
     posterior = EP(ties).run(0, 3)
     assert posterior.info["result"] == "converged"
     gap = np.linspace(-12, 12, 20_001)
@@ -63,7 +78,9 @@ def repeated(covariance: Any, counts: Any) -> None:
 def exact_gap(amplitude: float, counts: Any) -> tuple[float, float, float]:
     """Mean, sd and log evidence of the gap, on a grid."""
     gap, step = np.linspace(-8 * amplitude, 8 * amplitude, 4_000_001, retstep=True)
-    log_density = counts[0] * log_ndtr(gap) + counts[1] * log_ndtr(-gap) - gap**2 / (4 * amplitude**2)
+    log_density = (
+        counts[0] * log_ndtr(gap) + counts[1] * log_ndtr(-gap) - gap**2 / (4 * amplitude**2)
+    )
     highest = log_density.max()
     density = np.exp(log_density - highest)
     mean = density @ gap / density.sum()

@@ -1,4 +1,6 @@
-"""The exact engine: against EP on the same program, for nodes that come later, and what it refuses."""
+"""The exact engine: against EP on the same program, for nodes that come later, and what it
+refuses.
+"""
 
 from functools import partial
 from typing import Any
@@ -22,7 +24,11 @@ FIXED = {"attributes_amplitude": 1.2, "attributes_lengthscale": 0.9, "noise": 0.
 
 @pytest.mark.parametrize(
     ("symmetry", "complete"),
-    [("none", True), pytest.param("symmetric", False, marks=pytest.mark.slow), ("reciprocal", True)],
+    [
+        ("none", True),
+        pytest.param("symmetric", False, marks=pytest.mark.slow),
+        ("reciprocal", True),
+    ],
 )
 def test_regression_is_what_ep_finds(problem: Any, symmetry: str, complete: bool) -> None:
     data = problem(symmetry, complete)
@@ -52,7 +58,9 @@ def test_a_newcomer_is_a_node_with_unknown_labels(problem: Any, loss: Any) -> No
     # Without standardisation, so that the newcomer does not change the others' attributes.
     program = partial(conditional_ranking, standardize=False, loss=loss)
     posterior = Exact(program, fixed=FIXED).run(0, data)
-    whole = Exact(program, fixed=FIXED).run(0, RelationData.from_tables(pd.concat([table, new]), labels))
+    whole = Exact(program, fixed=FIXED).run(
+        0, RelationData.from_tables(pd.concat([table, new]), labels)
+    )
     known = list(table.index)
     np.testing.assert_allclose(posterior.mean(new, known), whole.mean(["late"], known), atol=1e-8)
     np.testing.assert_allclose(posterior.mean(new, new), whole.mean(["late"], ["late"]), atol=1e-8)
@@ -70,7 +78,9 @@ def test_two_kinds_of_nodes_and_a_graph() -> None:
     drugs = pd.DataFrame(rng.normal(size=(5, 2)), columns=["x", "y"])
     targets = pd.DataFrame(rng.normal(size=(4, 1)), index=list("abcd"), columns=["z"])
     links = pd.DataFrame({"source": ["a", "b", "c"], "target": ["b", "c", "d"]})
-    data = RelationData.from_tables(drugs, rng.normal(size=(5, 4)), targets, object_relations={"like": links})
+    data = RelationData.from_tables(
+        drugs, rng.normal(size=(5, 4)), targets, object_relations={"like": links}
+    )
     posterior = Exact(conditional_ranking).run(0, data)
     assert {"object_attributes_lengthscale", "object_like_amplitude", "object_like_range"} <= set(
         posterior.hyperparameters
@@ -114,7 +124,9 @@ def test_what_is_refused(problem: Any) -> None:
     data = problem("symmetric")
     with pytest.raises(UnsupportedProgramError, match="no evidence"):
         Exact(conditional_ranking).run(0, data)
-    fitted = Exact(conditional_ranking, fixed=FIXED).run(0, data)  # with all of them known there is an answer
+    fitted = Exact(conditional_ranking, fixed=FIXED).run(
+        0, data
+    )  # with all of them known there is an answer
     np.testing.assert_allclose(fitted.mean(), fitted.mean().T, atol=1e-9)
     with pytest.raises(DataError, match="'nose'"):
         Exact(conditional_ranking, fixed={"nose": 1.0}).run(0, data)

@@ -35,7 +35,11 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
     with jax.enable_x64(True):
         call, arrays = Call.split(conditional_ranking, (data,), {"loss": loss})
         structure = find_structure(call, arrays, {})
-        assert (structure.symmetry, structure.values.complete, structure.loss) == (symmetry, complete, loss)
+        assert (structure.symmetry, structure.values.complete, structure.loss) == (
+            symmetry,
+            complete,
+            loss,
+        )
         evaluate = evaluation(structure)
         sites = Sites(jnp.zeros(0), jnp.zeros(0))
         at = {name: jnp.asarray(value) + 0.1 for name, value in structure.program.medians.items()}
@@ -46,14 +50,23 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
                 step[entry] = 1e-5
                 ends = [evaluate({**at, name: value + sign * step}, sites) for sign in (1, -1)]
                 rise = [float(end.log_evidence + end.log_prior) for end in ends]
-                assert (rise[0] - rise[1]) / 2e-5 == pytest.approx(float(gradient[name][entry]), abs=1e-6)
+                assert (rise[0] - rise[1]) / 2e-5 == pytest.approx(
+                    float(gradient[name][entry]), abs=1e-6
+                )
 
 
 @pytest.mark.parametrize(
     ("symmetry", "loss"),
-    [("none", "ranking"), ("none", "regression"), ("symmetric", "regression"), ("reciprocal", "regression")],
+    [
+        ("none", "ranking"),
+        ("none", "regression"),
+        ("symmetric", "regression"),
+        ("reciprocal", "regression"),
+    ],
 )
-def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any, symmetry: Any, loss: Any) -> None:
+def test_the_evidence_of_edges_is_that_of_the_closed_form(
+    problem: Any, symmetry: Any, loss: Any
+) -> None:
     from relpref.infer.exact.domain import Domain
     from relpref.infer.exact.solve import RelationProblem
 
@@ -63,7 +76,9 @@ def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any, symmetry
     by_form, by_edges = closed.direct(0.3), closed.direct(0.3).by_edges()
     assert by_edges.log_evidence() == pytest.approx(by_form.log_evidence(), abs=1e-9)
     expected, gradient = by_form.evidence_gradient(), by_edges.evidence_gradient()
-    np.testing.assert_allclose(gradient.left + gradient.right, expected.left + expected.right, atol=1e-8)
+    np.testing.assert_allclose(
+        gradient.left + gradient.right, expected.left + expected.right, atol=1e-8
+    )
     assert gradient.noise == pytest.approx(expected.noise, abs=1e-8)
     everyone = nodes.ask()
     np.testing.assert_allclose(
@@ -73,7 +88,9 @@ def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any, symmetry
 
 @pytest.mark.slow
 def test_hyperparameters_are_found() -> None:
-    """From 400 labels of a known model; the noise is known to about 4 percent, so 20 percent is five standard errors."""
+    """From 400 labels of a known model; the noise is known to about 4 percent, so 20 percent is
+    five standard errors.
+    """
     rng = np.random.default_rng(1)
     nodes = pd.DataFrame(rng.normal(size=(20, 1)), columns=["x"])
     x = ((nodes["x"] - nodes["x"].mean()) / nodes["x"].std(ddof=0)).to_numpy()
@@ -107,7 +124,9 @@ def test_labels_without_noise_have_an_answer(seed: int) -> None:
 )
 @pytest.mark.slow
 def test_nuts_agrees(problem: Any, symmetry: str, loss: Any) -> None:
-    """Means within 5 Monte Carlo standard errors at hyperparameters known; 72 numbers, false alarms below 1 in 10 000."""
+    """Means within 5 Monte Carlo standard errors at hyperparameters known; 72 numbers, false alarms
+    below 1 in 10 000.
+    """
     from numpyro.infer import MCMC, NUTS
 
     from relpref.infer import noncentered
@@ -139,7 +158,9 @@ def test_incomplete_labels_without_noise_are_solved_directly() -> None:
     nodes = pd.DataFrame(rng.normal(size=(14, 2)), columns=["x", "y"])
     labels = np.sin(nodes.to_numpy() @ rng.normal(size=(2, 2)) @ nodes.to_numpy().T)
     known = np.where(rng.random((14, 14)) < 0.3, np.nan, labels)
-    posterior = Exact(conditional_ranking).run(0, RelationData.from_tables(nodes, known), loss="regression")
+    posterior = Exact(conditional_ranking).run(
+        0, RelationData.from_tables(nodes, known), loss="regression"
+    )
     assert posterior.info["solver"] == "factor of the edges' kernel"
     gap = np.abs(posterior.mean().to_numpy() - known)
     assert np.nanmax(gap) < 0.02
@@ -152,7 +173,8 @@ def test_the_precision_of_a_label_is_what_the_dual_makes_of_it(loss: Any) -> Non
 
     rng = np.random.default_rng(3)
     left, right = (
-        symmetric_eigen(x @ x.T, "kernel") for x in (rng.normal(size=(3, 3)), rng.normal(size=(4, 4)))
+        symmetric_eigen(x @ x.T, "kernel")
+        for x in (rng.normal(size=(3, 3)), rng.normal(size=(4, 4)))
     )
 
     def dual(labels: Any) -> Any:
@@ -162,7 +184,9 @@ def test_the_precision_of_a_label_is_what_the_dual_makes_of_it(loss: Any) -> Non
     np.testing.assert_allclose(precision, precision.T, atol=1e-12)
     fit = KroneckerSystem(left, right, rng.normal(size=(3, 4)), loss).solve(0.7)
     rows, columns = np.divmod(np.arange(12), 4)
-    np.testing.assert_allclose(fit.label_precision(rows, columns), np.diagonal(precision), rtol=1e-9)
+    np.testing.assert_allclose(
+        fit.label_precision(rows, columns), np.diagonal(precision), rtol=1e-9
+    )
     for node in range(3):
         block = precision[4 * node : 4 * node + 4, 4 * node : 4 * node + 4]
         np.testing.assert_allclose(fit.node_precision(node), block, atol=1e-10)

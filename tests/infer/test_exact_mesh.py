@@ -1,4 +1,6 @@
-"""A relation on a mesh of devices: as without one, and what it refuses. More devices than one: tests/linalg/sharded."""
+"""A relation on a mesh of devices: as without one, and what it refuses. More devices than one:
+tests/linalg/sharded.
+"""
 
 from functools import partial
 

@@ -1,4 +1,6 @@
-"""How inference fails: with a code and a remedy, and never with numbers that look like an answer."""
+"""How inference fails: with a code and a remedy, and never with numbers that look like an
+answer.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -43,7 +45,9 @@ class Faulty(dist.Distribution):
         return ProbitComparison(self.predictor).log_prob(value)
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        normalizer, gradient, curvature = ProbitComparison(self.predictor).tilted(value, mean, variance)
+        normalizer, gradient, curvature = ProbitComparison(self.predictor).tilted(
+            value, mean, variance
+        )
         wrong = jnp.where(self.factor > BROKEN, jnp.nan, self.factor)
         return TiltedMoments(normalizer, gradient, curvature * wrong)
 
@@ -67,7 +71,9 @@ def faulty(covariance: Array, factor: Array) -> None:
 
 def run(factor: float, covariance: Any = None, **options: Any) -> Any:
     covariance = np.eye(4) if covariance is None else covariance
-    return EP(faulty, **options).run(jax.random.key(0), covariance, np.float64(factor), progress_bar=False)
+    return EP(faulty, **options).run(
+        jax.random.key(0), covariance, np.float64(factor), progress_bar=False
+    )
 
 
 def check_every_answer_warns(posterior: Any, result: Result) -> None:
@@ -137,13 +143,17 @@ def test_an_indefinite_precomputed_kernel(
         assert not np.any(np.isfinite(posterior.mean()))
         assert not np.any(np.isfinite(posterior.sd()))
         assert not np.any(np.isfinite(posterior.prefer([("e0", "e1")])["probability"]))
-        assert not np.any(np.isfinite(posterior.ranking()[["mean", "sd", "expected_rank", "p_best"]]))
+        assert not np.any(
+            np.isfinite(posterior.ranking()[["mean", "sd", "expected_rank", "p_best"]])
+        )
         assert not np.any(np.isfinite(posterior.explain()))
         assert not np.any(np.isfinite(posterior.shares()))
     assert not np.isfinite(posterior.log_evidence)
 
 
-def test_too_few_sweeps(fit: Callable[..., Any], data: PreferenceData, posterior: Any, tmp_path: Any) -> None:
+def test_too_few_sweeps(
+    fit: Callable[..., Any], data: PreferenceData, posterior: Any, tmp_path: Any
+) -> None:
     with pytest.raises(InferenceError, match="Raise max_sweeps") as caught:
         fit(data, max_sweeps=1)
     assert caught.value.result is Result.max_iterations
@@ -170,7 +180,9 @@ def test_too_few_sweeps(fit: Callable[..., Any], data: PreferenceData, posterior
 
 
 @pytest.mark.parametrize("name", ["mean", "sample", "ranking", "utilities", "explain"])
-def test_warnings_point_at_the_caller(name: str, fit: Callable[..., Any], data: PreferenceData) -> None:
+def test_warnings_point_at_the_caller(
+    name: str, fit: Callable[..., Any], data: PreferenceData
+) -> None:
     stopped = fit(data, max_sweeps=1, throw=False)
     with pytest.warns(InferenceWarning) as caught:
         getattr(stopped, name)()
@@ -178,14 +190,18 @@ def test_warnings_point_at_the_caller(name: str, fit: Callable[..., Any], data: 
 
 
 @pytest.mark.parametrize("name", ["shares", "to_arviz"])
-def test_these_warn_like_every_other_answer(name: str, fit: Callable[..., Any], data: PreferenceData) -> None:
+def test_these_warn_like_every_other_answer(
+    name: str, fit: Callable[..., Any], data: PreferenceData
+) -> None:
     stopped = fit(data, fixed=None, max_evaluations=1, throw=False)
     with pytest.warns(InferenceWarning, match="hyperparameters_not_converged"):
         getattr(stopped, name)()
 
 
 @pytest.mark.parametrize("evaluations", [1, 2])
-def test_too_few_evaluations(fit: Callable[..., Any], data: PreferenceData, evaluations: int) -> None:
+def test_too_few_evaluations(
+    fit: Callable[..., Any], data: PreferenceData, evaluations: int
+) -> None:
     with pytest.raises(InferenceError, match="max_evaluations") as caught:
         fit(data, fixed=None, max_evaluations=evaluations)
     assert caught.value.result is Result.hyperparameters_not_converged

@@ -8,7 +8,9 @@ from relpref.kernels import SquaredExponential
 
 
 def test_linear_utilities_are_learned_from_few_answers() -> None:
-    """The seeds are fixed; over many seeds the mean difference is 0.05 nats or more (`benchmarks.few_answers`)."""
+    """The seeds are fixed; over many seeds the mean difference is 0.05 nats or more
+    (`benchmarks.few_answers`).
+    """
     gains = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -17,7 +19,9 @@ def test_linear_utilities_are_learned_from_few_answers() -> None:
         utility = attributes @ weights * 2 / np.linalg.norm(weights)
         pairs = np.stack([rng.permutation(60)[:2] for _ in range(315)])
         wins = np.diff(utility[pairs])[:, 0] < rng.standard_normal(len(pairs))
-        named = [tuple(pair) for pair in labels[np.where(wins[:, None], pairs, pairs[:, ::-1])].tolist()]
+        named = [
+            tuple(pair) for pair in labels[np.where(wins[:, None], pairs, pairs[:, ::-1])].tolist()
+        ]
         items = pd.DataFrame(attributes, index=labels).add_prefix("x")
         losses = [
             -np.log(

@@ -43,7 +43,9 @@ def solved(matrix: Any, right: Any) -> Any:
 
 
 def conditioned(covariance: Any, projection: Any, label: Any, variance: Any) -> tuple[Any, Any]:
-    """Mean and covariance of u ~ N(0, covariance), given labels of projection @ u with noise, to 60 digits."""
+    """Mean and covariance of u ~ N(0, covariance), given labels of projection @ u with noise, to 60
+    digits.
+    """
     covariance, projection, label = (decimals(array) for array in (covariance, projection, label))
     gram = projection.dot(covariance).dot(projection.T)
     for row, extra in enumerate(variance):
@@ -74,13 +76,17 @@ def prior(seed: int) -> Any:
 
 
 def errors(posterior: Any, exact: tuple[Any, Any]) -> tuple[float, float]:
-    """Largest error of a mean in sds, and relative of an sd: of utilities, centred utilities and gaps."""
+    """Largest error of a mean in sds, and relative of an sd: of utilities, centred utilities and
+    gaps.
+    """
     weights = np.concatenate([design(EVERY)[2], np.eye(SIZE), np.eye(SIZE) - 1 / SIZE])
     precise = decimals(weights)
     mean, sd = precise.dot(exact[0]), [row.dot(exact[1]).dot(row).sqrt() for row in precise]
     pairs = zip(decimals(posterior.mean(weights)), mean, sd, strict=True)
     ratios = zip(decimals(posterior.sd(weights)), sd, strict=True)
-    return max(float(abs(a - b) / s) for a, b, s in pairs), max(float(abs(a / b - 1)) for a, b in ratios)
+    return max(float(abs(a - b) / s) for a, b, s in pairs), max(
+        float(abs(a / b - 1)) for a, b in ratios
+    )
 
 
 @pytest.mark.parametrize("engine", [EP, Laplace])
@@ -117,7 +123,9 @@ def test_evidence_is_that_of_the_gaussian() -> None:
     counts, noise = np.ones(len(first)), 1e-3
     posterior = EP(program).run(0, covariance, first, second, label, counts, noise)
     total = projection @ covariance @ projection.T + noise**2 * np.eye(len(first))
-    expected = -0.5 * (label @ np.linalg.solve(total, label) + np.linalg.slogdet(2 * np.pi * total)[1])
+    expected = -0.5 * (
+        label @ np.linalg.solve(total, label) + np.linalg.slogdet(2 * np.pi * total)[1]
+    )
     np.testing.assert_allclose(posterior.log_evidence or np.nan, expected, atol=1e-5)
 
 
@@ -138,13 +146,19 @@ def reports() -> PreferenceData:
     items = pd.DataFrame({name: rng.standard_normal(8) for name in "ab"}, index=names)
     utility, (first, second) = rng.standard_normal(8), np.triu_indices(8, 1)
     probability = np.round(norm.cdf(utility[first] - utility[second]), 6)
-    columns = {"first": np.array(names)[first], "second": np.array(names)[second], "probability": probability}
+    columns = {
+        "first": np.array(names)[first],
+        "second": np.array(names)[second],
+        "probability": probability,
+    }
     return PreferenceData.from_tables(items=items, answers=pd.DataFrame(columns))
 
 
 @pytest.fixture(scope="module")
 def reported() -> Any:
-    """A posterior of reports, and the exact one: mean and covariance of all gaps without each report."""
+    """A posterior of reports, and the exact one: mean and covariance of all gaps without each
+    report.
+    """
     data, noise = reports(), 1e-4
     engine = EP(xpgp, fixed={**HYPERPARAMETERS, "soft_noise": noise})
     posterior = engine.run(0, data, individual=False, attribute_kernel=SquaredExponential())
@@ -166,7 +180,9 @@ def test_prefer_of_reports(reported: Any) -> None:
         sd = np.array([float(row.dot(scale).dot(row).sqrt()) for row in precise])
     data = posterior.data
     names = data.labels
-    table = posterior.prefer([(names[a], names[b]) for a, b in zip(data.winner, data.loser, strict=True)])
+    table = posterior.prefer(
+        [(names[a], names[b]) for a, b in zip(data.winner, data.loser, strict=True)]
+    )
     assert np.all(np.abs(table["gap_mean"] - gap.astype(float)) < 1e-6 * sd)
     np.testing.assert_allclose(table["gap_sd"], sd, rtol=1e-4)
 
@@ -193,7 +209,9 @@ def test_leaving_out_of_reports(reported: Any) -> None:
 
 
 def test_leaving_out_a_report_that_nothing_supports() -> None:
-    """Two items that nothing else was said of: without the report the prior is left, to all digits."""
+    """Two items that nothing else was said of: without the report the prior is left, to all
+    digits.
+    """
     first, second, projection = design([(0, 1), (2, 3), (3, 4)])
     covariance, noise = prior(6), 1e-5
     label = projection @ np.random.default_rng(6).standard_normal(SIZE)
@@ -202,14 +220,20 @@ def test_leaving_out_a_report_that_nothing_supports() -> None:
     for row in range(3):
         kept = np.arange(3) != row
         with localcontext(prec=60):
-            mean, scale = conditioned(covariance, projection[kept], label[kept], [Decimal(noise) ** 2] * 2)
+            mean, scale = conditioned(
+                covariance, projection[kept], label[kept], [Decimal(noise) ** 2] * 2
+            )
             gap = decimals(projection[row])
-            expected = norm.logpdf(label[row], float(gap.dot(mean)), float(gap.dot(scale).dot(gap)) ** 0.5)
+            expected = norm.logpdf(
+                label[row], float(gap.dot(mean)), float(gap.dot(scale).dot(gap)) ** 0.5
+            )
         np.testing.assert_allclose(found[row], expected, atol=1e-6)
 
 
 def test_reports_at_the_defaults_are_right_or_refused() -> None:
-    """Reports that agree to six decimals leave next to no noise: the search ends below what rounding allows, and says so."""
+    """Reports that agree to six decimals leave next to no noise: the search ends below what
+    rounding allows, and says so.
+    """
     with pytest.raises(InferenceError, match="too_precise"):
         EP(xpgp, hyperparameters="maximize").run(0, reports())
 
@@ -221,5 +245,8 @@ def test_a_quick_update_by_a_report(reported: Any) -> None:
     last = data.comparisons.table(data.labels).iloc[[-1]]
     quick = full.update(withdraw=last).update(last, quick=True)
     np.testing.assert_allclose(quick.sites["shift"], full.sites["shift"], rtol=1e-12)
-    gaps = full.belief.differences(data.winner, data.loser), quick.belief.differences(data.winner, data.loser)
+    gaps = (
+        full.belief.differences(data.winner, data.loser),
+        quick.belief.differences(data.winner, data.loser),
+    )
     assert np.all(np.abs(gaps[0].mean - gaps[1].mean) < 1e-4 * gaps[0].sd)

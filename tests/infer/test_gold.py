@@ -45,7 +45,10 @@ def check(posterior: Any, problem: Any, probability: float = 0.012) -> None:
     ("name", "probability"), [("mixed_n100", 0.012), ("attributes_n60", 0.012), ("hub_n40", 0.018)]
 )
 def test_attributes_and_links(
-    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData], name: str, probability: float
+    gold: Callable[[str], Any],
+    gold_data: Callable[[Any], PreferenceData],
+    name: str,
+    probability: float,
 ) -> None:
     problem = gold(name)
     check(run(gold_data(problem), from_columns(problem)), problem, probability)
@@ -56,7 +59,10 @@ def test_attributes_and_links(
     ("name", "probability"), [("mixed_n100", 0.012), ("attributes_n60", 0.012), ("hub_n40", 0.018)]
 )
 def test_attributes_and_links_without_matrices(
-    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData], name: str, probability: float
+    gold: Callable[[str], Any],
+    gold_data: Callable[[Any], PreferenceData],
+    name: str,
+    probability: float,
 ) -> None:
     problem = gold(name)
     data, fixed = gold_data(problem), from_columns(problem)
@@ -72,7 +78,9 @@ def test_a_relation_without_matrices(
     gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
 ) -> None:
     problem = gold("graph_n80")
-    fixed = {name: value for name, value in from_columns(problem).items() if name.startswith("links")}
+    fixed = {
+        name: value for name, value in from_columns(problem).items() if name.startswith("links")
+    }
     check(run(gold_data(problem).without_attributes(), fixed, structure="sparse"), problem)
 
 
@@ -91,7 +99,9 @@ def test_attributes_with_a_given_covariance_in_both_spaces(
     problem = gold("hub_n40")
     data = gold_data(problem).without_relation("links")
     kernel = Precomputed(problem["K"])
-    item, gap = (run(data, UNIT, space, attribute_kernel=kernel) for space in ("latent", "observation"))
+    item, gap = (
+        run(data, UNIT, space, attribute_kernel=kernel) for space in ("latent", "observation")
+    )
     check(item, problem, 0.018)
     assert (item.info["space"], gap.info["space"]) == ("latent", "observation")
     np.testing.assert_allclose(item.mean(), gap.mean(), rtol=0, atol=1e-8)

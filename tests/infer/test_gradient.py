@@ -21,7 +21,9 @@ from relpref.models.preference import Hyperparameters, sample_decisions
 STEP = np.finfo(float).eps ** (1 / 3)
 
 
-def check(at: Callable[[dict[str, Any]], tuple[float, dict[str, Any]]], point: dict[str, Any]) -> None:
+def check(
+    at: Callable[[dict[str, Any]], tuple[float, dict[str, Any]]], point: dict[str, Any]
+) -> None:
     """Compare the gradient with central differences, relative to its largest entry."""
     _, gradient = at(point)
     largest = max(float(np.abs(value).max()) for value in gradient.values())
@@ -38,7 +40,9 @@ def check(at: Callable[[dict[str, Any]], tuple[float, dict[str, Any]]], point: d
 
 @pytest.mark.parametrize("gap_space", [False, True])
 @pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
-def test_xpgp(engine: Any, gap_space: bool, data: PreferenceData, objective: Callable[..., Any]) -> None:
+def test_xpgp(
+    engine: Any, gap_space: bool, data: PreferenceData, objective: Callable[..., Any]
+) -> None:
     at = objective(xpgp, data, gap_space=gap_space, engine=engine)
     rng = np.random.default_rng(1)
     for _ in range(5):
@@ -56,9 +60,15 @@ def test_xpgp(engine: Any, gap_space: bool, data: PreferenceData, objective: Cal
 def test_effects_of_covariates(gap_space: bool, objective: Callable[..., Any]) -> None:
     rng = np.random.default_rng(2)
     first, more = rng.integers(0, 5, (2, 30))
-    columns = {"winner": first, "loser": (first + 1 + more % 4) % 5, "x_winner": rng.normal(size=30)}
+    columns = {
+        "winner": first,
+        "loser": (first + 1 + more % 4) % 5,
+        "x_winner": rng.normal(size=30),
+    }
     answers = pd.DataFrame({**columns, "x_loser": rng.normal(size=30)})
-    at = objective(xpgp, PreferenceData.from_tables(range(5), answers, covariates=["x"]), gap_space=gap_space)
+    at = objective(
+        xpgp, PreferenceData.from_tables(range(5), answers, covariates=["x"]), gap_space=gap_space
+    )
     for _ in range(3):
         check(at, {"effect_scale": rng.normal(), "individual_amplitude": rng.normal()})
 
@@ -89,7 +99,10 @@ def test_hyperparameters_everywhere_under_laplace(objective: Callable[..., Any])
     at = objective(everywhere, UNIT, MEASURED, gap_space=True, engine=Laplace)
     rng = np.random.default_rng(3)
     for _ in range(5):
-        check(at, {name: rng.normal(0.0, 0.5) for name in ("amplitude", "discernment", "bias", "noise")})
+        check(
+            at,
+            {name: rng.normal(0.0, 0.5) for name in ("amplitude", "discernment", "bias", "noise")},
+        )
 
 
 def test_hyperparameters_everywhere(
@@ -98,7 +111,9 @@ def test_hyperparameters_everywhere(
     at = objective(everywhere, UNIT, MEASURED, gap_space=True)
     rng = np.random.default_rng(2)
     for _ in range(5):
-        point = {name: rng.normal(0.0, 0.5) for name in ("amplitude", "discernment", "bias", "noise")}
+        point = {
+            name: rng.normal(0.0, 0.5) for name in ("amplitude", "discernment", "bias", "noise")
+        }
         check(at, point)
 
     # The value itself, at the last of them.
@@ -116,10 +131,18 @@ def test_hyperparameters_everywhere(
         scale = 1 / np.sqrt(1 + variance)
         z = sign[row] * (mean + b) * scale
         ratio = float(np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z)))
-        return float(stats.norm.logcdf(z)), sign[row] * ratio * scale, ratio * (z + ratio) * scale**2
+        return (
+            float(stats.norm.logcdf(z)),
+            sign[row] * ratio * scale,
+            ratio * (z + ratio) * scale**2,
+        )
 
     truth = expectation_propagation(a**2 * UNIT, projection, tilted)
-    log_prior = stats.norm.logpdf(np.log([a, d])).sum() + stats.halfnorm.logpdf([b, s]).sum() + np.log(b * s)
+    log_prior = (
+        stats.norm.logpdf(np.log([a, d])).sum()
+        + stats.halfnorm.logpdf([b, s]).sum()
+        + np.log(b * s)
+    )
     assert abs(at(point)[0] - truth.log_evidence - log_prior) <= 1e-8
 
 
@@ -134,7 +157,9 @@ OUTCOME = np.array([[1, 0, 1, 1, 0, 1, 0, 0, 1], [0, 0, 1, 0, 1, 1, 0, 1, 1]]).T
 
 
 def moving_features() -> None:
-    """More decisions than weights, with features and noise that hyperparameters move; some were not taken."""
+    """More decisions than weights, with features and noise that hyperparameters move; some were not
+    taken.
+    """
     power = numpyro.sample("power", dist.Normal(0.0, 1.0))
     values = jnp.asarray(EXAMPLES) + power * jnp.asarray(EXAMPLES[:, ::-1]) ** 2
     residual = jnp.exp(power) * jnp.asarray(EXAMPLES[:, 0]) ** 2
@@ -145,7 +170,9 @@ def moving_features() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
 def test_features_that_move(engine: Any, objective: Callable[..., Any]) -> None:
-    item, gap = (objective(moving_features, gap_space=space, engine=engine) for space in (False, True))
+    item, gap = (
+        objective(moving_features, gap_space=space, engine=engine) for space in (False, True)
+    )
     rng = np.random.default_rng(4)
     for _ in range(3):
         point = {"amplitude": rng.normal(0.0, 0.5), "power": rng.normal(0.0, 0.5)}
@@ -160,7 +187,9 @@ def test_a_row_that_counts_for_nothing_is_as_good_as_absent(objective: Callable[
     def some(rows: Any) -> None:
         values = jnp.asarray(EXAMPLES)[rows]
         counts, outcome = jnp.asarray(TAKEN)[rows, :1], jnp.asarray(OUTCOME)[rows, :1]
-        sample_decisions(Features(values), outcome, counts, Hyperparameters(None), "probit", "example")
+        sample_decisions(
+            Features(values), outcome, counts, Hyperparameters(None), "probit", "example"
+        )
 
     kept = np.flatnonzero(TAKEN[:, 0])
     with_rows = objective(some, np.arange(9), gap_space=False)({"amplitude": 0.3})
@@ -170,6 +199,8 @@ def test_a_row_that_counts_for_nothing_is_as_good_as_absent(objective: Callable[
 
 
 def test_a_projection_that_moves_in_item_space(objective: Callable[..., Any]) -> None:
-    """More rows than latent values, and hyperparameters in the projection, the prior and the likelihood."""
+    """More rows than latent values, and hyperparameters in the projection, the prior and the
+    likelihood.
+    """
     at = objective(everywhere, UNIT, MEASURED, gap_space=False)
     check(at, {"amplitude": 0.3, "discernment": -0.4, "bias": 0.2, "noise": -0.1})

@@ -34,7 +34,9 @@ def test_the_warning_points_at_the_caller(fit: Callable[..., Any]) -> None:
     ("links", "answers"),
     [(["ab", "bc"], ["ab", "cd"]), (["ab", "cd"], ["ab", "bc"]), (["ad", "bc"], ["ab", "cd"])],
 )
-def test_answers_or_links_tie_them_together(links: Any, answers: Any, fit: Callable[..., Any]) -> None:
+def test_answers_or_links_tie_them_together(
+    links: Any, answers: Any, fit: Callable[..., Any]
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "groups" not in fit(bare(links, answers), FIXED).info
@@ -49,7 +51,9 @@ def test_attributes_tie_them_together(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         posterior = fit(make_data(pairs=inside[::2], links=links))
-    assert posterior.info["groups"] == "2 groups of items are tied together by their attributes alone"
+    assert (
+        posterior.info["groups"] == "2 groups of items are tied together by their attributes alone"
+    )
 
 
 def test_one_group_needs_no_line(posterior: Any) -> None:

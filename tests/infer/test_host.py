@@ -90,8 +90,12 @@ def test_host_and_compiled(engine: Any, name: str) -> None:
                     not whole and field in ("drift", "covariance", "pulled", "blocks", "repeated")
                 ):
                     continue
-                ours, theirs = (jax.tree.map(np.asarray, getattr(one, field)) for one in (host, compiled))
-                jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-8), ours, theirs)
+                ours, theirs = (
+                    jax.tree.map(np.asarray, getattr(one, field)) for one in (host, compiled)
+                )
+                jax.tree.map(
+                    lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-8), ours, theirs
+                )
         assert host.gradient and all(np.all(value == 0) for value in host.gradient.values())
 
 
@@ -102,5 +106,7 @@ def test_an_evidence_that_is_no_number_is_told() -> None:
     with jax.enable_x64(True):
         program = Program.of(xpgp, (table(8, 30),))
         start = Sites(*np.zeros((2, program.layout.num_rows)))
-        found = evaluate(without_evidence, program, False, False, program.medians, start, 1e-10, 300, None)
+        found = evaluate(
+            without_evidence, program, False, False, program.medians, start, 1e-10, 300, None
+        )
     assert CODES[int(found.info.code)] is Result.nonfinite

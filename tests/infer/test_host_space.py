@@ -44,12 +44,17 @@ def test_products_and_quotients_of_triangles(size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("accurate", [False, True])
 def test_posterior_under_sites(size: int, nugget: float, accurate: bool) -> None:
-    """By K⁻¹ where that is exact, by a root of K where it is not; either way as by the formula that needs no inverse of K."""
+    """By K⁻¹ where that is exact, by a root of K where it is not; either way as by the formula that
+    needs no inverse of K.
+    """
     one, generator = space(size, nugget, accurate=accurate), np.random.default_rng(1)
     assert (one.inverse is None) == (accurate or (nugget < 1 and size > 5))
     rows = one.rows
     design, covariance = matrix_of(rows), one.root @ one.root.T
-    precision, shift = generator.uniform(0.0, 2.0, len(design)), generator.standard_normal(len(design))
+    precision, shift = (
+        generator.uniform(0.0, 2.0, len(design)),
+        generator.standard_normal(len(design)),
+    )
     factor = one.factorise(precision, rows)
     seen = covariance @ design.T
     inner = np.eye(len(design)) + precision[:, None] * (design @ seen)

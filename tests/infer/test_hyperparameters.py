@@ -17,8 +17,12 @@ def log_prior(values: dict[str, Any], data: PreferenceData) -> float:
     """Density of the default priors on the log scale, of the share on the scale of its log odds."""
     scales = {"next_amplitude": 1.0, "individual_amplitude": 1.0}
     amplitudes = np.array([values[name] for name in scales])
-    total = np.sum(stats.halfnorm.logpdf(amplitudes, scale=list(scales.values())) + np.log(amplitudes))
-    total += np.sum(stats.norm.logpdf(np.log(values["attributes_lengthscale"]), 0.5 * np.log(2), 1.0))
+    total = np.sum(
+        stats.halfnorm.logpdf(amplitudes, scale=list(scales.values())) + np.log(amplitudes)
+    )
+    total += np.sum(
+        stats.norm.logpdf(np.log(values["attributes_lengthscale"]), 0.5 * np.log(2), 1.0)
+    )
     amplitude, share = values["attributes_amplitude"], values["attributes_linear_share"]
     total += stats.rayleigh.logpdf(amplitude, scale=2.0) + np.log(amplitude)
     total += stats.beta.logpdf(share, 2, 1) + np.log(share * (1 - share))
@@ -58,7 +62,10 @@ def test_they_maximise_evidence_and_prior(
     for _ in range(10):
         assert (
             objective(
-                {n: changed(n, v, np.exp(0.3 * rng.standard_normal(np.shape(v)))) for n, v in found.items()}
+                {
+                    n: changed(n, v, np.exp(0.3 * rng.standard_normal(np.shape(v))))
+                    for n, v in found.items()
+                }
             )
             < best
         )
@@ -101,7 +108,9 @@ def test_they_are_recovered_from_many_answers(
         "individual_amplitude": 0.1,
     }
     found, shares = [], []
-    pairs = [pair for k in range(15) for pair in ((k % 12, (5 * k + 1) % 12), ((5 * k + 1) % 12, k % 12))]
+    pairs = [
+        pair for k in range(15) for pair in ((k % 12, (5 * k + 1) % 12), ((5 * k + 1) % 12, k % 12))
+    ]
     pairs = [(i, j) for i, j in dict.fromkeys(pairs) if i != j]
     spare = [(i, j) for i in range(12) for j in range(i) if (i, j) not in pairs]
     while len(pairs) < 30:
@@ -111,9 +120,15 @@ def test_they_are_recovered_from_many_answers(
         rng = np.random.default_rng(seed)
         empty = make_data(seed, pairs=pairs)
         utility = rng.multivariate_normal(np.zeros(12), sum(parts(empty, truth).values()))
-        wins = {(i, j): rng.binomial(50, ndtr(utility[i] - utility[j])) for i, j in pairs if (i, j) < (j, i)}
+        wins = {
+            (i, j): rng.binomial(50, ndtr(utility[i] - utility[j]))
+            for i, j in pairs
+            if (i, j) < (j, i)
+        }
         count = [max(1, wins.get((i, j), 50 - wins.get((j, i), 0))) for i, j in pairs]
-        known = {"individual_amplitude": 0.1}  # twelve items alone do not tell it from short lengthscales
+        known = {
+            "individual_amplitude": 0.1
+        }  # twelve items alone do not tell it from short lengthscales
         posterior = fit(make_data(seed, pairs=pairs, count=count), fixed=known)
         found.append(posterior.hyperparameters["attributes_amplitude"])
         shares.append(posterior.shares()["attributes"])

@@ -14,7 +14,14 @@ from scipy.special import expit, logsumexp, ndtr, ndtri
 import relpref
 from relpref import PreferenceData
 from relpref.infer import EP, Laplace, UtilityPosterior, importance
-from relpref.infer.importance import POINTS, Coordinates, Evaluated, effective, importance_points, judged
+from relpref.infer.importance import (
+    POINTS,
+    Coordinates,
+    Evaluated,
+    effective,
+    importance_points,
+    judged,
+)
 from relpref.infer.result import InferenceWarning
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Probit
@@ -49,7 +56,10 @@ def _answers(number: int, rater: bool = False) -> PreferenceData:
     wins = utility[first] - utility[second] + rng.normal(size=number) > 0
     names = np.array(_LABELS)
     table = pd.DataFrame(
-        {"winner": names[np.where(wins, first, second)], "loser": names[np.where(wins, second, first)]}
+        {
+            "winner": names[np.where(wins, first, second)],
+            "loser": names[np.where(wins, second, first)],
+        }
     )
     if rater:
         table["rater"] = np.where(rng.uniform(size=number) < 0.5, "a", "b")
@@ -68,7 +78,9 @@ def posterior(data: PreferenceData) -> Any:
 
 @pytest.fixture(scope="module")
 def grid(data: PreferenceData) -> Any:
-    """The mixture over a grid that is even in the priors' quantiles: the exact integral, but for the grid's error."""
+    """The mixture over a grid that is even in the priors' quantiles: the exact integral, but for
+    the grid's error.
+    """
     levels = (np.arange(20) + 0.5) / 20
     values = np.asarray(_PRIOR.icdf(levels))
     smooth, own = np.meshgrid(values, values)
@@ -96,7 +108,9 @@ def test_the_maximum_alone_is_too_sure(data: PreferenceData, grid: UtilityPoster
     assert np.mean(maximum.sd() / grid.sd()) < 0.93
 
 
-def test_keys_repeat_and_info_says_what_was_done(data: PreferenceData, posterior: UtilityPosterior) -> None:
+def test_keys_repeat_and_info_says_what_was_done(
+    data: PreferenceData, posterior: UtilityPosterior
+) -> None:
     again = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
     np.testing.assert_array_equal(again.belief.weights, posterior.belief.weights)
     assert posterior.info["hyperparameters"] == "integrate"
@@ -119,7 +133,9 @@ def test_nothing_to_average_over_leaves_one_gaussian(data: PreferenceData) -> No
     assert "points" not in posterior.info
 
 
-def test_too_large_mixtures_are_not_thinned(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_mixtures_are_not_thinned(
+    data: PreferenceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importance, "MAX_NUMBERS_OF_POINTS", 23 * _NUMBER**2)
     posterior = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
     assert len(posterior.belief.weights) == 1
@@ -141,12 +157,16 @@ def test_an_answer_multiplies_weights_by_its_probability(posterior: UtilityPoste
     each = ndtr(before.means[:, 0] / np.sqrt(1 + before.variances[:, 0]))
     after = posterior.update([pair])
     expected = posterior.belief.weights * each
-    np.testing.assert_allclose(after.belief.weights, expected / expected.sum(), rtol=0.1, atol=0.003)
+    np.testing.assert_allclose(
+        after.belief.weights, expected / expected.sum(), rtol=0.1, atol=0.003
+    )
     assert after.log_evidence is not None
     assert posterior.log_evidence is not None
     gained = after.log_evidence - posterior.log_evidence
     assert gained == pytest.approx(np.log(expected.sum()), abs=0.02)
-    assert gained == pytest.approx(np.log(posterior.prefer([pair])["probability"].iloc[0]), abs=0.02)
+    assert gained == pytest.approx(
+        np.log(posterior.prefer([pair])["probability"].iloc[0]), abs=0.02
+    )
 
 
 def test_draws_for_arviz_come_with_their_hyperparameters(posterior: UtilityPosterior) -> None:
@@ -190,7 +210,10 @@ def _gaussian(precision: NDArray[np.float64], mean: NDArray[np.float64]) -> Any:
 
     def evaluate(places: NDArray[np.float64], wanted: bool) -> list[Evaluated]:
         offs = places - mean
-        return [Evaluated(float(-0.5 * off @ precision @ off), 0.0, -precision @ off, None) for off in offs]
+        return [
+            Evaluated(float(-0.5 * off @ precision @ off), 0.0, -precision @ off, None)
+            for off in offs
+        ]
 
     return evaluate
 
@@ -245,7 +268,9 @@ def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
 
 
 def test_points_reach_the_tails() -> None:
-    """Intervals of 95 % of two dozen points hold that much of a skewed posterior, whose flat tail is that of the prior."""
+    """Intervals of 95 % of two dozen points hold that much of a skewed posterior, whose flat tail
+    is that of the prior.
+    """
     line = np.linspace(-8.0, 8.0, 801)
     mass = np.exp(_log_skewed(line))
     mass /= mass.sum()
@@ -253,18 +278,25 @@ def test_points_reach_the_tails() -> None:
     def evaluate(places: NDArray[np.float64], wanted: bool) -> list[Evaluated | None]:
         slopes = -places - 12 * expit(2 * places)
         heights = _log_skewed(places).sum(axis=1)
-        return [Evaluated(float(each), 0.0, slope, None) for each, slope in zip(heights, slopes, strict=True)]
+        return [
+            Evaluated(float(each), 0.0, slope, None)
+            for each, slope in zip(heights, slopes, strict=True)
+        ]
 
     mode, held, smooth, levels = np.full(2, line[np.argmax(mass)]), [], [], (0.5, 0.8, 0.9, 0.95)
     start: Any = evaluate(mode[None], True)[0]
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        points = importance_points(evaluate, _plain(2, 2), mode, start, rng, 10_000, lambda *counts: None)
+        points = importance_points(
+            evaluate, _plain(2, 2), mode, start, rng, 10_000, lambda *counts: None
+        )
         weights = np.exp(points.prior_log_weights + _log_skewed(points.vectors).sum(axis=1))
         for place in points.vectors.T:
             order = np.argsort(place)
             below = np.append(0.0, np.cumsum(weights[order]) / weights.sum())
-            held.append(mass[np.abs(below[np.searchsorted(place[order], line)] - 0.5) <= 0.475].sum())
+            held.append(
+                mass[np.abs(below[np.searchsorted(place[order], line)] - 0.5) <= 0.475].sum()
+            )
             ends = [interval(place, weights / weights.sum(), level) for level in levels]
             smooth.append([mass[(line > lower) & (line < upper)].sum() for lower, upper in ends])
     assert len(weights) == POINTS[2]
@@ -283,7 +315,9 @@ def test_between_points(positive: bool) -> None:
         ends = interval(values, weights, level)
         wanted = ndtri([(1 - level) / 2, (1 + level) / 2])
         np.testing.assert_allclose(np.sqrt(ends) - 3 if positive else ends, wanted, atol=0.05)
-        assert probability_below(values, weights, ends[0]) == pytest.approx((1 - level) / 2, abs=1e-3)
+        assert probability_below(values, weights, ends[0]) == pytest.approx(
+            (1 - level) / 2, abs=1e-3
+        )
     assert probability_below(values, weights, values.max() + 1e-9) < 1
     np.testing.assert_allclose(interval(np.full(11, 0.3), weights, 0.9), 0.3)
     assert interval(np.arange(101.0), np.full(101, 1 / 101), 0.9) == pytest.approx((5.0, 95.0))
@@ -326,7 +360,12 @@ def test_nuts_agrees(data: PreferenceData, posterior: UtilityPosterior) -> None:
 
 def test_a_quick_update_moves_every_component_and_is_undone(posterior: UtilityPosterior) -> None:
     known = set(zip(posterior.data.winner.tolist(), posterior.data.loser.tolist(), strict=True))
-    fresh = [(first, second) for first in range(3) for second in range(4, 8) if (first, second) not in known]
+    fresh = [
+        (first, second)
+        for first in range(3)
+        for second in range(4, 8)
+        if (first, second) not in known
+    ]
     answers = [(_LABELS[first], _LABELS[second]) for first, second in fresh[:2]]
     quick = posterior.update(answers, quick=True)
     full = posterior.update(answers)
@@ -335,7 +374,9 @@ def test_a_quick_update_moves_every_component_and_is_undone(posterior: UtilityPo
     np.testing.assert_allclose(quick.sd() / sd, 1.0, atol=0.05)
     np.testing.assert_allclose(quick.belief.weights, full.belief.weights, rtol=0.15, atol=0.003)
     assert quick.log_evidence == pytest.approx(full.log_evidence, abs=0.05)
-    assert quick.hyperparameters["smooth"] == pytest.approx(full.hyperparameters["smooth"], rel=0.05)
+    assert quick.hyperparameters["smooth"] == pytest.approx(
+        full.hyperparameters["smooth"], rel=0.05
+    )
     undone = quick.update(withdraw=answers[1:], quick=True).update(withdraw=answers[:1], quick=True)
     np.testing.assert_allclose(undone.mean(), posterior.mean(), atol=1e-8)
     np.testing.assert_allclose(undone.belief.weights, posterior.belief.weights, rtol=1e-6)

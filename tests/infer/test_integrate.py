@@ -8,7 +8,9 @@ from relpref.infer.importance import inverse_root
 
 @pytest.mark.parametrize("steepest", [3.0, 1e19])
 def test_the_spread_is_that_of_the_curvature(steepest: float) -> None:
-    """Also where curvatures differ by more than a Cholesky factor bears: labels almost without noise have such evidences."""
+    """Also where curvatures differ by more than a Cholesky factor bears: labels almost without
+    noise have such evidences.
+    """
     axes, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
     hessian = (axes * np.array([0.5, 2.0, steepest])) @ axes.T
     root = inverse_root(hessian, 0.1)

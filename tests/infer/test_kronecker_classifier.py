@@ -1,4 +1,6 @@
-"""The classifier of edges against a Gaussian process on edges, written out, and another expectation propagation."""
+"""The classifier of edges against a Gaussian process on edges, written out, and another expectation
+propagation.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -47,7 +49,9 @@ def relation(symmetry: str = "none") -> RelationData:
 
 def lengthscales(data: RelationData) -> dict[str, Any]:
     both = data.objects is not None
-    return {name: value for name, value in LENGTHSCALES.items() if both or not name.startswith("object")}
+    return {
+        name: value for name, value in LENGTHSCALES.items() if both or not name.startswith("object")
+    }
 
 
 def written_out(data: RelationData, edges: Any, other: Any) -> NDArray[np.float64]:
@@ -98,7 +102,8 @@ def test_all_edges_as_landmarks_are_the_process_itself(
     edges = np.append(rows, asked[0]), np.append(columns, asked[1])
     # The intercept is one more part of the process.
     covariance = (
-        AMPLITUDE**2 * written_out(larger, edges, edges) + (symmetry != "reciprocal") * INTERCEPT_SD**2
+        AMPLITUDE**2 * written_out(larger, edges, edges)
+        + (symmetry != "reciprocal") * INTERCEPT_SD**2
     )
     projection = np.where(outcome, 1.0, -1.0)[:, None] * np.eye(10, 15)
     truth = expectation_propagation(covariance, projection)
@@ -109,7 +114,9 @@ def test_all_edges_as_landmarks_are_the_process_itself(
     np.testing.assert_allclose(latent["sd"], np.sqrt(np.diagonal(truth.covariance)[10:]), atol=1e-7)
     probability = found.predict_proba(larger.asking(*asked))[1]
     back = found.predict_proba(larger.asking(*asked[::-1]))[1] if not both else probability
-    np.testing.assert_allclose(back, 1 - probability if symmetry == "reciprocal" else probability, atol=1e-12)
+    np.testing.assert_allclose(
+        back, 1 - probability if symmetry == "reciprocal" else probability, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])
@@ -137,7 +144,9 @@ def test_the_landmarks_are_those_of_the_kernel_at_the_medians() -> None:
     landmarks = edge_landmarks(data, 4)
     medians = {name: np.full(2, np.sqrt(2)) for name in LENGTHSCALES}
     again = edge_landmarks(data, 4, values=medians)
-    assert landmarks.rows.tolist() == again.rows.tolist() and landmarks.error == pytest.approx(again.error)
+    assert landmarks.rows.tolist() == again.rows.tolist() and landmarks.error == pytest.approx(
+        again.error
+    )
     assert 0 < landmarks.error < 1 and len(landmarks) == 4
     other = edge_landmarks(data, 4, values={name: np.full(2, 0.1) for name in LENGTHSCALES})
     assert other.error > landmarks.error
@@ -148,16 +157,22 @@ def test_the_landmarks_are_those_at_the_means_where_a_prior_has_no_quantiles() -
     priors = {name: dist.Gamma(2.0, 4.0).expand([2]).to_event(1) for name in LENGTHSCALES}
     landmarks = edge_landmarks(data, 4, priors=priors)
     again = edge_landmarks(data, 4, values={name: np.full(2, 0.5) for name in LENGTHSCALES})
-    assert landmarks.rows.tolist() == again.rows.tolist() and landmarks.error == pytest.approx(again.error)
+    assert landmarks.rows.tolist() == again.rows.tolist() and landmarks.error == pytest.approx(
+        again.error
+    )
 
 
 def test_labels_of_other_kinds_are_refused_where_they_stand() -> None:
     labels = np.full((5, 3), np.nan)
     labels[0] = 0, 1, 2
-    with pytest.raises(DataError, match=r"the label of \('a', 'w'\) is 2; a classifier takes 0 and 1$"):
+    with pytest.raises(
+        DataError, match=r"the label of \('a', 'w'\) is 2; a classifier takes 0 and 1$"
+    ):
         edge_landmarks(RelationData.from_tables(NODES, labels, OBJECTS))
     square = np.zeros((5, 5))
-    with pytest.raises(DataError, match=r"the label of \('a', 'b'\) is 0; .* -1 and 1; leave ties out"):
+    with pytest.raises(
+        DataError, match=r"the label of \('a', 'b'\) is 0; .* -1 and 1; leave ties out"
+    ):
         edge_landmarks(RelationData.from_tables(NODES, square, symmetry="reciprocal"))
     games = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"], "value": [1.0, -1.0]})
     assert len(edge_landmarks(RelationData.from_tables(NODES, games, symmetry="reciprocal"))) == 2
@@ -167,7 +182,8 @@ def test_what_does_not_exist_is_refused() -> None:
     data = relation()
     with pytest.raises(
         DataError,
-        match="values names the site 'range'.*there are attributes_lengthscale, object_attributes_lengthscale",
+        match="values names the site 'range'.*there are attributes_lengthscale, "
+        "object_attributes_lengthscale",
     ):
         edge_landmarks(data, values={"range": 1.0})
     with pytest.raises(DataError, match="object_kernel is given"):
@@ -178,10 +194,14 @@ def test_what_does_not_exist_is_refused() -> None:
         edge_landmarks(data, node_kernel=Precomputed(np.diag([1.0, -1.0, 1.0, 1.0, 1.0])))
 
 
-def test_what_would_not_fit_is_refused_before_landmarks_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_not_fit_is_refused_before_landmarks_are_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("relpref.limits.available_memory", lambda: 10 * 8.0 * 10 * 4)
     assert len(edge_landmarks(relation(), 4)) == 4
-    with pytest.raises(DataError, match="a classifier of 10 edges with up to 5 landmarks needs .* of memory"):
+    with pytest.raises(
+        DataError, match="a classifier of 10 edges with up to 5 landmarks needs .* of memory"
+    ):
         edge_landmarks(relation(), 5)
     with pytest.raises(DataError, match="10 edges with up to 10 landmarks"):
         edge_landmarks(relation())
@@ -190,7 +210,9 @@ def test_what_would_not_fit_is_refused_before_landmarks_are_chosen(monkeypatch: 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["nuts", "svi"])
 def test_engines_agree(way: str) -> None:
-    """EP with hyperparameters integrated out against numpyro's own inference on the same program, few landmarks."""
+    """EP with hyperparameters integrated out against numpyro's own inference on the same program,
+    few landmarks.
+    """
     data = relation()
     landmarks = edge_landmarks(data, 6)
     program = partial(noncentered(kronecker_classifier), landmarks=landmarks)
@@ -224,7 +246,12 @@ def test_only_nodes_that_begin_with_the_known_ones_can_be_asked_about() -> None:
         ("its nodes do not begin with", NODES[1:], OBJECTS, matrix[1:]),
         ("its objects do not begin with", NODES, OBJECTS[:2], matrix[:, :2]),
         ("the attributes of its nodes are not those", NODES[["y", "x"]], OBJECTS, matrix),
-        ("standardized otherwise", pd.concat([NODES, NEW]), OBJECTS, np.vstack([matrix, np.ones((2, 3))])),
+        (
+            "standardized otherwise",
+            pd.concat([NODES, NEW]),
+            OBJECTS,
+            np.vstack([matrix, np.ones((2, 3))]),
+        ),
         ("of another kind", NODES, None, np.ones((5, 5))),
     ):
         with pytest.raises(DataError, match=message):

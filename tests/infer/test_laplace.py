@@ -1,4 +1,6 @@
-"""Laplace's approximation against one of another make: scipy finds the mode, entry by entry algebra does the rest."""
+"""Laplace's approximation against one of another make: scipy finds the mode, entry by entry algebra
+does the rest.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +21,9 @@ from relpref.models import xpgp
 def laplace_by_hand(
     data: PreferenceData, covariance: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], float]:
-    """Mean, covariance and log evidence; in the whitened space, where scipy has no trouble with the prior."""
+    """Mean, covariance and log evidence; in the whitened space, where scipy has no trouble with the
+    prior.
+    """
     root = np.linalg.cholesky(covariance)
     rows = np.repeat(np.arange(data.num_comparisons), data.count)
     projected = root[data.winner[rows]] - root[data.loser[rows]]
@@ -43,7 +47,9 @@ def laplace_by_hand(
 def test_against_scipy(
     space: Any, data: PreferenceData, hyperparameters: dict[str, Any], parts: Callable[..., Any]
 ) -> None:
-    mean, covariance, log_evidence = laplace_by_hand(data, sum(parts(data, hyperparameters).values()))
+    mean, covariance, log_evidence = laplace_by_hand(
+        data, sum(parts(data, hyperparameters).values())
+    )
     found: Any = Laplace(xpgp, fixed=hyperparameters, space=space).run(0, data, progress_bar=False)
     np.testing.assert_allclose(found.mean(), mean, atol=1e-6)
     np.testing.assert_allclose(found.covariance(), covariance, atol=1e-6)
@@ -56,7 +62,9 @@ def test_against_scipy(
 def test_it_is_the_rougher_of_the_two(
     gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
 ) -> None:
-    """The documentation quotes these: against the exact posterior of a problem with 40 items and a hub."""
+    """The documentation quotes these: against the exact posterior of a problem with 40 items and a
+    hub.
+    """
     problem = gold("hub_n40")
     kernel = Precomputed(problem["K"])
     data = gold_data(problem).without_relation("links")

@@ -1,4 +1,6 @@
-"""The evidence of a relation among choices of how to travel, whose pairs would make it a hundred nats."""
+"""The evidence of a relation among choices of how to travel, whose pairs would make it a hundred
+nats.
+"""
 
 from typing import Any
 
@@ -17,16 +19,21 @@ from relpref.models.preference import AMPLITUDE_PRIOR
 
 @pytest.mark.slow
 def test_choices_of_how_to_travel() -> None:
-    """A quarter of the travelers is left out; of the others the evidence without the relation, with it, and with it shuffled."""
+    """A quarter of the travelers is left out; of the others the evidence without the relation, with
+    it, and with it shuffled.
+    """
     choices = load_modechoice()
     rng = np.random.default_rng(0)
     everyone = choices.travelers.index.to_numpy()
     held = rng.choice(everyone, size=round(0.25 * everyone.size), replace=False)
-    learned = choices.answers[~choices.traveler.loc[choices.answers["winner"]].isin(held).to_numpy()]
+    learned = choices.answers[
+        ~choices.traveler.loc[choices.answers["winner"]].isin(held).to_numpy()
+    ]
     labels = choices.items.index.to_numpy()
     exchanged = pd.Series(rng.permutation(labels), index=labels)
     shuffled = {
-        name: links.apply(lambda end: end.map(exchanged)) for name, links in choices.relations.items()
+        name: links.apply(lambda end: end.map(exchanged))
+        for name, links in choices.relations.items()
     }
 
     def evidence(relations: Any, scale: float, lists: Any = "exact") -> float:
@@ -42,7 +49,11 @@ def test_choices_of_how_to_travel() -> None:
         return float(posterior.log_evidence)
 
     usual = float(AMPLITUDE_PRIOR.scale)
-    found = [evidence(choices.relations, 1e-6), evidence(choices.relations, usual), evidence(shuffled, usual)]
+    found = [
+        evidence(choices.relations, 1e-6),
+        evidence(choices.relations, usual),
+        evidence(shuffled, usual),
+    ]
     assert found == pytest.approx([-216.7, -214.4, -215.4], abs=0.3)
     pairs = [evidence(choices.relations, scale, "pairs") for scale in (1e-6, usual)]
     assert pairs == pytest.approx([-316.0, -216.1], abs=0.3)

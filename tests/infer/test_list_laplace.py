@@ -1,4 +1,6 @@
-"""Laplace's approximation of lists: against Newton's steps with the closed form of Plackett and Luce, differences, and a sampler."""
+"""Laplace's approximation of lists: against Newton's steps with the closed form of Plackett and
+Luce, differences, and a sampler.
+"""
 
 from typing import Any
 
@@ -34,7 +36,11 @@ ORDERS = [[0, 1, 2], [3, 1, 4], [2, 0, 3], [4, 0, 1]]  # the last is a choice of
 PAIRS = [(0, 3), (2, 4)]
 ROWS = np.array(
     [
-        *[(number, *pair) for number, (a, b, c) in enumerate(ORDERS[:3]) for pair in ((a, b), (b, c))],
+        *[
+            (number, *pair)
+            for number, (a, b, c) in enumerate(ORDERS[:3])
+            for pair in ((a, b), (b, c))
+        ],
         *[(3, 4, 0), (3, 4, 1)],
         *[(-1, *pair) for pair in PAIRS],
     ]
@@ -42,7 +48,9 @@ ROWS = np.array(
 UNIT = np.exp(-0.3 * np.abs(np.arange(5)[:, None] - np.arange(5)))
 
 
-def program(kind: Any = LogisticComparison, rows: Any = ROWS, scale: Any = None, prior: Any = UNIT) -> None:
+def program(
+    kind: Any = LogisticComparison, rows: Any = ROWS, scale: Any = None, prior: Any = UNIT
+) -> None:
     u = numpyro.sample("utility", GaussianProcess(Dense(jnp.asarray(prior))))
     if scale is None:
         scale = numpyro.sample("scale", numpyro.distributions.LogNormal(0.0, 0.5))
@@ -117,7 +125,9 @@ def test_two_items_are_a_comparison() -> None:
             list("abc"), pd.DataFrame({"winner": ["a", "c"], "loser": ["b", "b"], "list": [1, 2]})
         ),
     ]
-    one, other = (Laplace(preference_gp, fixed=FIXED).run(0, each, progress_bar=False) for each in data)
+    one, other = (
+        Laplace(preference_gp, fixed=FIXED).run(0, each, progress_bar=False) for each in data
+    )
     assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-10)
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-10)
 
@@ -125,7 +135,9 @@ def test_two_items_are_a_comparison() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [LogisticComparison, ProbitComparison])
 def test_gradient(kind: Any) -> None:
-    """Of the evidence in the scale of the noise, which moves lists and single answers; in NumPy, and compiled."""
+    """Of the evidence in the scale of the noise, which moves lists and single answers; in NumPy,
+    and compiled.
+    """
     with jax.enable_x64(True):
         read = Program.of(program, (kind, ROWS)).at_a_point()
         start = Sites(*np.zeros((2, len(ROWS))))
@@ -136,12 +148,15 @@ def test_gradient(kind: Any) -> None:
 
         found, ends = evaluated(0.2), [evaluated(0.2 + side * 1e-3) for side in (1, -1)]
         slope = sum(
-            side * (end.log_evidence + end.log_prior) for side, end in zip((1, -1), ends, strict=True)
+            side * (end.log_evidence + end.log_prior)
+            for side, end in zip((1, -1), ends, strict=True)
         )
         assert found.gradient["scale"] == pytest.approx(slope / 2e-3, abs=2e-4)
         compiled = jax.jit(lambda start: evaluated(0.2, start))(start)
         assert float(compiled.log_evidence) == pytest.approx(float(found.log_evidence), abs=1e-8)
-        assert float(compiled.gradient["scale"]) == pytest.approx(float(found.gradient["scale"]), abs=1e-6)
+        assert float(compiled.gradient["scale"]) == pytest.approx(
+            float(found.gradient["scale"]), abs=1e-6
+        )
 
 
 @pytest.mark.slow
@@ -153,7 +168,10 @@ def test_against_a_sampler(likelihood: Any) -> None:
         order = rng.permutation(6)[:4]
         rows += [(number, f"i{item}", place) for place, item in enumerate(sorted(order), 1)]
     table = orderings(
-        pd.DataFrame(rows, columns=["no", "item", "place"]), list="no", item="item", position="place"
+        pd.DataFrame(rows, columns=["no", "item", "place"]),
+        list="no",
+        item="item",
+        position="place",
     )
     data = PreferenceData.from_tables([f"i{at}" for at in range(6)], table)
     kernel = numpyro.infer.NUTS(numpyro.handlers.condition(preference_gp, FIXED))
@@ -163,7 +181,9 @@ def test_against_a_sampler(likelihood: Any) -> None:
     mean, sd = draws.mean(axis=0), draws.std(axis=0)
     found: dict[str, Any] = {}
     for engine in (Laplace, EP)[: 2 if isinstance(likelihood, Probit) else 1]:
-        posterior = engine(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=likelihood)
+        posterior = engine(preference_gp, fixed=FIXED).run(
+            0, data, progress_bar=False, likelihood=likelihood
+        )
         found[engine.name] = np.abs(posterior.mean(site="utility") - mean) / sd
     assert found["Laplace"].max() < 0.35
     assert "EP" not in found or found["EP"].max() < 0.1

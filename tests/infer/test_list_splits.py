@@ -1,4 +1,6 @@
-"""What two halves of the same people say of ten sushis: their difference is as large as both posteriors say."""
+"""What two halves of the same people say of ten sushis: their difference is as large as both
+posteriors say.
+"""
 
 from typing import Any
 
@@ -16,7 +18,9 @@ SPLITS = 100
 
 @pytest.mark.slow
 def test_halves_of_the_people() -> None:
-    """Of 45 gaps and 100 splits of 5,000 orders of ten, fitted apart with what a fit does by default, 80% lie within 1.28 sds of the difference."""
+    """Of 45 gaps and 100 splits of 5,000 orders of ten, fitted apart with what a fit does by
+    default, 80% lie within 1.28 sds of the difference.
+    """
     try:
         orders = sushi.load("a").rankings
     except DataError as error:  # the files are not bundled

@@ -27,9 +27,14 @@ def composed(number: int, seed: int) -> pd.DataFrame:
     for at in range(number):
         items = rng.choice(len(ITEMS), 4, replace=False)
         order = items[np.argsort(-(utility[items] + np.sqrt(0.5) * rng.normal(size=4)))]
-        rows += [(at, ITEMS[item], min(place, 1 + 2 * (at % 2))) for place, item in enumerate(order)]
+        rows += [
+            (at, ITEMS[item], min(place, 1 + 2 * (at % 2))) for place, item in enumerate(order)
+        ]
     return orderings(
-        pd.DataFrame(rows, columns=["no", "item", "place"]), list="no", item="item", position="place"
+        pd.DataFrame(rows, columns=["no", "item", "place"]),
+        list="no",
+        item="item",
+        position="place",
     )
 
 
@@ -75,7 +80,9 @@ def test_order_and_names_leave_no_trace(engine: Any, lists: list[tuple[int, ...]
         rows += [(number, item, place) for item, place in zip(chosen, places, strict=True)]
     table = pd.DataFrame(rows, columns=["no", "item", "place"])
     names, numbers = rng.permutation(5), rng.permutation(4)
-    turned = table.assign(no=numbers[table["no"]], item=names[table["item"]]).iloc[rng.permutation(len(rows))]
+    turned = table.assign(no=numbers[table["no"]], item=names[table["item"]]).iloc[
+        rng.permutation(len(rows))
+    ]
     found = []
     for one in (table, turned):
         answers = orderings(one, list="no", item="item", position="place")
@@ -100,7 +107,9 @@ def test_refused(data: PreferenceData) -> None:
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         EP(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=Logistic())
     with pytest.raises(DataError, match="lapse=True is for single answers"):
-        EP(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=Probit(lapse=True))
+        EP(preference_gp, fixed=FIXED).run(
+            0, data, progress_bar=False, likelihood=Probit(lapse=True)
+        )
 
 
 @pytest.mark.slow

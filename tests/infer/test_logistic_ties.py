@@ -1,4 +1,6 @@
-"""Ties with logistic noise: against maximum likelihood by scipy where answers are many, and NUTS where they are few."""
+"""Ties with logistic noise: against maximum likelihood by scipy where answers are many, and NUTS
+where they are few.
+"""
 
 from typing import Any
 
@@ -29,7 +31,9 @@ def chances(ties: str, gap: Any, margin: float) -> Any:
 
 
 def simulated(ties: str, number: int) -> tuple[PreferenceData, Any]:
-    """Answers to every pair equally often, and how often each of the three was given, shape (3, pairs)."""
+    """Answers to every pair equally often, and how often each of the three was given, shape (3,
+    pairs).
+    """
     rng = np.random.default_rng(7)
     first, second = np.triu_indices(len(UTILITIES), 1)
     given = rng.multinomial(number, chances(ties, UTILITIES[first] - UTILITIES[second], MARGIN).T).T
@@ -62,7 +66,9 @@ def test_many_answers_agree_with_maximum_likelihood(ties: Any) -> None:
     np.testing.assert_allclose(gaps[1:], best[:-1], atol=0.01)
     np.testing.assert_allclose(found.hyperparameters["tie_margin"], np.exp(best[-1]), rtol=0.01)
     asked = found.prefer(list(zip(first, second, strict=True)))
-    expected = chances(ties, np.r_[0, best[:-1]][first] - np.r_[0, best[:-1]][second], np.exp(best[-1]))
+    expected = chances(
+        ties, np.r_[0, best[:-1]][first] - np.r_[0, best[:-1]][second], np.exp(best[-1])
+    )
     np.testing.assert_allclose(asked[["probability", "tie"]].to_numpy().T, expected[:2], atol=0.005)
 
 
@@ -84,7 +90,9 @@ def test_the_evidence_knows_which_model_the_answers_are_from() -> None:
 def test_nuts_agrees(ties: Any) -> None:
     data, _ = simulated(ties, 3)
     likelihood = Logistic(ties=ties)
-    sampler = MCMC(NUTS(noncentered(preference_gp)), num_warmup=500, num_samples=4000, progress_bar=False)
+    sampler = MCMC(
+        NUTS(noncentered(preference_gp)), num_warmup=500, num_samples=4000, progress_bar=False
+    )
     sampler.run(jax.random.key(0), data, likelihood=likelihood)
     drawn: Any = from_samples(sampler.get_samples(), preference_gp, data, likelihood=likelihood)
     found: Any = EP(preference_gp).run(0, data, progress_bar=False, likelihood=likelihood)

@@ -29,7 +29,9 @@ def engine(hyperparameters: dict[str, Any]) -> EP:
 
 def numbers(found: Any) -> bytes:
     draws = found.sample(3)
-    return b"".join(np.asarray(part).tobytes() for part in (found.mean(), found.covariance(), draws))
+    return b"".join(
+        np.asarray(part).tobytes() for part in (found.mean(), found.covariance(), draws)
+    )
 
 
 def all_numbers(found: dict[Any, Any]) -> dict[Any, bytes]:
@@ -87,10 +89,15 @@ def test_what_is_finished_is_kept_and_the_rest_done(
     one = again["query 0"]
     assert isinstance(one, UtilityPosterior)  # its program is known although no file can name it
     more = [(one.data.labels[0], one.data.labels[1])]
-    assert one.update(more, hyperparameters="keep").data.num_comparisons == one.data.num_comparisons + 1
+    assert (
+        one.update(more, hyperparameters="keep").data.num_comparisons
+        == one.data.num_comparisons + 1
+    )
 
 
-def test_a_damaged_file_is_named(engine: EP, queries: dict[str, PreferenceData], tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(
+    engine: EP, queries: dict[str, PreferenceData], tmp_path: Path
+) -> None:
     next(fit_many(engine, queries, folder=tmp_path))
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:100])
@@ -98,7 +105,9 @@ def test_a_damaged_file_is_named(engine: EP, queries: dict[str, PreferenceData],
         next(fit_many(engine, queries, folder=tmp_path))
 
 
-def test_a_failure_says_whose(hyperparameters: dict[str, Any], queries: dict[str, PreferenceData]) -> None:
+def test_a_failure_says_whose(
+    hyperparameters: dict[str, Any], queries: dict[str, PreferenceData]
+) -> None:
     engine = EP(xpgp, fixed=hyperparameters, max_sweeps=1)
     with pytest.raises(InferenceError, match="'query 0': max_iterations"):
         next(fit_many(engine, queries))

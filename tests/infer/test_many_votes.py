@@ -16,7 +16,9 @@ MARGIN = 0.4
 
 
 def votes(items: int, number: int, seed: int) -> tuple[pd.DataFrame, Any, Any]:
-    """Aggregated votes with ties; pairs, shape (k, 2), and wins of the first, of the second and ties, shape (k, 3)."""
+    """Aggregated votes with ties; pairs, shape (k, 2), and wins of the first, of the second and
+    ties, shape (k, 3).
+    """
     rng = np.random.default_rng(seed)
     utility = rng.normal(0, 0.7, items)
     pairs = np.stack(np.triu_indices(items, 1), axis=1)

@@ -1,4 +1,6 @@
-"""Tie margins by item: their maximum and their scale, against brute force, NUTS and the truth of simulated data."""
+"""Tie margins by item: their maximum and their scale, against brute force, NUTS and the truth of
+simulated data.
+"""
 
 from itertools import combinations
 from pathlib import Path
@@ -35,7 +37,9 @@ def chances(utility: Any, margin: Any) -> tuple[Any, Any]:
     return pairs, np.stack([won, lost, 1 - won - lost], axis=1)
 
 
-def simulated(seed: int, spread: float, items: int = 12, votes: int = 60) -> tuple[Any, Any, PreferenceData]:
+def simulated(
+    seed: int, spread: float, items: int = 12, votes: int = 60
+) -> tuple[Any, Any, PreferenceData]:
     """Utilities, margins of items and so many votes on each pair."""
     rng = np.random.default_rng(seed)
     utility, margin = rng.normal(0, 0.7, items), np.exp(spread * rng.normal(size=items))
@@ -52,7 +56,9 @@ def simulated(seed: int, spread: float, items: int = 12, votes: int = 60) -> tup
     return utility, margin, PreferenceData.from_tables(list(range(items)), table)
 
 
-def fitted(data: PreferenceData, likelihood: Any = BY_ITEM, engine: Any = EP, **options: Any) -> Any:
+def fitted(
+    data: PreferenceData, likelihood: Any = BY_ITEM, engine: Any = EP, **options: Any
+) -> Any:
     options = {"hyperparameters": "maximize", **options}
     return engine(preference_gp, **options).run(0, data, progress_bar=False, likelihood=likelihood)
 
@@ -67,7 +73,9 @@ def test_margins_and_their_scale_are_found(engine: Any, spread: float) -> None:
     if not spread:
         assert found.hyperparameters["item_margin_spread"] < 0.12
     else:
-        assert found.hyperparameters["item_margin_spread"] == pytest.approx(np.std(np.log(margin)), rel=0.4)
+        assert found.hyperparameters["item_margin_spread"] == pytest.approx(
+            np.std(np.log(margin)), rel=0.4
+        )
         error = np.log(found.hyperparameters["item_margin"] / margin)
         assert np.std(error) < 0.15
     pairs, probability = chances(utility, margin)
@@ -81,12 +89,16 @@ def test_a_scale_is_the_median_of_its_posterior() -> None:
     root = rng.normal(size=(6, 6))
     curvature, seen = root @ root.T + 0.1 * np.eye(6), rng.normal(0, 0.7, 6)
     with jax.enable_x64(True):
-        program = settled(Program.of(preference_gp, (simulated(1, 0.5)[2],), {"likelihood": BY_ITEM}), True)
+        program = settled(
+            Program.of(preference_gp, (simulated(1, 0.5)[2],), {"likelihood": BY_ITEM}), True
+        )
         assert program.scales == (("item_margin", "item_margin_spread"),)
         found = _scale(program, "item_margin_spread", curvature, curvature @ seen)
     scales = np.exp(_LOG_SCALES)
     noise = np.linalg.inv(curvature)
-    log_density = [stats.multivariate_normal(cov=s**2 * np.eye(6) + noise).logpdf(seen) for s in scales]
+    log_density = [
+        stats.multivariate_normal(cov=s**2 * np.eye(6) + noise).logpdf(seen) for s in scales
+    ]
     log_density = log_density + stats.halfnorm(scale=0.75).logpdf(scales) + np.log(scales)
     below = np.cumsum(np.exp(log_density - np.max(log_density)))
     assert found == pytest.approx(scales[np.searchsorted(below, 0.5 * below[-1])], rel=0.02)
@@ -123,7 +135,9 @@ def test_against_nuts(likelihood: Any) -> None:
     ranking = found.ranking().sort_index()
     assert np.abs((ranking["mean"] - gaps.mean(axis=0)) / gaps.std(axis=0)).max() < 0.2
     assert np.all((ranking["sd"] / gaps.std(axis=0)).between(0.8, 1.2))
-    spread = np.log(found.hyperparameter_draws["item_margin"])  # less what the common margin has, too
+    spread = np.log(
+        found.hyperparameter_draws["item_margin"]
+    )  # less what the common margin has, too
     spread, logs = (each - each.mean(axis=1, keepdims=True) for each in (spread, logs))
     sds = np.sqrt([np.cov(one, aweights=found.belief.weights) for one in spread.T])
     assert np.all(np.abs(np.log(sds / logs.std(axis=0))) < 0.3)
@@ -144,15 +158,21 @@ def test_intervals_cover() -> None:
 
 
 def test_they_go_with_the_items(tmp_path: Path) -> None:
-    """Kept in files, cut with the items, named in reports and tables, and those of nobody where pairs are drawn."""
+    """Kept in files, cut with the items, named in reports and tables, and those of nobody where
+    pairs are drawn.
+    """
     _, _, data = simulated(3, 0.6)
     found = fitted(data)
     margins = found.hyperparameters["item_margin"]
     some = found.about([7, 2, 9])
-    np.testing.assert_array_equal(some.hyperparameters["item_margin"], margins[list(some.data.labels)])
+    np.testing.assert_array_equal(
+        some.hyperparameters["item_margin"], margins[list(some.data.labels)]
+    )
     np.testing.assert_allclose(some.prefer(2, 9)["tie"], found.prefer(2, 9)["tie"], rtol=1e-6)
     found.save(tmp_path / "run")
-    np.testing.assert_array_equal(relpref.load(tmp_path / "run").hyperparameters["item_margin"], margins)
+    np.testing.assert_array_equal(
+        relpref.load(tmp_path / "run").hyperparameters["item_margin"], margins
+    )
     assert "item 4" in render(found)
     later = found.update(pd.DataFrame({"winner": [1], "loser": [2], "tie": [True]}))
     assert later.hyperparameters["item_margin"].shape == (12,)
@@ -172,10 +192,16 @@ def test_raters_are_averaged_over_beside_them() -> None:
 
 
 def test_what_they_need() -> None:
-    data = PreferenceData.from_tables(list("abc"), pd.DataFrame({"winner": list("ab"), "loser": list("bc")}))
-    with pytest.raises(DataError, match=r"Probit\(margins='item'\) is for answers with the column 'tie'"):
+    data = PreferenceData.from_tables(
+        list("abc"), pd.DataFrame({"winner": list("ab"), "loser": list("bc")})
+    )
+    with pytest.raises(
+        DataError, match=r"Probit\(margins='item'\) is for answers with the column 'tie'"
+    ):
         fitted(data)
-    with pytest.raises(DataError, match="margins is 'items'; it is 'common', 'rater', 'item' or 'both'"):
+    with pytest.raises(
+        DataError, match="margins is 'items'; it is 'common', 'rater', 'item' or 'both'"
+    ):
         Probit(margins="items")  # type: ignore[arg-type]
     with pytest.raises(UnsupportedProgramError, match="'item_margin' has an entry for each item"):
         fitted(simulated(3, 0.6)[2], structure="sparse")

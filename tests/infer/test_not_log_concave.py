@@ -1,4 +1,6 @@
-"""Likelihoods that are not log-concave: negative site precisions are kept while the posterior is proper."""
+"""Likelihoods that are not log-concave: negative site precisions are kept while the posterior is
+proper.
+"""
 
 from typing import Any
 
@@ -88,7 +90,9 @@ def test_laplace_climbs_where_the_curvature_is_negative() -> None:
 
         def height(utility: Any) -> Any:
             program = handlers.substitute(preference_gp, data={**FIXED, "utility": utility})
-            return log_density(program, (DATA,), {"likelihood": Probit(lapse=True), **OPTIONS}, {})[0]
+            return log_density(program, (DATA,), {"likelihood": Probit(lapse=True), **OPTIONS}, {})[
+                0
+            ]
 
         slope = jax.grad(height)(jnp.asarray(found.mean()))
     np.testing.assert_allclose(slope, 0, atol=1e-6)
@@ -136,7 +140,9 @@ def test_everything_else_of_a_posterior_with_lapses(fitted: Any, tmp_path: Any) 
 
 def test_reported_probabilities_know_no_lapses() -> None:
     table = pd.DataFrame({"first": ["a"], "second": ["b"], "probability": [0.8]})
-    data = PreferenceData.from_tables(pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS), table)
+    data = PreferenceData.from_tables(
+        pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS), table
+    )
     with pytest.raises(DataError, match=r"Probit\(lapse=True\).*'probability'.*Probit\(\)"):
         Probit(lapse=True).parameters(data.comparisons)
 

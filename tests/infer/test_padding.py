@@ -1,4 +1,6 @@
-"""Data are filled up to round sizes before JAX sees a program: nothing but compiling is changed by it."""
+"""Data are filled up to round sizes before JAX sees a program: nothing but compiling is changed by
+it.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -82,7 +84,9 @@ CASES: dict[str, Any] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_fit_is_the_same(case: str, engine: Any, unpadded: Callable[..., Any]) -> None:
     data, kwargs = CASES[case]
-    fit = partial(engine(xpgp, hyperparameters="maximize").run, 0, data, progress_bar=False, **kwargs)
+    fit = partial(
+        engine(xpgp, hyperparameters="maximize").run, 0, data, progress_bar=False, **kwargs
+    )
     with jax.enable_x64(True):
         assert Program.of(xpgp, (data,), kwargs, padding=True).filled is not None
     close(fit(), unpadded(fit), 1e-7)
@@ -102,7 +106,9 @@ def test_a_mixture_is_the_same_and_so_is_what_follows(unpadded: Callable[..., An
 
 @pytest.mark.parametrize("dual", [True, False])
 @pytest.mark.parametrize("m", [10, 40])
-def test_evidence_and_gradient_are_the_same(dual: bool, m: int, unpadded: Callable[..., Any]) -> None:
+def test_evidence_and_gradient_are_the_same(
+    dual: bool, m: int, unpadded: Callable[..., Any]
+) -> None:
     data = make(14, m, 2)
     with jax.enable_x64(True):
         read = partial(Program.of, xpgp, (data,), padding=True)
@@ -152,7 +158,9 @@ def listening(traces: Traces) -> Iterator[Callable[..., list[str]]]:
     traces.listening = False
 
 
-@pytest.mark.parametrize("engine", [EP(xpgp), Laplace(partial(xpgp, attribute_kernel=SquaredExponential()))])
+@pytest.mark.parametrize(
+    "engine", [EP(xpgp), Laplace(partial(xpgp, attribute_kernel=SquaredExponential()))]
+)
 def test_another_size_traces_nothing(engine: Any, listening: Callable[..., list[str]]) -> None:
     def fit(n: int, m: int) -> Any:
         return engine.run(0, make(n, m, n), progress_bar=False).ranking()
@@ -181,7 +189,9 @@ def test_who_does_not_allow_it_sees_the_data_as_they_are() -> None:
     def program(data: PreferenceData) -> None:
         sizes.append((data.attributes.shape[0], len(data.winner)))
         utility = numpyro.sample("utility", dist.Normal(0, 1).expand([9]).to_event(1))
-        numpyro.sample("answer", ProbitComparison(utility[data.winner] - utility[data.loser]), obs=1)
+        numpyro.sample(
+            "answer", ProbitComparison(utility[data.winner] - utility[data.loser]), obs=1
+        )
 
     @jax.tree_util.register_static
     class Own(SquaredExponential):
@@ -190,7 +200,9 @@ def test_who_does_not_allow_it_sees_the_data_as_they_are() -> None:
             return super().__call__(attributes, **values)
 
     EP(program).run(0, data, progress_bar=False)
-    EP(preference_gp, hyperparameters="maximize").run(0, data, attribute_kernel=Own(), progress_bar=False)
+    EP(preference_gp, hyperparameters="maximize").run(
+        0, data, attribute_kernel=Own(), progress_bar=False
+    )
     assert set(sizes) == {(9, data.num_comparisons)}
     given = (Own(), Precomputed(np.eye(9)))
     with jax.enable_x64(True):
@@ -201,7 +213,9 @@ def test_who_does_not_allow_it_sees_the_data_as_they_are() -> None:
 
 def test_messages_are_about_the_data_as_they_are() -> None:
     data = make(9, 20)
-    with pytest.raises(DataError, match=r"fixed\['utility'\] has shape \(3,\); the site has shape \(9,\)"):
+    with pytest.raises(
+        DataError, match=r"fixed\['utility'\] has shape \(3,\); the site has shape \(9,\)"
+    ):
         EP(xpgp, fixed={"utility": np.zeros(3)}).run(0, data, progress_bar=False)
     with pytest.raises(DataError, match="priors names the site 'nothing'"):
         EP(xpgp).run(0, data, priors={"nothing": dist.HalfNormal(1.0)}, progress_bar=False)

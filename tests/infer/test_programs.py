@@ -1,4 +1,6 @@
-"""Programs that the package does not know: odd names, several Gaussian sites, offsets, Gaussian answers."""
+"""Programs that the package does not know: odd names, several Gaussian sites, offsets, Gaussian
+answers.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +24,9 @@ from relpref.linalg import Dense
 PLACES, WINES, TASTINGS = 3, 6, 20
 RNG = np.random.default_rng(11)
 POSITION = RNG.standard_normal((WINES, 2))
-KERNEL = 1.2 * np.exp(-0.5 * ((POSITION[:, None] - POSITION[None]) ** 2).sum(-1)) + 0.3 * np.eye(WINES)
+KERNEL = 1.2 * np.exp(-0.5 * ((POSITION[:, None] - POSITION[None]) ** 2).sum(-1)) + 0.3 * np.eye(
+    WINES
+)
 FIRST = RNG.integers(0, WINES, TASTINGS)
 SECOND = (FIRST + RNG.integers(1, WINES, TASTINGS)) % WINES
 PLACE = RNG.integers(0, PLACES, TASTINGS)
@@ -35,7 +39,9 @@ def tasting(kernel: Any, answer: Any = None) -> None:
     with numpyro.plate("Ort", PLACES):
         height = numpyro.sample("Höhe", dist.Normal(0.7, 0.8))
     with numpyro.plate("Verkostung", TASTINGS):
-        numpyro.sample("Antwort", ProbitComparison(0.4 + f[FIRST] - f[SECOND] + height[PLACE]), obs=answer)
+        numpyro.sample(
+            "Antwort", ProbitComparison(0.4 + f[FIRST] - f[SECOND] + height[PLACE]), obs=answer
+        )
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +49,9 @@ def tasted() -> Any:
     return EP(tasting).run(jax.random.key(0), KERNEL, progress_bar=False, answer=ANSWER)
 
 
-def test_two_sites_against_sequential_ep(tasted: Any, expectation_propagation: Callable[..., Any]) -> None:
+def test_two_sites_against_sequential_ep(
+    tasted: Any, expectation_propagation: Callable[..., Any]
+) -> None:
     covariance = np.zeros((WINES + PLACES, WINES + PLACES))
     covariance[:WINES, :WINES] = KERNEL
     covariance[WINES:, WINES:] = 0.64 * np.eye(PLACES)
@@ -58,11 +66,17 @@ def test_two_sites_against_sequential_ep(tasted: Any, expectation_propagation: C
         scale = 1 / np.sqrt(1 + variance)
         z = sign[row] * (mean + 0.4 + 0.7) * scale
         ratio = float(np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z)))
-        return float(stats.norm.logcdf(z)), sign[row] * ratio * scale, ratio * (z + ratio) * scale**2
+        return (
+            float(stats.norm.logcdf(z)),
+            sign[row] * ratio * scale,
+            ratio * (z + ratio) * scale**2,
+        )
 
     truth = expectation_propagation(covariance, projection, tilted)
     np.testing.assert_allclose(tasted.mean(site="f"), truth.mean[:WINES], rtol=0, atol=1e-7)
-    np.testing.assert_allclose(tasted.mean(site="Höhe"), 0.7 + truth.mean[WINES:], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(
+        tasted.mean(site="Höhe"), 0.7 + truth.mean[WINES:], rtol=0, atol=1e-7
+    )
     np.testing.assert_allclose(
         tasted.covariance(site="Höhe"), truth.covariance[WINES:, WINES:], rtol=0, atol=1e-7
     )
@@ -73,7 +87,9 @@ def test_two_sites_against_sequential_ep(tasted: Any, expectation_propagation: C
 @pytest.mark.slow
 def test_two_sites_against_nuts(tasted: Any) -> None:
     with jax.enable_x64(True):
-        mcmc = MCMC(NUTS(noncentered(tasting)), num_warmup=500, num_samples=4000, progress_bar=False)
+        mcmc = MCMC(
+            NUTS(noncentered(tasting)), num_warmup=500, num_samples=4000, progress_bar=False
+        )
         mcmc.run(jax.random.key(0), KERNEL, answer=ANSWER)
         samples = {name: np.asarray(value) for name, value in mcmc.get_samples().items()}
     sampled = from_samples(samples, tasting, KERNEL, answer=ANSWER)
@@ -114,7 +130,9 @@ def test_gaussian_answers_are_exact(space: Any) -> None:
     gain = KERNEL @ projection.T @ np.linalg.inv(marginal)
     assert found.info["iterations"] <= 3
     np.testing.assert_allclose(found.mean(), gain @ (values - 0.2), rtol=0, atol=1e-10)
-    np.testing.assert_allclose(found.covariance(), KERNEL - gain @ projection @ KERNEL, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        found.covariance(), KERNEL - gain @ projection @ KERNEL, rtol=0, atol=1e-10
+    )
     evidence = stats.multivariate_normal(np.full(9, 0.2), marginal).logpdf(values)
     assert found.log_evidence is not None
     assert abs(found.log_evidence - evidence) <= 1e-10
@@ -151,7 +169,9 @@ def test_one_comparison_is_exact(amplitude: float) -> None:
             for power in range(3)
         ]
     mean, spread = moments[1] / moments[0], moments[2] / moments[0] - (moments[1] / moments[0]) ** 2
-    np.testing.assert_allclose(found.mean(), column / variance * mean, rtol=0, atol=1e-8 * amplitude)
+    np.testing.assert_allclose(
+        found.mean(), column / variance * mean, rtol=0, atol=1e-8 * amplitude
+    )
     covariance = kernel - np.outer(column, column) * (variance - spread) / variance**2
     np.testing.assert_allclose(found.covariance(), covariance, rtol=0, atol=1e-8 * amplitude**2)
     assert found.log_evidence is not None
@@ -168,6 +188,8 @@ def test_a_program_runs_a_few_times_for_a_whole_fit() -> None:
 
     names = ["a", "b", "c", "d"]
     answers = pd.DataFrame({"winner": ["a", "a", "b", "c"], "loser": ["b", "c", "d", "d"]})
-    data = relpref.PreferenceData.from_tables(pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0]}, index=names), answers)
+    data = relpref.PreferenceData.from_tables(
+        pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0]}, index=names), answers
+    )
     EP(counted).run(0, data, progress_bar=False)
     assert len(runs) <= 4

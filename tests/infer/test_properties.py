@@ -32,7 +32,9 @@ def test_names_and_order_of_the_rows_do_not_matter(
     rng = np.random.default_rng(seed)
     data = make_data(seed % 7, count=rng.integers(1, 6, 30))
     items, comparisons, relations = data.to_tables()
-    names = dict(zip(data.labels, rng.permutation([f"n{k}" for k in range(12)]).tolist(), strict=True))
+    names = dict(
+        zip(data.labels, rng.permutation([f"n{k}" for k in range(12)]).tolist(), strict=True)
+    )
     shuffled = rebuilt(
         items.iloc[rng.permutation(12)].rename(index=names),
         comparisons.iloc[rng.permutation(30)].replace({"winner": names, "loser": names}),
@@ -113,8 +115,15 @@ def test_two_processes_write_the_same_bytes(data: PreferenceData, tmp_path: Path
     relations["next"].to_csv(tmp_path / "relations" / "next.csv", index=False)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     written = [tmp_path / "one.nc", tmp_path / "other.nc"]
-    commands = [[sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path), str(file)] for file in written]
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": environment}
+    commands = [
+        [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path), str(file)] for file in written
+    ]
+    pipes: Any = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+        "env": environment,
+    }
     running = [subprocess.Popen(command, **pipes) for command in commands]
     for process in running:
         said, _ = process.communicate()

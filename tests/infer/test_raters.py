@@ -39,7 +39,12 @@ def data(**columns: Any) -> PreferenceData:
 
 
 def simulated(
-    seed: int, answers: int, spread: float, raters: int = 60, items: int = 30, amplitude: float = 1.0
+    seed: int,
+    answers: int,
+    spread: float,
+    raters: int = 60,
+    items: int = 30,
+    amplitude: float = 1.0,
 ) -> Any:
     """Utilities, noise by rater, and a table of answers."""
     rng = np.random.default_rng(seed)
@@ -65,7 +70,10 @@ def test_against_integration() -> None:
     for rater in range(3):
         rows = np.flatnonzero(answers.rater == rater)
         gaps = utility[:, answers.winner[rows]] - utility[:, answers.loser[rows]]
-        log = special.log_ndtr(gaps[None] / np.exp(SPREAD * nodes)[:, None, None]) @ answers.count[rows]
+        log = (
+            special.log_ndtr(gaps[None] / np.exp(SPREAD * nodes)[:, None, None])
+            @ answers.count[rows]
+        )
         joint = np.log(density)[:, None] + log
         log_weight += special.logsumexp(joint, axis=0)
         about.append(joint - special.logsumexp(joint, axis=0))
@@ -73,7 +81,8 @@ def test_against_integration() -> None:
     weight = np.exp(log_weight - special.logsumexp(log_weight))
     mean = weight @ utility
     sd = np.sqrt(weight @ (utility - mean) ** 2)
-    # Three items and twelve answers: what is not known of noise and of utilities hangs together, which the approximation leaves out.
+    # Three items and twelve answers: what is not known of noise and of utilities hangs together,
+    # which the approximation leaves out.
     assert abs(found.log_evidence - log_evidence) <= 0.2
     np.testing.assert_allclose(found.mean(), mean, rtol=0, atol=0.02 * sd.max())
     np.testing.assert_allclose(found.sd(), sd, rtol=0.02)
@@ -109,9 +118,15 @@ def test_gradient(grouped: bool) -> None:
         np.testing.assert_array_equal(program.members.row, np.asarray(given.comparisons.rater))
 
         def at(spread: float) -> Any:
-            place = {"attributes_amplitude": np.array(0.3), "rater_spread": np.array(spread), **known}
+            place = {
+                "attributes_amplitude": np.array(0.3),
+                "rater_spread": np.array(spread),
+                **known,
+            }
             nothing = Sites(*np.zeros((2, program.layout.num_rows)))
-            return evaluate(expectation_propagation, program, False, True, place, nothing, 1e-11, 500, False)
+            return evaluate(
+                expectation_propagation, program, False, True, place, nothing, 1e-11, 500, False
+            )
 
         here, step = at(-0.4), 1e-4
         slope = sum(
@@ -137,7 +152,9 @@ def test_where_no_scale_of_raters_is_learned_it_is_known(engine: Any, options: A
 
 
 @pytest.mark.parametrize(("engine", "options"), [(Laplace, {}), (EP, {"space": "observation"})])
-def test_where_raters_are_not_averaged_over_their_scale_is_learned(engine: Any, options: Any) -> None:
+def test_where_raters_are_not_averaged_over_their_scale_is_learned(
+    engine: Any, options: Any
+) -> None:
     engine = engine(preference_gp, hyperparameters="maximize", **options)
     for spread, low, high in ((0.8, 0.5, 1.1), (0.0, 0.0, 0.3)):
         _, _, table = simulated(1, 400 if options else 1500, spread, raters=20 if options else 60)
@@ -196,7 +213,9 @@ def test_points_and_quantiles() -> None:
     known = np.column_stack([sharp / sharp.sum(), np.exp(log_weights)])
     np.testing.assert_allclose(means(members, known), [[0.7, 0.0]], atol=1e-6)
     found = [quantiles(members, known, np.full((1, 2), p))[0] for p in (0.1, 0.5, 0.9)]
-    np.testing.assert_allclose(np.array(found)[:, 0], stats.norm.ppf([0.1, 0.5, 0.9], 0.7, 0.4), atol=0.002)
+    np.testing.assert_allclose(
+        np.array(found)[:, 0], stats.norm.ppf([0.1, 0.5, 0.9], 0.7, 0.4), atol=0.002
+    )
 
 
 def test_quantiles_of_two_sites_hang_together() -> None:
@@ -204,7 +223,9 @@ def test_quantiles_of_two_sites_hang_together() -> None:
     grid, _ = members.nodes
     known = stats.multivariate_normal([0.2, -0.1], [[0.4, -0.2], [-0.2, 0.3]]).pdf(grid)[:, None]
     rng = np.random.default_rng(1)
-    found = np.array([quantiles(members, known / known.sum(), rng.uniform(size=(2, 1))) for _ in range(2000)])
+    found = np.array(
+        [quantiles(members, known / known.sum(), rng.uniform(size=(2, 1))) for _ in range(2000)]
+    )
     np.testing.assert_allclose(np.cov(found[:, :, 0].T), [[0.4, -0.2], [-0.2, 0.3]], atol=0.05)
 
 
@@ -238,7 +259,9 @@ def test_tie_margins_of_raters() -> None:
 def test_tie_margins_of_raters_need_ties_and_raters() -> None:
     match = r"Probit\(margins='rater'\) is for answers with the column 'tie', which is missing"
     with pytest.raises(DataError, match=match):
-        EP(preference_gp).run(0, data(), progress_bar=False, likelihood=Probit(margins="rater"), **OPTIONS)
+        EP(preference_gp).run(
+            0, data(), progress_bar=False, likelihood=Probit(margins="rater"), **OPTIONS
+        )
 
 
 def test_the_spread_of_raters_is_found() -> None:
@@ -255,7 +278,9 @@ def test_the_spread_of_raters_is_found() -> None:
 
 
 def held_out_loss(spread: float, seed: int) -> tuple[float, float]:
-    """Average log loss of 4,000 answers by 60 raters after 1,500 others, with raters' noise and without."""
+    """Average log loss of 4,000 answers by 60 raters after 1,500 others, with raters' noise and
+    without.
+    """
     table = simulated(seed, 5500, spread)[2]
     items = pd.DataFrame(index=range(30))
     asked = list(zip(table["winner"][1500:], table["loser"][1500:], strict=True))
@@ -278,12 +303,16 @@ def test_raters_help_where_they_differ_and_do_no_harm_where_they_do_not() -> Non
 
 @pytest.mark.slow
 def test_intervals_cover_and_the_spread_is_calibrated() -> None:
-    """Everything drawn from its prior: 12 items, 20 raters, 150 answers; errors of shares are 0.012 to 0.03."""
+    """Everything drawn from its prior: 12 items, 20 raters, 150 answers; errors of shares are 0.012
+    to 0.03.
+    """
     gaps, noises, ranks = [], [], []
     for seed in range(1000):
         rng = np.random.default_rng(seed)
         spread, amplitude = abs(0.75 * rng.normal()), abs(2 * rng.normal())
-        utility, noise, table = simulated(seed, 150, spread, raters=20, items=12, amplitude=amplitude)
+        utility, noise, table = simulated(
+            seed, 150, spread, raters=20, items=12, amplitude=amplitude
+        )
         data = PreferenceData.from_tables(pd.DataFrame(index=range(12)), table)
         found: Any = EP(preference_gp, throw=False).run(seed, data, progress_bar=False)
         draws, weights = found.hyperparameter_draws, found.belief.weights
@@ -292,5 +321,7 @@ def test_intervals_cover_and_the_spread_is_calibrated() -> None:
         noises.append(weights @ (draws["rater_noise"] < own)[:, 0])
         utilities = found.sample(2000)
         gaps.append(np.mean(utilities[:, 0] - utilities[:, 1] < utility[0] - utility[1]))
-    shares = [np.mean((np.array(each) > 0.1) & (np.array(each) < 0.9)) for each in (gaps, noises, ranks)]
+    shares = [
+        np.mean((np.array(each) > 0.1) & (np.array(each) < 0.9)) for each in (gaps, noises, ranks)
+    ]
     np.testing.assert_allclose(shares, 0.8, atol=0.045)

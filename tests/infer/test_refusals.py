@@ -1,4 +1,6 @@
-"""Programs that EP cannot treat are refused by the name of the site, before anything is computed."""
+"""Programs that EP cannot treat are refused by the name of the site, before anything is
+computed.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -72,7 +74,10 @@ def one_depends_on_another() -> None:
     ("program", "message"),
     [
         (discrete, "'coin'.*discrete.*NUTS"),
-        (product, "'answer' .*more than one linear combination of the latent sites 'f' and 'g'.*NUTS"),
+        (
+            product,
+            "'answer' .*more than one linear combination of the latent sites 'f' and 'g'.*NUTS",
+        ),
         (in_a_scale, "'measured' .*more than one linear combination.*NUTS"),
         (vectors, "'measured' .*shape.*NUTS"),
         (nothing_observed, "no observed site.*without_answers"),

@@ -1,4 +1,6 @@
-"""Posteriors of relations come back from a file and say the same, also of nodes that were not there."""
+"""Posteriors of relations come back from a file and say the same, also of nodes that were not
+there.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -20,7 +22,9 @@ from relpref.rls import ConditionalRanker
 
 def tables() -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
     rng = np.random.default_rng(5)
-    nodes = pd.DataFrame(rng.normal(size=(6, 2)), index=[("n", i) for i in range(6)], columns=["x", "y"])
+    nodes = pd.DataFrame(
+        rng.normal(size=(6, 2)), index=[("n", i) for i in range(6)], columns=["x", "y"]
+    )
     nodes.index = pd.Index([("n", i) for i in range(6)], tupleize_cols=False)
     new = pd.DataFrame([[0.1, 0.3]], index=["late"], columns=["x", "y"])
     return nodes, new, rng.normal(size=(6, 6))
@@ -44,14 +48,18 @@ def same(first: Any, path: Path, new: Any) -> None:
 def test_of_the_ranker(tmp_path: Path, kernel: Any, solver: str) -> None:
     nodes, new, relation = tables()
     params = None if isinstance(kernel, str) else {"lengthscale": 0.8}
-    ranker = ConditionalRanker(kernel, kernel_params=params, solver=solver, loss="regression", tol=1e-10)
+    ranker = ConditionalRanker(
+        kernel, kernel_params=params, solver=solver, loss="regression", tol=1e-10
+    )
     same(ranker.fit(nodes, relation).posterior_, tmp_path / "run.nc", new)
 
 
 def test_of_sparse_features_and_gaps(tmp_path: Path) -> None:
     nodes, new, relation = tables()
     relation[0, 3] = np.nan
-    ranker = ConditionalRanker("gaussian", symmetry="none").fit(sparse.csr_array(nodes.to_numpy()), relation)
+    ranker = ConditionalRanker("gaussian", symmetry="none").fit(
+        sparse.csr_array(nodes.to_numpy()), relation
+    )
     same(ranker.posterior_, tmp_path / "run.nc", sparse.csr_array(new.to_numpy()))
 
 
@@ -78,10 +86,15 @@ def test_arviz_has_the_labels_of_objects() -> None:
     posterior = ConditionalRanker("gaussian", regularization=0.5).fit(nodes, relation).posterior_
     tree = posterior.to_arviz(new, num_samples=4000)
     score = tree["posterior"]["score"]
-    assert score.dims == ("chain", "draw", "object") and next(iter(score["object"].values)) == "('n', 0)"
+    assert (
+        score.dims == ("chain", "draw", "object")
+        and next(iter(score["object"].values)) == "('n', 0)"
+    )
     # 4000 draws: five standard errors of a mean and of a standard deviation.
     belief = posterior.belief(new)
-    assert np.all(np.abs(score.mean(("chain", "draw")) - belief.mean()) < 5 * belief.sd() / np.sqrt(4000))
+    assert np.all(
+        np.abs(score.mean(("chain", "draw")) - belief.mean()) < 5 * belief.sd() / np.sqrt(4000)
+    )
     spread = tree["posterior_predictive"]["next_label"].std(("chain", "draw"))
     expected = np.sqrt(belief.sd() ** 2 + posterior.noise)
     assert np.all(np.abs(spread / expected - 1) < 5 / np.sqrt(8000))

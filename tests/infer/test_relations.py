@@ -73,13 +73,19 @@ LINKS: dict[str, Any] = {
 NEW_LINKS: dict[str, Any] = {
     "near": [("n0", "e3"), ("n1", "n0"), ("n2", "e5"), ("n2", "e6")],
     "cites": [*random_links(RNG, NEW, OLD, 6), *random_links(RNG, OLD, NEW, 4), ("n0", "n1")],
-    "drinks": [*random_links(RNG, NEW, ["tea", "gin", "mead"], 5), ("n3", "water"), ("n0", "water")],
+    "drinks": [
+        *random_links(RNG, NEW, ["tea", "gin", "mead"], 5),
+        ("n3", "water"),
+        ("n0", "water"),
+    ],
     "walks": [*random_links(RNG, NEW, OLD, 4), ("e3", "n1")],
 }
 
 
 def data(items: pd.DataFrame, links: dict[str, Any]) -> PreferenceData:
-    relations = {name: Relation(table(rows), **OPTIONS.get(name, {})) for name, rows in links.items()}
+    relations = {
+        name: Relation(table(rows), **OPTIONS.get(name, {})) for name, rows in links.items()
+    }
     return PreferenceData.from_tables(items, ANSWERS, relations).with_cliques("near")
 
 
@@ -109,7 +115,9 @@ def test_many_newcomers_at_once(brought: str, posterior: Any) -> None:
     if brought == "links":
         items.loc[NEW] = 0.0
     new_links = {} if brought == "attributes" else NEW_LINKS
-    after = posterior.extend(items.loc[NEW], {name: table(rows) for name, rows in new_links.items()})
+    after = posterior.extend(
+        items.loc[NEW], {name: table(rows) for name, rows in new_links.items()}
+    )
     joined = {name: rows + new_links.get(name, []) for name, rows in LINKS.items()}
     from_the_start = fit(data(items, joined))
     np.testing.assert_allclose(after.mean(), from_the_start.mean(), rtol=0, atol=1e-6)
@@ -141,7 +149,9 @@ def test_files_keep_relations_and_kernels(posterior: Any, tmp_path: Path) -> Non
     read.save(tmp_path / "two.nc")
     assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
     newcomers = (ITEMS.loc[NEW], {name: table(rows) for name, rows in NEW_LINKS.items()})
-    np.testing.assert_array_equal(read.extend(*newcomers).mean(), posterior.extend(*newcomers).mean())
+    np.testing.assert_array_equal(
+        read.extend(*newcomers).mean(), posterior.extend(*newcomers).mean()
+    )
 
 
 @jax.tree_util.register_dataclass

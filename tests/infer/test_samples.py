@@ -19,7 +19,9 @@ from relpref.models import preference_gp, xpgp
 PAIRS = [(f"e{i}", f"e{j}") for i in range(12) for j in range(i)]
 
 
-def sample(program: Any, data: PreferenceData, fixed: dict[str, Any], num_samples: int, seed: int) -> Any:
+def sample(
+    program: Any, data: PreferenceData, fixed: dict[str, Any], num_samples: int, seed: int
+) -> Any:
     """NUTS at fixed hyperparameters, in float64."""
     with jax.enable_x64(True):
         values = {name: np.asarray(value, dtype=np.float64) for name, value in fixed.items()}
@@ -32,8 +34,9 @@ def sample(program: Any, data: PreferenceData, fixed: dict[str, Any], num_sample
 
 
 def check_agreement(sampled: Any, expected: Any) -> None:
-    # With 4000 draws of whitened utilities the effective sample size is above 2000, so a mean is known to 0.022
-    # posterior sds; 4.5 standard errors (0.1) and the 0.03 that EP may be off stay below these bounds.
+    # With 4000 draws of whitened utilities the effective sample size is above 2000, so a mean is
+    # known to 0.022 posterior sds; 4.5 standard errors (0.1) and the 0.03 that EP may be off stay
+    # below these bounds.
     assert np.max(np.abs(sampled.mean() - expected.mean()) / expected.sd()) <= 0.1 + 0.03
     ratio = sampled.sd() / expected.sd()
     assert np.all((ratio >= 0.9) & (ratio <= 1.1))
@@ -51,7 +54,9 @@ def test_xpgp_agrees_with_nuts(sampled: Any, posterior: Any) -> None:
     parts = ["attributes", "next", "individual"]
     error = np.abs(sampled.explain()[parts] - posterior.explain()[parts]).max(axis=0)
     assert np.all(error <= 0.15 * np.max(posterior.sd()))
-    np.testing.assert_allclose(sampled.explain()["share_next"], posterior.explain()["share_next"], atol=0.05)
+    np.testing.assert_allclose(
+        sampled.explain()["share_next"], posterior.explain()["share_next"], atol=0.05
+    )
 
 
 @pytest.mark.slow
@@ -63,12 +68,16 @@ def test_preference_gp_agrees_with_nuts(data: PreferenceData) -> None:
         "individual_amplitude": 0.8,
     }
     expected = EP(preference_gp, fixed=fixed).run(0, data, progress_bar=False)
-    check_agreement(from_samples(sample(preference_gp, data, fixed, 4000, 1), preference_gp, data), expected)
+    check_agreement(
+        from_samples(sample(preference_gp, data, fixed, 4000, 1), preference_gp, data), expected
+    )
 
 
 @pytest.mark.slow
 def test_nuts_with_hyperparameters(data: PreferenceData, maximised: Any) -> None:
-    """With the hyperparameters sampled as well, the mean ranking is that at the maximum, and less is certain."""
+    """With the hyperparameters sampled as well, the mean ranking is that at the maximum, and less
+    is certain.
+    """
     with jax.enable_x64(True):
         kernel = NUTS(noncentered(xpgp), target_accept_prob=0.9)
         mcmc = MCMC(kernel, num_warmup=500, num_samples=1000, num_chains=1, progress_bar=False)

@@ -55,7 +55,9 @@ def test_against_dense_algebra(kind: Any, problem: dict[str, Any]) -> None:
     np.testing.assert_allclose(marginals.variance, np.diagonal(gaps), rtol=1e-9)
     np.testing.assert_allclose(marginals.mean, gaps @ shift, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(response, gaps @ shift, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(covariance - covariance @ weights @ covariance, posterior, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        covariance - covariance @ weights @ covariance, posterior, rtol=0, atol=1e-9
+    )
     half_log_ratio = 0.5 * (np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(posterior)[1])
     np.testing.assert_allclose(marginals.log_determinant, half_log_ratio, rtol=1e-9)
 
@@ -77,11 +79,15 @@ def test_two_sites_in_both_spaces() -> None:
     factor = np.random.default_rng(0).standard_normal((4, 4))
     kernel = factor @ factor.T + np.eye(4)
     spaces: list[Any] = ["observation", "latent"]
-    fits: list[Any] = [EP(two_sites, space=space).run(0, kernel, progress_bar=False) for space in spaces]
+    fits: list[Any] = [
+        EP(two_sites, space=space).run(0, kernel, progress_bar=False) for space in spaces
+    ]
     gap, item = fits
     for site in ("zeta", "Alpha"):
         np.testing.assert_allclose(gap.mean(site=site), item.mean(site=site), rtol=0, atol=1e-8)
-        np.testing.assert_allclose(gap.covariance(site=site), item.covariance(site=site), rtol=0, atol=1e-8)
+        np.testing.assert_allclose(
+            gap.covariance(site=site), item.covariance(site=site), rtol=0, atol=1e-8
+        )
     np.testing.assert_allclose(gap.log_evidence, item.log_evidence, rtol=0, atol=1e-8)
 
 
@@ -123,6 +129,8 @@ def test_rows_are_found_whatever_their_entries(size: int) -> None:
     written = np.zeros_like(design)
     for side in (0, 1):
         np.add.at(
-            written, (np.arange(60), np.asarray(found.column)[:, side]), np.asarray(found.entry)[:, side]
+            written,
+            (np.arange(60), np.asarray(found.column)[:, side]),
+            np.asarray(found.entry)[:, side],
         )
     np.testing.assert_array_equal(written, design)

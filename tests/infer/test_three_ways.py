@@ -55,7 +55,9 @@ def on_a_grid(data: PreferenceData, fit: Callable[..., Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_em_arrives_where_the_gradient_vanishes(engine: Callable[..., Any], data: PreferenceData) -> None:
+def test_em_arrives_where_the_gradient_vanishes(
+    engine: Callable[..., Any], data: PreferenceData
+) -> None:
     maximised, em = engine(data), engine(data, hyperparameters="em")
     for name, value in maximised.hyperparameters.items():
         np.testing.assert_allclose(em.hyperparameters[name], value, rtol=0.03)
@@ -88,12 +90,16 @@ def test_the_mixture_is_the_average_over_the_grid(drawn: Any, on_a_grid: dict[st
     weights = on_a_grid["weights"]
     means = np.stack([one.mean() for one in on_a_grid["posteriors"]])
     mean = weights @ means
-    covariance = np.tensordot(weights, np.stack([one.covariance() for one in on_a_grid["posteriors"]]), 1)
+    covariance = np.tensordot(
+        weights, np.stack([one.covariance() for one in on_a_grid["posteriors"]]), 1
+    )
     covariance += (weights[:, None] * (means - mean)).T @ (means - mean)
     sd = np.sqrt(np.diagonal(covariance))
     assert np.max(np.abs(drawn.mean() - mean) / sd) <= 0.2
     assert np.max(np.abs(drawn.sd() / sd - 1)) <= 0.2
-    chance = np.stack([one.prefer([("e0", "e3")])["probability"] for one in on_a_grid["posteriors"]])
+    chance = np.stack(
+        [one.prefer([("e0", "e3")])["probability"] for one in on_a_grid["posteriors"]]
+    )
     assert abs(drawn.prefer([("e0", "e3")])["probability"][0] - (weights @ chance)[0]) <= 0.03
 
 
@@ -113,7 +119,9 @@ def test_the_surface_is_the_same(drawn: Any, tmp_path: Any) -> None:
     table = drawn.explain()
     parts = ["attributes", "next", "individual"]
     np.testing.assert_allclose(table[parts].sum(axis=1), table["mean"], atol=1e-9)
-    np.testing.assert_allclose(table[[f"share_{part}" for part in parts]].sum(axis=1), 1.0, atol=1e-9)
+    np.testing.assert_allclose(
+        table[[f"share_{part}" for part in parts]].sum(axis=1), 1.0, atol=1e-9
+    )
     drawn.save(tmp_path / "p.nc")
     again: Any = relpref.load(tmp_path / "p.nc")
     assert again.ranking().equals(drawn.ranking())
@@ -125,7 +133,9 @@ def test_the_surface_is_the_same(drawn: Any, tmp_path: Any) -> None:
 
 
 @pytest.mark.slow
-def test_newcomers_join_every_component(drawn: Any, data: PreferenceData, fit: Callable[..., Any]) -> None:
+def test_newcomers_join_every_component(
+    drawn: Any, data: PreferenceData, fit: Callable[..., Any]
+) -> None:
     import pandas as pd
 
     newcomer = pd.DataFrame({"x": [0.3], "y": [-0.2]}, index=["new"])

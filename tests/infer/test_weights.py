@@ -123,7 +123,9 @@ def test_more_answers_join_those_with_weights() -> None:
     more = posterior.update([("a", "b"), ("a", "c")])
     assert more.data.comparisons.weight is not None
     together = fitted(
-        pd.concat([table, pd.DataFrame({"winner": "a", "loser": ["b", "c"], "tie": False, "weight": 1.0})]),
+        pd.concat(
+            [table, pd.DataFrame({"winner": "a", "loser": ["b", "c"], "tie": False, "weight": 1.0})]
+        ),
         tie_margin=0.4,
     )
     np.testing.assert_allclose(more.belief.mean(), together.belief.mean(), atol=1e-6)
@@ -141,7 +143,12 @@ def test_what_is_no_weight_is_refused_with_its_row(wrong: Any) -> None:
 
 def test_lists_have_no_weights() -> None:
     table = pd.DataFrame(
-        {"winner": ["a", "b", "c"], "loser": ["b", "c", "d"], "list": [1, 1, None], "weight": [1, 1, 0.5]}
+        {
+            "winner": ["a", "b", "c"],
+            "loser": ["b", "c", "d"],
+            "list": [1, 1, None],
+            "weight": [1, 1, 0.5],
+        }
     )
     data = PreferenceData.from_tables(ITEMS, table)
     with pytest.raises(DataError, match="leave the column 'weight' out"):

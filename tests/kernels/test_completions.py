@@ -48,7 +48,10 @@ def test_all_placements() -> None:
 def test_raw_gains_in_closed_form() -> None:
     found = cut_features(POSITIONS, graph(), placements="raw")
     for row, features in zip(POSITIONS, found, strict=True):
-        gains = [(graph() * np.sign(place[None, :] - place[:, None])).sum(axis=1) for place in placed(row)]
+        gains = [
+            (graph() * np.sign(place[None, :] - place[:, None])).sum(axis=1)
+            for place in placed(row)
+        ]
         np.testing.assert_allclose(features, np.mean(gains, axis=0), atol=1e-12)
     mixed = np.vstack([POSITIONS, [[0, 1, 1, 2, 2, 3]]])
     both = cut_features(mixed, graph(), placements="raw")
@@ -69,7 +72,8 @@ def test_sampling_within_its_standard_error() -> None:
     np.testing.assert_allclose(exact[2], 0, atol=1e-13)
     np.testing.assert_allclose(found[2], 0, atol=1e-13)
     sampled = error > 1e-12
-    # Four standard errors from at least 30 rounds: false alarms in 1 of 100 runs of all 24 features; the key is fixed.
+    # Four standard errors from at least 30 rounds: false alarms in 1 of 100 runs of all 24
+    # features; the key is fixed.
     assert np.all(np.abs(found - exact)[sampled] <= 4 * error[sampled])
     np.testing.assert_allclose(found[~sampled], exact[~sampled], atol=1e-12)
 
@@ -80,12 +84,15 @@ def test_standard_errors_are_those_of_many_keys() -> None:
     positions[positions >= 3] = -1
     exact = cut_features(positions, graph())
     runs = [
-        cut_features(positions, graph(), placements="sample", tol=1.0, rng_key=key, return_error=True)
+        cut_features(
+            positions, graph(), placements="sample", tol=1.0, rng_key=key, return_error=True
+        )
         for key in range(100)
     ]
     errors = np.array([error for _, error in runs])
     deviations = (np.array([found for found, _ in runs]) - exact) / np.maximum(errors, 1e-9)
-    # Student's distribution has .0006 beyond 4, and features are not quite normal; errors from eight rounds leave .011.
+    # Student's distribution has .0006 beyond 4, and features are not quite normal; errors from
+    # eight rounds leave .011.
     assert deviations.std() <= 1.1 and np.mean(np.abs(deviations) > 4) <= 3e-3
 
 
@@ -94,7 +101,9 @@ def test_a_ranking_has_its_own_sample() -> None:
     positions = np.argsort(np.argsort(rng.random((6, 12)), axis=1), axis=1)
     positions[positions >= 6] = -1
     together = cut_features(positions, graph(12), rng_key=3)
-    np.testing.assert_allclose(cut_features(positions[4:5], graph(12), rng_key=3)[0], together[4], rtol=1e-12)
+    np.testing.assert_allclose(
+        cut_features(positions[4:5], graph(12), rng_key=3)[0], together[4], rtol=1e-12
+    )
     assert np.abs(cut_features(positions[4:5], graph(12), rng_key=4)[0] - together[4]).max() > 1e-6
     _, error = cut_features(positions, graph(12), return_error=True)
     assert np.all(np.linalg.norm(error, axis=1) <= 0.05 * np.linalg.norm(together, axis=1))
@@ -107,7 +116,8 @@ def test_more_slots_than_strata() -> None:
     stream = np.random.default_rng(0)
     drawn = (draw_completions(row, stream, 500)[:, -3:] // 2).reshape(500, 2, MAX_STRATA, 3)
     np.testing.assert_array_equal(drawn[:, 0] + drawn[:, 1], n - 3)  # 21 blocks: slots 0 to 21
-    # Each slot is as likely as the others: chi-squared with 21 degrees of freedom, false alarms in 1 of 100 000.
+    # Each slot is as likely as the others: chi-squared with 21 degrees of freedom, false alarms in
+    # 1 of 100 000.
     counts = np.bincount(drawn[:, 0, :, 0].ravel(), minlength=22)
     expected = 500 * MAX_STRATA / 22
     assert np.sum((counts - expected) ** 2 / expected) <= chi2(21).ppf(1 - 1e-5)

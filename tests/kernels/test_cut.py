@@ -1,4 +1,6 @@
-"""Cut features against the gold answers, a quadratic programme, and the pool-adjacent-violators algorithm of SciPy."""
+"""Cut features against the gold answers, a quadratic programme, and the pool-adjacent-violators
+algorithm of SciPy.
+"""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +19,14 @@ from scipy.optimize import isotonic_regression, minimize
 
 import relpref
 from relpref.errors import DataError, UnknownLabelError
-from relpref.kernels import Cut, cut_features, cut_kernel, cut_scale, item_graph, submodular_features
+from relpref.kernels import (
+    Cut,
+    cut_features,
+    cut_kernel,
+    cut_scale,
+    item_graph,
+    submodular_features,
+)
 
 N = 6
 GOLD = np.load(Path(__file__).parents[1] / "gold" / "ranking_kernels.npz")
@@ -63,15 +72,21 @@ def test_against_pooling() -> None:
     np.testing.assert_allclose(cut_features(positions, weights()), expected, rtol=0, atol=1e-13)
     # Large positions and a large batch, in several calls of one compiled function.
     many = np.tile(positions, (20, 1))
-    np.testing.assert_allclose(cut_features(many, weights()), np.tile(expected, (20, 1)), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        cut_features(many, weights()), np.tile(expected, (20, 1)), rtol=0, atol=1e-13
+    )
     gram = cut_kernel(positions, positions[:7], weights())
     np.testing.assert_allclose(gram, np.array(expected) @ np.array(expected[:7]).T, atol=1e-12)
 
 
 def coverage(members: Any) -> Any:
     """Weight of what the members cover: monotone submodular, neither symmetric nor modular."""
-    covers = jnp.array([[1, 0, 1, 0], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 1], [0, 1, 0, 1]])
-    return (1 - jnp.prod(1 - members[..., None] * covers, axis=-2)) @ jnp.array([1.0, 2.0, 0.7, 1.5])
+    covers = jnp.array(
+        [[1, 0, 1, 0], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 1], [0, 1, 0, 1]]
+    )
+    return (1 - jnp.prod(1 - members[..., None] * covers, axis=-2)) @ jnp.array(
+        [1.0, 2.0, 0.7, 1.5]
+    )
 
 
 def concave(members: Any) -> Any:
@@ -151,7 +166,9 @@ def test_gradients_in_weights_and_lengthscale() -> None:
         assert abs(gradient[i, j] + gradient[j, i] - slope) <= 1e-8
 
     def of_lengthscale(scale: Any) -> Any:
-        return jnp.sum(cut_features(positions, item_graph(attributes, lengthscale=scale, keep=0.6)) * probe)
+        return jnp.sum(
+            cut_features(positions, item_graph(attributes, lengthscale=scale, keep=0.6)) * probe
+        )
 
     def at(scale: Any) -> float:
         return value(item_graph(attributes, lengthscale=scale, keep=0.6))
@@ -160,21 +177,29 @@ def test_gradients_in_weights_and_lengthscale() -> None:
     with jax.enable_x64(True):
         gradient = np.asarray(jax.jit(jax.grad(of_lengthscale))(jnp.asarray(scale)))
     for axis in np.eye(2) * STEP:
-        assert abs(gradient @ axis / STEP - (at(scale + axis) - at(scale - axis)) / (2 * STEP)) <= 1e-8
+        assert (
+            abs(gradient @ axis / STEP - (at(scale + axis) - at(scale - axis)) / (2 * STEP)) <= 1e-8
+        )
 
 
 def test_scale_is_the_expected_norm_of_raw_gains() -> None:
     rng = np.random.default_rng(0)
     positions = np.argsort(rng.random((20_000, N)), axis=1)
-    gains = np.einsum("ij,mij->mi", weights(), np.sign(positions[:, None, :] - positions[:, :, None]))
+    gains = np.einsum(
+        "ij,mij->mi", weights(), np.sign(positions[:, None, :] - positions[:, :, None])
+    )
     squared = np.square(gains).sum(axis=1)
     # Five standard errors: false alarms in 1 of 2 million.
-    assert abs(squared.mean() - cut_scale(weights()) ** 2) <= 5 * squared.std() / np.sqrt(len(squared))
+    assert abs(squared.mean() - cut_scale(weights()) ** 2) <= 5 * squared.std() / np.sqrt(
+        len(squared)
+    )
     scaled = cut_features(positions[:5], weights(), normalize=True) * cut_scale(weights())
     np.testing.assert_allclose(scaled, cut_features(positions[:5], weights()), rtol=1e-12)
     assert cut_scale(np.zeros((3, 3))) == 1.0
     for factor in (1e200, 1e-200):
-        np.testing.assert_allclose(cut_scale(factor * weights()) / factor, cut_scale(weights()), rtol=1e-14)
+        np.testing.assert_allclose(
+            cut_scale(factor * weights()) / factor, cut_scale(weights()), rtol=1e-14
+        )
 
 
 def test_item_graph() -> None:
@@ -205,17 +230,23 @@ def test_graph_of_the_items() -> None:
     linked = np.zeros((N, N))
     linked[0, 1] = linked[1, 0] = 2.0
     linked[2, 5] = linked[5, 2] = 0.5
-    np.testing.assert_array_equal(cut_features(rankings, "like"), cut_features(rankings.positions, linked))
+    np.testing.assert_array_equal(
+        cut_features(rankings, "like"), cut_features(rankings.positions, linked)
+    )
 
 
 def test_a_table_of_weights_is_read_by_label() -> None:
     names = list("abcdef")
     frame = pd.DataFrame(weights(), index=names, columns=names)
-    rankings = relpref.Rankings.from_orders([names[::-1], ["b", "a", ("c", "d", "e", "f")]], items=names)
+    rankings = relpref.Rankings.from_orders(
+        [names[::-1], ["b", "a", ("c", "d", "e", "f")]], items=names
+    )
     expected = cut_features(rankings, weights())
     turned = frame.loc[names[::-1], ["c", *"abfed"]]
     np.testing.assert_array_equal(cut_features(rankings, turned), expected)
-    np.testing.assert_array_equal(cut_features(rankings, scipy.sparse.csr_array(weights())), expected)
+    np.testing.assert_array_equal(
+        cut_features(rankings, scipy.sparse.csr_array(weights())), expected
+    )
     np.testing.assert_array_equal(cut_scale(frame), cut_scale(weights()))
     with pytest.raises(DataError, match="not the same labels"):
         cut_scale(turned)
@@ -227,12 +258,19 @@ def test_a_table_of_weights_is_read_by_label() -> None:
 
 def test_items_that_are_mostly_alike_have_no_median_distance() -> None:
     names = list("abcde")
-    for sizes, alike in (([0, 0, 0, 0, 1], True), ([0, 0, 0, 1, 2], False), ([0, 0, 1, 1, 1], False)):
+    for sizes, alike in (
+        ([0, 0, 0, 0, 1], True),
+        ([0, 0, 0, 1, 2], False),
+        ([0, 0, 1, 1, 1], False),
+    ):
         table = pd.DataFrame({"size": np.array(sizes, float)}, index=names)
         rankings = relpref.Rankings.from_orders([names]).with_items(table)
         assert rankings.items_alike == alike
         inside = jax.jit(lambda data: Cut().features(data).values)
-        with jax.enable_x64(True), pytest.raises(DataError, match="equal") if alike else nullcontext():
+        with (
+            jax.enable_x64(True),
+            pytest.raises(DataError, match="equal") if alike else nullcontext(),
+        ):
             assert np.isfinite(inside(rankings)).all()
         with pytest.raises(DataError, match="equal") if alike else nullcontext():
             cut_features(rankings)
@@ -282,7 +320,8 @@ def test_bad_graphs(graph: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "positions", [[[0, 2, 3]], [[-1, -1, -1]], [[0, -2, 1]], [[0.5, 1.0, 0.0]], [0, 1, 2], [[1, 2, 3]]]
+    "positions",
+    [[[0, 2, 3]], [[-1, -1, -1]], [[0, -2, 1]], [[0.5, 1.0, 0.0]], [0, 1, 2], [[1, 2, 3]]],
 )
 def test_bad_positions(positions: Any) -> None:
     with pytest.raises(DataError, match="positions"):

@@ -1,4 +1,6 @@
-"""The kernel of selected edges against the pairwise kernels, and features that leave out what they say."""
+"""The kernel of selected edges against the pairwise kernels, and features that leave out what they
+say.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,9 @@ EDGES = RNG.integers(0, 6, (2, 12))
 OTHER = RNG.integers(0, 6, (2, 5))
 
 
-@pytest.mark.parametrize(("kernel", "sign"), [(Kronecker(), 0.0), (Symmetric(), 1.0), (Reciprocal(), -1.0)])
+@pytest.mark.parametrize(
+    ("kernel", "sign"), [(Kronecker(), 0.0), (Symmetric(), 1.0), (Reciprocal(), -1.0)]
+)
 def test_the_kernel_of_selected_edges(kernel: Kronecker | Symmetric, sign: float) -> None:
     side = Side.training(KERNEL)
     expected = kernel.matrix(side, side, *EDGES, *OTHER)
@@ -36,7 +40,9 @@ def test_features_leave_out_what_they_say(sign: float) -> None:
         found = landmarks.features(jnp.asarray(KERNEL), jnp.asarray(KERNEL), sign, edges)
         values, residual = (np.asarray(part) for part in found)
     exact = edge_kernel(KERNEL, KERNEL, sign, edges, edges)
-    np.testing.assert_allclose(np.sum(np.square(values), axis=1) + residual, np.diagonal(exact), atol=1e-10)
+    np.testing.assert_allclose(
+        np.sum(np.square(values), axis=1) + residual, np.diagonal(exact), atol=1e-10
+    )
     assert landmarks.error == pytest.approx(np.sum(residual) / np.trace(exact), abs=1e-10)
     own = landmarks.rows * 6 + landmarks.columns
     np.testing.assert_allclose((values @ values.T)[own], exact[own], atol=1e-10)
@@ -57,7 +63,9 @@ def test_edges_that_matter_more_are_explained_better() -> None:
         for weights in (None, 1 + 1000 * matter)
     )
     some = edges[0][matter], edges[1][matter]
-    assert weighted.left_out(kernel, kernel, 0.0, some) < 0.7 * plain.left_out(kernel, kernel, 0.0, some)
+    assert weighted.left_out(kernel, kernel, 0.0, some) < 0.7 * plain.left_out(
+        kernel, kernel, 0.0, some
+    )
     assert (
         weighted.error == pytest.approx(weighted.left_out(kernel, kernel, 0.0, edges))
         and weighted.error > plain.error

@@ -61,8 +61,12 @@ def test_heat_keeps_utilities_of_different_components_within_bounds() -> None:
         np.testing.assert_allclose(implicit.block(nodes, nodes), covariance, rtol=1e-5, atol=1e-5)
         if not bounded:
             assert mean_gap(covariance, component) == pytest.approx(2.0)
-    whole = Graph(3, [0, 1], [1, 2], [1.0, 1.0])  # one component: nothing between, so nothing is bounded
-    assert mean_gap(dense(Diffusion(), whole, normalize=True, time=30.0), np.zeros(3)) == pytest.approx(2.0)
+    whole = Graph(
+        3, [0, 1], [1, 2], [1.0, 1.0]
+    )  # one component: nothing between, so nothing is bounded
+    assert mean_gap(
+        dense(Diffusion(), whole, normalize=True, time=30.0), np.zeros(3)
+    ) == pytest.approx(2.0)
 
 
 def mean_gap(covariance: Any, component: Any) -> float:
@@ -82,7 +86,8 @@ def test_diffusion_is_the_matrix_exponential(time: float) -> None:
 
 
 def test_hidden_common_cause_counts_the_links() -> None:
-    # A link is a cause of both of its ends: B Bᵀ of the incidence matrix, each link as often as it weighs.
+    # A link is a cause of both of its ends: B Bᵀ of the incidence matrix, each link as often as it
+    # weighs.
     incidence = np.zeros((8, 7))
     for link, (ends, weight) in enumerate(zip(EDGES, WEIGHTS, strict=True)):
         incidence[list(ends), link] = np.sqrt(weight)
@@ -95,7 +100,8 @@ def test_hidden_common_cause_counts_the_links() -> None:
 
 
 def test_hidden_common_cause_counts_the_cliques() -> None:
-    # The graph is chordal: two triangles that share the link 0 - 2, a path of two links, and a node alone.
+    # The graph is chordal: two triangles that share the link 0 - 2, a path of two links, and a node
+    # alone.
     cliques = [{0, 1, 2}, {0, 2, 3}, {4, 5}, {5, 6}, {7}]
     shared = np.array(
         [[sum({i, j} <= clique for clique in cliques) for j in range(8)] for i in range(8)], float
@@ -114,12 +120,16 @@ def test_the_order_of_rows_permutes_the_cliques_kernel() -> None:
     rng = np.random.default_rng(0)
     for _ in range(5):
         place = rng.permutation(9)
-        permuted = dense(kernel, Graph(9, place[ends[0]], place[ends[1]], np.ones(8)).with_cliques())
+        permuted = dense(
+            kernel, Graph(9, place[ends[0]], place[ends[1]], np.ones(8)).with_cliques()
+        )
         np.testing.assert_allclose(permuted[np.ix_(place, place)], found, rtol=0, atol=1e-14)
 
 
 def test_groups_apart_set_no_scale() -> None:
-    """One target for each item makes disjoint cliques, isolated pairs among them: gaps are those between components."""
+    """One target for each item makes disjoint cliques, isolated pairs among them: gaps are those
+    between components.
+    """
     groups = [(0, 1, 2), (3, 4), (5, 6)]
     pairs = [(i, j) for group in groups for i in group for j in group if i < j]
     low, high = np.array(pairs).T
@@ -161,9 +171,13 @@ def test_every_kernel(kernel: Any, parameters: Any) -> None:
     assert np.linalg.eigvalsh(found)[0] >= -1e-12
     assert set(kernel.parameters(GRAPH)) == set(parameters)
     assert all(prior.shape() == () for prior in kernel.parameters(GRAPH).values())
-    # Newcomers do not change what it is scaled by; the old nodes' pairs alone count where there is no spectrum.
+    # Newcomers do not change what it is scaled by; the old nodes' pairs alone count where there is
+    # no spectrum.
     grown = GRAPH.grown(9, [8, 8], [0, 4], [5.0, 1.0])
-    raw, found = dense(kernel, grown, **parameters), dense(kernel, grown, normalize=True, **parameters)
+    raw, found = (
+        dense(kernel, grown, **parameters),
+        dense(kernel, grown, normalize=True, **parameters),
+    )
     if isinstance(kernel, RegularizedLaplacian | Diffusion):
         expected = raw * 2 / mean_gap(dense(kernel, **parameters), GRAPH.component)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
@@ -215,8 +229,12 @@ def test_diffusion_prior() -> None:
 
 def test_what_says_nothing_is_refused() -> None:
     low, high = np.triu_indices(4, 1)
-    alike, weighted = (Graph(4, low, high, w).with_cliques() for w in (np.ones(6), np.arange(1.0, 7.0)))
-    with pytest.raises(DataError, match="every two items are linked alike.*give weights or.*threshold"):
+    alike, weighted = (
+        Graph(4, low, high, w).with_cliques() for w in (np.ones(6), np.arange(1.0, 7.0))
+    )
+    with pytest.raises(
+        DataError, match="every two items are linked alike.*give weights or.*threshold"
+    ):
         HiddenCommonCause()(alike)
     with pytest.raises(DataError, match="threshold"):
         dense(HiddenCommonCause(), alike)

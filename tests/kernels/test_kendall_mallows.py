@@ -27,7 +27,9 @@ MIXED = np.array(EXHAUSTIVE + PARTIAL)
 def extensions(row: Any) -> Any:
     """All full rankings that agree with it."""
     ordered = [(i, j) for i in range(N) for j in range(N) if 0 <= row[i] < row[j]]
-    return np.array([full for full in permutations(range(N)) if all(full[i] < full[j] for i, j in ordered)])
+    return np.array(
+        [full for full in permutations(range(N)) if all(full[i] < full[j] for i, j in ordered)]
+    )
 
 
 def discordant(one: Any, other: Any) -> int:
@@ -35,7 +37,9 @@ def discordant(one: Any, other: Any) -> int:
 
 
 EXTENSIONS = [extensions(row) for row in MIXED]
-DISTANCES = [[[[discordant(x, y) for y in other] for x in one] for other in EXTENSIONS] for one in EXTENSIONS]
+DISTANCES = [
+    [[[discordant(x, y) for y in other] for x in one] for other in EXTENSIONS] for one in EXTENSIONS
+]
 
 
 def enumerated(value: Any) -> Any:
@@ -45,7 +49,9 @@ def enumerated(value: Any) -> Any:
 @pytest.mark.parametrize("kind", ["full", "top3", "exhaustive"])
 def test_gold(kind: str) -> None:
     positions = GOLD[f"{kind}_position"]
-    np.testing.assert_allclose(kendall_kernel(positions), GOLD[f"{kind}_kendall"], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        kendall_kernel(positions), GOLD[f"{kind}_kendall"], rtol=0, atol=1e-9
+    )
     kernel = mallows_kernel(positions[:6], concentration=0.3)
     np.testing.assert_allclose(kernel, GOLD[f"{kind}_mallows"], rtol=0, atol=1e-9)
 
@@ -84,10 +90,14 @@ def test_mallows_is_the_mean_over_linear_extensions(concentration: float) -> Non
 
 def test_sampled_mallows_within_its_standard_error() -> None:
     expected = enumerated(lambda distance: np.exp(-0.3 * distance))
-    kernel, error = mallows_kernel(MIXED, concentration=0.3, samples=400, rng_key=2, return_error=True)
+    kernel, error = mallows_kernel(
+        MIXED, concentration=0.3, samples=400, rng_key=2, return_error=True
+    )
     k = len(EXHAUSTIVE)
     np.testing.assert_array_equal(error[:k, :k], 0)
-    np.testing.assert_allclose(error[k:, 3], 0, atol=1e-12)  # all alike to the ranking that ties everything
+    np.testing.assert_allclose(
+        error[k:, 3], 0, atol=1e-12
+    )  # all alike to the ranking that ties everything
     assert np.all(np.delete(error[k:], 3, axis=1) > 0)
     off = ~np.eye(len(MIXED), dtype=bool)
     # Four standard errors, 60 distinct entries: false alarms in 1 of 250 runs; the key is fixed.
@@ -102,7 +112,11 @@ def test_sampled_mallows_within_its_standard_error() -> None:
     ]
     twice, told = np.ravel([value for value, _ in many]), np.ravel([error for _, error in many])
     # Ratio of the root mean square error to what is told, each from 60 keys: 1 within a few tenths.
-    assert 0.7 <= np.sqrt(np.mean(np.square(twice - expected[-1, -1])) / np.mean(np.square(told))) <= 1.3
+    assert (
+        0.7
+        <= np.sqrt(np.mean(np.square(twice - expected[-1, -1])) / np.mean(np.square(told)))
+        <= 1.3
+    )
     surplus = np.diag(kernel - expected)[k:]
     np.testing.assert_allclose(surplus, (1 - np.diag(expected)[k:]) / 400, atol=4 * error.max())
     # One kernel: draws belong to the ranking, not to its place, and Gram matrices are semidefinite.
@@ -117,7 +131,9 @@ def test_sampled_mallows_within_its_standard_error() -> None:
 def test_kendall_properties(keys: list[list[int]]) -> None:
     rows = np.array(keys)
     rows[:, 0] = np.maximum(rows[:, 0], 0)
-    rows = np.stack([np.unique(np.append(row, -1), return_inverse=True)[1][:-1] - 1 for row in rows])
+    rows = np.stack(
+        [np.unique(np.append(row, -1), return_inverse=True)[1][:-1] - 1 for row in rows]
+    )
     gram = kendall_kernel(rows)
     upside_down = np.where(rows >= 0, rows.max(axis=1, keepdims=True) - rows, -1)
     np.testing.assert_allclose(kendall_kernel(upside_down), gram, atol=1e-12)
@@ -128,7 +144,9 @@ def test_kendall_properties(keys: list[list[int]]) -> None:
 
 def test_more_pairs_than_at_once() -> None:
     rng = np.random.default_rng(0)
-    positions = np.stack([np.unique(row, return_inverse=True)[1] for row in rng.integers(0, 9, (4, 40))])
+    positions = np.stack(
+        [np.unique(row, return_inverse=True)[1] for row in rng.integers(0, 9, (4, 40))]
+    )
     positions[1, positions[1] > 5] = -1
     features = kendall_features(positions)
     np.testing.assert_allclose(kendall_kernel(positions), features @ features.T, rtol=0, atol=1e-12)

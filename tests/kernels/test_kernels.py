@@ -47,10 +47,14 @@ def graph() -> Graph:
 def dense(kernel: Any, *args: Any, **parameters: Any) -> Any:
     with jax.enable_x64(True):
         values = {
-            name: jnp.asarray(value, float) for name, value in parameters.items() if name != "normalize"
+            name: jnp.asarray(value, float)
+            for name, value in parameters.items()
+            if name != "normalize"
         }
         switches = {name: value for name, value in parameters.items() if name == "normalize"}
-        return np.asarray(jax.jit(lambda values: kernel(*args, **values, **switches).dense())(values))
+        return np.asarray(
+            jax.jit(lambda values: kernel(*args, **values, **switches).dense())(values)
+        )
 
 
 def points(n: int = 9, d: int = 3) -> Any:
@@ -62,7 +66,9 @@ def test_squared_exponential_entry_by_entry() -> None:
     found = dense(SquaredExponential(), x, lengthscale=lengthscale)
     for i in range(9):
         for j in range(9):
-            expected = np.exp(-0.5 * sum(((x[i, k] - x[j, k]) / lengthscale[k]) ** 2 for k in range(3)))
+            expected = np.exp(
+                -0.5 * sum(((x[i, k] - x[j, k]) / lengthscale[k]) ** 2 for k in range(3))
+            )
             assert abs(found[i, j] - expected) <= 1e-14
     shared = dense(SquaredExponential(shared_lengthscale=True), x, lengthscale=0.7)
     np.testing.assert_allclose(
@@ -105,9 +111,12 @@ def test_gradient_in_the_lengthscales(rows: Any) -> None:
 
     def weighted(lengthscales: Any) -> Any:
         covariances = [
-            kernel(x, lengthscale=ell).dense() for kernel, ell in zip(KERNELS, lengthscales, strict=True)
+            kernel(x, lengthscale=ell).dense()
+            for kernel, ell in zip(KERNELS, lengthscales, strict=True)
         ]
-        return sum(jnp.sum(w * covariance) for w, covariance in zip(weights, covariances, strict=True))
+        return sum(
+            jnp.sum(w * covariance) for w, covariance in zip(weights, covariances, strict=True)
+        )
 
     check_gradient(weighted, [[0.5, 1.0, 3.0], [0.4, 1.0, 2.0], [0.6, 1.5, 3.0], [0.5, 1.0, 3.0]])
 
@@ -118,7 +127,9 @@ def test_gradient_in_the_attributes_of_duplicates() -> None:
 
     def weighted(at: Any) -> Any:
         covariances = [kernel(at, lengthscale=jnp.ones(3)).dense() for kernel in KERNELS]
-        return sum(jnp.sum(w * covariance) for w, covariance in zip(weights, covariances, strict=True))
+        return sum(
+            jnp.sum(w * covariance) for w, covariance in zip(weights, covariances, strict=True)
+        )
 
     check_gradient(weighted, x)
 
@@ -146,7 +157,9 @@ def test_linear_entry_by_entry_and_its_scale() -> None:
     np.testing.assert_allclose(
         dense(Linear(), x, lengthscale=1e-200 * lengthscale), found, rtol=0, atol=1e-14
     )
-    np.testing.assert_allclose(dense(Linear(shared_lengthscale=True), x), x @ x.T / 3, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        dense(Linear(shared_lengthscale=True), x), x @ x.T / 3, rtol=0, atol=1e-14
+    )
     gaps = np.diag(found)[:, None] + np.diag(found) - 2 * found
     assert abs(np.sum(gaps) / (40 * 39) - 2 * 40 / 39) <= 1e-12
     assert Linear(shared_lengthscale=True).parameters(3) == {}
@@ -155,7 +168,8 @@ def test_linear_entry_by_entry_and_its_scale() -> None:
 
 
 def test_jax_tells_kernels_apart() -> None:
-    # Two registered dataclasses with equal fields are one structure to JAX, and one compilation then serves both.
+    # Two registered dataclasses with equal fields are one structure to JAX, and one compilation
+    # then serves both.
     kernels: list[Any] = [
         *KERNELS,
         RegularizedLaplacian(),
@@ -189,11 +203,16 @@ def test_squared_exponential_plus_linear() -> None:
     found = dense(kernel, x, **values)
     np.testing.assert_allclose(found, 0.7 * smooth + 0.3 * linear, rtol=0, atol=1e-12)
     with jax.enable_x64(True):
-        some = kernel.cross(x[:4], x[2:], **{name: jnp.asarray(value) for name, value in values.items()})
+        some = kernel.cross(
+            x[:4], x[2:], **{name: jnp.asarray(value) for name, value in values.items()}
+        )
     np.testing.assert_allclose(some, found[:4, 2:], rtol=0, atol=1e-12)
     np.testing.assert_array_equal(dense(kernel, x, **{**values, "linear_share": 0.0}), smooth)
     assert kernel.parameters(3)["lengthscale"].shape() == (3,)
-    assert SquaredExponentialPlusLinear(shared_lengthscale=True).parameters(3)["lengthscale"].shape() == ()
+    assert (
+        SquaredExponentialPlusLinear(shared_lengthscale=True).parameters(3)["lengthscale"].shape()
+        == ()
+    )
 
 
 def test_two_parts_have_the_prior_variance_of_two() -> None:
@@ -284,7 +303,9 @@ def test_gold_covariances(name: str) -> None:
         problem = {key: file[key] for key in file.files}
     n = len(problem["K"])
     covariance = 1e-8 * np.eye(n)
-    attributes = dense(SquaredExponential(), problem["attributes"], lengthscale=problem["lengthscale"])
+    attributes = dense(
+        SquaredExponential(), problem["attributes"], lengthscale=problem["lengthscale"]
+    )
     covariance += problem["amp_attribute"] ** 2 * attributes
     row, column = np.nonzero(np.triu(problem["adjacency"]))
     graph = Graph(n, row, column, problem["adjacency"][row, column])

@@ -178,5 +178,7 @@ def test_edge_gram_is_semidefinite(name: str) -> None:
     rows, columns = np.divmod(np.array([0, 3, 7, 7, 24, 15, 16]), 5)
     gram = EdgeGram(kernel, side, side, rows, columns)
     written = np.stack([gram @ unit for unit in np.eye(len(gram))])
-    np.testing.assert_allclose(written, kernel.matrix(side, side, rows, columns, rows, columns), atol=1e-11)
+    np.testing.assert_allclose(
+        written, kernel.matrix(side, side, rows, columns, rows, columns), atol=1e-11
+    )
     assert np.linalg.eigvalsh(written).min() > -1e-10

@@ -35,19 +35,25 @@ def test_log_prob_is_differentiable_in_both() -> None:
     with jax.enable_x64(True):
 
         def ours(factor: Any, at: Any) -> Any:
-            return GaussianProcess(NamedSum({"a": Dense(jnp.asarray(matrix)).scaled(factor)})).log_prob(at)
+            return GaussianProcess(
+                NamedSum({"a": Dense(jnp.asarray(matrix)).scaled(factor)})
+            ).log_prob(at)
 
         def theirs(factor: Any, at: Any) -> Any:
             return MultivariateNormal(jnp.zeros(4), factor * jnp.asarray(matrix)).log_prob(at)
 
         point = (jnp.asarray(1.7), jnp.asarray(value))
-        for mine, other in zip(jax.grad(ours, (0, 1))(*point), jax.grad(theirs, (0, 1))(*point), strict=True):
+        for mine, other in zip(
+            jax.grad(ours, (0, 1))(*point), jax.grad(theirs, (0, 1))(*point), strict=True
+        ):
             np.testing.assert_allclose(mine, other, rtol=1e-10)
 
 
 def test_draws_have_the_covariance() -> None:
     matrix = covariance()
-    draws = np.asarray(GaussianProcess(Dense(jnp.asarray(matrix))).sample(jax.random.key(0), (20_000,)))
+    draws = np.asarray(
+        GaussianProcess(Dense(jnp.asarray(matrix))).sample(jax.random.key(0), (20_000,))
+    )
     assert draws.shape == (20_000, 4)
     sd = np.sqrt(np.diag(matrix))
     assert np.max(np.abs(draws.mean(axis=0)) / sd) <= 5 / np.sqrt(20_000)
@@ -67,7 +73,9 @@ def test_it_is_a_pytree() -> None:
     through: Any = jax.jit(lambda one: one)(process)
     assert isinstance(through, GaussianProcess)
     assert list(getattr(through.covariance, "parts", {})) == ["a", "b"]
-    np.testing.assert_allclose(through.log_prob(jnp.ones(3)), process.log_prob(jnp.ones(3)), rtol=1e-6)
+    np.testing.assert_allclose(
+        through.log_prob(jnp.ones(3)), process.log_prob(jnp.ones(3)), rtol=1e-6
+    )
     leaves, structure = jax.tree.flatten(process)
     jax.tree.unflatten(structure, [object() for _ in leaves])
 

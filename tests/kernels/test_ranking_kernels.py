@@ -37,7 +37,9 @@ def rankings(m: int = 7, seed: int = 0) -> Rankings:
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(rng.standard_normal((5, 2)) * [1.0, 30.0], index=ITEMS)
     orders = [[ITEMS[i] for i in rng.permutation(5)] for _ in range(m - 2)]
-    links = pd.DataFrame({"source": ["a", "b", "c"], "target": ["b", "c", "e"], "weight": [1.0, 2.0, 0.5]})
+    links = pd.DataFrame(
+        {"source": ["a", "b", "c"], "target": ["b", "c", "e"], "weight": [1.0, 2.0, 0.5]}
+    )
     tied = [["a", ("b", "c"), ("d", "e")], ["c", "e", ("a", "b", "d")]]
     return Rankings.from_orders([*orders, *tied]).with_items(table, relations={"like": links})
 
@@ -69,10 +71,14 @@ def test_cut(kernel: Cut, graph: Any) -> None:
     data = rankings()
     assert kernel.parameters(data) == {}
     features = cut_features(data, graph(data)) / cut_scale(graph(data))
-    np.testing.assert_allclose(gram(kernel.features, data), features @ features.T, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        gram(kernel.features, data), features @ features.T, rtol=1e-10, atol=1e-12
+    )
     if kernel.keep:  # the longest way, and inside a compiled function
         compiled = jax.jit(kernel.features)
-        np.testing.assert_allclose(gram(compiled, data), features @ features.T, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(
+            gram(compiled, data), features @ features.T, rtol=1e-10, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -97,7 +103,10 @@ def test_learned_lengthscales(shared: bool) -> None:
     with jax.enable_x64(True):
         slope = np.asarray(jax.jit(jax.grad(value))(jnp.asarray(at)))
     for axis in np.eye(2) * STEP:
-        ends = (item_graph(data.items.standardized_attributes(), lengthscale=at + s * axis) for s in (1, -1))
+        ends = (
+            item_graph(data.items.standardized_attributes(), lengthscale=at + s * axis)
+            for s in (1, -1)
+        )
         up, down = (np.sum(cut_features(data, graph, normalize=True) * probe) for graph in ends)
         assert abs(slope @ axis / STEP - (up - down) / (2 * STEP)) <= 1e-8
 
@@ -105,7 +114,9 @@ def test_learned_lengthscales(shared: bool) -> None:
 def test_kendall_and_mallows() -> None:
     data = rankings()
     mixed = Rankings.from_orders([*data.orders(), ["c", "a"], [("e", "d"), "b"]], ITEMS)
-    np.testing.assert_allclose(gram(jax.jit(Kendall().features), mixed), kendall_kernel(mixed), atol=1e-12)
+    np.testing.assert_allclose(
+        gram(jax.jit(Kendall().features), mixed), kendall_kernel(mixed), atol=1e-12
+    )
     prior = Mallows().parameters(data)["concentration"]
     assert float(prior.icdf(0.5)) == pytest.approx(4 / 20)
     with jax.enable_x64(True):
@@ -119,7 +130,9 @@ def test_kendall_and_mallows() -> None:
     assert not isinstance(Mallows(), RankingKernel)
 
 
-@pytest.mark.parametrize(("kernel", "parameters"), [(Mallows(), {"concentration": 0.3}), (Kendall(), {})])
+@pytest.mark.parametrize(
+    ("kernel", "parameters"), [(Mallows(), {"concentration": 0.3}), (Kendall(), {})]
+)
 def test_landmarks(kernel: Any, parameters: Any) -> None:
     data = rankings(12)
     exact = np.asarray(kernel.gram(data, data, **parameters))
@@ -133,7 +146,9 @@ def test_landmarks(kernel: Any, parameters: Any) -> None:
     found = gram(few.features, data, **parameters)
     off = ~np.eye(12, dtype=bool)
     np.testing.assert_allclose(found[off], nystroem[off], atol=1e-6)
-    np.testing.assert_allclose(np.diag(found), np.diag(exact), rtol=1e-6)  # what is left out is the residual
+    np.testing.assert_allclose(
+        np.diag(found), np.diag(exact), rtol=1e-6
+    )  # what is left out is the residual
     assert few.error == pytest.approx(1 - np.trace(nystroem) / np.trace(exact), abs=1e-6)
     assert few.parameters(data).keys() == parameters.keys()
     enough = Landmarks.choose(kernel, data, tol=0.2)  # at the median of the prior
@@ -153,9 +168,9 @@ def test_not_all_rankings_suit_all_kernels() -> None:
 
 def test_known_values_inside_a_compiled_function() -> None:
     positions = rankings().positions
-    fixed = jax.jit(lambda x: x * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions))(
-        2.0
-    )
+    fixed = jax.jit(
+        lambda x: x * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions)
+    )(2.0)
     expected = 2 * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions)
     np.testing.assert_allclose(fixed, expected, rtol=1e-5)
 
@@ -172,7 +187,10 @@ def test_known_values_inside_a_compiled_function() -> None:
         (lambda: Cut().features(PARTIAL), "no attributes"),
         (lambda: Cut(lengthscale="learn").parameters(PARTIAL), "no attributes"),
         (lambda: Cut("like").features(PARTIAL), "no relation 'like'"),
-        (lambda: Landmarks.choose(Mallows(), rankings(), lengthscale=1.0), "no hyperparameter lengthscale"),
+        (
+            lambda: Landmarks.choose(Mallows(), rankings(), lengthscale=1.0),
+            "no hyperparameter lengthscale",
+        ),
         (lambda: Landmarks.choose(Mallows(), rankings()[:0]), "no rankings"),
     ],
 )
@@ -234,7 +252,9 @@ def test_landmarks_of_items_in_another_order_are_refused_inside_a_program() -> N
         (GivenFeatures(), "computed beforehand", False, set()),
     ],
 )
-def test_kernels_describe_themselves(kernel: Any, words: str, cited: bool, parameters: set[str]) -> None:
+def test_kernels_describe_themselves(
+    kernel: Any, words: str, cited: bool, parameters: set[str]
+) -> None:
     told = describe(kernel)
     assert re.search(words, told.sentence) and (told.citation is not None) == cited
     assert set(told.parameters) == parameters

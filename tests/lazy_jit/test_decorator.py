@@ -53,7 +53,9 @@ def test_nothing_is_compiled_for_little_work(compiled: list[str]) -> None:
 
 
 def test_how_often_a_call_came_before_does_not_matter() -> None:
-    """A call is run as steps or compiled by its own cost alone: numbers are equal to the last bit."""
+    """A call is run as steps or compiled by its own cost alone: numbers are equal to the last
+    bit.
+    """
     traces = []
 
     @lazy_jit
@@ -162,7 +164,9 @@ def test_signatures() -> None:
     ):
         wanted = jax.jit(lambda x: x * np.float32(2))(x)
         found = f(x)
-        assert found.dtype == wanted.dtype and found.shape == wanted.shape and np.all(found == wanted)
+        assert (
+            found.dtype == wanted.dtype and found.shape == wanted.shape and np.all(found == wanted)
+        )
     assert f(np.ones(2)).dtype == np.float32
     with jax.enable_x64(True):
         assert f(np.ones(2)).dtype == np.float64

@@ -79,7 +79,9 @@ def test_functions_of_two_arrays(function: Any, data: st.DataObject) -> None:
     shapes = data.draw(st.sampled_from([((), (3,)), ((2, 1), (3,)), ((2, 3), (2, 3))]))
     if function is lax.rem:
         shapes = (shapes[1], shapes[1])
-    x, y = (data.draw(hnp.arrays(np.float64, shape, elements=ORDINARY | STRANGE)) for shape in shapes)
+    x, y = (
+        data.draw(hnp.arrays(np.float64, shape, elements=ORDINARY | STRANGE)) for shape in shapes
+    )
     with jax.enable_x64(True):
         check(
             function if function is not jnp.where else lambda a, b: jnp.where(a > b, a, b),
@@ -108,7 +110,9 @@ def test_special_functions(function: Any, args: list[Any]) -> None:
 
 
 # Not around 26.6, where XLA rounds erfc to 0 and erfcx of JAX 0.10 with it.
-WIDE = np.concatenate([np.linspace(-26, 26, 4001), [0.0, 1.0, 2.25, 27.0, 50.0, 1e5, 1e200, np.inf, np.nan]])
+WIDE = np.concatenate(
+    [np.linspace(-26, 26, 4001), [0.0, 1.0, 2.25, 27.0, 50.0, 1e5, 1e200, np.inf, np.nan]]
+)
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
@@ -121,7 +125,9 @@ def test_error_functions_and_their_derivatives(function: Any, order: int) -> Non
 
 
 def test_polynomials_and_bits(double: Any) -> None:
-    """Coefficients are numbers, or arrays that are broadcast; newer versions of JAX have an operation for them."""
+    """Coefficients are numbers, or arrays that are broadcast; newer versions of JAX have an
+    operation for them.
+    """
 
     def horner(x: Any, coefficients: Any) -> Any:
         return sum(coefficient * x**power for power, coefficient in enumerate(coefficients))
@@ -129,11 +135,16 @@ def test_polynomials_and_bits(double: Any) -> None:
     polynomial = getattr(lax, "polynomial", horner)
     for x, more in ((A, X[None]), (X[None], A[:, :1]), (A[:, :1], A[:1]), (A[0, 0], A[1, 1])):
         check(lambda x, more: polynomial(x, [1.0, more, -3.0, x]), x, more)
-        check(lambda x: polynomial(jnp.broadcast_to(x, (3, *np.shape(x))), [1.0, 2.0, -3.0] * 5), 0.3 * x)
+        check(
+            lambda x: polynomial(jnp.broadcast_to(x, (3, *np.shape(x))), [1.0, 2.0, -3.0] * 5),
+            0.3 * x,
+        )
     bits = np.dtype(f"int{8 * jnp.zeros(()).dtype.itemsize}")
     for x in (A, A[0, 0], A.T, A[::2, ::-1]):
         check(lambda x: lax.bitcast_convert_type(x, bits) & 255, x)
-        check(lambda x: lax.bitcast_convert_type(lax.bitcast_convert_type(x, bits) & -256, x.dtype), x)
+        check(
+            lambda x: lax.bitcast_convert_type(lax.bitcast_convert_type(x, bits) & -256, x.dtype), x
+        )
     check(lambda x: lax.bitcast_convert_type(jnp.ones((3, 1)) * x[0], bits), A)
 
 
@@ -279,7 +290,9 @@ def test_places(name: str, constant: bool, double: Any) -> None:
 
 def newton(x: Any) -> Any:
     return lax.while_loop(
-        lambda s: abs(s[0] ** 2 - x) > 1e-6, lambda s: (0.5 * (s[0] + x / s[0]), s[1] + 1, s[2]), (x, 0, 7.0)
+        lambda s: abs(s[0] ** 2 - x) > 1e-6,
+        lambda s: (0.5 * (s[0] + x / s[0]), s[1] + 1, s[2]),
+        (x, 0, 7.0),
     )
 
 

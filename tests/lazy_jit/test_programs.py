@@ -33,7 +33,9 @@ def data() -> PreferenceData:
     )
     ends = [rng.choice(labels, 2, replace=False) for _ in range(20)]
     links = pd.DataFrame(ends, columns=["source", "target"]).drop_duplicates()
-    return PreferenceData.from_tables(items, answers, {"links": relpref.Relation(links, kind="undirected")})
+    return PreferenceData.from_tables(
+        items, answers, {"links": relpref.Relation(links, kind="undirected")}
+    )
 
 
 def prior(program: Program, raw: Any) -> Any:

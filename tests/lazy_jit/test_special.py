@@ -16,7 +16,9 @@ FAR = np.array([-1e150, -1e10, -1e5, -300.0, -31.0, -30.0, -29.9, 9.0, 40.0, 1e5
 NEAR = np.linspace(-12, 8, 41)
 
 
-@pytest.mark.parametrize("function", [log_ndtr, mills_ratio, log_ndtr_curvature], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [log_ndtr, mills_ratio, log_ndtr_curvature], ids=lambda f: f.__name__
+)
 @pytest.mark.parametrize("z", [FAR, NEAR], ids=["far", "near"])
 def test_steps_and_compiled_agree(function: Any, z: Any) -> None:
     with jax.enable_x64(True):
@@ -28,7 +30,9 @@ def test_steps_and_compiled_agree(function: Any, z: Any) -> None:
 
 @pytest.mark.parametrize("z", [FAR[:-1], NEAR], ids=["far", "near"])
 def test_derivatives(z: Any) -> None:
-    """Each is the derivative of the one before; that of the last against differences of more digits."""
+    """Each is the derivative of the one before; that of the last against differences of more
+    digits.
+    """
     with jax.enable_x64(True):
         slope = jax.vmap(jax.grad(log_ndtr))(z)
         np.testing.assert_allclose(slope, mills_ratio(z), rtol=1e-14)

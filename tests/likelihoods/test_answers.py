@@ -1,4 +1,6 @@
-"""Every kind of answer against its definition, integrated numerically over the noise and the cavity."""
+"""Every kind of answer against its definition, integrated numerically over the noise and the
+cavity.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -50,7 +52,9 @@ def graded_log(value: int, z: Any, scale: float) -> Any:
     flip = low + high > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     with np.errstate(divide="ignore"):
-        return special.log_ndtr(high) + np.log1p(-np.exp(special.log_ndtr(low) - special.log_ndtr(high)))
+        return special.log_ndtr(high) + np.log1p(
+            -np.exp(special.log_ndtr(low) - special.log_ndtr(high))
+        )
 
 
 def logistic_graded_log(value: int, z: Any, scale: float) -> Any:
@@ -59,7 +63,9 @@ def logistic_graded_log(value: int, z: Any, scale: float) -> Any:
     low, high = sign * z - high, sign * z - low
     flip = low + high > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    return special.log_expit(high) + np.log1p(-np.exp(special.log_expit(low) - special.log_expit(high)))
+    return special.log_expit(high) + np.log1p(
+        -np.exp(special.log_expit(low) - special.log_expit(high))
+    )
 
 
 def davidson_log(value: int, z: Any, scale: float) -> Any:
@@ -120,14 +126,21 @@ KINDS: dict[str, tuple[Make, Any, Callable[..., Any]]] = {
 }
 
 
-def integrated(log: Callable[[Any], Any], mean: float, variance: float) -> tuple[float, float, float]:
-    """log Ẑ, its derivative and minus its second, by adaptive quadrature of the integrand scaled by its largest value."""
+def integrated(
+    log: Callable[[Any], Any], mean: float, variance: float
+) -> tuple[float, float, float]:
+    """log Ẑ, its derivative and minus its second, by adaptive quadrature of the integrand scaled by
+    its largest value.
+    """
     sd = np.sqrt(variance)
 
     def exponent(z: Any) -> Any:
         return log(z) - 0.5 * (z - mean) ** 2 / variance
 
-    ends = (min(mean, 0) - 12 * sd - 12, max(mean, 0) + 12 * sd + 12)  # the mode lies between the two
+    ends = (
+        min(mean, 0) - 12 * sd - 12,
+        max(mean, 0) + 12 * sd + 12,
+    )  # the mode lies between the two
     grid = np.linspace(*ends, 200_001)
     values = exponent(grid)
     top, peak = values.max(), grid[values.argmax()]
@@ -174,7 +187,9 @@ def test_moments(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "probit"])
 def test_certain_gaps_and_all_derivatives(kind: str) -> None:
-    """At variance 0 the moments are log_prob's own derivatives; those in scale, shift and thresholds fit central differences."""
+    """At variance 0 the moments are log_prob's own derivatives; those in scale, shift and
+    thresholds fit central differences.
+    """
     make, values, _ = KINDS[kind]
 
     def total(parameters: dict[str, Any], variance: Any) -> Any:
@@ -185,7 +200,9 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
         mean = jnp.clip(jnp.asarray(MEANS), -30, 30)
         parameters = {"mean": mean, "scale": jnp.asarray(SCALE), "shift": jnp.asarray(SHIFT)}
         if kind.endswith("graded"):
-            parameters["thresholds"] = jnp.asarray(DAVIDSON if kind == "davidson graded" else THRESHOLDS)
+            parameters["thresholds"] = jnp.asarray(
+                DAVIDSON if kind == "davidson graded" else THRESHOLDS
+            )
 
         @jax.jit
         def everything(parameters: dict[str, Any], variance: Any) -> Any:
@@ -194,7 +211,9 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
 
         likelihood = make(mean, scale=SCALE, shift=SHIFT)
         moments, slopes = everything(parameters, jnp.zeros(SIZE))
-        np.testing.assert_allclose(moments.log_normalizer, likelihood.log_prob(values), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            moments.log_normalizer, likelihood.log_prob(values), rtol=1e-9, atol=1e-11
+        )
         np.testing.assert_allclose(moments.gradient, slopes["mean"], rtol=1e-8, atol=1e-10)
 
         variance = jnp.asarray(VARIANCES)
@@ -203,7 +222,9 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
         assert np.all(moments.curvature >= 0) or not likelihood.log_concave
         for name, value in parameters.items():
             for entry in range(value.size if name == "thresholds" else 1):
-                step = 1e-5 * (np.arange(value.size) == entry if name == "thresholds" else np.ones(SIZE))
+                step = 1e-5 * (
+                    np.arange(value.size) == entry if name == "thresholds" else np.ones(SIZE)
+                )
                 up, down = (
                     everything(parameters | {name: value + sign * step}, variance)[0].log_normalizer
                     for sign in (1, -1)
@@ -221,13 +242,16 @@ def test_extreme_cavities(kind: str) -> None:
     mean, variance = (
         grid.ravel()
         for grid in np.meshgrid(
-            np.r_[-np.logspace(-2, 5, 30), 0, np.logspace(-2, 5, 30)], np.r_[0, np.logspace(-6, 6, 30)]
+            np.r_[-np.logspace(-2, 5, 30), 0, np.logspace(-2, 5, 30)],
+            np.r_[0, np.logspace(-6, 6, 30)],
         )
     )
     value = np.resize(values, mean.size)
     with jax.enable_x64(True):
         found = plain(
-            jax.jit(lambda v, m, s: make(m).tilted(v, m, s))(value, jnp.asarray(mean), jnp.asarray(variance))
+            jax.jit(lambda v, m, s: make(m).tilted(v, m, s))(
+                value, jnp.asarray(mean), jnp.asarray(variance)
+            )
         )
     assert all(np.all(np.isfinite(moment)) for moment in found)
     assert np.all(found.curvature >= 0) == ("lapsed" not in kind)
@@ -247,7 +271,11 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
     def all_of_it(key: Any) -> Any:
         likelihood = make(jnp.asarray(gap), scale=0.8, shift=0.3)
         log = likelihood.log_prob(jnp.broadcast_to(values, (len(values), 4)))
-        return likelihood.sample(key, (20_000,)), log, likelihood.predict(likelihood.gap, jnp.zeros(4))
+        return (
+            likelihood.sample(key, (20_000,)),
+            log,
+            likelihood.predict(likelihood.gap, jnp.zeros(4)),
+        )
 
     with jax.enable_x64(True):
         draws, log, predicted = plain(all_of_it(jax.random.key(1)))
@@ -307,10 +335,14 @@ def test_a_narrow_interval_is_exact_on_both_sides_of_the_switch() -> None:
     width = np.repeat([1e-7, 9e-3, 1.1e-2, 2e-2], 3)
     middle = np.tile([0.0, 0.9, -3.0], 4)
     with jax.enable_x64(True):
-        found = plain(jax.jit(interval_moments)(jnp.asarray(middle - width / 2), jnp.asarray(width)))
+        found = plain(
+            jax.jit(interval_moments)(jnp.asarray(middle - width / 2), jnp.asarray(width))
+        )
     nodes, weights = np.polynomial.legendre.leggauss(12)
     density = stats.norm.pdf(middle[:, None] + width[:, None] * nodes / 2)
-    np.testing.assert_allclose(found.log_normalizer, np.log(width / 2 * (density @ weights)), rtol=1e-9)
+    np.testing.assert_allclose(
+        found.log_normalizer, np.log(width / 2 * (density @ weights)), rtol=1e-9
+    )
     np.testing.assert_allclose(found.gradient, middle * (1 - width**2 / 12), rtol=1e-7, atol=1e-12)
     np.testing.assert_allclose(found.curvature, 1 - width**2 / 12, rtol=1e-7)
 
@@ -321,7 +353,10 @@ def test_they_are_pytrees(kind: str) -> None:
     likelihood = make(jnp.asarray(MEANS), scale=SCALE, shift=SHIFT)
     assert likelihood.log_concave == ("lapsed" not in kind)
     again = jax.jit(lambda one: one)(likelihood)
-    assert all(np.array_equal(getattr(again, name), getattr(likelihood, name)) for name in likelihood.leaves)
+    assert all(
+        np.array_equal(getattr(again, name), getattr(likelihood, name))
+        for name in likelihood.leaves
+    )
     assert again.batch_shape == (SIZE,)
     leaves, structure = jax.tree.flatten(likelihood)
     jax.tree.unflatten(structure, [object()] * len(leaves))
@@ -333,7 +368,9 @@ def test_fewer_nodes_where_all_gaussians_are_narrow(kind: Any) -> None:
     means, variances = np.array([-6.0, -0.4, 1.0, 8.0]), np.array([0.0, 1e-4, 0.3, 1.5])
     with jax.enable_x64(True):
         for value in np.repeat([[-1], [0], [1]], 5, axis=1):
-            beside = kind(np.zeros(5), np.array([0.7])).tilted(value, np.r_[means, 0], np.r_[variances, 9])
+            beside = kind(np.zeros(5), np.array([0.7])).tilted(
+                value, np.r_[means, 0], np.r_[variances, 9]
+            )
             alone = kind(np.zeros(4), np.array([0.7])).tilted(value[:4], means, variances)
             points = kind(np.zeros(4), np.array([0.7])).tilted(value[:4], means, 0 * variances)
             few = kind(np.zeros(4), np.array([0.7])).tilted(value[:4], means, np.full(4, 1e-14))
@@ -343,7 +380,8 @@ def test_fewer_nodes_where_all_gaussians_are_narrow(kind: Any) -> None:
 
 
 _OTHERS = [
-    pytest.param(kind, marks=pytest.mark.slow) for kind in (GradedComparison, LogisticGradedComparison)
+    pytest.param(kind, marks=pytest.mark.slow)
+    for kind in (GradedComparison, LogisticGradedComparison)
 ]
 
 
@@ -351,7 +389,9 @@ _OTHERS = [
 def test_thresholds_of_each_answer(kind: Any) -> None:
     """As those of one, row by row, and draws with lapses."""
     thresholds = (
-        np.array([[0.3], [1.2]]) if kind is DavidsonComparison else np.array([[0.3, 0.9], [1.2, 2.0]])
+        np.array([[0.3], [1.2]])
+        if kind is DavidsonComparison
+        else np.array([[0.3, 0.9], [1.2, 2.0]])
     )
     mean, variance, value = np.array([0.4, -0.8]), np.array([0.5, 2.0]), np.array([0, -1])
     with jax.enable_x64(True):
@@ -361,7 +401,9 @@ def test_thresholds_of_each_answer(kind: Any) -> None:
             one = kind(jnp.asarray(mean[row : row + 1]), thresholds[row], scale=0.7)
             its = mean[row : row + 1], variance[row : row + 1]
             alone = one.tilted(value[row : row + 1], *its), one.predict(*its)
-            jax.tree.map(lambda a, b, row=row: np.testing.assert_allclose(a[row], b[0]), together, alone)
+            jax.tree.map(
+                lambda a, b, row=row: np.testing.assert_allclose(a[row], b[0]), together, alone
+            )
         lapsing = kind(jnp.asarray(mean), thresholds, lapse=0.3)
         draws = np.asarray(lapsing.sample(jax.random.key(0), (20_000,)))
         found = [(draws == grade).mean(axis=0) for grade in (-1, 0, 1)]

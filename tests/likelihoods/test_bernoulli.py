@@ -10,7 +10,11 @@ from relpref.errors import DataError
 from relpref.likelihoods import as_likelihood, bernoulli
 
 SUCCESS = {"probit": special.ndtr, "logit": special.expit}
-MEAN, VARIANCE, SPREAD = np.array([-2.0, 0.3, 1.5]), np.array([0.4, 2.0, 0.01]), np.array([0.7, 0.0, 3.0])
+MEAN, VARIANCE, SPREAD = (
+    np.array([-2.0, 0.3, 1.5]),
+    np.array([0.4, 2.0, 0.01]),
+    np.array([0.7, 0.0, 3.0]),
+)
 
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
@@ -18,14 +22,17 @@ MEAN, VARIANCE, SPREAD = np.array([-2.0, 0.3, 1.5]), np.array([0.4, 2.0, 0.01]),
 def test_noise_of_a_rows_own_widens_the_cavity(link: Any, value: int) -> None:
     with jax.enable_x64(True):
         likelihood = as_likelihood(bernoulli(link)(jnp.asarray(MEAN), SPREAD))
-        log_normalizer = likelihood.tilted(jnp.full(3, value), jnp.asarray(MEAN), jnp.asarray(VARIANCE))[0]
+        log_normalizer = likelihood.tilted(
+            jnp.full(3, value), jnp.asarray(MEAN), jnp.asarray(VARIANCE)
+        )[0]
         log_prob = bernoulli(link)(jnp.asarray(MEAN), SPREAD).log_prob(value)
     for k in range(3):
         for found, variance in ((log_normalizer, VARIANCE[k] + SPREAD[k]), (log_prob, SPREAD[k])):
 
             def integrand(z: float, k: int = k, sd: float = float(np.sqrt(variance))) -> float:
                 return float(
-                    SUCCESS[link](MEAN[k] + sd * z if value else -MEAN[k] - sd * z) * stats.norm.pdf(z)
+                    SUCCESS[link](MEAN[k] + sd * z if value else -MEAN[k] - sd * z)
+                    * stats.norm.pdf(z)
                 )
 
             truth = integrate.quad(integrand, -9, 9, epsabs=1e-13)[0]

@@ -8,7 +8,13 @@ import pytest
 from scipy import integrate, special, stats
 
 from relpref.errors import UnsupportedProgramError
-from relpref.likelihoods import GaussianLikelihood, Likelihood, ProbitComparison, TiltedMoments, as_likelihood
+from relpref.likelihoods import (
+    GaussianLikelihood,
+    Likelihood,
+    ProbitComparison,
+    TiltedMoments,
+    as_likelihood,
+)
 
 CAVITIES = [
     (-3.0, 0.1),
@@ -23,7 +29,9 @@ CAVITIES = [
 
 
 def integrated(likelihood: Any, mean: float, variance: float) -> tuple[float, float, float]:
-    """log Ẑ, (tilted mean − mean)/variance and (variance − tilted variance)/variance², by adaptive quadrature."""
+    """log Ẑ, (tilted mean − mean)/variance and (variance − tilted variance)/variance², by adaptive
+    quadrature.
+    """
     sd = np.sqrt(variance)
     moments = []
     for power in range(3):
@@ -33,14 +41,22 @@ def integrated(likelihood: Any, mean: float, variance: float) -> tuple[float, fl
 
         ends = (mean - 14 * sd, mean + 14 * sd)
         inside = [point for point in (-5.0, 0.0, 5.0, mean) if ends[0] < point < ends[1]]
-        moments.append(integrate.quad(integrand, *ends, points=inside, epsabs=0, epsrel=1e-13, limit=500)[0])
+        moments.append(
+            integrate.quad(integrand, *ends, points=inside, epsabs=0, epsrel=1e-13, limit=500)[0]
+        )
     first, second = moments[1] / moments[0], moments[2] / moments[0]
-    return np.log(moments[0]), (first - mean) / variance, (variance - (second - first**2)) / variance**2
+    return (
+        np.log(moments[0]),
+        (first - mean) / variance,
+        (variance - (second - first**2)) / variance**2,
+    )
 
 
 def tilted(likelihood: Any, value: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
     with jax.enable_x64(True):
-        found = jax.jit(lambda *cavity: as_likelihood(likelihood()).tilted(*cavity))(value, mean, variance)
+        found = jax.jit(lambda *cavity: as_likelihood(likelihood()).tilted(*cavity))(
+            value, mean, variance
+        )
         assert isinstance(found, TiltedMoments)
         first, second, third = (np.asarray(moment) for moment in found)
     return first, second, third
@@ -85,7 +101,9 @@ def test_the_moments_are_derivatives() -> None:
 
 def test_tilted_variance_stays_positive() -> None:
     """For cavities of every width, however far the answer is from what was expected."""
-    mean, variance = (grid.ravel() for grid in np.meshgrid(-np.logspace(-2, 6, 60), np.logspace(-6, 6, 40)))
+    mean, variance = (
+        grid.ravel() for grid in np.meshgrid(-np.logspace(-2, 6, 60), np.logspace(-6, 6, 40))
+    )
     shape = mean.shape
     _, gradient, curvature = tilted(
         lambda: ProbitComparison(jnp.zeros(shape)), np.ones(shape), mean, variance
@@ -161,7 +179,9 @@ def test_as_likelihood_unwraps_what_plates_wrap() -> None:
     np.testing.assert_array_equal(normal.predictor, jnp.ones(3))
 
 
-@pytest.mark.parametrize("other", [dist.Poisson(1.0), dist.Bernoulli(0.5), dist.StudentT(3.0, 0.0, 1.0)])
+@pytest.mark.parametrize(
+    "other", [dist.Poisson(1.0), dist.Bernoulli(0.5), dist.StudentT(3.0, 0.0, 1.0)]
+)
 def test_others_are_refused_by_name(other: Any) -> None:
     with pytest.raises(UnsupportedProgramError, match=f"{type(other).__name__}.*NUTS"):
         as_likelihood(other)

@@ -1,4 +1,6 @@
-"""Probabilities of orders, choices and other ordered partitions, against sums, closed forms, draws and differences."""
+"""Probabilities of orders, choices and other ordered partitions, against sums, closed forms, draws
+and differences.
+"""
 
 from collections.abc import Iterator
 from itertools import pairwise, permutations
@@ -89,7 +91,9 @@ def test_plackett_luce(places: int) -> None:
 
 
 def test_ties_of_plackett_and_luce() -> None:
-    """Two above one: one minus the chance that the one is not the last, with items far from each other."""
+    """Two above one: one minus the chance that the one is not the last, with items far from each
+    other.
+    """
     for a, b, c in ((0.0, 0.0, 0.0), (2.0, -1.0, 0.5), (15.0, -5.0, 0.0), (-4.0, -3.0, 8.0)):
         first, second, third = np.exp([a, b, c])
         everything = first + second + third
@@ -125,7 +129,9 @@ def test_against_draws() -> None:
     ],
 )
 def test_gradient(blocks: list[int], noise: Noise) -> None:
-    """Also of an order that hardly can be: 12 units of noise against each row; differences see there that nodes are 0.4 apart."""
+    """Also of an order that hardly can be: 12 units of noise against each row; differences see
+    there that nodes are 0.4 apart.
+    """
     step, block = 1e-4, np.array([blocks])
     with jax.enable_x64(True):
         slope = jax.jit(jax.grad(lambda u: in_any_precision(u, jnp.asarray(block), noise).sum()))
@@ -160,7 +166,9 @@ SIZES = ListSizes(4, 5, 6, True)  # all too large
 
 def distribution(utility: Any, kind: Any = ProbitComparison, **options: Any) -> ListComparison:
     number, winner, loser = ROWS.T
-    return ListComparison(kind(utility[winner] - utility[loser], **options), number, winner, loser, SIZES)
+    return ListComparison(
+        kind(utility[winner] - utility[loser], **options), number, winner, loser, SIZES
+    )
 
 
 @pytest.mark.parametrize("kind", [ProbitComparison, LogisticComparison])
@@ -168,10 +176,15 @@ def test_log_prob_of_rows(kind: Any) -> None:
     with jax.enable_x64(True):
         utility = jnp.array([0.4, -0.3, 0.9, -1.0])
         scale = 1.7
-        found = np.asarray(distribution(utility, kind, scale=scale).log_prob(jnp.ones(len(ROWS), int)))
+        found = np.asarray(
+            distribution(utility, kind, scale=scale).log_prob(jnp.ones(len(ROWS), int))
+        )
         alone = kind((utility[ROWS[:2, 1]] - utility[ROWS[:2, 2]]), scale=scale).log_prob(1)
     noise = GUMBEL if kind is LogisticComparison else GAUSSIAN
-    whole = [np.log(chance(np.asarray(utility)[items] / scale, blocks, noise)[0]) for items, blocks in ITEMS]
+    whole = [
+        np.log(chance(np.asarray(utility)[items] / scale, blocks, noise)[0])
+        for items, blocks in ITEMS
+    ]
     expected = np.zeros(len(ROWS))
     expected[:2], expected[[2, 5, 9]] = alone, whole
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)

@@ -12,13 +12,17 @@ from scipy import special
 
 from relpref.likelihoods import ProbitComparison
 
-GRID = np.unique(np.concatenate([-np.logspace(-8, 6, 400), np.logspace(-8, np.log10(30), 200), [0.0]]))
+GRID = np.unique(
+    np.concatenate([-np.logspace(-8, 6, 400), np.logspace(-8, np.log10(30), 200), [0.0]])
+)
 # The points that no known trouble concerns: see test_every_value_in_between.
 COARSE = GRID[(GRID < -13.4) | (GRID > -13.0)]
 
 
 def mills(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """r = φ/Φ at −x for x ≥ 3, and r − x, by Laplace's continued fraction r = x + 1/(x + 2/(x + 3/…)))."""
+    """r = φ/Φ at −x for x ≥ 3, and r − x, by Laplace's continued fraction r = x + 1/(x + 2/(x +
+    3/…))).
+    """
     x = x.astype(np.longdouble)
     tail = np.zeros_like(x)
     for k in range(600, 0, -1):
@@ -32,7 +36,9 @@ def reference(z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]
     logarithm, ratio, curvature = (np.empty_like(z) for _ in range(3))
     left = z < -3
     ratio[left], excess = mills(-z[left])
-    logarithm[left] = -(z[left] ** 2) / 2 - np.log(2 * np.longdouble(np.pi)) / 2 - np.log(ratio[left])
+    logarithm[left] = (
+        -(z[left] ** 2) / 2 - np.log(2 * np.longdouble(np.pi)) / 2 - np.log(ratio[left])
+    )
     curvature[left] = ratio[left] * excess
     body = np.asarray(z[~left], dtype=np.float64)
     logarithm[~left] = special.log_ndtr(body)
@@ -50,10 +56,14 @@ EVERYTHING = np.concatenate([GRID, MIDDLE, FAR, DENSE])
 
 @functools.cache
 def everywhere(dtype: Any) -> tuple[NDArray[Any], ...]:
-    """log Φ, slope and curvature of the likelihood; a cavity without variance leaves the bare functions."""
+    """log Φ, slope and curvature of the likelihood; a cavity without variance leaves the bare
+    functions.
+    """
 
     def moments(gap: Any) -> Any:
-        return ProbitComparison(gap).tilted(jnp.ones(gap.shape, jnp.int32), gap, jnp.zeros_like(gap))
+        return ProbitComparison(gap).tilted(
+            jnp.ones(gap.shape, jnp.int32), gap, jnp.zeros_like(gap)
+        )
 
     with jax.enable_x64(dtype == np.float64):
         found = jax.jit(moments)(jnp.asarray(EVERYTHING, dtype))
@@ -79,7 +89,9 @@ def test_the_reference_is_right() -> None:
     np.testing.assert_allclose(logarithm.astype(float), special.log_ndtr(z), rtol=1e-14)
     expected = np.sqrt(2 / np.pi) / special.erfcx(-z / np.sqrt(2))
     np.testing.assert_allclose(ratio.astype(float), expected, rtol=1e-14)
-    np.testing.assert_allclose(curvature.astype(float)[:3], (expected * (expected + z))[:3], rtol=1e-11)
+    np.testing.assert_allclose(
+        curvature.astype(float)[:3], (expected * (expected + z))[:3], rtol=1e-11
+    )
     series = 1 - 1 / z[3] ** 2 + 6 / z[3] ** 4
     assert abs(float(curvature[3]) - series) <= 1e-12
 
@@ -135,5 +147,9 @@ def test_slopes_are_finite_everywhere() -> None:
             )(jnp.asarray(GRID))
             sign = 1 if value else -1
             expected = reference(sign * GRID)
-            np.testing.assert_allclose(slopes, sign * expected[1].astype(float), rtol=1e-11, atol=1e-300)
-            np.testing.assert_allclose(curvatures, -expected[2].astype(float), rtol=1e-6, atol=1e-300)
+            np.testing.assert_allclose(
+                slopes, sign * expected[1].astype(float), rtol=1e-11, atol=1e-300
+            )
+            np.testing.assert_allclose(
+                curvatures, -expected[2].astype(float), rtol=1e-6, atol=1e-300
+            )

@@ -1,4 +1,6 @@
-"""What models predict from NumPy's arrays, against the distributions that they make and against integrals."""
+"""What models predict from NumPy's arrays, against the distributions that they make and against
+integrals.
+"""
 
 from itertools import pairwise
 from typing import Any
@@ -50,7 +52,11 @@ PARAMETERS = {
         (Probit(True), "strength"),
         (Probit(), "probability"),
         (Probit(), "probability rater shown_first"),
-        *((Logistic(lapse), columns) for lapse in (False, True) for columns in ("", "rater shown_first")),
+        *(
+            (Logistic(lapse), columns)
+            for lapse in (False, True)
+            for columns in ("", "rater shown_first")
+        ),
         (Logistic(), "tie"),
         (Logistic(True), "tie strength rater shown_first"),
         (Logistic(), "strength"),
@@ -76,19 +82,25 @@ def test_a_model_predicts_what_its_distribution_does(model: Any, columns: str) -
     parameters = {name: PARAMETERS[name] for name in sites}
     found = model.predict(answers, MEANS, VARIANCES, **parameters)
     with jax.enable_x64(True):
-        made = model(jnp.asarray(MEANS), answers, **{name: jnp.asarray(v) for name, v in parameters.items()})
+        made = model(
+            jnp.asarray(MEANS), answers, **{name: jnp.asarray(v) for name, v in parameters.items()}
+        )
         expected = made.predict(jnp.asarray(MEANS), jnp.asarray(VARIANCES))
     for name in expected:
         np.testing.assert_allclose(found[name], np.asarray(expected[name]), rtol=1e-9, atol=1e-10)
     if "tie" not in expected:
         np.testing.assert_allclose(found.get("tie", 0.0), 0.0, atol=1e-15)
-    assert all(isinstance(value, np.ndarray) and value.dtype == np.float64 for value in found.values())
+    assert all(
+        isinstance(value, np.ndarray) and value.dtype == np.float64 for value in found.values()
+    )
 
 
 def test_an_expected_sigmoid() -> None:
     means, variances = (
         value.ravel()
-        for value in np.meshgrid([-30.0, -4, -0.5, 0, 2, 9, 60], [0.0, 0.01, 2, 30, 48.9, 49.1, 400, 1e4])
+        for value in np.meshgrid(
+            [-30.0, -4, -0.5, 0, 2, 9, 60], [0.0, 0.01, 2, 30, 48.9, 49.1, 400, 1e4]
+        )
     )
     found = expected_sigmoid(means, variances)
     many = expected_sigmoid(np.tile(means, 200), np.tile(variances, 200))

@@ -31,7 +31,11 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
 
 @pytest.mark.parametrize(
     "name",
-    ["probit", "normal", *(pytest.param(name, marks=pytest.mark.slow) for name in ("lapses", "logistic"))],
+    [
+        "probit",
+        "normal",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("lapses", "logistic")),
+    ],
 )
 def test_against_closed_forms(name: str) -> None:
     make, value = CASES[name]
@@ -43,8 +47,9 @@ def test_against_closed_forms(name: str) -> None:
 
     with jax.enable_x64(True):
         exact, found = jax.tree.map(np.asarray, both(jnp.asarray(MEAN), jnp.asarray(VARIANCE)))
-    # In the units of the cavity: of the log normaliser, of the mean's move and of the variance's change. What is known of the logistic
-    # function is a quadrature of its own, which is as exact in the units of the gap.
+    # In the units of the cavity: of the log normaliser, of the mean's move and of the variance's
+    # change. What is known of the logistic function is a quadrature of its own, which is as exact
+    # in the units of the gap.
     sd = np.where((VARIANCE > 0) & (name != "logistic"), np.sqrt(VARIANCE), 1.0)
     for power, (moment, truth) in enumerate(zip(found, exact, strict=True)):
         error = np.abs(moment - truth) * sd**power
@@ -61,12 +66,21 @@ def test_the_slope_in_a_parameter_is_that_of_the_integral() -> None:
             return ProbitComparison(z, lapse=point["lapse"], scale=point["scale"])
 
         if closed:
-            return jnp.sum(make(point["mean"]).tilted(np.ones(3), point["mean"], point["variance"])[0])
-        log = quadrature_moments(lambda z: make(z).log_prob(np.ones(3)), point["mean"], point["variance"])[0]
+            return jnp.sum(
+                make(point["mean"]).tilted(np.ones(3), point["mean"], point["variance"])[0]
+            )
+        log = quadrature_moments(
+            lambda z: make(z).log_prob(np.ones(3)), point["mean"], point["variance"]
+        )[0]
         return jnp.sum(log)
 
     with jax.enable_x64(True):
-        point = {"lapse": 0.1, "scale": 0.7, "mean": jnp.asarray(mean), "variance": jnp.asarray(variance)}
+        point = {
+            "lapse": 0.1,
+            "scale": 0.7,
+            "mean": jnp.asarray(mean),
+            "variance": jnp.asarray(variance),
+        }
         slopes = [jax.jit(jax.grad(lambda p, c=c: total(p, c)))(point) for c in (True, False)]
     for name in point:
         np.testing.assert_allclose(slopes[1][name], slopes[0][name], rtol=0, atol=1e-8)
@@ -78,7 +92,9 @@ def test_overflow_far_out_leaves_numbers() -> None:
     @jax.jit
     def at(mean: Any, variance: Any) -> Any:
         def log(m: Any) -> Any:
-            moments = quadrature_moments(lambda z: dist.Poisson(jnp.exp(z)).log_prob(3), m, variance)
+            moments = quadrature_moments(
+                lambda z: dist.Poisson(jnp.exp(z)).log_prob(3), m, variance
+            )
             return jnp.sum(moments.log_normalizer), moments
 
         return jax.value_and_grad(log, has_aux=True)(mean)

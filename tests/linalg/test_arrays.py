@@ -53,7 +53,10 @@ def test_control_flow(kind: Any) -> None:
         one: Any = kind.asarray(1.0)
         assert while_loop(lambda x: x < 100, lambda x: 3 * x, one) == 243
         assert fori_loop(4, lambda at, x: x + at, one) == 7
-        assert [float(cond(one > edge, lambda x: -x, lambda x: x, one)) for edge in (0.5, 1.5)] == [-1, 1]
+        assert [float(cond(one > edge, lambda x: -x, lambda x: x, one)) for edge in (0.5, 1.5)] == [
+            -1,
+            1,
+        ]
         pair, other = (one, kind.arange(3.0)), (2 * one, -kind.arange(3.0))
         for condition, wanted in ((one > 0, pair), (one < 0, other)):
             np.testing.assert_array_equal(choose(condition, pair, other)[1], wanted[1])
@@ -70,10 +73,18 @@ def test_whose_arrays_they_are() -> None:
 
 
 def test_a_vector_and_back() -> None:
-    values: dict[str, Any] = {"z": np.float64(3.0), "a": np.arange(4.0).reshape(2, 2), "none": np.empty(0)}
+    values: dict[str, Any] = {
+        "z": np.float64(3.0),
+        "a": np.arange(4.0).reshape(2, 2),
+        "none": np.empty(0),
+    }
     vector, back = ravel(values)
     assert vector.tolist() == [0, 1, 2, 3, 3]
     again = back(2 * vector)
-    assert {name: value.shape for name, value in again.items()} == {"a": (2, 2), "none": (0,), "z": ()}
+    assert {name: value.shape for name, value in again.items()} == {
+        "a": (2, 2),
+        "none": (0,),
+        "z": (),
+    }
     np.testing.assert_array_equal(again["a"], 2 * values["a"])
     assert ravel({})[0].shape == (0,)

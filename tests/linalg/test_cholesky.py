@@ -72,7 +72,9 @@ def test_derivative() -> None:
     direction = RNG.standard_normal((6, 6))
     direction = direction + direction.T
     with jax.enable_x64(True):
-        _, slope = jax.jvp(lambda k: cholesky(k).lower, (jnp.asarray(SPD),), (jnp.asarray(direction),))
+        _, slope = jax.jvp(
+            lambda k: cholesky(k).lower, (jnp.asarray(SPD),), (jnp.asarray(direction),)
+        )
     step = 1e-6
     ends = [np.linalg.cholesky(SPD + side * step * direction) for side in (1, -1)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=0, atol=1e-7)

@@ -56,7 +56,9 @@ def iterates(matrix: Any, rhs: Any, minimise: Any, count: int) -> Any:
 
 
 def test_what_is_least_after_each_iteration() -> None:
-    """Among all of b, A b, A² b, ...: the error in the norm of A, or the residual, as in another implementation."""
+    """Among all of b, A b, A² b, ...: the error in the norm of A, or the residual, as in another
+    implementation.
+    """
     matrix, rhs = system(5, 20)
     powers = [rhs]
     for _ in range(5):
@@ -67,7 +69,9 @@ def test_what_is_least_after_each_iteration() -> None:
         by_error = basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ matrix @ exact)
         by_residual = basis @ np.linalg.lstsq(matrix @ basis, rhs)[0]
         np.testing.assert_allclose(iterates(matrix, rhs, "error", count)[-1], by_error, atol=1e-8)
-        np.testing.assert_allclose(iterates(matrix, rhs, "residual", count)[-1], by_residual, atol=1e-8)
+        np.testing.assert_allclose(
+            iterates(matrix, rhs, "residual", count)[-1], by_residual, atol=1e-8
+        )
     others: list[Any] = []
     minres(matrix, rhs, rtol=0.0, maxiter=8, callback=lambda x: others.append(x.copy()))
     np.testing.assert_allclose(iterates(matrix, rhs, "residual", 8), others, atol=1e-8)
@@ -102,7 +106,11 @@ def test_warm_start_saves_iterations() -> None:
 
 def test_zero_has_a_solution() -> None:
     found = conjugate_gradient(lambda x: x, np.zeros((2, 2)))
-    assert (found.reason, found.residual, found.solution.tolist()) == ("converged", 0.0, [[0, 0], [0, 0]])
+    assert (found.reason, found.residual, found.solution.tolist()) == (
+        "converged",
+        0.0,
+        [[0, 0], [0, 0]],
+    )
 
 
 def test_stops_when_told_and_when_it_has_to() -> None:
@@ -110,7 +118,9 @@ def test_stops_when_told_and_when_it_has_to() -> None:
     seen = []
 
     def callback(iteration: int, solution: Any, residual: float) -> bool:
-        seen.append((iteration, residual, np.linalg.norm(rhs - matrix @ solution) / np.linalg.norm(rhs)))
+        seen.append(
+            (iteration, residual, np.linalg.norm(rhs - matrix @ solution) / np.linalg.norm(rhs))
+        )
         return iteration == 4
 
     found = conjugate_gradient(lambda x: matrix @ x, rhs, callback=callback)

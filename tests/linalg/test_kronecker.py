@@ -17,10 +17,16 @@ def test_every_answer_is_that_of_the_matrix() -> None:
         operator = Kronecker(left, right)
         assert isinstance(operator, Covariance)
         matrix = np.kron(np.asarray(left.matrix), np.asarray(right.matrix))
-        vectors, weights, rows = rng.normal(size=(6, 4)), rng.normal(size=(6, 6)), rng.normal(size=(5, 6))
+        vectors, weights, rows = (
+            rng.normal(size=(6, 4)),
+            rng.normal(size=(6, 6)),
+            rng.normal(size=(5, 6)),
+        )
         np.testing.assert_allclose(operator.dense(), matrix)
         np.testing.assert_allclose(operator.matmul(jnp.asarray(vectors)), matrix @ vectors)
-        np.testing.assert_allclose(operator.matmul(jnp.asarray(vectors[:, 0])), matrix @ vectors[:, 0])
+        np.testing.assert_allclose(
+            operator.matmul(jnp.asarray(vectors[:, 0])), matrix @ vectors[:, 0]
+        )
         np.testing.assert_allclose(operator.inner(jnp.asarray(weights)), np.sum(weights * matrix))
         np.testing.assert_allclose(
             operator.congruence(lambda vector: jnp.asarray(rows) @ vector), rows @ matrix @ rows.T

@@ -51,9 +51,15 @@ def test_against_dense_algebra(name: str) -> None:
         assert operator.size == n
         np.testing.assert_allclose(operator.dense(), matrix, rtol=1e-13)
         vector, several, weights = (np.asarray(RNG.standard_normal(s)) for s in (n, (n, 3), (n, n)))
-        np.testing.assert_allclose(operator.matmul(jnp.asarray(vector)), matrix @ vector, rtol=1e-12)
-        np.testing.assert_allclose(operator.matmul(jnp.asarray(several)), matrix @ several, rtol=1e-12)
-        np.testing.assert_allclose(operator.inner(jnp.asarray(weights)), np.sum(weights * matrix), rtol=1e-11)
+        np.testing.assert_allclose(
+            operator.matmul(jnp.asarray(vector)), matrix @ vector, rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            operator.matmul(jnp.asarray(several)), matrix @ several, rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            operator.inner(jnp.asarray(weights)), np.sum(weights * matrix), rtol=1e-11
+        )
         design = RNG.standard_normal((5, n))
         found = operator.congruence(lambda v: jnp.asarray(design) @ v)
         np.testing.assert_allclose(found, design @ matrix @ design.T, rtol=1e-11)

@@ -17,7 +17,9 @@ SMOOTH = np.exp(-0.5 * np.sum((POINTS[:, None] - POINTS) ** 2, axis=2)) * np.out
 def schur(matrix: NDArray[np.float64], chosen: list[int]) -> NDArray[np.float64]:
     """What the chosen rows leave of the diagonal, by least squares."""
     explained = (
-        matrix[:, chosen] @ np.linalg.pinv(matrix[np.ix_(chosen, chosen)], hermitian=True) @ matrix[chosen]
+        matrix[:, chosen]
+        @ np.linalg.pinv(matrix[np.ix_(chosen, chosen)], hermitian=True)
+        @ matrix[chosen]
     )
     return np.diagonal(matrix - explained)
 
@@ -26,19 +28,24 @@ def test_every_choice_is_the_one_that_is_explained_worst() -> None:
     indices, left_out = pivoted_cholesky(np.diagonal(SMOOTH), lambda i: SMOOTH[:, i], 12)
     for at, index in enumerate(indices):
         assert index == np.argmax(schur(SMOOTH, indices[:at].tolist()))
-    assert left_out == pytest.approx(schur(SMOOTH, indices.tolist()).sum() / np.trace(SMOOTH), abs=1e-10)
+    assert left_out == pytest.approx(
+        schur(SMOOTH, indices.tolist()).sum() / np.trace(SMOOTH), abs=1e-10
+    )
     assert 0 < left_out < 0.1
 
 
 def test_random_pivots_pass_outliers_by() -> None:
-    # Ten clusters of twenty, and thirty rows by themselves, which are explained worst and explain nothing else.
+    # Ten clusters of twenty, and thirty rows by themselves, which are explained worst and explain
+    # nothing else.
     matrix = np.kron(np.eye(10), np.full((20, 20), 0.9)) + 0.1 * np.eye(200)
     matrix = np.block([[matrix, np.zeros((200, 30))], [np.zeros((30, 200)), 1.01 * np.eye(30)]])
     arguments: tuple[Any, ...] = np.diagonal(matrix), lambda i: matrix[:, i], 30
     indices, random = pivoted_cholesky(*arguments, rng=np.random.default_rng(0))
     _, greedy = pivoted_cholesky(*arguments)
     assert random < 0.5 * greedy and len(set(indices)) == 30
-    assert random == pytest.approx(schur(matrix, indices.tolist()).sum() / np.trace(matrix), abs=1e-10)
+    assert random == pytest.approx(
+        schur(matrix, indices.tolist()).sum() / np.trace(matrix), abs=1e-10
+    )
     again, _ = pivoted_cholesky(*arguments, rng=np.random.default_rng(0))
     np.testing.assert_array_equal(again, indices)
 

@@ -26,7 +26,13 @@ def relation(symmetry: str = "none") -> RelationData:
 
 def test_its_sites() -> None:
     sites = handlers.trace(handlers.seed(conditional_ranking, 0)).get_trace(relation())
-    assert list(sites) == ["attributes_amplitude", "attributes_lengthscale", "noise", "score", "label"]
+    assert list(sites) == [
+        "attributes_amplitude",
+        "attributes_lengthscale",
+        "noise",
+        "score",
+        "label",
+    ]
     assert sites["score"]["value"].shape == (16,)
     sites = handlers.trace(handlers.seed(conditional_ranking, 0)).get_trace(
         relation("reciprocal"), loss="regression"
@@ -59,11 +65,17 @@ def test_the_density_of_contrasts() -> None:
     groups = np.array([0, 0, 0, 2, 2, 3])
     value, loc = rng.normal(size=(2, 6))
     with jax.enable_x64(True):
-        density = float(CentredNormal(jnp.asarray(loc), 0.7, groups, 5).log_prob(jnp.asarray(value)))
+        density = float(
+            CentredNormal(jnp.asarray(loc), 0.7, groups, 5).log_prob(jnp.asarray(value))
+        )
     expected = 0.0
     for group in (0, 2):
         error = (value - loc)[groups == group]
-        basis = np.linalg.qr(np.column_stack([np.ones(len(error)), np.eye(len(error))[:, 1:]]))[0][:, 1:]
+        basis = np.linalg.qr(np.column_stack([np.ones(len(error)), np.eye(len(error))[:, 1:]]))[0][
+            :, 1:
+        ]
         contrasts = basis.T @ error
-        expected += float(np.sum(-0.5 * np.square(contrasts / 0.7) - np.log(0.7) - 0.5 * np.log(2 * np.pi)))
+        expected += float(
+            np.sum(-0.5 * np.square(contrasts / 0.7) - np.log(0.7) - 0.5 * np.log(2 * np.pi))
+        )
     assert density == pytest.approx(expected, abs=1e-12)

@@ -56,7 +56,9 @@ def read(table: pd.DataFrame, covariates: Any = NAMES, **options: Any) -> Prefer
 
 def fit(data: PreferenceData, engine: Any = EP, **options: Any) -> Any:
     keywords = {"likelihood": options.pop("likelihood")} if "likelihood" in options else {}
-    return engine(preference_gp, **{"fixed": FIXED, **options}).run(0, data, progress_bar=False, **keywords)
+    return engine(preference_gp, **{"fixed": FIXED, **options}).run(
+        0, data, progress_bar=False, **keywords
+    )
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +84,12 @@ def test_agrees_with_draws_from_the_prior() -> None:
     assert found.whole.mean() == pytest.approx(mean, abs=0.03)
     assert found.whole.sd() == pytest.approx(sd, rel=0.03)
     assert found.log_evidence == pytest.approx(np.log(weight.mean()) + log_weight.max(), abs=0.03)
-    assert found.effects["mean"].to_numpy() == pytest.approx(mean[:2] / answers.covariate_scales, abs=0.03)
-    assert found.effects["sd"]["length"] == pytest.approx(sd[1] / answers.covariate_scales[1], rel=0.03)
+    assert found.effects["mean"].to_numpy() == pytest.approx(
+        mean[:2] / answers.covariate_scales, abs=0.03
+    )
+    assert found.effects["sd"]["length"] == pytest.approx(
+        sd[1] / answers.covariate_scales[1], rel=0.03
+    )
 
 
 @pytest.mark.slow
@@ -118,7 +124,9 @@ def test_a_covariate_is_position_bias_under_the_same_prior() -> None:
 
 def test_fair_coins_have_no_effect() -> None:
     table = games(600, seed=2, effect=(0.0, 0.0))
-    table["winner"] = np.where(np.random.default_rng(8).random(600) < 0.5, table["first"], table["second"])
+    table["winner"] = np.where(
+        np.random.default_rng(8).random(600) < 0.5, table["first"], table["second"]
+    )
     effects = fit(read(table), fixed=None).effects
     assert np.all(np.abs(effects["mean"] / effects["sd"]) < 2)
     assert np.abs(effects["mean"]["home"]) < 0.1
@@ -177,7 +185,9 @@ def test_predictions_use_effects_and_what_they_share_with_utilities(posterior: A
     assert by_home["probability"].is_monotonic_decreasing
     assert by_home["probability"][1] == pytest.approx(neutral["probability"][0], abs=1e-12)
     assert np.array_equal(by_home[["p_better", "gap_mean"]], neutral[["p_better", "gap_mean"]])
-    asked = posterior.prefer("i0", "i1", home="i1", covariates={"length_first": 90, "length_second": 20})
+    asked = posterior.prefer(
+        "i0", "i1", home="i1", covariates={"length_first": 90, "length_second": 20}
+    )
     draws = posterior.whole.draw(200_000, np.random.default_rng(0))
     scales = posterior.data.comparisons.covariate_scales
     gap = draws[:, 2] - draws[:, 3] + draws[:, :2] @ ([-1.0, 70.0] / scales)
@@ -185,7 +195,9 @@ def test_predictions_use_effects_and_what_they_share_with_utilities(posterior: A
 
     assert asked["probability"][0] == pytest.approx(ndtr(gap).mean(), abs=0.003)
     # Swapped pairs have swapped chances.
-    other = posterior.prefer("i1", "i0", home="i1", covariates={"length_first": 20, "length_second": 90})
+    other = posterior.prefer(
+        "i1", "i0", home="i1", covariates={"length_first": 20, "length_second": 90}
+    )
     assert asked["probability"][0] + other["probability"][0] == pytest.approx(1.0, abs=1e-12)
 
 
@@ -211,13 +223,17 @@ def test_categories_have_an_effect_for_each_level() -> None:
         found.prefer("i0", "i1", covariates=given)["probability"][0]
         > found.prefer("i0", "i1")["probability"][0]
     )
-    with pytest.raises(DataError, match="'odd' is no known level of 'style'; the levels are 'long'"):
+    with pytest.raises(
+        DataError, match="'odd' is no known level of 'style'; the levels are 'long'"
+    ):
         found.prefer("i0", "i1", covariates={**given, "style_first": "odd"})
 
 
 def test_updates_are_fits(tmp_path: Path) -> None:
     table = games(40)
-    table.loc[30:, ["length_first", "length_second"]] *= 3  # so that the scale of all answers is another one
+    table.loc[30:, ["length_first", "length_second"]] *= (
+        3  # so that the scale of all answers is another one
+    )
     before = fit(read(table[:30]))
     after, quick = (before.update(table[30:], quick=error) for error in (False, 1.0))
     scales, anew = before.data.comparisons.covariate_scales, fit(read(table))
@@ -243,7 +259,9 @@ def test_updates_are_fits(tmp_path: Path) -> None:
     assert loaded.effects.equals(before.effects)
     assert loaded.update(table[30:]).log_evidence == pytest.approx(after.log_evidence, abs=1e-7)
     arrays, content = before.arrays()
-    with pytest.raises(StorageError, match="said to have 2 effects of covariates; the file is damaged"):
+    with pytest.raises(
+        StorageError, match="said to have 2 effects of covariates; the file is damaged"
+    ):
         unpack({**arrays, "data/covariates": arrays["data/covariates"][:, :1]}, dump(content))
     with pytest.raises(
         DataError, match="no column 'home', and answers so far have the covariates home, length"
@@ -290,7 +308,8 @@ def test_diagnostics_know_effects(posterior: Any) -> None:
     tree = posterior.to_datatree(40)
     assert tree["posterior"]["effect"].dims == ("chain", "draw", "covariate")
     assert tree["posterior"]["covariate"].to_numpy().tolist() == NAMES
-    # Of one unit of each, as in the table: the sd of lengths is about 30, and that of 40 draws is known within 1.4.
+    # Of one unit of each, as in the table: the sd of lengths is about 30, and that of 40 draws is
+    # known within 1.4.
     spread = tree["posterior"]["effect"].std(("chain", "draw")).to_numpy() / posterior.effects["sd"]
     assert np.all((0.7 < spread) & (spread < 1.4))
     assert posterior.about(ITEMS[:3]).effects.equals(posterior.effects)
@@ -311,7 +330,9 @@ def test_lists_have_covariates_of_their_items() -> None:
     assert latent.log_evidence == pytest.approx(seen.log_evidence, abs=1e-7)
     assert latent.whole.mean() == pytest.approx(seen.whole.mean(), abs=1e-6)
     two = table.assign(list=range(len(table)))
-    one, other = (fit(read(each, ["grid"])).log_evidence for each in (two, two.drop(columns="list")))
+    one, other = (
+        fit(read(each, ["grid"])).log_evidence for each in (two, two.drop(columns="list"))
+    )
     assert one == pytest.approx(other, abs=1e-10)
     table.loc[1, "grid_winner"] = 3
     with pytest.raises(DataError, match="row 1 .*an item of the list has other covariates here"):
@@ -342,7 +363,10 @@ def test_other_engines_and_likelihoods() -> None:
         ({"covariates": {"lenght_first": 3}}, "did you mean 'length_first'"),
         ({"covariates": {"length_first": 3}}, "a column 'length_first' and none 'length_second'"),
         ({"covariates": {"length_first": [1, 2], "length_second": 3}}, "2 values for 1 pairs"),
-        ({"covariates": {"length_first": np.nan, "length_second": 3}}, "row 0 .*'length_first'.*nan"),
+        (
+            {"covariates": {"length_first": np.nan, "length_second": 3}},
+            "row 0 .*'length_first'.*nan",
+        ),
         ({"covariates": {"length_first": np.inf, "length_second": 3}}, "inf is not finite"),
         ({"covariates": {"length_first": "long", "length_second": 3}}, "'long' is no"),
     ],
@@ -369,7 +393,9 @@ def test_programs_of_ones_own_may_leave_covariates_alone() -> None:
     found: Any = EP(without_effects).run(0, read(games(30)), progress_bar=False)
     assert found.kind == "utilities" and found.effects.empty
     assert found.prefer("i0", "i1")["probability"].between(0, 1).all()
-    with pytest.raises(DataError, match="the program of the posterior has no effects of covariates"):
+    with pytest.raises(
+        DataError, match="the program of the posterior has no effects of covariates"
+    ):
         found.prefer("i0", "i1", home="i0")
 
 

@@ -102,7 +102,9 @@ def test_a_table_of_answers_is_enough(posterior: Any, data: PreferenceData) -> N
     met = list(dict.fromkeys(answers().to_numpy().ravel()))
     assert list(alone.labels) == met  # in the order of the rows
     ours = fit(alone).ranking(ranks=False)
-    pd.testing.assert_frame_equal(ours.sort_index(), posterior.ranking(ranks=False).sort_index(), atol=1e-8)
+    pd.testing.assert_frame_equal(
+        ours.sort_index(), posterior.ranking(ranks=False).sort_index(), atol=1e-8
+    )
 
 
 def test_relations_name_items_too() -> None:
@@ -115,7 +117,9 @@ def test_relations_name_items_too() -> None:
     import scipy.sparse
 
     with pytest.raises(DataError, match="'near': a matrix names no items; give items"):
-        PreferenceData.from_tables(answers=answers(), relations={"near": scipy.sparse.eye_array(10)})
+        PreferenceData.from_tables(
+            answers=answers(), relations={"near": scipy.sparse.eye_array(10)}
+        )
     with pytest.raises(DataError, match="items: there are none; give items, or answers"):
         PreferenceData.from_tables()
     with pytest.raises(DataError, match='"individual" stands for the items themselves; rename'):
@@ -179,13 +183,19 @@ def test_it_is_calibrated_and_certified(posterior: Any, data: PreferenceData) ->
 
 
 def test_one_warning_names_a_pair_that_no_answer_tells_apart() -> None:
-    with pytest.warns(UserWarning, match="'a' and 'b' were compared, but the prior has one utility") as told:
+    with pytest.warns(
+        UserWarning, match="'a' and 'b' were compared, but the prior has one utility"
+    ) as told:
         found: Any = EP(xpgp, fixed=FIXED).run(0, twins(3), progress_bar=False, individual=False)
     assert len(told) == 1 and "individual=False" in found.info["equal_priors"]
     assert found.prefer([("a", "b")])["gap_sd"][0] == pytest.approx(0.0, abs=1e-6)
-    assert "equal_priors" not in EP(xpgp, fixed=FIXED | OWN).run(0, twins(3), progress_bar=False).info
+    assert (
+        "equal_priors" not in EP(xpgp, fixed=FIXED | OWN).run(0, twins(3), progress_bar=False).info
+    )
     with pytest.warns(UserWarning, match="'a' and 'b' were compared"):
-        EP(xpgp, fixed=FIXED, structure="sparse").run(0, twins(3), progress_bar=False, individual=False)
+        EP(xpgp, fixed=FIXED, structure="sparse").run(
+            0, twins(3), progress_bar=False, individual=False
+        )
 
 
 @pytest.mark.parametrize("structure", ["dense", "sparse"])
@@ -193,7 +203,9 @@ def test_explain_says_what_cannot_be_told_apart(structure: Any, tmp_path: Path) 
     links = pd.DataFrame({"source": LABELS[:-1], "target": LABELS[1:]})
     data = PreferenceData.from_tables(LABELS, answers(), {"near": links})
     known = {"near_amplitude": 1.0, "individual_amplitude": 0.7}
-    short, far = (fit(data, fixed=known | {"near_range": reach}, structure=structure) for reach in (0.3, 2.0))
+    short, far = (
+        fit(data, fixed=known | {"near_range": reach}, structure=structure) for reach in (0.3, 2.0)
+    )
     assert short.info["alike_parts"] == [["individual", "near"]] and "alike_parts" not in far.info
     far.explain()
     with pytest.warns(UserWarning, match="cannot tell the parts 'individual' and 'near' apart"):

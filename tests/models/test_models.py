@@ -29,7 +29,9 @@ HYPERPARAMETERS: dict[str, Any] = {
 
 def tables(attributes: bool = True) -> Any:
     labels = list("abcde")
-    items = pd.DataFrame({"x": [1.0, 2.0, 4.0, 4.5, 6.0], "y": [0.0, 1.0, 0.0, 1.0, 3.0]}, index=labels)
+    items = pd.DataFrame(
+        {"x": [1.0, 2.0, 4.0, 4.5, 6.0], "y": [0.0, 1.0, 0.0, 1.0, 3.0]}, index=labels
+    )
     answers = pd.DataFrame({"winner": list("abcd"), "loser": list("bcda"), "count": [1, 3, 1, 2]})
     links = pd.DataFrame({"source": list("abcd"), "target": list("bcde")})
     return (items if attributes else labels), answers, {"cites": links}
@@ -60,7 +62,11 @@ def test_sites_and_plates(double: bool, data: PreferenceData) -> None:
         assert sites["utility"]["value"].shape == (5,)
         assert sites["utility"]["value"].dtype == (jnp.float64 if double else jnp.float32)
         assert sites["utility"]["infer"]["event_dims"] == ["item"]
-        assert list(sites["utility"]["fn"].covariance.parts) == ["attributes", "cites", "individual"]
+        assert list(sites["utility"]["fn"].covariance.parts) == [
+            "attributes",
+            "cites",
+            "individual",
+        ]
         assert sites["comparison"]["type"] == "plate"
         assert [frame.name for frame in sites["answer"]["cond_indep_stack"]] == ["comparison"]
         assert sites["answer"]["is_observed"]
@@ -93,11 +99,15 @@ def test_the_log_density_is_the_model(data: PreferenceData) -> None:
     utility = np.random.default_rng(0).standard_normal(5)
     with jax.enable_x64(True):
         values = {**HYPERPARAMETERS, "utility": utility}
-        found, _ = log_density(xpgp, (data,), {}, {n: jnp.asarray(v, float) for n, v in values.items()})
+        found, _ = log_density(
+            xpgp, (data,), {}, {n: jnp.asarray(v, float) for n, v in values.items()}
+        )
     x = data.attributes
     x = (x - x.mean(axis=0)) / x.std(axis=0) / HYPERPARAMETERS["attributes_lengthscale"]
     linear = x @ x.T / np.sum(HYPERPARAMETERS["attributes_lengthscale"] ** -2.0)
-    covariance = 1.44 * (0.6 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2)) + 0.4 * linear)
+    covariance = 1.44 * (
+        0.6 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2)) + 0.4 * linear
+    )
     chain = np.diag([1.0, 2, 2, 2, 1]) - np.eye(5, k=1) - np.eye(5, k=-1)
     relation = np.linalg.inv(chain + np.eye(5) / 1.5**2)
     gaps = np.diag(relation)[:, None] + np.diag(relation) - 2 * relation
@@ -112,7 +122,9 @@ def test_the_log_density_is_the_model(data: PreferenceData) -> None:
     assert abs(float(found) - expected) <= 1e-9
 
 
-@pytest.mark.parametrize(("program", "double"), [(xpgp, False), (xpgp, True), (preference_gp, True)])
+@pytest.mark.parametrize(
+    ("program", "double"), [(xpgp, False), (xpgp, True), (preference_gp, True)]
+)
 def test_prior_predictive(program: Any, double: bool, data: PreferenceData) -> None:
     with jax.enable_x64(double):
         draws = Predictive(program, num_samples=20)(jax.random.key(0), data.without_answers())
@@ -136,7 +148,9 @@ def test_conditioned_and_substituted(data: PreferenceData) -> None:
 def test_switches(data: PreferenceData) -> None:
     with jax.enable_x64(True):
         raw = trace(xpgp, data, values=HYPERPARAMETERS, standardize=False, normalize=False)
-        assert "attributes_linear_share" not in raw  # which would mean nothing in units of the user's own
+        assert (
+            "attributes_linear_share" not in raw
+        )  # which would mean nothing in units of the user's own
         parts = {name: part.dense() for name, part in raw["utility"]["fn"].covariance.parts.items()}
     x = data.attributes / HYPERPARAMETERS["attributes_lengthscale"]
     attributes = 1.44 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2))
@@ -158,7 +172,13 @@ def test_kernels_of_ones_own(data: PreferenceData) -> None:
         values={"cites_amplitude": 2.0},
     )
     names = [name for name, site in sites.items() if site["type"] == "sample"]
-    assert names == ["attributes_amplitude", "attributes_lengthscale", "cites_amplitude", "utility", "answer"]
+    assert names == [
+        "attributes_amplitude",
+        "attributes_lengthscale",
+        "cites_amplitude",
+        "utility",
+        "answer",
+    ]
     assert sites["attributes_lengthscale"]["value"].shape == ()
     np.testing.assert_allclose(
         sites["utility"]["fn"].covariance.parts["cites"].dense(), 4 * matrix, rtol=1e-6
@@ -182,10 +202,16 @@ def test_unknown_relations_are_refused(data: PreferenceData) -> None:
     with pytest.raises(DataError, match="'sites'.*cites"):
         trace(xpgp, data, relation_kernels={"sites": Precomputed(np.eye(5))})
     with pytest.raises(DataError, match="'cites'.*none"):
-        trace(xpgp, data.without_relation("cites"), relation_kernels={"cites": Precomputed(np.eye(5))})
-    with pytest.raises(DataError, match=r"relation 'cites': HiddenCommonCause.*call data.with_cliques\("):
+        trace(
+            xpgp, data.without_relation("cites"), relation_kernels={"cites": Precomputed(np.eye(5))}
+        )
+    with pytest.raises(
+        DataError, match=r"relation 'cites': HiddenCommonCause.*call data.with_cliques\("
+    ):
         trace(xpgp, data, relation_kernels={"cites": HiddenCommonCause(method="cliques")})
-    with pytest.raises(DataError, match="relation 'cites': RelationVectors.*shared_lengthscale=True"):
+    with pytest.raises(
+        DataError, match="relation 'cites': RelationVectors.*shared_lengthscale=True"
+    ):
         trace(xpgp, data, relation_kernels={"cites": RelationVectors(SquaredExponential())})
 
 

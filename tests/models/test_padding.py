@@ -85,7 +85,9 @@ def make(
     if newcomers:
         more = [f"new{row}" for row in range(newcomers)]
         edges = {name: pd.DataFrame({"source": ["new0"], "target": ["e0"]}) for name in links}
-        data = data.extend(pd.DataFrame(rng.standard_normal((newcomers, attributes)), more, names), edges)
+        data = data.extend(
+            pd.DataFrame(rng.standard_normal((newcomers, attributes)), more, names), edges
+        )
     return data
 
 
@@ -125,7 +127,9 @@ def read(program: Program, at: Any, vector: Any, cavity: Any) -> dict[str, Any]:
 
 
 def assert_same_reading(program: Any, data: PreferenceData, seed: int = 0, **kwargs: Any) -> None:
-    """At the medians and at random hyperparameters: priors, predictors and what is known of the answers."""
+    """At the medians and at random hyperparameters: priors, predictors and what is known of the
+    answers.
+    """
     with jax.enable_x64(True):
         plain, more = (Program.of(program, (each,), kwargs) for each in (data, padded(data)))
         n, m = data.num_items, data.num_comparisons
@@ -179,11 +183,15 @@ GRAPHS = [
 @pytest.mark.parametrize("kernel", ATTRIBUTES, ids=str)
 def test_attributes(kernel: Any) -> None:
     shared = getattr(kernel, "shared_lengthscale", False)
-    assert_same_reading(preference_gp, make(11, attributes=3), attribute_kernel=kernel, standardize=shared)
+    assert_same_reading(
+        preference_gp, make(11, attributes=3), attribute_kernel=kernel, standardize=shared
+    )
 
 
 def test_attributes_far_from_the_origin() -> None:
-    """Distances are computed from the center: items that lay far from it would cost their digits."""
+    """Distances are computed from the center: items that lay far from it would cost their
+    digits.
+    """
     data = make(20, attributes=2, shift=1e7)
     with jax.enable_x64(True):
         found = []
@@ -193,7 +201,9 @@ def test_attributes_far_from_the_origin() -> None:
             size = program.layout.num_latents
             reading = read(program, program.medians, np.zeros(size), (vector[0], vector[1] + 1))
             found.append(np.asarray(reading["_attributes"]))
-    np.testing.assert_allclose(found[1][:20, :20], found[0], atol=1e-7)  # coordinates are rounded to 2e-9
+    np.testing.assert_allclose(
+        found[1][:20, :20], found[0], atol=1e-7
+    )  # coordinates are rounded to 2e-9
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -209,7 +219,9 @@ def test_relations(normalize: bool, newcomers: int) -> None:
     assert_same_reading(xpgp, data, relation_kernels=kernels, normalize=normalize)
 
 
-@pytest.mark.parametrize("kernel", [RegularizedLaplacian(), Diffusion(), HiddenCommonCause()], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [RegularizedLaplacian(), Diffusion(), HiddenCommonCause()], ids=str
+)
 def test_kinds_of_relations(kernel: Any) -> None:
     data = make(13, relations=KINDS)
     assert_same_reading(xpgp, data, relation_kernels=dict.fromkeys(KINDS, kernel))
@@ -239,7 +251,9 @@ def test_nothing_but_the_items_themselves() -> None:
 
 
 def test_sizes_in_one_bucket_have_one_shape() -> None:
-    """Whatever is static for JAX is equal as well: numbers of items, answers and links, components and newcomers."""
+    """Whatever is static for JAX is equal as well: numbers of items, answers and links, components
+    and newcomers.
+    """
     same = [
         make(18, 0),
         make(31, 1, weighted=True),
@@ -269,7 +283,9 @@ def test_ladders() -> None:
 def test_what_fills_up_is_neutral_and_data_stays_as_it_is() -> None:
     data = make(10, columns=("rater",))
     filled = padded(data)
-    assert len(filled.labels) == filled.attributes.shape[0] == filled.relations["near"].num_nodes == 64
+    assert (
+        len(filled.labels) == filled.attributes.shape[0] == filled.relations["near"].num_nodes == 64
+    )
     assert np.all(filled.comparisons.count[data.num_comparisons :] == 0)
     assert filled.relations["near"].degree[10:].sum() == 0
     assert filled.relations["near"].completeness == data.relations["near"].completeness

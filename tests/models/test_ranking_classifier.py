@@ -37,7 +37,12 @@ def test_its_sites_and_their_log_probability() -> None:
         found = np.asarray(sites["decision"]["fn"].log_prob(sites["decision"]["value"]))  # type: ignore[attr-defined]
     # x stops at the first decision, y goes on and stops at the second, z goes on at both.
     expected = np.log(
-        [[1 - on[0, 0], 1.0], [on[1, 0], 1 - on[1, 1]], [on[2, 0], on[2, 1]], [on[3, 0], 1 - on[3, 1]]]
+        [
+            [1 - on[0, 0], 1.0],
+            [on[1, 0], 1 - on[1, 1]],
+            [on[2, 0], on[2, 1]],
+            [on[3, 0], 1 - on[3, 1]],
+        ]
     )
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
@@ -54,5 +59,7 @@ def test_predictive_draws_decisions() -> None:
 def test_priors() -> None:
     sites = trace(THREE, priors={"amplitude": dist.LogNormal(5.0, 0.01)})
     assert float(sites["amplitude"]["value"]) > 100  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="priors names the site 'noise', .* its sites are amplitude"):
+    with pytest.raises(
+        DataError, match="priors names the site 'noise', .* its sites are amplitude"
+    ):
         trace(THREE, priors={"noise": dist.HalfNormal(1.0)})

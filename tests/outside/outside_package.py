@@ -26,7 +26,9 @@ from relpref.report import Section
 
 # likelihood
 def log_student(z: Array) -> Array:
-    """Log distribution function of Student's t with four degrees of freedom, accurate in both tails."""
+    """Log distribution function of Student's t with four degrees of freedom, accurate in both
+    tails.
+    """
     root = jnp.sqrt(4 + z**2)
     below = 4 / (root * (root + jnp.abs(z)))  # 1 - |z| / root
     tail = below**2 * (3 - below) / 4
@@ -34,7 +36,9 @@ def log_student(z: Array) -> Array:
 
 
 class StudentComparison(Comparison):
-    """The first of a pair is preferred with probability F((gap + shift)/scale), F Student's t with four degrees of freedom."""
+    """The first of a pair is preferred with probability F((gap + shift)/scale), F Student's t with
+    four degrees of freedom.
+    """
 
     support = constraints.boolean
     log_concave = False
@@ -44,7 +48,9 @@ class StudentComparison(Comparison):
         return jnp.exp(log_student(self.location))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
+        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(
+            jnp.int32
+        )
 
     def log_prob(self, value: Any) -> Array:
         return log_student(jnp.where(value, self.location, -self.location))
@@ -75,9 +81,12 @@ class HeavyTailed:
 
     def describe(self, answers: Any = None) -> Description:
         return Description(
-            "An answer favors the first of two with the probability that Student's t distribution with four degrees of freedom gives "
-            "to the difference of their utilities, so that a few wild answers do not weigh much (Lange, Little and Taylor 1989).",
-            "K. L. Lange, R. J. A. Little and J. M. G. Taylor (1989). Robust Statistical Modeling Using the t Distribution. "
+            "An answer favors the first of two with the probability that Student's t distribution "
+            "with four degrees of freedom gives "
+            "to the difference of their utilities, so that a few wild answers do not weigh much "
+            "(Lange, Little and Taylor 1989).",
+            "K. L. Lange, R. J. A. Little and J. M. G. Taylor (1989). Robust Statistical Modeling "
+            "Using the t Distribution. "
             "Journal of the American Statistical Association 84(408).",
         )
 
@@ -96,7 +105,8 @@ class RationalQuadratic(Stationary):
     def describe(self) -> Description:
         common = super().describe()
         return Description(
-            f"The rational quadratic kernel with α = {self.power:g} mixes smooth functions of many lengthscales.",
+            f"The rational quadratic kernel with α = {self.power:g} mixes smooth functions of many "
+            "lengthscales.",
             parameters=common.parameters,
             unit=common.unit,
             readings=common.readings,
@@ -130,7 +140,9 @@ class PatientEP(EP):
     @classmethod
     def describe(cls) -> Description:
         common = super().describe()
-        return Description(f"{common.sentence} Its sweeps went on to a tolerance of 1e-12.", common.citation)
+        return Description(
+            f"{common.sentence} Its sweeps went on to a tolerance of 1e-12.", common.citation
+        )
 
 
 # chapter
@@ -140,7 +152,10 @@ def regret(posterior: Any) -> Section:
     lost = draws.max(axis=1)[:, None] - draws
     table = pd.DataFrame({"expected regret": lost.mean(axis=0)}, index=list(posterior.data.labels))
     best = table.sort_values("expected regret").head(5)
-    text = f"Taking {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against taking the item that is really best."
+    text = (
+        f"Taking {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against taking the "
+        "item that is really best."
+    )
     return Section("Expected regret", [text], best)
 
 

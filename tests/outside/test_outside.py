@@ -1,4 +1,6 @@
-"""A package outside of relpref plugs in by `relpref.register` alone, and nothing says anything false about it."""
+"""A package outside of relpref plugs in by `relpref.register` alone, and nothing says anything
+false about it.
+"""
 
 import re
 from dataclasses import replace
@@ -45,7 +47,10 @@ def data() -> PreferenceData:
     rng = np.random.default_rng(2)
     items = pd.DataFrame({"x": np.linspace(-2, 2, len(ITEMS))}, index=ITEMS)
     pairs = np.array([rng.choice(len(ITEMS), 2, replace=False) for _ in range(24)])
-    right = items["x"].to_numpy()[pairs[:, 0]] + rng.standard_t(4, 24) > items["x"].to_numpy()[pairs[:, 1]]
+    right = (
+        items["x"].to_numpy()[pairs[:, 0]] + rng.standard_t(4, 24)
+        > items["x"].to_numpy()[pairs[:, 1]]
+    )
     ends = np.where(right[:, None], pairs, pairs[:, ::-1])
     winners = pd.DataFrame(
         {"winner": [ITEMS[i] for i in ends[:, 0]], "loser": [ITEMS[i] for i in ends[:, 1]]}
@@ -72,10 +77,14 @@ def test_the_likelihood_is_students(posterior: UtilityPosterior) -> None:
         np.testing.assert_allclose(
             log_student(jnp.asarray(z)), scipy.stats.t(4).logcdf(z), rtol=1e-9, atol=1e-15
         )
-        moments = StudentComparison(jnp.zeros(1)).tilted(jnp.ones(1), jnp.array([0.7]), jnp.array([2.0]))
+        moments = StudentComparison(jnp.zeros(1)).tilted(
+            jnp.ones(1), jnp.array([0.7]), jnp.array([2.0])
+        )
     grid = np.linspace(-12, 13, 200_001)
     weights = scipy.stats.norm(0.7, np.sqrt(2.0)).pdf(grid) * scipy.stats.t(4).cdf(grid)
-    np.testing.assert_allclose(np.exp(moments.log_normalizer[0]), np.trapezoid(weights, grid), rtol=1e-7)
+    np.testing.assert_allclose(
+        np.exp(moments.log_normalizer[0]), np.trapezoid(weights, grid), rtol=1e-7
+    )
 
 
 def test_it_is_fitted_and_certified(posterior: UtilityPosterior) -> None:
@@ -113,7 +122,9 @@ def test_it_is_saved_and_loaded(posterior: UtilityPosterior, tmp_path: Path) -> 
     assert later.engine == "PatientEP" and later.data.num_answers == 25
 
 
-def test_its_report_says_what_it_says_of_itself(posterior: UtilityPosterior, tmp_path: Path) -> None:
+def test_its_report_says_what_it_says_of_itself(
+    posterior: UtilityPosterior, tmp_path: Path
+) -> None:
     register()
     text = text_of(report.write(posterior, tmp_path / "report.html", relations_evidence=False))
     for words in (
@@ -135,7 +146,9 @@ class Silent(HeavyTailed):
     describe: Any = None
 
 
-def test_what_does_not_describe_itself_is_named(posterior: UtilityPosterior, tmp_path: Path) -> None:
+def test_what_does_not_describe_itself_is_named(
+    posterior: UtilityPosterior, tmp_path: Path
+) -> None:
     quiet = replace(posterior, likelihood=Silent())
     text = text_of(report.write(quiet, tmp_path / "report.html", relations_evidence=False))
     assert "Silent does not describe itself." in text and "Φ" not in text
@@ -152,11 +165,15 @@ def test_the_likelihood_of_a_program_of_ones_own_is_not_guessed(tmp_path: Path) 
     assert "squared-exponential" not in text
 
 
-def test_the_command_line_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_the_command_line_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     about = tmp_path / "outside_package-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-package\nVersion: 1\n")
-    points = re.search(r"\[project.entry-points.relpref\]\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    points = re.search(
+        r"\[project.entry-points.relpref\]\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
+    )
     assert points is not None
     (about / "entry_points.txt").write_text("[relpref]\n" + points[1].replace('"', ""))
     monkeypatch.syspath_prepend(tmp_path)
@@ -177,7 +194,9 @@ def test_the_command_line_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert main(["fit", *folder, *chosen, *fixed]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert (
-        "degrees of freedom gives" in said and "rational quadratic" in said and "tolerance of 1e-12" in said
+        "degrees of freedom gives" in said
+        and "rational quadratic" in said
+        and "tolerance of 1e-12" in said
     )
     assert main(["report", "run"]) == 0, capsys.readouterr().err
     text = text_of(tmp_path / "run" / "report.html")
@@ -190,9 +209,9 @@ def test_the_page_shows_this_package() -> None:
     """The worked examples of docs/extending.md are the code that is tested here."""
     module = MODULE.read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
-    parts = re.split(r"^# (?:likelihood|kernel|score|engine|chapter|register)\n", module, flags=re.MULTILINE)[
-        1:-1
-    ]
+    parts = re.split(
+        r"^# (?:likelihood|kernel|score|engine|chapter|register)\n", module, flags=re.MULTILINE
+    )[1:-1]
     assert len(parts) == 5
     for part in parts:
         assert any(part.strip() in block for block in blocks), part[:200]

@@ -72,12 +72,16 @@ def test_log_likelihood_is_that_of_the_draws(tree: Any, data: PreferenceData) ->
     utility = tree["posterior"]["utility"].values
     rows = np.repeat(np.arange(data.num_comparisons), data.count)
     gap = utility[..., data.winner[rows]] - utility[..., data.loser[rows]]
-    np.testing.assert_allclose(tree["log_likelihood"]["answer"], log_ndtr(gap), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        tree["log_likelihood"]["answer"], log_ndtr(gap), rtol=1e-10, atol=1e-12
+    )
     # Replicated answers favour the winner as often as the model says; 4.5 standard errors.
     replicated = tree["posterior_predictive"]["answer"].values
     assert set(np.unique(replicated)) <= {0, 1}
     expected = np.exp(log_ndtr(gap)).mean(axis=(0, 1))
-    np.testing.assert_allclose(replicated.mean(axis=(0, 1)), expected, rtol=0, atol=4.5 * 0.5 / np.sqrt(1000))
+    np.testing.assert_allclose(
+        replicated.mean(axis=(0, 1)), expected, rtol=0, atol=4.5 * 0.5 / np.sqrt(1000)
+    )
 
 
 def test_every_answer_of_a_row_has_a_replicate_of_its_own(tree: Any, data: PreferenceData) -> None:
@@ -101,7 +105,9 @@ def test_no_time_stamp_and_the_seed(tree: Any, native: Any) -> None:
             assert "created_at" not in native[name].attrs
         assert "created_at" not in native.attrs
     assert tree.attrs["random_key"] == "[0, 0]"
-    assert {"inference_library", "inference_library_version", "jax_version", "engine"} <= set(tree.attrs)
+    assert {"inference_library", "inference_library_version", "jax_version", "engine"} <= set(
+        tree.attrs
+    )
 
 
 def test_the_same_call_gives_the_same_tree(posterior: Any, tree: Any) -> None:
@@ -114,7 +120,9 @@ def test_netcdf_round_trip(native: Any, tmp_path: Any) -> None:
     native.to_netcdf(path)
     read = arviz.from_netcdf(path)
     for group in GROUPS:
-        left, right = (x[group].to_dataset() if NATIVE_IS_A_TREE else x[group] for x in (native, read))
+        left, right = (
+            x[group].to_dataset() if NATIVE_IS_A_TREE else x[group] for x in (native, read)
+        )
         for name in left.data_vars:
             np.testing.assert_array_equal(left[name].values, right[name].values)
         assert left["posterior"].equals(right["posterior"]) if "posterior" in left else True
@@ -122,7 +130,8 @@ def test_netcdf_round_trip(native: Any, tmp_path: Any) -> None:
 
 def test_summary_and_loo(native: Any, data: PreferenceData) -> None:
     with warnings.catch_warnings():
-        # Hyperparameters that do not vary have no effective sample size; ArviZ 1.x says so by a warning.
+        # Hyperparameters that do not vary have no effective sample size; ArviZ 1.x says so by a
+        # warning.
         warnings.simplefilter("ignore")
         table = arviz.summary(native, var_names=["utility"])
         loo = arviz.loo(native)
@@ -137,14 +146,19 @@ def test_draws_of_a_sampler_are_handed_over(
     data: PreferenceData, hyperparameters: dict[str, Any], tmp_path: Any
 ) -> None:
     rng = np.random.default_rng(0)
-    samples = {name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()}
+    samples = {
+        name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()
+    }
     samples["utility"] = rng.standard_normal((8, 12))
     told = {"diverging": np.arange(8) == 5, "num_steps": np.arange(8)}
     posterior = from_samples(samples, xpgp, data, num_chains=2, extra_fields=told)
     posterior.save(tmp_path / "draws.nc")
     tree = posterior.to_datatree()
     assert tree.identical(relpref.load(tmp_path / "draws.nc").to_datatree())  # type: ignore[call-arg]
-    assert tree["sample_stats"]["diverging"].values.tolist() == [[False] * 4, [False, True, False, False]]
+    assert tree["sample_stats"]["diverging"].values.tolist() == [
+        [False] * 4,
+        [False, True, False, False],
+    ]
     assert tree["sample_stats"]["n_steps"].values.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
     drawn = tree["posterior"]
     assert (drawn.sizes["chain"], drawn.sizes["draw"]) == (2, 4)
@@ -152,7 +166,9 @@ def test_draws_of_a_sampler_are_handed_over(
         np.testing.assert_array_equal(drawn[name].values.reshape(value.shape), value)
 
 
-def test_labels_that_are_not_text(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
+def test_labels_that_are_not_text(
+    make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+) -> None:
     numbers = fit(make_data(names=range(10, 22))).to_datatree()
     assert numbers["posterior"]["item"].values.tolist() == list(range(10, 22))
     names = [("a", k) for k in range(11)] + ["b"]

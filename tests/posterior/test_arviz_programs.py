@@ -1,4 +1,6 @@
-"""ArviZ's own functions on what every program and every kind of engine hands over, on whichever ArviZ is installed."""
+"""ArviZ's own functions on what every program and every kind of engine hands over, on whichever
+ArviZ is installed.
+"""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -54,9 +56,18 @@ PROGRAMS: dict[str, tuple[Any, Callable[[], Any], dict[str, Any], dict[str, Any]
         preference_gp,
         lambda: None,
         {},
-        {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0], "attributes_linear_share": 0.5},
+        {
+            "attributes_amplitude": 1.0,
+            "attributes_lengthscale": [1.0, 1.0],
+            "attributes_linear_share": 0.5,
+        },
     ),
-    "ranking_classifier": (ranking_classifier, ballots, {"kernel": GivenFeatures()}, {"amplitude": 1.0}),
+    "ranking_classifier": (
+        ranking_classifier,
+        ballots,
+        {"kernel": GivenFeatures()},
+        {"amplitude": 1.0},
+    ),
     "kronecker_classifier": (
         kronecker_classifier,
         edges,
@@ -83,7 +94,9 @@ DEFAULT = "preference_gp"
 
 @pytest.fixture(
     scope="module",
-    params=[name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS],
+    params=[
+        name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS
+    ],
 )
 def fitted(request: Any, data: PreferenceData) -> tuple[str, dict[str, Any]]:
     """One program under engines of every kind."""
@@ -92,7 +105,9 @@ def fitted(request: Any, data: PreferenceData) -> tuple[str, dict[str, Any]]:
     found: dict[str, Any] = {}
     if request.param != "ranking":  # its likelihood is for the exact engine and for samplers
         found["EP"] = EP(program, fixed=fixed).run(0, given, **keywords, progress_bar=False)
-        found["Laplace"] = Laplace(program, fixed=fixed).run(0, given, **keywords, progress_bar=False)
+        found["Laplace"] = Laplace(program, fixed=fixed).run(
+            0, given, **keywords, progress_bar=False
+        )
     # What a sampler hands over has the same form as draws of the prior.
     with jax.enable_x64(True):
         prior = Predictive(program, num_samples=60)(jax.random.key(2), given, **keywords)
@@ -125,7 +140,9 @@ OBSERVATIONS = {
 }
 
 
-def test_summary_loo_compare_and_forest(fitted: tuple[str, dict[str, Posterior]], tmp_path: Path) -> None:
+def test_summary_loo_compare_and_forest(
+    fitted: tuple[str, dict[str, Posterior]], tmp_path: Path
+) -> None:
     name, posteriors = fitted
     native = {engine: posterior.to_arviz(200) for engine, posterior in posteriors.items()}
     for engine, tree in native.items():
@@ -146,7 +163,9 @@ def test_summary_loo_compare_and_forest(fitted: tuple[str, dict[str, Posterior]]
         np.testing.assert_array_equal(again["posterior"][site], native["draws"]["posterior"][site])
 
 
-def test_what_the_engine_says_and_the_names_of_the_axes(fitted: tuple[str, dict[str, Posterior]]) -> None:
+def test_what_the_engine_says_and_the_names_of_the_axes(
+    fitted: tuple[str, dict[str, Posterior]],
+) -> None:
     name, posteriors = fitted
     tree = posteriors["draws"].to_datatree()
     site, dims = AXES[name]
@@ -156,12 +175,20 @@ def test_what_the_engine_says_and_the_names_of_the_axes(fitted: tuple[str, dict[
     if "EP" not in posteriors:
         return
     tree = posteriors["EP"].to_datatree(40)
-    assert set(tree["sample_stats"].data_vars) == {"sweeps", "damping", "residual", "code", "converged"}
+    assert set(tree["sample_stats"].data_vars) == {
+        "sweeps",
+        "damping",
+        "residual",
+        "code",
+        "converged",
+    }
     assert np.all(tree["sample_stats"]["code"] == 0)
     assert int(tree["sample_stats"]["sweeps"][0, 0]) == posteriors["EP"].info["iterations"]
 
 
-@pytest.fixture(scope="module", params=["ranking", pytest.param("regression", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=["ranking", pytest.param("regression", marks=pytest.mark.slow)]
+)
 def relation(request: Any) -> RelationPosterior:
     program, make, _, fixed = PROGRAMS[request.param]
     return Exact(program, fixed=fixed).run(0, make(), loss=request.param, progress_bar=False)
@@ -187,7 +214,9 @@ def test_relations(relation: RelationPosterior, tmp_path: Path) -> None:
 
 
 def test_the_density_of_a_label_given_the_others(relation: RelationPosterior) -> None:
-    """By the joint density of a node's labels: p(y) over p(y without one), both with the offset integrated out."""
+    """By the joint density of a node's labels: p(y) over p(y without one), both with the offset
+    integrated out.
+    """
     labels, score = SCORES[1], RNG.normal(size=5)
     variance = relation.label_variance
     wide = 1e8 if relation.loss == "ranking" else 0.0

@@ -22,7 +22,9 @@ ITEMS = ["ale", "beer", "cider", "stout"]
 
 
 def rankings(number: int, classes: int, seed: int) -> Rankings:
-    """Rankers whose class follows from where they put the items, with noise; the features are the positions."""
+    """Rankers whose class follows from where they put the items, with noise; the features are the
+    positions.
+    """
     rng = np.random.default_rng(seed)
     places = np.argsort(rng.random((number, 4)), axis=1)
     orders = [[ITEMS[item] for item in np.argsort(row)] for row in places]
@@ -30,7 +32,9 @@ def rankings(number: int, classes: int, seed: int) -> Rankings:
     direction = np.random.default_rng(99).normal(size=(4, classes))
     scores = values @ direction + 0.5 * rng.gumbel(size=(number, classes))
     found = Rankings.from_orders(orders, items=ITEMS, rankers=[f"r{k}" for k in range(number)])
-    return found.with_features(values).with_labels([f"class {c}" for c in np.argmax(scores, axis=1)])
+    return found.with_features(values).with_labels(
+        [f"class {c}" for c in np.argmax(scores, axis=1)]
+    )
 
 
 DATA, NEW = rankings(40, 3, 0), rankings(15, 3, 1)
@@ -38,7 +42,9 @@ DATA, NEW = rankings(40, 3, 0), rankings(15, 3, 1)
 
 @pytest.fixture(scope="module")
 def posterior() -> ClassPosterior:
-    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, DATA, kernel=GIVEN, progress_bar=False)
+    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(
+        0, DATA, kernel=GIVEN, progress_bar=False
+    )
     assert isinstance(found, ClassPosterior)
     return found
 
@@ -50,25 +56,35 @@ def test_probabilities(posterior: ClassPosterior) -> None:
     assert table.index.name == "ranker" and (table > 0).all(axis=None)
     np.testing.assert_allclose(table.sum(axis=1), 1, rtol=1e-12)
     assert posterior.predict(NEW).tolist() == table.idxmax(axis=1).tolist()
-    assert list(posterior.latent(NEW).columns) == [(m, c) for m in ("mean", "sd") for c in table.columns[:-1]]
+    assert list(posterior.latent(NEW).columns) == [
+        (m, c) for m in ("mean", "sd") for c in table.columns[:-1]
+    ]
     pd.testing.assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
     assert (posterior.predict(NEW) == [NEW.classes[c] for c in NEW.label]).mean() > 0.5  # type: ignore[union-attr]
 
 
-def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(posterior: ClassPosterior) -> None:
+def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
+    posterior: ClassPosterior,
+) -> None:
     """The second decision, learned alone from the rankers of the two later classes."""
     assert DATA.label is not None
     label = DATA.label
     later = DATA[label > 0].with_labels([DATA.classes[code] for code in label[label > 0]])
-    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, later, kernel=GIVEN, progress_bar=False)
+    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(
+        0, later, kernel=GIVEN, progress_bar=False
+    )
     both = posterior.latent(NEW).xs("class 1", axis=1, level=1)
     np.testing.assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
     table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(table["class 1"], (1 - table["class 0"]) * first["class 1"], atol=1e-6)
+    np.testing.assert_allclose(
+        table["class 1"], (1 - table["class 0"]) * first["class 1"], atol=1e-6
+    )
 
 
 def test_against_scikit_learn() -> None:
-    """Laplace with the logit is what scikit-learn's classifier is; its intercept is a kernel's constant."""
+    """Laplace with the logit is what scikit-learn's classifier is; its intercept is a kernel's
+    constant.
+    """
     data = rankings(60, 2, 2)
     assert data.features is not None and data.label is not None
     fixed = {"amplitude": 1.3}
@@ -82,7 +98,8 @@ def test_against_scikit_learn() -> None:
     mean, sd = theirs.base_estimator_.latent_mean_and_variance(new.features)
     np.testing.assert_allclose(ours.latent(new)["mean"], mean, atol=1e-6)
     np.testing.assert_allclose(ours.latent(new)["sd"] ** 2, sd, atol=1e-6)
-    # scikit-learn approximates the average over the latent; draws do not: 15 probabilities, within five standard errors.
+    # scikit-learn approximates the average over the latent; draws do not: 15 probabilities, within
+    # five standard errors.
     draws = mean + np.sqrt(sd) * np.random.default_rng(0).normal(size=(20000, 1))
     np.testing.assert_allclose(
         ours.predict_proba(new)["class 1"], expit(draws).mean(axis=0), atol=5 * 0.5 / 141
@@ -130,9 +147,13 @@ def test_arviz_has_the_decisions(posterior: ClassPosterior) -> None:
 
 
 def test_refusals(posterior: ClassPosterior) -> None:
-    with pytest.raises(DataError, match="the classes of the rankings are only 'yes'; a classifier needs two"):
+    with pytest.raises(
+        DataError, match="the classes of the rankings are only 'yes'; a classifier needs two"
+    ):
         EP(ranking_classifier).run(0, DATA.with_labels(["yes"] * 40), progress_bar=False)
-    with pytest.raises(DataError, match=r"the classes of the rankings are none; .* rankings.with_labels"):
+    with pytest.raises(
+        DataError, match=r"the classes of the rankings are none; .* rankings.with_labels"
+    ):
         EP(ranking_classifier).run(
             0, Rankings.from_orders([ITEMS]).with_features([[1.0]]), progress_bar=False
         )
@@ -141,7 +162,9 @@ def test_refusals(posterior: ClassPosterior) -> None:
     with pytest.raises(DataError, match=r"has 2 values of 'weight' at these examples and had 8"):
         posterior.predict_proba(Rankings.from_orders([ITEMS]).with_features([[1.0]]))
     with pytest.raises(UnknownLabelError, match="porter"):
-        posterior.predict_proba(Rankings.from_orders([["porter", "ale"]]).with_features([[1.0] * 4]))
+        posterior.predict_proba(
+            Rankings.from_orders([["porter", "ale"]]).with_features([[1.0] * 4])
+        )
     with pytest.raises(DataError, match="data is a list; this posterior classifies Rankings"):
         posterior.predict_proba([ITEMS])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="link is 'tanh'"):
@@ -170,7 +193,9 @@ def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["nuts", "svi"])
 def test_engines_agree(way: str) -> None:
-    """EP with hyperparameters integrated out against numpyro's own inference on the same program."""
+    """EP with hyperparameters integrated out against numpyro's own inference on the same
+    program.
+    """
     import numpyro
     from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
     from numpyro.infer.autoguide import AutoMultivariateNormal
@@ -199,12 +224,16 @@ def test_engines_agree(way: str) -> None:
 
 @pytest.mark.slow
 def test_latent_functions_are_calibrated() -> None:
-    """300 simulations at known hyperparameters, some variance left to each ranking alone; false alarm 1e-3."""
+    """300 simulations at known hyperparameters, some variance left to each ranking alone; false
+    alarm 1e-3.
+    """
     rng = np.random.default_rng(7)
     values, new = DATA.features, NEW[[0]].features
     assert values is not None and new is not None
     amplitude, residual = 1.5, 0.3
-    plain = Rankings.from_orders(DATA.orders(), items=ITEMS).with_features(values, np.full(40, residual))
+    plain = Rankings.from_orders(DATA.orders(), items=ITEMS).with_features(
+        values, np.full(40, residual)
+    )
     asked = NEW[[0]].with_features(new, [residual])
     engine = EP(ranking_classifier, fixed={"amplitude": amplitude})
     pit = []

@@ -14,7 +14,9 @@ from relpref.kernels import Precomputed
 from relpref.models import xpgp
 
 # One with attributes alone, one with a link to an old item, two that are linked to each other.
-NEWCOMERS = pd.DataFrame({"x": [0.5, -2.0, 1.0], "y": [1.5, 0.0, -3.0]}, index=["alone", "linked", "both"])
+NEWCOMERS = pd.DataFrame(
+    {"x": [0.5, -2.0, 1.0], "y": [1.5, 0.0, -3.0]}, index=["alone", "linked", "both"]
+)
 LINKS = pd.DataFrame({"source": ["linked", "both", "e4"], "target": ["e3", "linked", "both"]})
 
 

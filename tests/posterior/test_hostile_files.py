@@ -31,7 +31,17 @@ from relpref.posterior.codec import dump
 from relpref.rls import ConditionalRanker
 from relpref.runs import copied, load_run, save_run
 
-MODULES = ["os", "subprocess", "shutil", "builtins", "posix", "importlib", "pickle", "ctypes", "runpy"]
+MODULES = [
+    "os",
+    "subprocess",
+    "shutil",
+    "builtins",
+    "posix",
+    "importlib",
+    "pickle",
+    "ctypes",
+    "runpy",
+]
 HOSTILE = [
     "",
     " ",
@@ -85,12 +95,16 @@ heard: list[tuple[str, str]] = []
 def audit(event: str, arguments: tuple[Any, ...]) -> None:
     if seen is None:
         return
-    reads = event == "open" and not (isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"))
+    reads = event == "open" and not (
+        isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")
+    )
     if event.split(".")[0] in WATCHED and not reads:
         seen.append((event, str(arguments)[:200]))
 
 
-sys.addaudithook(audit)  # hooks stay as long as the process; this one listens only inside `nothing_happens`
+sys.addaudithook(
+    audit
+)  # hooks stay as long as the process; this one listens only inside `nothing_happens`
 
 
 @contextmanager
@@ -116,7 +130,9 @@ def test_the_hook_hears(tmp_path: Path) -> None:
 
 
 def strings(value: Any) -> Iterator[tuple[str, Callable[[str], Any]]]:
-    """Every string in plain values, JSON inside strings included, and what the whole is with another in its place."""
+    """Every string in plain values, JSON inside strings included, and what the whole is with
+    another in its place.
+    """
     if isinstance(value, str):
         yield value, lambda new: new
         inside = None
@@ -171,20 +187,28 @@ def saved(posterior: Any) -> dict[str, Any]:
         "likelihood": Logistic(),
         "normalize": False,
     }
-    utilities = replace(posterior, origin=replace(posterior.origin, kwargs=given), likelihood=Logistic())
-    rankings = Rankings.from_orders([list("abc"), list("bca"), list("cab"), list("acb")] * 2).with_labels(
-        ["y", "n"] * 4
+    utilities = replace(
+        posterior, origin=replace(posterior.origin, kwargs=given), likelihood=Logistic()
     )
+    rankings = Rankings.from_orders(
+        [list("abc"), list("bca"), list("cab"), list("acb")] * 2
+    ).with_labels(["y", "n"] * 4)
     landmarks = Landmarks(Kendall(), rankings[:4])
     fixed = {"amplitude": 1.0, "intercept": 0.0}
-    classes = EP(ranking_classifier, fixed=fixed).run(0, rankings, kernel=landmarks, progress_bar=False)
+    classes = EP(ranking_classifier, fixed=fixed).run(
+        0, rankings, kernel=landmarks, progress_bar=False
+    )
     nodes = pd.DataFrame(rng.normal(size=(3, 2)), index=["a", "b", "c"], columns=["x", "y"])
     data = RelationData.from_tables(nodes, rng.normal(size=(3, 3)))
     known = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}
     relation = Exact(conditional_ranking, fixed=known).run(
         0, data, loss="regression", node_kernel=SquaredExponential()
     )
-    ranker = ConditionalRanker("gaussian", loss="regression").fit(nodes, rng.normal(size=(3, 3))).posterior_
+    ranker = (
+        ConditionalRanker("gaussian", loss="regression")
+        .fit(nodes, rng.normal(size=(3, 3)))
+        .posterior_
+    )
     return {"utilities": utilities, "classes": classes, "relation": relation, "ranker": ranker}
 
 
@@ -194,10 +218,15 @@ KINDS = ("utilities", "classes", "relation", "ranker")
 def walk(posterior: Any, hostile: Callable[[int], list[str]]) -> tuple[int, int]:
     arrays, content = posterior.arrays()
     text = dump(content)
-    storage.unpack(arrays, text).arrays()  # imports what a clean load imports, and what a clean answer does
+    storage.unpack(
+        arrays, text
+    ).arrays()  # imports what a clean load imports, and what a clean answer does
     assert not check((arrays, text), "the file itself")
     files = [
-        (name, lambda new, name=name: ({new if n == name else n: a for n, a in arrays.items()}, text))
+        (
+            name,
+            lambda new, name=name: ({new if n == name else n: a for n, a in arrays.items()}, text),
+        )
         for name in arrays
     ] + [
         (found, lambda new, rebuilt=rebuilt: (arrays, dump(rebuilt(new))))
@@ -213,7 +242,9 @@ def walk(posterior: Any, hostile: Callable[[int], list[str]]) -> tuple[int, int]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_string_by_some_hostile_ones(kind: str, saved: dict[str, Any]) -> None:
-    done, refused = walk(saved[kind], lambda row: [HOSTILE[(5 * row + k) % len(HOSTILE)] for k in range(5)])
+    done, refused = walk(
+        saved[kind], lambda row: [HOSTILE[(5 * row + k) % len(HOSTILE)] for k in range(5)]
+    )
     assert done > 200 and 0 < refused < done
 
 
@@ -265,7 +296,10 @@ def test_arguments_are_of_the_types_that_are_declared(
     reseal(path, arrays, dump(content | {"origin": dump(call)}))
     before = sorted(tmp_path.iterdir())
     # Nobody needs the arguments to rank; they are looked at when they are wanted.
-    with nothing_happens(), pytest.raises(StorageError, match="what the file says of the program: "):
+    with (
+        nothing_happens(),
+        pytest.raises(StorageError, match="what the file says of the program: "),
+    ):
         storage.unpack(arrays, dump(content | {"origin": dump(call)})).origin.keywords  # type: ignore[union-attr]  # noqa: B018
     loaded: Any = relpref.load(path)
     pd.testing.assert_frame_equal(loaded.ranking(), saved["utilities"].ranking())
@@ -294,7 +328,9 @@ def test_options_of_the_engine_are_checked(name: str, value: Any, saved: dict[st
         storage.unpack(arrays, dump(content | {"origin": dump(call)})).origin.engine  # type: ignore[union-attr]  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["data/winner", "data/relation_0_source", "data/relation_0_weight"])
+@pytest.mark.parametrize(
+    "name", ["data/winner", "data/relation_0_source", "data/relation_0_weight"]
+)
 def test_positions_that_lead_nowhere(name: str, saved: dict[str, Any]) -> None:
     arrays, content = saved["utilities"].arrays()
     bad = -arrays[name] if "weight" in name else arrays[name] + 12
@@ -306,7 +342,9 @@ def test_sparse_features_are_checked_before_they_are_used(tmp_path: Path) -> Non
     from scipy import sparse
 
     features = sparse.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
-    ranker = ConditionalRanker("gaussian", loss="regression").fit(features, np.arange(25.0).reshape(5, 5))
+    ranker = ConditionalRanker("gaussian", loss="regression").fit(
+        features, np.arange(25.0).reshape(5, 5)
+    )
     arrays, content = ranker.posterior_.arrays()
     for name, value in (("nodes_indices", 2**30), ("nodes_indptr", 2**30), ("nodes_indices", -5)):
         bad = arrays[name].copy()
@@ -314,7 +352,12 @@ def test_sparse_features_are_checked_before_they_are_used(tmp_path: Path) -> Non
         with pytest.raises(StorageError):
             storage.unpack(arrays | {name: bad}, dump(content))
     pointers = arrays["nodes_indptr"]
-    for bad in (0 * pointers, pointers[::-1], pointers // 2, np.r_[0, pointers[-1], 0 * pointers[2:]]):
+    for bad in (
+        0 * pointers,
+        pointers[::-1],
+        pointers // 2,
+        np.r_[0, pointers[-1], 0 * pointers[2:]],
+    ):
         with pytest.raises(StorageError, match="index pointers do not rise from 0 to 10"):
             storage.unpack(arrays | {"nodes_indptr": bad}, dump(content))
 
@@ -352,7 +395,9 @@ def test_files_from_before_the_registry(saved: dict[str, Any], tmp_path: Path) -
         text = dump(content)
         old = text
         for earlier, (kind, name) in registry.EARLIER.items():
-            old = old.replace(f'{kind}:{name}\\"', f'{earlier}\\"').replace(f'{kind}:{name}"', f'{earlier}"')
+            old = old.replace(f'{kind}:{name}\\"', f'{earlier}\\"').replace(
+                f'{kind}:{name}"', f'{earlier}"'
+            )
         assert old != text
         assert dump(storage.unpack(arrays, old).arrays()[1]) == text
 
@@ -398,14 +443,18 @@ def test_a_program_of_ones_own(saved: dict[str, Any], tmp_path: Path) -> None:
     found: Any = relpref.load(path)
     assert found.origin.program is own_program
     registry._added["program"].clear()
-    with pytest.raises(StorageError, match="'program:own', which is not registered.*relpref.register"):
+    with pytest.raises(
+        StorageError, match="'program:own', which is not registered.*relpref.register"
+    ):
         relpref.load(path)
 
 
 @pytest.mark.usefixtures("clean")
 def test_a_kernel_of_ones_own(saved: dict[str, Any]) -> None:
     posterior = saved["utilities"]
-    own = replace(posterior, origin=replace(posterior.origin, kwargs={"attribute_kernel": Wide(3.0)}))
+    own = replace(
+        posterior, origin=replace(posterior.origin, kwargs={"attribute_kernel": Wide(3.0)})
+    )
     assert own.arrays()[1]["origin"] is None  # nobody could find it again
     relpref.register("kernel", "Wide", Wide)
     arrays, content = own.arrays()
@@ -455,7 +504,8 @@ def test_entry_points_are_for_the_command_line_and_names_it_does_not_know(
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: relpref-plugin\nVersion: 1\n")
     (about / "entry_points.txt").write_text(
-        "[relpref]\nprogram.plugged = relpref_plugin:program\nprogram.xpgp = relpref_plugin:program\n"
+        "[relpref]\nprogram.plugged = relpref_plugin:program\nprogram.xpgp = "
+        "relpref_plugin:program\n"
     )
     (tmp_path / "relpref_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(tmp_path)
@@ -481,13 +531,27 @@ def test_entry_points_are_for_the_command_line_and_names_it_does_not_know(
         "--fixed",
         "attributes_linear_share=0.5",
     ]
-    assert main(["fit", "--folder", ".", "--model", "plugged", "--out", "run", "--quiet", *fixed]) == 0
+    assert (
+        main(["fit", "--folder", ".", "--model", "plugged", "--out", "run", "--quiet", *fixed]) == 0
+    )
     monkeypatch.setitem(registry._added, "program", {})
     with pytest.raises(StorageError, match="'program:plugged', which is not registered"):
         relpref.load("run/posterior.nc")  # only the command line looks for entry points
     assert main(["prefer", "run", "a", "b"]) == 0
     assert (
-        main(["fit", "--folder", ".", "--model", "plugged", "--attribute-kernel", "linear", "--out", "other"])
+        main(
+            [
+                "fit",
+                "--folder",
+                ".",
+                "--model",
+                "plugged",
+                "--attribute-kernel",
+                "linear",
+                "--out",
+                "other",
+            ]
+        )
         == 2
     )
     assert "cannot be called with the data and these options" in capsys.readouterr().err
@@ -509,7 +573,9 @@ def test_every_string_of_the_record_of_a_run(
         options={"engine": "ep"},
         replace=False,
     )
-    monkeypatch.setattr(storage, "load", lambda path: path.name)  # what is in that file is hostile elsewhere
+    monkeypatch.setattr(
+        storage, "load", lambda path: path.name
+    )  # what is in that file is hostile elsewhere
     record = json.loads((folder / "run.json").read_text())
     record["answers"] = {"file": "answers.sqlite", "store": "0" * 32, "version": 1}
     refused = 0
@@ -519,7 +585,10 @@ def test_every_string_of_the_record_of_a_run(
             with nothing_happens():
                 try:
                     run: Any = load_run(folder)
-                    assert (run.metadata, run.posterior) == (rebuilt(new), "posterior.nc"), (found, new[:100])
+                    assert (run.metadata, run.posterior) == (rebuilt(new), "posterior.nc"), (
+                        found,
+                        new[:100],
+                    )
                 except StorageError:
                     refused += 1
     assert refused > 50

@@ -32,7 +32,9 @@ def posterior(data: PreferenceData) -> Any:
 
 
 def test_ordered() -> None:
-    """A chain, a choice, and a tie in the middle, whose rows depend on each other; 1,000,000 draws."""
+    """A chain, a choice, and a tie in the middle, whose rows depend on each other; 1,000,000
+    draws.
+    """
     rng = np.random.default_rng(0)
     root, mean = rng.normal(size=(3, 4, 4)), 0.5 * rng.normal(size=(3, 4))
     covariance, block = (
@@ -51,7 +53,10 @@ def test_ordered() -> None:
 
 def test_ordered_far_out() -> None:
     """Of fewer numbers in one than in the other; log P(N(0, 2) > 60) is that of 60/√2."""
-    mean, block = np.array([[-30.0, 30.0, 0.0], [-30.0, 30.0, 90.0]]), np.array([[0, 1, -1], [0, 1, 2]])
+    mean, block = (
+        np.array([[-30.0, 30.0, 0.0], [-30.0, 30.0, 90.0]]),
+        np.array([[0, 1, -1], [0, 1, 2]]),
+    )
     found = log_ordered(mean, np.broadcast_to(np.eye(3), (2, 3, 3)), block)
     assert found[0] == pytest.approx(log_ndtr(-60 / np.sqrt(2)), rel=1e-12)
     assert -np.inf < found[1] < found[0]
@@ -89,10 +94,18 @@ def test_likely_orders_of_correlated_numbers(size: int) -> None:
 
 @pytest.mark.parametrize(
     "block",
-    [[0, 1, 1, 1, 1, 1], [0, 0, 0, 0, 1, -1], [0, 1, 1, 1, 2, -1], [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2]],
+    [
+        [0, 1, 1, 1, 1, 1],
+        [0, 0, 0, 0, 1, -1],
+        [0, 1, 1, 1, 2, -1],
+        [0, 0, 0, 1, 1, 1],
+        [0, 0, 1, 1, 2, 2],
+    ],
 )
 def test_blocks_of_correlated_numbers(block: list[int]) -> None:
-    """The order of the first and the last block turned, too; 400,000 draws, a false alarm in 10,000 for each, and two standard errors."""
+    """The order of the first and the last block turned, too; 400,000 draws, a false alarm in 10,000
+    for each, and two standard errors.
+    """
     mean, covariance = correlated(len(block))
     seen = np.random.default_rng(1).multivariate_normal(mean, covariance, 400_000)
     places = np.array(block)
@@ -116,7 +129,9 @@ def test_expected_products_of_choices(places: int) -> None:
         left = np.cumsum(weight[:, ::-1], axis=1)[:, ::-1]
         chances = np.prod((weight / left)[:, :places], axis=1)
         expected, error = chances.mean(), chances.std() / np.sqrt(len(chances))
-        chance = np.exp(log_chosen(mean[None, None], spread * covariance[None, None], [1.0], places)[0])
+        chance = np.exp(
+            log_chosen(mean[None, None], spread * covariance[None, None], [1.0], places)[0]
+        )
         assert chance == pytest.approx(expected, abs=3.9 * error + 0.01 * expected)
 
 
@@ -152,7 +167,9 @@ def test_an_error_that_stays_large_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.filterwarnings("ignore:.*groups of items are tied together by no comparison")
 @pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
 def test_a_long_order_of_exchangeable_items(likelihood: Any) -> None:
-    """Items without answers, in a mixture over hyperparameters; and a single list that is left out, of which the prior is left."""
+    """Items without answers, in a mixture over hyperparameters; and a single list that is left out,
+    of which the prior is left.
+    """
     items = [f"i{number}" for number in range(17)]
     pairs = PreferenceData.from_tables(items, [(items[0], items[1])] * 3)
     posterior: Any = EP(preference_gp).run(0, pairs, progress_bar=False, likelihood=likelihood)
@@ -162,21 +179,27 @@ def test_a_long_order_of_exchangeable_items(likelihood: Any) -> None:
     assert log_probability == pytest.approx(-gammaln(size + 1), abs=0.01)
     if likelihood.noise == "Gaussian":
         rows = pd.DataFrame({"winner": items[:-1], "loser": items[1:], "list": 0})
-        posterior = EP(preference_gp).run(0, PreferenceData.from_tables(items, rows), progress_bar=False)
+        posterior = EP(preference_gp).run(
+            0, PreferenceData.from_tables(items, rows), progress_bar=False
+        )
         table = leave_one_out(posterior).table
         assert table["log_score"].tolist() == pytest.approx([-gammaln(18)], abs=0.01)
 
 
 def test_two_items_are_a_pair(posterior: Any) -> None:
     chances = posterior.choose(["b", "d"])["probability"]
-    assert chances["b"] == pytest.approx(posterior.prefer([("b", "d")])["probability"][0], abs=1e-12)
+    assert chances["b"] == pytest.approx(
+        posterior.prefer([("b", "d")])["probability"][0], abs=1e-12
+    )
     assert chances.sum() == pytest.approx(1, abs=1e-12)
     assert posterior.order(["b", "d"]) == pytest.approx(chances["b"], abs=1e-12)
 
 
 @pytest.mark.parametrize("likelihood", [Probit(), Probit(lapse=True), Logistic()])
 def test_against_draws(data: PreferenceData, likelihood: Any) -> None:
-    """400,000 draws: false alarms in one of 10,000 for each, beside the errors that are promised."""
+    """400,000 draws: false alarms in one of 10,000 for each, beside the errors that are
+    promised.
+    """
     posterior: Any = EP(xpgp, hyperparameters="maximize").run(
         0, data, progress_bar=False, likelihood=likelihood
     )
@@ -257,7 +280,12 @@ def looked() -> Any:
 
 
 GIVEN: Any = {"length": [20, 80, 50, 30], "style": ["long", "plain", "plain", "long"]}
-PAIR: Any = {"length_first": 20, "length_second": 50, "style_first": "long", "style_second": "plain"}
+PAIR: Any = {
+    "length_first": 20,
+    "length_second": 50,
+    "style_first": "long",
+    "style_second": "plain",
+}
 
 
 @pytest.mark.parametrize("rater", [None, "ann", "cem", ["bob"], [None]])
@@ -268,7 +296,9 @@ def test_a_choice_of_two_is_a_preference(looked: Any, rater: Any, home: Any) -> 
     chances = looked.choose(["a", "c"], rater=rater, home=home, covariates=two)["probability"]
     pair = looked.prefer([("a", "c")], rater=rater, home=home, covariates=PAIR)["probability"][0]
     assert chances["a"] == pytest.approx(pair, abs=1e-9)
-    assert looked.order(["a", "c"], rater=rater, home=home, covariates=two) == pytest.approx(pair, abs=1e-9)
+    assert looked.order(["a", "c"], rater=rater, home=home, covariates=two) == pytest.approx(
+        pair, abs=1e-9
+    )
     plain = looked.prefer([("a", "c")])["probability"][0]
     assert abs(pair - plain) > 0.005
 
@@ -319,7 +349,9 @@ def test_draws_of_nuts_know_covariates_and_raters() -> None:
     sampled = replace(posterior, joint=DrawsBelief(draws), belief=DrawsBelief(draws[:, 4:]))
     sampled = replace(sampled, hyperparameter_draws={"rater_noise": noise})
     given = {"rater": "cem", "home": "b", "covariates": GIVEN}
-    one, other = (each.choose(NAMES, **given)["probability"].loc[NAMES] for each in (posterior, sampled))
+    one, other = (
+        each.choose(NAMES, **given)["probability"].loc[NAMES] for each in (posterior, sampled)
+    )
     assert one.to_numpy() == pytest.approx(other.to_numpy(), abs=0.03)
 
 
@@ -331,24 +363,32 @@ def test_a_choice_by_price_as_it_was_learned() -> None:
         items = rng.permutation(4)[:3]
         chosen = np.argmax(0.3 * items - 0.8 * price + rng.normal(0, np.sqrt(0.5), 3))
         rows += [
-            (number, NAMES[items[at]], at == chosen, price[at], ["ann", "bob"][number % 2]) for at in range(3)
+            (number, NAMES[items[at]], at == chosen, price[at], ["ann", "bob"][number % 2])
+            for at in range(3)
         ]
     table = pd.DataFrame(rows, columns=["choice", "item", "chosen", "price", "rater"])
     data = PreferenceData.from_tables(NAMES, table, covariates=["price"])
     options: Any = {"hyperparameters": "maximize", "fixed": HELD}
     posterior: Any = EP(xpgp, **options).run(0, data, progress_bar=False)
-    dear = posterior.choose(["a", "b", "c"], rater="ann", covariates={"price": [4, 2, 2]})["probability"]
-    cheap = posterior.choose(["a", "b", "c"], rater="ann", covariates={"price": [1, 2, 2]})["probability"]
+    dear = posterior.choose(["a", "b", "c"], rater="ann", covariates={"price": [4, 2, 2]})[
+        "probability"
+    ]
+    cheap = posterior.choose(["a", "b", "c"], rater="ann", covariates={"price": [1, 2, 2]})[
+        "probability"
+    ]
     assert cheap["a"] > dear["a"] + 0.3
-    assert posterior.choose(["a", "b"], covariates={"price": 3})["probability"]["a"] == pytest.approx(
-        posterior.choose(["a", "b"])["probability"]["a"], abs=1e-12
-    )
+    assert posterior.choose(["a", "b"], covariates={"price": 3})["probability"][
+        "a"
+    ] == pytest.approx(posterior.choose(["a", "b"])["probability"]["a"], abs=1e-12)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"home": "d"}, "home: 'd' is none of the items of the list, 'a', 'b'; name an item of the list"),
+        (
+            {"home": "d"},
+            "home: 'd' is none of the items of the list, 'a', 'b'; name an item of the list",
+        ),
         ({"home": "x"}, "home: 'x' is not the label of an item"),
         ({"rater": "dan"}, "'dan' has given no answer"),
         ({"rater": ["ann", "bob"]}, "rater has 2 labels for 1 question"),
@@ -358,7 +398,10 @@ def test_a_choice_by_price_as_it_was_learned() -> None:
             "row 1 .*column 'length': nan is no value of the covariate",
         ),
         ({"covariates": {"length": [1, 1e200]}}, r"column 'length': 1e\+200 exceeds 1e\+100"),
-        ({"covariates": {"length_first": [1, 2]}}, "'length_first' is no column .*did you mean 'length'"),
+        (
+            {"covariates": {"length_first": [1, 2]}},
+            "'length_first' is no column .*did you mean 'length'",
+        ),
         ({"covariates": {"style": ["odd", "long"]}}, "'odd' is no known level of 'style'"),
         ({"home": "a", "covariates": {"home": "b"}}, "home is given twice"),
     ],

@@ -21,7 +21,9 @@ def test_moments_and_quantiles() -> None:
     np.testing.assert_allclose(BELIEF.mean(), DRAWS.mean(axis=0), atol=0.02)
     np.testing.assert_allclose(BELIEF.covariance(), np.cov(DRAWS.T), atol=0.05)
     np.testing.assert_allclose(BELIEF.sd(), np.sqrt(np.diagonal(BELIEF.covariance())))
-    np.testing.assert_allclose(BELIEF.interval(0.8), np.quantile(DRAWS, [0.1, 0.9], axis=0), atol=0.03)
+    np.testing.assert_allclose(
+        BELIEF.interval(0.8), np.quantile(DRAWS, [0.1, 0.9], axis=0), atol=0.03
+    )
 
 
 def test_differences() -> None:
@@ -50,12 +52,18 @@ def test_a_single_draw_may_come_from_any_component() -> None:
 
 
 def test_draws_follow_the_weights() -> None:
-    assert np.bincount(BELIEF.draw_components(1000, np.random.default_rng(0))).tolist() == [200, 500, 300]
+    assert np.bincount(BELIEF.draw_components(1000, np.random.default_rng(0))).tolist() == [
+        200,
+        500,
+        300,
+    ]
 
 
 @pytest.mark.parametrize("rank", [30, 29, 12, 1])
 def test_draws_are_those_of_the_factor_that_programs_use(rank: int) -> None:
-    """Full rank, less an average, and singular, where both add the same jitter; up to rounding, whose root is seen."""
+    """Full rank, less an average, and singular, where both add the same jitter; up to rounding,
+    whose root is seen.
+    """
     root = np.random.default_rng(rank).normal(size=(30, rank))
     covariance = root @ root.T
     with jax.enable_x64(True):
@@ -71,5 +79,7 @@ def test_draws_of_what_no_jitter_mends() -> None:
     draws = GaussianBelief(np.zeros(3), indefinite).draw(100_000, np.random.default_rng(0))
     np.testing.assert_allclose(np.cov(draws.T), np.diag([1.0, 2.0, 0.0]), atol=0.02)
     assert np.all(
-        np.isnan(GaussianBelief(np.zeros(2), np.full((2, 2), np.nan)).draw(3, np.random.default_rng(0)))
+        np.isnan(
+            GaussianBelief(np.zeros(2), np.full((2, 2), np.nan)).draw(3, np.random.default_rng(0))
+        )
     )

@@ -1,4 +1,6 @@
-"""What answers bring that a fit has not seen: a rater, a group, a strength or an item, where hyperparameters are averaged over."""
+"""What answers bring that a fit has not seen: a rater, a group, a strength or an item, where
+hyperparameters are averaged over.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,8 @@ from relpref import diagnostics, explore
 from relpref.likelihoods import Probit
 
 PAIRS = ["ab", "bc", "ac", "cd", "ad", "bd", "ab", "dc"]
-# Columns of the answers so far, and of the new one; some scales are held, for fewer values of the others.
+# Columns of the answers so far, and of the new one; some scales are held, for fewer values of the
+# others.
 NEW: dict[str, tuple[dict[str, list[Any]], dict[str, Any], dict[str, Any]]] = {
     "margins": (
         {"tie": [True, False]},
@@ -116,7 +119,9 @@ def test_answers_come_and_go_after_that(case: Case) -> None:
         for posterior in more, full:
             assert posterior.data.comparisons.raters == ("ann", "bob", "new", "newer")
             assert posterior.hyperparameter_draws["rater_noise"].shape[1:] == (4,)
-            pd.testing.assert_frame_equal(posterior.prefer(ASK, rater="newer"), posterior.prefer(ASK))
+            pd.testing.assert_frame_equal(
+                posterior.prefer(ASK, rater="newer"), posterior.prefer(ASK)
+            )
         np.testing.assert_allclose(full.mean(), more.mean(), atol=0.5 * full.sd().min())
         back = more.update(withdraw=newer, quick=10.0).update(withdraw=answer, quick=10.0)
         np.testing.assert_allclose(back.mean(), case.before.mean(), atol=1e-8)

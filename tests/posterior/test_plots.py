@@ -65,7 +65,10 @@ def test_names_are_not_mathematics(posterior: Any) -> None:
 
 
 def test_other_posteriors(posterior: Any) -> None:
-    full = {name: getattr(posterior, name) for name in ("belief", "hyperparameters", "log_evidence", "info")}
+    full = {
+        name: getattr(posterior, name)
+        for name in ("belief", "hyperparameters", "log_evidence", "info")
+    }
     plain = Posterior(
         **full, sites={}, parts={}, key=posterior.key, slices={"w": slice(0, 5), "b": slice(5, 12)}
     )
@@ -81,5 +84,7 @@ def test_other_posteriors(posterior: Any) -> None:
 
 
 def test_a_report_is_written(posterior: Any, tmp_path: Path) -> None:
-    path = posterior.report(tmp_path / "report.html", title="Twelve items", relations_evidence=False)
+    path = posterior.report(
+        tmp_path / "report.html", title="Twelve items", relations_evidence=False
+    )
     assert "<h1>Twelve items</h1>" in path.read_text("utf-8")

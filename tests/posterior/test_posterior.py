@@ -16,7 +16,9 @@ from relpref.posterior.gaussian import Belief, DrawsBelief, GaussianBelief, Mixt
 PAIRS = [(f"e{i}", f"e{j}") for i in range(12) for j in range(12)]
 
 
-def test_what_it_carries(posterior: Any, data: PreferenceData, hyperparameters: dict[str, Any]) -> None:
+def test_what_it_carries(
+    posterior: Any, data: PreferenceData, hyperparameters: dict[str, Any]
+) -> None:
     assert isinstance(posterior, UtilityPosterior)
     assert isinstance(posterior, Posterior)
     assert posterior.data is data
@@ -24,7 +26,9 @@ def test_what_it_carries(posterior: Any, data: PreferenceData, hyperparameters: 
     assert set(posterior.hyperparameters) == set(hyperparameters)
     assert isinstance(posterior.hyperparameters["next_amplitude"], float)
     assert isinstance(posterior.log_evidence, float)
-    assert {"engine", "result", "iterations", "residual", "damping", "space", "jitter"} <= set(posterior.info)
+    assert {"engine", "result", "iterations", "residual", "damping", "space", "jitter"} <= set(
+        posterior.info
+    )
     assert repr(posterior).startswith("UtilityPosterior(utility[12]; EP: converged, log evidence -")
     arrays = [posterior.mean(), posterior.covariance(), *posterior.sites.values(), posterior.key]
     assert all(type(array) is np.ndarray for array in arrays)
@@ -50,13 +54,27 @@ def test_utilities(posterior: Any) -> None:
     assert list(table.index) == list(posterior.data.labels)
     np.testing.assert_array_equal(table["mean"], posterior.mean())
     np.testing.assert_array_equal(table["sd"], posterior.sd())
-    np.testing.assert_allclose(table["upper"], posterior.mean() + ndtri(0.9) * posterior.sd(), rtol=1e-12)
-    np.testing.assert_allclose(table["lower"], posterior.mean() - ndtri(0.9) * posterior.sd(), rtol=1e-12)
+    np.testing.assert_allclose(
+        table["upper"], posterior.mean() + ndtri(0.9) * posterior.sd(), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        table["lower"], posterior.mean() - ndtri(0.9) * posterior.sd(), rtol=1e-12
+    )
 
 
 def test_ranking_is_relative_to_the_average(posterior: Any) -> None:
     table = posterior.ranking()
-    columns = ["mean", "sd", "lower", "upper", "expected_rank", "rank_lower", "rank_upper", "p_best", "tier"]
+    columns = [
+        "mean",
+        "sd",
+        "lower",
+        "upper",
+        "expected_rank",
+        "rank_lower",
+        "rank_upper",
+        "p_best",
+        "tier",
+    ]
     assert list(table.columns) == columns
     assert table.index.name == "item"
     assert sorted(table.index) == sorted(posterior.data.labels)
@@ -82,7 +100,9 @@ def test_beliefs_less_their_average_are_a_projection() -> None:
     beliefs: list[Belief] = [
         GaussianBelief(roots[0, 0], roots[0] @ roots[0].T),
         DrawsBelief(roots[1]),
-        MixtureBelief(roots[:, 0], roots @ roots.transpose(0, 2, 1), np.full(len(roots), 1 / len(roots))),
+        MixtureBelief(
+            roots[:, 0], roots @ roots.transpose(0, 2, 1), np.full(len(roots), 1 / len(roots))
+        ),
     ]
     for belief in beliefs:
         expected, found = belief.project(np.eye(5) - 0.2), belief.centred()
@@ -98,7 +118,8 @@ def test_ranks(posterior: Any) -> None:
     np.fill_diagonal(variance, 1.0)
     above = ndtr(gap / np.sqrt(variance))
     np.fill_diagonal(above, 0.0)
-    # A rank's sd is below 6; 4000 draws give a standard error below 0.1, and 4.5 of them have probability 1e-5.
+    # A rank's sd is below 6; 4000 draws give a standard error below 0.1, and 4.5 of them have
+    # probability 1e-5.
     np.testing.assert_allclose(table["expected_rank"], 1 + above.sum(axis=1), rtol=0, atol=0.45)
     assert abs(table["expected_rank"].sum() - 78) <= 1e-9
     assert abs(table["p_best"].sum() - 1) <= 1e-9
@@ -124,7 +145,14 @@ def test_intervals_nest_and_are_checked(posterior: Any) -> None:
 
 def test_prefer(posterior: Any) -> None:
     table = posterior.prefer(PAIRS)
-    assert list(table.columns) == ["first", "second", "probability", "p_better", "gap_mean", "gap_sd"]
+    assert list(table.columns) == [
+        "first",
+        "second",
+        "probability",
+        "p_better",
+        "gap_mean",
+        "gap_sd",
+    ]
     assert list(zip(table["first"], table["second"], strict=True)) == PAIRS
     mean, covariance = posterior.mean(), posterior.covariance()
     for k, (first, second) in enumerate(PAIRS):
@@ -201,7 +229,8 @@ def test_keys(posterior: Any, fit: Callable[..., Any], data: PreferenceData) -> 
     np.testing.assert_array_equal(posterior.sample(5), first)
     assert not np.array_equal(posterior.sample(5, rng_key=1), first)
     np.testing.assert_array_equal(
-        posterior.sample(5, rng_key=jax.random.key(4)), posterior.sample(5, rng_key=jax.random.PRNGKey(4))
+        posterior.sample(5, rng_key=jax.random.key(4)),
+        posterior.sample(5, rng_key=jax.random.PRNGKey(4)),
     )
     pd.testing.assert_frame_equal(posterior.ranking(), posterior.ranking())
     assert not posterior.ranking(rng_key=1)["p_best"].equals(posterior.ranking()["p_best"])
@@ -232,7 +261,9 @@ def test_explain_adds_up_and_is_the_conditional_expectation(
     for name in names:
         part = prior[name]
         contribution = part @ inverse @ posterior.mean()
-        np.testing.assert_allclose(table[name], contribution - contribution.mean(), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            table[name], contribution - contribution.mean(), rtol=0, atol=1e-9
+        )
         # Cov(part, total): K_p before the answers; the answers remove K_p R K.
         covariance = np.diag(part - part @ reduction @ sum(prior.values()))
         share = covariance / np.diag(posterior.covariance())
@@ -253,8 +284,23 @@ def test_shares_of_the_spread(posterior: Any) -> None:
         assert abs(shares[name] - np.cov(table[name], total)[0, 1] / total.var()) <= 1e-12
 
 
-def test_labels_keep_their_types(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
-    names = [("a", 1), ("a", 2), 3, -4, date(2024, 2, 29), "e", ".", "ä", 1.5, False, ("b", (1, "c")), "f"]
+def test_labels_keep_their_types(
+    make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+) -> None:
+    names = [
+        ("a", 1),
+        ("a", 2),
+        3,
+        -4,
+        date(2024, 2, 29),
+        "e",
+        ".",
+        "ä",
+        1.5,
+        False,
+        ("b", (1, "c")),
+        "f",
+    ]
     posterior = fit(make_data(names=names))
     assert set(map(repr, posterior.ranking().index)) == set(map(repr, names))
     for table in (posterior.utilities(), posterior.explain()):

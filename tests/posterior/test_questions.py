@@ -1,4 +1,6 @@
-"""Tables of pairs as questions: columns that are part of a question, that are refused, and that are noted."""
+"""Tables of pairs as questions: columns that are part of a question, that are refused, and that are
+noted.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -102,9 +104,11 @@ FORMS: dict[str, Any] = {
     "capitals": lambda table: table.rename(columns={"first": "First", "rater": " Rater"}),
     "order": lambda table: table[table.columns[::-1]],
     "winner": lambda table: table.rename(
-        columns=lambda name: {"first": "winner", "second": "loser", "length_first": "length_winner"}.get(
-            name, name.replace("_second", "_loser")
-        )
+        columns=lambda name: {
+            "first": "winner",
+            "second": "loser",
+            "length_first": "length_winner",
+        }.get(name, name.replace("_second", "_loser"))
     ),
 }
 
@@ -207,13 +211,21 @@ def changed(column: str, value: Any) -> Any:
             DataError,
             r"pairs, row 3 \(index label 10\), column 'length_first': nan is no value",
         ),
-        (changed("length_first", 1e200), DataError, r"column 'length_first': 1e\+200 exceeds 1e\+100"),
+        (
+            changed("length_first", 1e200),
+            DataError,
+            r"column 'length_first': 1e\+200 exceeds 1e\+100",
+        ),
         (
             lambda table: table.drop(columns="length_second"),
             DataError,
             "'length_first' and none 'length_second'",
         ),
-        (lambda table: table.drop(columns="second"), DataError, "no columns 'first' and 'second' among"),
+        (
+            lambda table: table.drop(columns="second"),
+            DataError,
+            "no columns 'first' and 'second' among",
+        ),
         (
             lambda table: table.rename(columns={"length_first": "lenght_first"}),
             DataError,
@@ -224,7 +236,11 @@ def changed(column: str, value: Any) -> Any:
             DataError,
             "'length_first' is not used",
         ),
-        (lambda table: pd.concat([table, table[["rater"]]], axis=1), DataError, "'rater' occurs twice"),
+        (
+            lambda table: pd.concat([table, table[["rater"]]], axis=1),
+            DataError,
+            "'rater' occurs twice",
+        ),
     ],
 )
 def test_refused(posterior: Any, asked: Any, change: Any, error: Any, message: str) -> None:

@@ -27,7 +27,9 @@ def votes(number: int, seed: int) -> pd.DataFrame:
             lengths = rng.uniform(20, 90, 2)
             named = question if question % 4 else None
             rows.append((f"i{min(first, second)}", f"i{max(first, second)}", named, home, *lengths))
-    return pd.DataFrame(rows, columns=["winner", "loser", "group", "home", "length_winner", "length_loser"])
+    return pd.DataFrame(
+        rows, columns=["winner", "loser", "group", "home", "length_winner", "length_loser"]
+    )
 
 
 def fit(engine: Any = EP, fixed: Any = FIXED, **options: Any) -> Any:
@@ -41,14 +43,20 @@ def posterior() -> Any:
     return fit()
 
 
-def new(winner: str, loser: str, group: Any = "new", home: Any = None, length: float = 50.0) -> pd.DataFrame:
+def new(
+    winner: str, loser: str, group: Any = "new", home: Any = None, length: float = 50.0
+) -> pd.DataFrame:
     columns = {"winner": [winner], "loser": [loser], "group": [group], "home": [home]}
     return pd.DataFrame({**columns, "length_winner": [length], "length_loser": [50.0]})
 
 
 def off(one: Any, other: Any) -> float:
-    """Largest difference of means of effects and centered utilities, in sds, or of their sds, relative."""
-    both = [np.concatenate([each.effects[["mean", "sd"]], each.reported()]) for each in (one, other)]
+    """Largest difference of means of effects and centered utilities, in sds, or of their sds,
+    relative.
+    """
+    both = [
+        np.concatenate([each.effects[["mean", "sd"]], each.reported()]) for each in (one, other)
+    ]
     return float(np.abs((both[0] - both[1]) / both[1][:, 1:]).max())
 
 
@@ -71,7 +79,12 @@ def test_one_answer_is_near_the_full_update_and_undone_exactly(kind: str, poster
 def test_the_error_is_estimated(posterior: Any) -> None:
     answers = posterior.data.comparisons
     settled = quick_error(
-        posterior.likelihood, posterior.hyperparameters, answers, posterior.sites, posterior.whole, effects=2
+        posterior.likelihood,
+        posterior.hyperparameters,
+        answers,
+        posterior.sites,
+        posterior.whole,
+        effects=2,
     )
     assert settled < 1e-5
     found = posterior
@@ -114,7 +127,9 @@ def test_a_pair_beside_lists(grouped: bool) -> None:
     for number in range(8):
         few = rng.permutation(8)[: 3 + number % 3]
         judge = ("ann", "ben")[number % 2]
-        rows += [(f"i{one}", f"i{other}", number, number // 3, judge) for one, other in pairwise(few)]
+        rows += [
+            (f"i{one}", f"i{other}", number, number // 3, judge) for one, other in pairwise(few)
+        ]
     columns = ["winner", "loser", "list", "group", "rater"]
     table = pd.DataFrame(rows, columns=columns).astype({"list": object})
     table = pd.concat([table, pd.DataFrame([("i0", "i3", None, None, "ann")], columns=columns)])

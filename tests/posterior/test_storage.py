@@ -41,7 +41,9 @@ def kinds(
     posterior: Any, maximised: Any, data: PreferenceData, hyperparameters: dict[str, Any]
 ) -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    samples = {name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()}
+    samples = {
+        name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()
+    }
     samples["utility"] = rng.standard_normal((8, 12))
     return {
         "fixed": posterior,
@@ -71,7 +73,9 @@ def check_same(first: Any, second: Any) -> None:
     if isinstance(first, UtilityPosterior):
         assert list(map(repr, first.data.labels)) == list(map(repr, second.data.labels))
         assert first.data.notes == second.data.notes
-        for left, right in zip(jax.tree.leaves(first.data), jax.tree.leaves(second.data), strict=True):
+        for left, right in zip(
+            jax.tree.leaves(first.data), jax.tree.leaves(second.data), strict=True
+        ):
             np.testing.assert_array_equal(left, right, strict=True)
         pd.testing.assert_frame_equal(first.ranking(), second.ranking())
         pd.testing.assert_frame_equal(first.explain(), second.explain())
@@ -91,7 +95,19 @@ def test_labels_and_notes_come_back(
     make_data: Callable[..., PreferenceData], fit: Callable[..., Any], tmp_path: Path
 ) -> None:
     moment = datetime(2024, 2, 29, 12, 30)
-    names = [("a", 1), "1", 1, -4, date(2024, 2, 29), moment, ".", "ä\nö", 1.5, False, ("b", (1, "c"))]
+    names = [
+        ("a", 1),
+        "1",
+        1,
+        -4,
+        date(2024, 2, 29),
+        moment,
+        ".",
+        "ä\nö",
+        1.5,
+        False,
+        ("b", (1, "c")),
+    ]
     names.append(pd.Timestamp("2024-02-29 12:30:00.000000001"))
     posterior = fit(make_data(names=names))
     posterior.save(tmp_path / "labels.nc")
@@ -120,7 +136,13 @@ def test_no_attributes(fit: Callable[..., Any], tmp_path: Path) -> None:
     read = relpref.load(tmp_path / "bare.nc")
     check_same(posterior, read)
     assert isinstance(read, UtilityPosterior)
-    assert list(read.explain().columns) == ["next", "individual", "mean", "share_next", "share_individual"]
+    assert list(read.explain().columns) == [
+        "next",
+        "individual",
+        "mean",
+        "share_next",
+        "share_individual",
+    ]
 
 
 def test_it_is_plain_netcdf(posterior: Any, tmp_path: Path) -> None:
@@ -147,7 +169,9 @@ def test_truncated_files(part: float, saved: Path) -> None:
         relpref.load(saved)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n" + bytes(500), b"winner,loser\na,b\n" * 100])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x89HDF\r\n\x1a\n" + bytes(500), b"winner,loser\na,b\n" * 100]
+)
 def test_garbage(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "garbage.nc"
     path.write_bytes(content)
@@ -211,7 +235,9 @@ def test_text_that_is_no_text_is_a_storage_error(saved: Path) -> None:
         relpref.load(saved)
 
 
-def test_a_damaged_file_leaves_nothing_half_open(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_leaves_nothing_half_open(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with h5py.File(saved, "r+") as file:
         # Of a type that h5py cannot read; h5netcdf looks for this one while it opens a file.
         scalar = h5py.h5s.create(h5py.h5s.SCALAR)
@@ -267,7 +293,8 @@ def test_a_file_cannot_name_programs_of_others(program: str, saved: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "missing", ["mean", "covariance", "key", "data/winner", "sites/shift", "hyperparameters/next_range"]
+    "missing",
+    ["mean", "covariance", "key", "data/winner", "sites/shift", "hyperparameters/next_range"],
 )
 def test_incomplete_files(missing: str, saved: Path) -> None:
     import h5py
@@ -279,7 +306,8 @@ def test_incomplete_files(missing: str, saved: Path) -> None:
         relpref.load(saved)
 
 
-# Kills copies of itself at random moments while they save one posterior over the other, and looks at what is left.
+# Kills copies of itself at random moments while they save one posterior over the other, and looks
+# at what is left.
 KILLER = """
 import os, random, signal, sys, time
 import relpref
@@ -327,7 +355,9 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "[0, 1]\n"
-    check_same(relpref.load(target), posterior if target.read_bytes() == first.read_bytes() else maximised)
+    check_same(
+        relpref.load(target), posterior if target.read_bytes() == first.read_bytes() else maximised
+    )
 
 
 FULL = """
@@ -351,11 +381,17 @@ def test_a_full_disk_leaves_the_process_and_the_earlier_file(saved: Path) -> Non
     before = saved.read_bytes()
     environment = os.environ | {"PYTHONPATH": os.getcwd()}
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(saved)], capture_output=True, text=True, check=False, env=environment
+        [sys.executable, "-c", FULL, str(saved)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     line = f"cannot write {saved}: File too large; the earlier file is untouched\n"
     assert (done.returncode, done.stderr, done.stdout) == (0, "", 3 * line)
-    assert saved.read_bytes() == before and [file.name for file in saved.parent.iterdir()] == [saved.name]
+    assert saved.read_bytes() == before and [file.name for file in saved.parent.iterdir()] == [
+        saved.name
+    ]
 
 
 def test_posteriors_are_of_their_own_type(kinds: dict[str, Any]) -> None:
@@ -395,7 +431,9 @@ def test_a_file_of_schema_3_is_updated_and_refitted_without_a_linear_part(tmp_pa
     assert new.origin.kwargs["attribute_kernel"] == SquaredExponential()
 
 
-def test_an_old_file_saved_again_says_itself_that_it_has_no_individual_parts(tmp_path: Path) -> None:
+def test_an_old_file_saved_again_says_itself_that_it_has_no_individual_parts(
+    tmp_path: Path,
+) -> None:
     relpref.load(OLD).save(tmp_path / "new.nc")
     with h5netcdf.File(tmp_path / "new.nc", "r") as file:
         assert int(file.attrs["relpref_schema"]) == codec.SCHEMA == 4
@@ -416,7 +454,8 @@ def test_data_and_arrays_among_options_come_back(data: PreferenceData) -> None:
 def test_stored_labels_with_blanks_are_found_by_either_form(tmp_path: Path) -> None:
     """Runs of earlier versions have items and raters with blanks around their labels."""
     answers = pd.DataFrame(
-        [("Ann", "Bo", "x"), ("Bo", "Cy", "y"), ("Ann", "Cy", "x")], columns=["winner", "loser", "rater"]
+        [("Ann", "Bo", "x"), ("Bo", "Cy", "y"), ("Ann", "Cy", "x")],
+        columns=["winner", "loser", "rater"],
     )
     fitted = relpref.fit(answers=answers, hyperparameters="maximize")
     comparisons = replace(fitted.data.comparisons, raters=("x ", "y"))
@@ -427,7 +466,8 @@ def test_stored_labels_with_blanks_are_found_by_either_form(tmp_path: Path) -> N
     wanted = old.prefer("Ann ", "Bo", rater="x ")["probability"][0]
     assert old.prefer("Ann", "\u00a0Bo", rater="x")["probability"][0] == wanted
     assert (
-        old.choose(["Ann", "Bo"])["probability"].iloc[0] == old.choose(["Ann ", "Bo"])["probability"].iloc[0]
+        old.choose(["Ann", "Bo"])["probability"].iloc[0]
+        == old.choose(["Ann ", "Bo"])["probability"].iloc[0]
     )
     assert old.order(["Ann", "Bo"]) == old.order(["Ann ", "Bo "])
     more = old.update(answers.assign(winner=["Ann ", "Bo", "Ann"]))

@@ -16,7 +16,10 @@ from relpref.rls import ConditionalRanker
 ITEMS = pd.DataFrame(
     {"price": [2.0, 3.5, np.nan, 4.0]}, index=["mocha", "su\nmatra", "instant coffee", "gesha"]
 )
-PAIRS = [("gesha", "instant coffee")] * 3 + [("su\nmatra", "instant coffee"), ("mocha", "instant coffee")]
+PAIRS = [("gesha", "instant coffee")] * 3 + [
+    ("su\nmatra", "instant coffee"),
+    ("mocha", "instant coffee"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -31,31 +34,39 @@ def test_the_best_come_first_with_what_they_rest_on(posterior: Any) -> None:
     assert lines[0] == f"{posterior.data.describe()}."
     best = posterior.ranking().iloc[0]
     row = (
-        f"1 {posterior.ranking().index[0]} {best['mean']:+.2f} {best['lower']:+.2f} to {best['upper']:+.2f} "
+        f"1 {posterior.ranking().index[0]} {best['mean']:+.2f} {best['lower']:+.2f} to "
+        f"{best['upper']:+.2f} "
     )
     assert " ".join(lines[2].split()).startswith(row)
     assert lines[5] == "(1 more)"
     shares = posterior.shares()
     assert (
-        f"attributes {shares['attributes']:.0%}, the items themselves {shares['individual']:.0%}" in lines[6]
+        f"attributes {shares['attributes']:.0%}, the items themselves {shares['individual']:.0%}"
+        in lines[6]
     )
     assert (
-        lines[7]
-        == f"Fitted xpgp by EP, hyperparameters at their maximum; log evidence {posterior.log_evidence:.2f}."
+        lines[7] == "Fitted xpgp by EP, hyperparameters at their maximum; log evidence "
+        f"{posterior.log_evidence:.2f}."
     )
     assert lines[-1] == f"* {posterior.data.notes[-1]}"
     assert "su\\nmatra" in text  # what would break a line is escaped
 
 
 def test_parts_that_cannot_be_told_apart_are_named(posterior: Any) -> None:
-    alike = replace(posterior, info={**posterior.info, "alike_parts": [["attributes", "individual"]]})
-    sentence = "The answers cannot tell attributes from the items themselves: only their sum is known."
+    alike = replace(
+        posterior, info={**posterior.info, "alike_parts": [["attributes", "individual"]]}
+    )
+    sentence = (
+        "The answers cannot tell attributes from the items themselves: only their sum is known."
+    )
     assert sentence in alike.summary()
     assert sentence not in posterior.summary()
 
 
 def test_without_answers_it_says_so() -> None:
-    prior: Any = EP(xpgp, hyperparameters="maximize").run(0, relpref.PreferenceData.from_tables(ITEMS))
+    prior: Any = EP(xpgp, hyperparameters="maximize").run(
+        0, relpref.PreferenceData.from_tables(ITEMS)
+    )
     assert prior.summary().startswith("No answers yet: 4 items")
     assert "Where the differences" not in prior.summary()
 
@@ -76,6 +87,9 @@ def test_every_posterior_has_one(posterior: Any) -> None:
     classes = RankingGPClassifier("cut").fit(ballots, ["u", "v"]).posterior_.summary()
     assert "'u' (1)" in classes and "Fitted by EP" in classes
 
-    draws = {"utility": np.random.default_rng(0).normal(size=(40, 4)), "individual_amplitude": np.ones(40)}
+    draws = {
+        "utility": np.random.default_rng(0).normal(size=(40, 4)),
+        "individual_amplitude": np.ones(40),
+    }
     sampled = from_samples(draws, xpgp, posterior.data.without_attributes())
     assert "Fitted by samples" in sampled.summary()

@@ -1,4 +1,6 @@
-"""Tiers and simultaneous rank intervals, by brute force, by simulation, and by what must not matter to them."""
+"""Tiers and simultaneous rank intervals, by brute force, by simulation, and by what must not matter
+to them.
+"""
 
 from typing import Any
 
@@ -18,7 +20,11 @@ Floats = NDArray[np.float64]
 def gaussian(size: int, seed: int, separation: float = 8.0) -> GaussianBelief:
     """Items of very different uncertainty, some of which move together."""
     rng = np.random.default_rng(seed)
-    root = rng.standard_normal((size, size)) * np.exp(0.7 * rng.standard_normal((size, 1))) / np.sqrt(size)
+    root = (
+        rng.standard_normal((size, size))
+        * np.exp(0.7 * rng.standard_normal((size, 1)))
+        / np.sqrt(size)
+    )
     return GaussianBelief(separation * rng.standard_normal(size), root @ root.T)
 
 
@@ -30,12 +36,15 @@ def by_hand(belief: Belief, draws: Floats, probability: float) -> dict[str, list
     """The definition, pair by pair."""
     mean, covariance, size = belief.mean(), belief.covariance(), belief.size
     ratio = {
-        (i, j): (mean[i] - mean[j]) / np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
+        (i, j): (mean[i] - mean[j])
+        / np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
         for i in range(size)
         for j in range(size)
         if mean[i] > mean[j]
     }
-    errors = [max([ratio[i, j] for i, j in ratio if draw[i] < draw[j]], default=0.0) for draw in draws]
+    errors = [
+        max([ratio[i, j] for i, j in ratio if draw[i] < draw[j]], default=0.0) for draw in draws
+    ]
     critical = sorted(errors)[int(np.ceil(probability * (len(errors) - 1)))]
     above = np.zeros((size, size), dtype=bool)
     for pair, value in ratio.items():
@@ -78,7 +87,9 @@ def test_brute_force(size: int) -> None:
 @pytest.mark.parametrize("size", [2, 7, 8, 9, 150])
 @pytest.mark.parametrize("probability", [0.5, 0.95])
 @pytest.mark.parametrize("separation", [0.0, 1.0, 1e6])
-def test_the_critical_value_leaves_no_pair_out(size: int, probability: float, separation: float) -> None:
+def test_the_critical_value_leaves_no_pair_out(
+    size: int, probability: float, separation: float
+) -> None:
     belief: Belief = gaussian(size, 1, separation)
     belief = belief.subset(np.argsort(-belief.mean()))
     mean, covariance = belief.mean(), belief.covariance()
@@ -97,9 +108,10 @@ def test_the_critical_value_leaves_no_pair_out(size: int, probability: float, se
 def test_settled_pairs_are_in_the_right_order_at_once() -> None:
     """Truths are drawn from the posterior, as they are of a calibrated one.
 
-    Of 30 posteriors with 400 truths each, at most 5 % have a settled pair that is wrong. The rate of one posterior varies with its 4000
-    draws (sd 0.34 percentage points) and its truths (1.1 points); over all 30 its standard error is 0.21 points, so that more than 5.8 %
-    has a probability under 1e-4 even if every difference were settled at its critical value.
+    Of 30 posteriors with 400 truths each, at most 5 % have a settled pair that is wrong. The rate
+    of one posterior varies with its 4000 draws (sd 0.34 percentage points) and its truths (1.1
+    points); over all 30 its standard error is 0.21 points, so that more than 5.8 % has a
+    probability under 1e-4 even if every difference were settled at its critical value.
     """
     wrong, settled = [], 0
     for seed in range(30):
@@ -122,7 +134,9 @@ def test_settled_pairs_are_in_the_right_order_at_once() -> None:
 
 
 def test_as_many_pairs_are_settled_as_the_probability_allows() -> None:
-    """With the next pair, other draws would be in the wrong order more often: the quantile has an error of 0.34 points, the share one of 0.15."""
+    """With the next pair, other draws would be in the wrong order more often: the quantile has an
+    error of 0.34 points, the share one of 0.15.
+    """
     belief = gaussian(20, 3, separation=1.0)
     found = tier_columns(belief, belief.draw(4000, np.random.default_rng(4)), 0.95)
     draws = belief.draw(20_000, np.random.default_rng(5))
@@ -142,8 +156,12 @@ def test_labels_shift_and_scale_do_not_matter() -> None:
     assert found["tier"].max() > 2
     shuffled = np.random.default_rng(7).permutation(17)
     other = tier_columns(belief.subset(shuffled), draws[:, shuffled], 0.8)
-    moved = tier_columns(GaussianBelief(3 * belief.location - 8, 9 * belief.scale), 3 * draws - 8, 0.8)
-    common = np.random.default_rng(8).standard_normal((600, 1))  # of all utilities, which no answer tells
+    moved = tier_columns(
+        GaussianBelief(3 * belief.location - 8, 9 * belief.scale), 3 * draws - 8, 0.8
+    )
+    common = np.random.default_rng(8).standard_normal(
+        (600, 1)
+    )  # of all utilities, which no answer tells
     level = tier_columns(GaussianBelief(belief.location, belief.scale + 1.0), draws + common, 0.8)
     for name, values in found.items():
         np.testing.assert_array_equal(other[name], values[shuffled])
@@ -154,7 +172,9 @@ def test_labels_shift_and_scale_do_not_matter() -> None:
 def test_items_that_are_the_same_to_the_model_are_never_settled() -> None:
     belief = gaussian(6, 9)
     twice = np.repeat(np.arange(6), 2)
-    found = tier_columns(belief.subset(twice), belief.subset(twice).draw(2000, np.random.default_rng(0)), 0.8)
+    found = tier_columns(
+        belief.subset(twice), belief.subset(twice).draw(2000, np.random.default_rng(0)), 0.8
+    )
     assert found["tier"].max() > 1
     for name in found:
         np.testing.assert_array_equal(found[name][::2], found[name][1::2])

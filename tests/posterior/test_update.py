@@ -1,4 +1,6 @@
-"""A posterior with more answers, or without some, is that of a full fit; quick updates are near it and factorise nothing."""
+"""A posterior with more answers, or without some, is that of a full fit; quick updates are near it
+and factorise nothing.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +24,10 @@ def distance(one: Any, other: Any) -> float:
     """Largest difference of means and covariances."""
     first, second = one.belief, other.belief
     return float(
-        max(abs(first.mean() - second.mean()).max(), abs(first.covariance() - second.covariance()).max())
+        max(
+            abs(first.mean() - second.mean()).max(),
+            abs(first.covariance() - second.covariance()).max(),
+        )
     )
 
 
@@ -43,7 +48,9 @@ def test_an_update_is_a_full_fit_with_the_same_hyperparameters(
     assert len(updated.sites["precision"]) == updated.data.num_comparisons
 
 
-def test_the_answers_of_an_update_are_those_of_one_table(updated: Any, data: PreferenceData) -> None:
+def test_the_answers_of_an_update_are_those_of_one_table(
+    updated: Any, data: PreferenceData
+) -> None:
     tables = data.to_tables()
     whole = data.with_comparisons(pd.concat([tables[1], MORE]))
     pd.testing.assert_frame_equal(updated.data.to_tables()[1], whole.to_tables()[1])
@@ -58,12 +65,15 @@ def test_answers_can_be_withdrawn(updated: Any, posterior: Any) -> None:
     np.testing.assert_array_equal(quickly.data.count, posterior.data.count)
 
 
-def test_a_quick_update_is_near_the_full_one_and_undone_exactly(updated: Any, posterior: Any) -> None:
+def test_a_quick_update_is_near_the_full_one_and_undone_exactly(
+    updated: Any, posterior: Any
+) -> None:
     quickly = posterior.update(MORE, quick=True)
     assert quickly.info["quick_answers"] == 4
     moved = distance(updated, posterior)
     assert distance(quickly, updated) < 0.15 * moved
-    # An answer that was there before shares its site with the new copy, and is moved by it a little.
+    # An answer that was there before shares its site with the new copy, and is moved by it a
+    # little.
     assert distance(quickly.update(withdraw=MORE, quick=True), posterior) < 2e-3
     new = posterior.update([("e3", "e7")], quick=True)
     assert distance(new.update(withdraw=[("e3", "e7")], quick=True), posterior) < 1e-9
@@ -73,7 +83,9 @@ def test_a_quick_update_is_near_the_full_one_and_undone_exactly(updated: Any, po
 
 
 def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None:
-    """Sites multiplied in and divided out by rank-one changes against the inverse of the sum of precisions."""
+    """Sites multiplied in and divided out by rank-one changes against the inverse of the sum of
+    precisions.
+    """
     moving, site = quick.RankOne(posterior.belief), np.array([[0.7], [-0.4]])
     row = np.array([2, 9]), np.array([1.0, -1.0])
     moving.add(row, site)
@@ -85,11 +97,15 @@ def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None
     mean = covariance @ (precision @ posterior.belief.mean() - 0.4 * ends)
     np.testing.assert_allclose(moving.belief().mean(), mean, atol=1e-9)
     moving.add(row, -site)
-    np.testing.assert_allclose(moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12)
+    np.testing.assert_allclose(
+        moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12
+    )
 
 
 def off(one: Any, exact: Any) -> float:
-    """Largest error of a mean, in sds, or of an sd, relative: of utilities less their average, and of compared pairs' gaps."""
+    """Largest error of a mean, in sds, or of an sd, relative: of utilities less their average, and
+    of compared pairs' gaps.
+    """
     data = one.data
     centred = one.belief.centred(), exact.belief.centred()
     gaps = [each.belief.differences(data.winner, data.loser) for each in (one, exact)]
@@ -146,7 +162,9 @@ def test_quick_updates_settle_before_they_are_off(posterior: Any) -> None:
 
 
 def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of JAX runs but the moments of one answer, a program of a single row, and at the end those of all; nor NumPy's factorisations."""
+    """Nothing of JAX runs but the moments of one answer, a program of a single row, and at the end
+    those of all; nor NumPy's factorisations.
+    """
     jaxprs: list[Any] = []
     moments = quick._matched
 
@@ -168,8 +186,13 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
         monkeypatch.setattr(module, name, refuse)
     monkeypatch.setattr(EP, "run_from", refuse)
     posterior.update(MORE, quick=True)
-    largest = [max(np.size(v.aval) for equation in jaxpr.eqns for v in equation.outvars) for jaxpr in jaxprs]
-    assert set(largest[:-1]) == {1} and largest[-1] == padding.room_for(posterior.data.num_comparisons + 2)
+    largest = [
+        max(np.size(v.aval) for equation in jaxpr.eqns for v in equation.outvars)
+        for jaxpr in jaxprs
+    ]
+    assert set(largest[:-1]) == {1} and largest[-1] == padding.room_for(
+        posterior.data.num_comparisons + 2
+    )
     assert all("cholesky" not in str(jaxpr) for jaxpr in jaxprs)
 
 
@@ -190,13 +213,17 @@ def test_ties_bring_their_hyperparameter(posterior: Any, data: PreferenceData) -
 
 @pytest.mark.slow
 def test_raters_who_are_new_are_typical(
-    make_data: Callable[..., PreferenceData], fit: Callable[..., Any], hyperparameters: dict[str, Any]
+    make_data: Callable[..., PreferenceData],
+    fit: Callable[..., Any],
+    hyperparameters: dict[str, Any],
 ) -> None:
     data = make_data(0)
     table = data.to_tables()[1].assign(rater=["ann", "bob"] * 15)
     known = hyperparameters | {"rater_noise": [0.8, 1.3]}
     posterior = fit(data.with_comparisons(table), known)
-    found = posterior.update(pd.DataFrame({"winner": ["e1"], "loser": ["e2"], "rater": ["cyn"]}), quick=True)
+    found = posterior.update(
+        pd.DataFrame({"winner": ["e1"], "loser": ["e2"], "rater": ["cyn"]}), quick=True
+    )
     np.testing.assert_allclose(found.hyperparameters["rater_noise"], [0.8, 1.3, 1.0])
     assert found.data.comparisons.raters == ("ann", "bob", "cyn")
 
@@ -238,7 +265,9 @@ def test_pairs_will_do_for_a_table(posterior: Any) -> None:
         posterior.update("e3")
 
 
-def test_a_prior_can_be_updated(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
+def test_a_prior_can_be_updated(
+    make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+) -> None:
     """From nothing to one answer and back."""
     items, _, relations = make_data(0).to_tables()
     data = PreferenceData.from_tables(items, relations=relations)
@@ -259,7 +288,9 @@ def test_laplace_is_updated_too(data: PreferenceData, hyperparameters: dict[str,
     assert distance(posterior.update(MORE, quick=True), found) < 0.5 * distance(posterior, found)
 
 
-def test_an_updated_posterior_is_saved_and_updated_again(posterior: Any, updated: Any, tmp_path: Any) -> None:
+def test_an_updated_posterior_is_saved_and_updated_again(
+    posterior: Any, updated: Any, tmp_path: Any
+) -> None:
     quickly = posterior.update(MORE, quick=True)
     quickly.save(tmp_path / "quick.nc")
     again: Any = relpref.load(tmp_path / "quick.nc")
@@ -270,7 +301,9 @@ def test_an_updated_posterior_is_saved_and_updated_again(posterior: Any, updated
 def test_what_cannot_be_updated_says_so(
     data: PreferenceData, posterior: Any, hyperparameters: dict[str, Any]
 ) -> None:
-    names = {name: np.full((20, *np.shape(value)), value) for name, value in hyperparameters.items()}
+    names = {
+        name: np.full((20, *np.shape(value)), value) for name, value in hyperparameters.items()
+    }
     draws = {"utility": np.random.default_rng(0).standard_normal((20, 12)), **names}
     sampled: Any = from_samples(draws, xpgp, data)
     with pytest.raises(UnsupportedProgramError, match="EP or Laplace"):
@@ -292,7 +325,10 @@ def test_sites_of_points_are_known_up_to_the_tolerance_of_points(seed: int) -> N
     posterior = relpref.fit(
         items, answers, {"near": [("a", "b"), ("b", "c"), ("d", "e")]}, progress_bar=False
     )
-    assert posterior.update([("a", "e")], quick=True).data.num_answers == posterior.data.num_answers + 1
+    assert (
+        posterior.update([("a", "e")], quick=True).data.num_answers
+        == posterior.data.num_answers + 1
+    )
 
 
 @pytest.mark.slow
@@ -302,7 +338,9 @@ def test_a_program_of_other_predictors_is_refused_quick_updates(data: Preference
     from relpref.likelihoods import ProbitComparison
 
     def program(data: PreferenceData) -> None:
-        utility = numpyro.sample("utility", numpyro.distributions.Normal(0, 1).expand([12]).to_event(1))
+        utility = numpyro.sample(
+            "utility", numpyro.distributions.Normal(0, 1).expand([12]).to_event(1)
+        )
         gap = 2 * (utility[data.winner] - utility[data.loser])
         with numpyro.handlers.scale(scale=data.count):
             numpyro.sample("answer", ProbitComparison(gap), obs=1)

@@ -61,23 +61,28 @@ def test_ties_raters_and_positions_in_words(make: Make, read: Callable[[str], An
 
 
 def test_a_tie_is_no_win(make: Make, read: Callable[[str], Any]) -> None:
-    """An item at the average wins 30 % of its answers outright, where four in ten are ties: it is not beaten in 70 %."""
+    """An item at the average wins 30 % of its answers outright, where four in ten are ties: it is
+    not beaten in 70 %.
+    """
     table = pd.DataFrame({"winner": list("abc"), "loser": list("bcd"), "tie": [False, True, False]})
     posterior = make(
-        make().data.with_comparisons(table), hyperparameters={**make().hyperparameters, "tie_margin": 0.5}
+        make().data.with_comparisons(table),
+        hyperparameters={**make().hyperparameters, "tie_margin": 0.5},
     )
     text = prose(posterior, read)
     chance = Subject(posterior).beats[0]
     assert (
-        f"it wins outright against an average item in {100 * chance:.0f} of 100 answers (a tie is no win)"
-        in text
+        f"it wins outright against an average item in {100 * chance:.0f} of 100 answers (a tie is "
+        "no win)" in text
     )
     assert "how often the item would win outright against an average one (a tie is no win)" in text
     assert (
-        "Wins outright: the probability that an answer favors the item over an average one, where a tie"
-        in text
+        "Wins outright: the probability that an answer favors the item over an average one, where "
+        "a tie" in text
     )
-    assert "Beats average" not in text and "beats an average" not in text and "would beat" not in text
+    assert (
+        "Beats average" not in text and "beats an average" not in text and "would beat" not in text
+    )
     decided = prose(make(), read)
     assert "it beats an average item" in decided and "outright" not in decided
 
@@ -89,15 +94,24 @@ def test_many_raters_are_few_rows(make: Make, read: Callable[[str], Any]) -> Non
     values = {**make().hyperparameters, "rater_noise": noise, "rater_spread": 0.8}
     text = prose(make(make().data.with_comparisons(table), hyperparameters=values), read)
     assert "24 other raters" in text and "1.30 to 3.60" in text
-    assert all((f"rater {label}" in text) == (row < 3 or row > 26) for row, label in enumerate(raters))
+    assert all(
+        (f"rater {label}" in text) == (row < 3 or row > 26) for row, label in enumerate(raters)
+    )
     assert "Rater spread: how different raters are" in text
 
 
-def test_reported_probabilities_and_the_logistic_link(make: Make, read: Callable[[str], Any]) -> None:
-    table = pd.DataFrame({"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.1]})
+def test_reported_probabilities_and_the_logistic_link(
+    make: Make, read: Callable[[str], Any]
+) -> None:
+    table = pd.DataFrame(
+        {"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.1]}
+    )
     data = make().data.with_comparisons(table)
     posterior = make(data, hyperparameters={**make().hyperparameters, "soft_noise": 0.4})
     assert "A reported probability is Φ of the difference" in prose(posterior, read)
     assert Subject(posterior).won.tolist()[:4] == [1, 0, 0, 1]
     logistic = prose(make(likelihood=Logistic()), read)
-    assert "the logistic function of the difference of their utilities (Bradley and Terry 1952)." in logistic
+    assert (
+        "the logistic function of the difference of their utilities (Bradley and Terry 1952)."
+        in logistic
+    )

@@ -1,4 +1,6 @@
-"""The page in a browser: nothing is asked of a network, nothing is cut off, at any width and in either scheme."""
+"""The page in a browser: nothing is asked of a network, nothing is cut off, at any width and in
+either scheme.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -10,8 +12,12 @@ import pytest
 from relpref.infer import UtilityPosterior
 from relpref.report import write
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="the browser is driven by playwright"
+)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
@@ -44,7 +50,9 @@ def test_fits_every_window(
     labels = [f"a rather long label {row}" for row in range(12)]
     report = write(make(tables(labels)), tmp_path / "report.html", relations_evidence=False)
     with playwright.sync_playwright() as engine:
-        chromium = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        chromium = engine.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
         page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -52,7 +60,9 @@ def test_fits_every_window(
         assert asked == [report.as_uri()]
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert page.evaluate(CUT_OFF) == []
-        shown = page.evaluate("[...document.querySelectorAll('svg')].filter(e => e.checkVisibility()).length")
+        shown = page.evaluate(
+            "[...document.querySelectorAll('svg')].filter(e => e.checkVisibility()).length"
+        )
         assert shown == 1  # of the forest one variant; the other pictures are folded
         page.emulate_media(media="print")
         assert page.evaluate(HIDDEN) == []

@@ -34,11 +34,14 @@ def prose(read: Callable[[str], Any]) -> Callable[..., str]:
 
 def test_summary(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
-    assert "A ranking of 8 items, based on 30 answers, 2 attributes and the relation “near”." in text
+    assert (
+        "A ranking of 8 items, based on 30 answers, 2 attributes and the relation “near”." in text
+    )
     table = make().ranking()
     best, lower, upper = table.iloc[0][["p_best", "rank_lower", "rank_upper"]]
     assert (
-        f"a is the best with a probability of {100 * best:.0f}%; its place is {lower:.0f}–{upper:.0f}" in text
+        f"a is the best with a probability of {100 * best:.0f}%; its place is "
+        f"{lower:.0f}–{upper:.0f}" in text
     )
     better = make().prefer([("a", "b")])["p_better"][0]
     assert f"a is better than b with a probability of {100 * better:.0f}%." in text
@@ -56,7 +59,9 @@ def test_summary(make: Make, prose: Callable[..., str]) -> None:
         ([], "Nobody leads clearly: the best may be any of 8 items, most likely"),
     ],
 )
-def test_how_sure_the_leader_is(make: Make, prose: Callable[..., str], gaps: list[float], words: str) -> None:
+def test_how_sure_the_leader_is(
+    make: Make, prose: Callable[..., str], gaps: list[float], words: str
+) -> None:
     """The fewest are named among whom the best is with a probability of 95 %."""
     mean = np.array([*gaps, *np.zeros(8 - len(gaps))])
     text = prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
@@ -78,7 +83,9 @@ def test_utilities_as_chances(make: Make, prose: Callable[..., str]) -> None:
     assert f"and it beats an average item in {100 * chance:.0f} of 100 answers" in prose(posterior)
     certain = make(belief=GaussianBelief(np.array([50.0, *np.zeros(7)]), np.eye(8)))
     assert "in >99 of 100 answers" in prose(certain)
-    assert "average item" not in prose(make(origin=None))  # nobody knows how answers follow from utilities
+    assert "average item" not in prose(
+        make(origin=None)
+    )  # nobody knows how answers follow from utilities
 
 
 def test_contributions(make: Make, prose: Callable[..., str]) -> None:
@@ -92,7 +99,11 @@ def test_contributions(make: Make, prose: Callable[..., str]) -> None:
         {},
         {"utility": Parts({}, {})},
         {"utility": Parts({"near": np.zeros(8)}, {"near": np.ones(8)})},
-        {"utility": Parts({"near": np.zeros(8), "x": np.zeros(8)}, {"near": np.ones(8), "x": np.ones(8)})},
+        {
+            "utility": Parts(
+                {"near": np.zeros(8), "x": np.zeros(8)}, {"near": np.ones(8), "x": np.ones(8)}
+            )
+        },
     ],
 )
 def test_nothing_to_split(make: Make, prose: Callable[..., str], parts: Any) -> None:
@@ -144,7 +155,9 @@ def test_no_reading_for_unknown_kernels(make: Make, prose: Callable[..., str], b
         "attribute_kernel": Precomputed(np.eye(8)),
         "relation_kernels": {"near": Precomputed(np.eye(8))},
     }
-    origin = Origin(partial(xpgp, **options), (data,), {}) if bound else Origin(xpgp, (data,), options)
+    origin = (
+        Origin(partial(xpgp, **options), (data,), {}) if bound else Origin(xpgp, (data,), options)
+    )
     text = prose(make(data, origin=origin, likelihood=Logistic()))
     for words in ("correlation 0.", "typically differ", "leans", "wins 84%"):
         assert words not in text
@@ -152,7 +165,8 @@ def test_no_reading_for_unknown_kernels(make: Make, prose: Callable[..., str], b
 
 def test_shared_lengthscale_and_unknown_sites(make: Make, read: Callable[[str], Any]) -> None:
     posterior = make(
-        hyperparameters={"attributes_lengthscale": 1.0, "other": np.ones(2), "scale": 3.0}, origin=None
+        hyperparameters={"attributes_lengthscale": 1.0, "other": np.ones(2), "scale": 3.0},
+        origin=None,
     )
     cells = read(render(posterior, relations_evidence=False)).text("bdi")
     start = cells.index("attributes_lengthscale")
@@ -167,23 +181,32 @@ def test_many_hyperparameters(
     assert "The first 40 of 63 values are shown." in prose(make(data))
 
 
-def test_notes(make: Make, tables: Callable[..., PreferenceData], prose: Callable[..., str]) -> None:
+def test_notes(
+    make: Make, tables: Callable[..., PreferenceData], prose: Callable[..., str]
+) -> None:
     data = tables("abcdefgh", 6)
     both = pd.DataFrame({"winner": ["a", "b", "a"], "loser": ["b", "a", "c"]})
     text = prose(make(replace(data.with_comparisons(both), notes=("answers: 9 rows dropped",))))
     assert (
-        "d, e, f, g and h were never compared; their places rest on attributes and relations alone." in text
+        "d, e, f, g and h were never compared; their places rest on attributes and relations alone."
+        in text
     )
     assert "There are few answers: 0 about a typical item." in text
     assert "Pairs that were answered both ways 1" in text
     assert "answers: 9 rows dropped." in text
-    assert "tied together" in prose(make(data, info={**make().info, "groups": "2 groups are tied together"}))
+    assert "tied together" in prose(
+        make(data, info={**make().info, "groups": "2 groups are tied together"})
+    )
 
 
 def test_what_is_said_before_any_answer(make: Make, prose: Callable[..., str]) -> None:
-    text = prose(make(make().data.with_comparisons(None), belief=GaussianBelief(np.zeros(8), np.eye(8))))
+    text = prose(
+        make(make().data.with_comparisons(None), belief=GaussianBelief(np.zeros(8), np.eye(8)))
+    )
     assert "There are no answers yet, so the order below has no meaning." in text
-    assert "There are no answers yet, so these are the most probable values under their prior." in text
+    assert (
+        "There are no answers yet, so these are the most probable values under their prior." in text
+    )
     for words in (
         " lead",
         "is settled",
@@ -195,20 +218,29 @@ def test_what_is_said_before_any_answer(make: Make, prose: Callable[..., str]) -
 
 
 def islands(make: Make, **changes: Any) -> UtilityPosterior:
-    """Two groups of two and three that are compared among themselves only, and one item of which nothing is known."""
+    """Two groups of two and three that are compared among themselves only, and one item of which
+    nothing is known.
+    """
     answers = pd.DataFrame({"winner": list("abcd"), "loser": list("bade")})
     links = pd.DataFrame({"source": ["a"], "target": ["b"]})
     index = pd.Index(list("abcdef"), dtype=object)
     data = PreferenceData.from_tables(pd.DataFrame(index=index), answers, {"near": links})
     parts = {"utility": Parts({"near": np.linspace(1, 0, 6)}, {"near": np.ones(6)})}
     mean = np.array([1.0, 0.4, 1.4, 0.0, -1.0, 0.1])
-    return make(data, belief=GaussianBelief(mean, np.eye(6) / 8), parts=parts, hyperparameters={}, **changes)
+    return make(
+        data, belief=GaussianBelief(mean, np.eye(6) / 8), parts=parts, hyperparameters={}, **changes
+    )
 
 
-def test_groups_are_not_compared(make: Make, prose: Callable[..., str], read: Callable[[str], Any]) -> None:
+def test_groups_are_not_compared(
+    make: Make, prose: Callable[..., str], read: Callable[[str], Any]
+) -> None:
     posterior = islands(make)
     text = prose(posterior)
-    apart = "The 6 items form 3 groups that no answer or relation connects, 1 of them with a single item."
+    apart = (
+        "The 6 items form 3 groups that no answer or relation connects, 1 of them with a "
+        "single item."
+    )
     assert text.count(apart) == 2  # in the summary and under the ranking
     # Gaps of 1.4 and 0.6 with a standard deviation of 1/2.
     assert "Of the group of 3 items, c is better than d with a probability of 99.7%." in text
@@ -253,7 +285,10 @@ def test_what_to_keep_in_mind(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make(make().data.with_comparisons(answers), belief=belief))
     front, _, details = text.partition("All places")
     kept = front.partition("Keep in mind")[2]
-    assert "e, f, g and h were never compared; their places rest on attributes and relations alone." in kept
+    assert (
+        "e, f, g and h were never compared; their places rest on attributes and relations alone."
+        in kept
+    )
     assert "There are few answers: 1.5 about a typical item." in kept
     assert "4 hyperparameters were set to the best values by 11 answers." not in details
     assert "The place of a typical item is known to within 8 places of 8 only." in details
@@ -262,7 +297,12 @@ def test_what_to_keep_in_mind(make: Make, prose: Callable[..., str]) -> None:
 
 def test_computation(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make(info={**make().info, "own": 3, "array": np.ones(3)}))
-    assert "Residual 3.00 × 10⁻⁹" in text and "Sweeps 9" in text and "Own 3" in text and "array" not in text
+    assert (
+        "Residual 3.00 × 10⁻⁹" in text
+        and "Sweeps 9" in text
+        and "Own 3" in text
+        and "array" not in text
+    )
 
 
 def test_the_order_in_which_things_were_noted_does_not_matter(make: Make) -> None:
@@ -271,7 +311,9 @@ def test_the_order_in_which_things_were_noted_does_not_matter(make: Make) -> Non
     assert render(make(info=dict(reversed(info.items()))), relations_evidence=False) == there
 
 
-def test_long_text_does_not_widen_the_column_of_numbers(make: Make, read: Callable[[str], Any]) -> None:
+def test_long_text_does_not_widen_the_column_of_numbers(
+    make: Make, read: Callable[[str], Any]
+) -> None:
     told = "answers: 474 pairs composed from 158 choices or lists"
     page = read(render(make(info={**make().info, "answers": told}), relations_evidence=False))
     assert f"Answers: {told}." in page.text("li") and told not in page.text("bdi")
@@ -287,7 +329,11 @@ def test_methods_and_versions(make: Make, prose: Callable[..., str]) -> None:
     assert "Random key seed 3" in text
     parts = {"utility": Parts({"attributes": np.ones(8)}, {"attributes": np.ones(8)})}
     text = prose(
-        make(parts=parts, origin=Origin(preference_gp, (make().data,), {}), key=np.array([4, 5], np.uint32))
+        make(
+            parts=parts,
+            origin=Origin(preference_gp, (make().data,), {}),
+            key=np.array([4, 5], np.uint32),
+        )
     )
     assert "Chu and Z. Ghahramani (2005)" in text and "Kersting" not in text
     assert "the relation “near”" not in text
@@ -301,7 +347,10 @@ def test_what_is_said_of_other_searches(make: Make, prose: Callable[..., str]) -
     assert "C. K. I. Williams and D. Barber (1998)" in laplace and "Minka" not in laplace
     draws = {"near_amplitude": np.linspace(0.3, 0.7, 50)}
     drawn = prose(make(info={**info, "r_hat": 1.01}, hyperparameter_draws=draws))
-    assert "sampler (Hoffman and Gelman 2014)" in drawn and "M. D. Hoffman and A. Gelman (2014)" in drawn
+    assert (
+        "sampler (Hoffman and Gelman 2014)" in drawn
+        and "M. D. Hoffman and A. Gelman (2014)" in drawn
+    )
     assert "R-hat 1.01" in drawn
 
 
@@ -323,7 +372,8 @@ def test_held_and_given_hyperparameters_have_no_interval(
     text = prose(posterior)
     assert "3.76 to 3.76" not in text and "0.320 to 0.680" in text
     assert (
-        "Averages over their posterior, with 90% intervals. These were kept near their most probable values and have no "
+        "Averages over their posterior, with 90% intervals. These were kept near their most "
+        "probable values and have no "
         "interval: attributes_lengthscale. Given, not fitted: near_range."
     ) in text
     cells = read(render(posterior, relations_evidence=False)).text("bdi")
@@ -345,9 +395,12 @@ def test_who_leans_on_neighbors(make: Make, prose: Callable[..., str]) -> None:
     assert "leans" not in prose(make(replace(data, _graphs={"near": Graph(8, [], [], [])})))
 
 
-def test_parts_that_cannot_be_told_apart_are_added_up(make: Make, prose: Callable[..., str]) -> None:
+def test_parts_that_cannot_be_told_apart_are_added_up(
+    make: Make, prose: Callable[..., str]
+) -> None:
     means = {
-        name: np.linspace(top, -top, 8) for name, top in (("attributes", 2), ("near", 1), ("individual", 1))
+        name: np.linspace(top, -top, 8)
+        for name, top in (("attributes", 2), ("near", 1), ("individual", 1))
     }
     parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
     info = {**make().info, "alike_parts": [["near", "individual"]]}
@@ -360,14 +413,19 @@ def test_parts_that_cannot_be_told_apart_are_added_up(make: Make, prose: Callabl
     # Of two parts that are one there is nothing to say.
     two = {"utility": Parts({name: means[name] for name in ("near", "individual")}, {})}
     text = prose(make(parts=two, info=info))
-    assert "What drives it" not in text and "cannot tell the relation near from the item itself" in text
+    assert (
+        "What drives it" not in text
+        and "cannot tell the relation near from the item itself" in text
+    )
 
 
 def test_places_are_whole_numbers(make: Make, prose: Callable[..., str]) -> None:
     certain = GaussianBelief(np.arange(8.0)[::-1], 0.01 * np.eye(8))
     text = prose(make(belief=certain))
     assert "its place is 1 (90% interval)" in text and "1–1" not in text
-    assert "a 90% interval of places holds at least 90%, and often more where items are few." in text
+    assert (
+        "a 90% interval of places holds at least 90%, and often more where items are few." in text
+    )
 
 
 def test_lengthscales_of_a_linear_kernel(make: Make, prose: Callable[..., str]) -> None:
@@ -379,9 +437,11 @@ def test_lengthscales_of_a_linear_kernel(make: Make, prose: Callable[..., str]) 
 def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
     assert (
-        "For the attributes: The squared-exponential and the linear kernel together give a smooth function of the attributes plus a "
+        "For the attributes: The squared-exponential and the linear kernel together give a smooth "
+        "function of the attributes plus a "
         "weighted sum of them. For “near”: The regularized "
-        "Laplacian makes linked items alike. They are scaled so that, at an amplitude of 1, two items typically differ by 1.4"
+        "Laplacian makes linked items alike. They are scaled so that, at an amplitude of 1, two "
+        "items typically differ by 1.4"
     ) in text
     plain = make().data
     ends = pd.DataFrame({"source": list("abc"), "target": list("ddd")})
@@ -394,7 +454,9 @@ def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     items, answers, _ = plain.to_tables()
     data = PreferenceData.from_tables(items, answers, relations)
     names = ["attributes", *data.relations]
-    parts = {"utility": Parts({n: np.linspace(1, 2, 8) for n in names}, {n: np.ones(8) for n in names})}
+    parts = {
+        "utility": Parts({n: np.linspace(1, 2, 8) for n in names}, {n: np.ones(8) for n in names})
+    }
     options: dict[str, Any] = {
         "attribute_kernel": Matern52(),
         "relation_kernels": {
@@ -406,12 +468,19 @@ def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make(data, parts=parts, origin=Origin(xpgp, (data,), options)))
     assert "the relations “cites”, “drinks” and “walks”" in text
     assert (
-        "For the attributes: The Matérn 5/2 kernel gives a function of the attributes that has two derivatives. For “cites_linking” and "
-        "“cites_linked”: The hidden common cause kernel makes items alike that share links (Silva, Chu and Ghahramani 2007). For "
-        "“drinks”: Each item's links are taken for its attributes. The Matérn 5/2 kernel gives a function of the attributes that has "
-        "two derivatives. For “walks”: The regularized Laplacian makes linked items alike. They were not all scaled"
+        "For the attributes: The Matérn 5/2 kernel gives a function of the attributes that has two "
+        "derivatives. For “cites_linking” and "
+        "“cites_linked”: The hidden common cause kernel makes items alike that share links (Silva, "
+        "Chu and Ghahramani 2007). For "
+        "“drinks”: Each item's links are taken for its attributes. The Matérn 5/2 kernel gives a "
+        "function of the attributes that has "
+        "two derivatives. For “walks”: The regularized Laplacian makes linked items alike. They "
+        "were not all scaled"
     ) in text
-    assert "“cites” is directed, so it has two roles: “cites_linking” connects items that link to the same" in text
+    assert (
+        "“cites” is directed, so it has two roles: “cites_linking” connects items that link to the "
+        "same" in text
+    )
     assert "The relation “drinks” links items to something else" in text
     assert "“walks” is directed: items are similar if a random walk" in text
     assert "R. Silva, W. Chu and Z. Ghahramani (2007)" in text and "F. Chung (2005)" in text
@@ -430,8 +499,8 @@ def test_a_ready_table_of_evidence(make: Make, prose: Callable[..., str]) -> Non
     text = prose(make(), relations_evidence=table)
     assert "nothing −12.50 attributes −20.00 +7.50 relation near −17.00 +4.50" in text
     assert (
-        "The attributes are strongly supported by the answers. The relation near is supported by the answers."
-        in text
+        "The attributes are strongly supported by the answers. The relation near is supported by "
+        "the answers." in text
     )
     assert "The relation far: no comparison, EP ended with diverged." in text
     assert "The relation none makes the model worse" in text
@@ -451,7 +520,9 @@ def test_nothing_is_fitted_again_unasked(
 
 
 def test_a_table_of_evidence_that_is_none(make: Make) -> None:
-    with pytest.raises(DataError, match="relations_evidence: the table lacks the column 'log_evidence'"):
+    with pytest.raises(
+        DataError, match="relations_evidence: the table lacks the column 'log_evidence'"
+    ):
         render(make(), relations_evidence=pd.DataFrame({"left_out": ["near"]}))
 
 
@@ -462,6 +533,8 @@ def test_no_evidence_without_an_origin(make: Make, prose: Callable[..., str]) ->
 
 
 @pytest.mark.filterwarnings("ignore::relpref.infer.InferenceWarning")
-def test_a_search_that_stopped_is_not_called_a_maximum(make: Make, prose: Callable[..., str]) -> None:
+def test_a_search_that_stopped_is_not_called_a_maximum(
+    make: Make, prose: Callable[..., str]
+) -> None:
     text = prose(make(info={**make().info, "result": "max_iterations"}))
     assert "at which the search stopped before" in text and "Values that maximize" not in text

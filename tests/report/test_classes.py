@@ -53,7 +53,9 @@ def test_chapters(
     table["probability"], table["log_score"] = probability, np.log(probability)
     held = HeldOut(table, "leave-one-out", (), CHANCES, outcome)
     monkeypatch.setattr("relpref.report.trust.leave_one_out", lambda _: held)
-    monkeypatch.setattr("relpref.report.trust.certify", lambda _: Certificate("good", "EP is certified"))
+    monkeypatch.setattr(
+        "relpref.report.trust.certify", lambda _: Certificate("good", "EP is certified")
+    )
     chances = pd.DataFrame(CHANCES, index=table["ranker"], columns=["no", "yes"])
     latent = pd.DataFrame({"mean": np.zeros(6), "sd": np.ones(6)}, index=table["ranker"])
     monkeypatch.setattr(ClassPosterior, "predict_proba", lambda _: chances)
@@ -63,14 +65,17 @@ def test_chapters(
     text = found.prose
     assert "learned the classes “no” and “yes” from 6 rankings" in text
     assert (
-        "left out, it classified 83 correctly; always the most frequent class would be correct for 67"
-        in text
+        "left out, it classified 83 correctly; always the most frequent class would be correct for "
+        "67" in text
     )
     cells = found.text("bdi")
     start = cells.index("no", cells.index("Brier score"))
     assert cells[start : start + 4] == ["no", "3", "1", "75%"]  # one "no" was taken for a "yes"
     assert "5.0% to 95%" in cells  # Φ(± 1.645)
-    assert "Of 6 examples, 1 had a class whose probability was under 25%" in text and "<i>3</i>" in cells
+    assert (
+        "Of 6 examples, 1 had a class whose probability was under 25%" in text
+        and "<i>3</i>" in cells
+    )
 
 
 def test_without_its_program(posterior: ClassPosterior, read: Callable[[str], Any]) -> None:

@@ -15,7 +15,9 @@ PLAIN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1">{}</svg>'
 
 
 def page(posterior: UtilityPosterior, figure: str) -> str:
-    return render(posterior, sections=[Section("Picture <1>", figure=figure)] * 2, relations_evidence=False)
+    return render(
+        posterior, sections=[Section("Picture <1>", figure=figure)] * 2, relations_evidence=False
+    )
 
 
 def test_a_figure_from_matplotlib(posterior: UtilityPosterior, read: Callable[[str], Any]) -> None:
@@ -37,7 +39,9 @@ def test_a_figure_from_matplotlib(posterior: UtilityPosterior, read: Callable[[s
     ]
 
 
-def test_a_figure_in_the_pages_colours(posterior: UtilityPosterior, read: Callable[[str], Any]) -> None:
+def test_a_figure_in_the_pages_colours(
+    posterior: UtilityPosterior, read: Callable[[str], Any]
+) -> None:
     with canvas(200, 100) as drawing:
         drawing.figure.add_axes((0.2, 0.2, 0.7, 0.7)).set_title(drawing.words("a$b"))
         own = drawing.svg("own", "Own", "A picture")
@@ -45,7 +49,9 @@ def test_a_figure_in_the_pages_colours(posterior: UtilityPosterior, read: Callab
     assert ["scroll"] * 2 == [
         box["class"] for box in found.all("div") if box.get("aria-label") == "Picture <1>"
     ]
-    assert "extra1-own-title extra1-own-text" in {one.get("aria-labelledby") for one in found.all("svg")}
+    assert "extra1-own-title extra1-own-text" in {
+        one.get("aria-labelledby") for one in found.all("svg")
+    }
     assert "a$b" in found.text("text")
 
 

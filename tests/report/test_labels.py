@@ -50,8 +50,12 @@ def test_hostile_labels(
     make: Callable[..., UtilityPosterior],
     read: Callable[[str], Any],
 ) -> None:
-    read_as = ["empty" if label == "" else label for label in labels]  # only stored labels are empty
-    data = tables(read_as, 60, **{"$a$": np.arange(len(labels)), "<i>": np.arange(len(labels)) ** 2})
+    read_as = [
+        "empty" if label == "" else label for label in labels
+    ]  # only stored labels are empty
+    data = tables(
+        read_as, 60, **{"$a$": np.arange(len(labels)), "<i>": np.arange(len(labels)) ** 2}
+    )
     data = replace(data, labels=tuple(labels))
     text = render(make(data), title="<b>&", relations_evidence=False)
     text.encode("utf-8")
@@ -71,7 +75,9 @@ def test_long_labels_are_cut_and_kept(
 ) -> None:
     long = ["a/path/that/begins/alike/" + "x" * 500 + str(end) for end in range(6)]
     found = read(render(make(tables([*long, "short"])), relations_evidence=False))
-    rows = [header for header in found.all("th") if header.get("scope") == "row" and header.get("title")]
+    rows = [
+        header for header in found.all("th") if header.get("scope") == "row" and header.get("title")
+    ]
     assert [header["title"] for header in rows[:6]] == long
     cut = [text for text in found.text("bdi") if text.startswith("a/path")]
     assert len(set(cut)) == 6 and max(map(len, cut)) <= 28

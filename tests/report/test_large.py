@@ -25,11 +25,15 @@ def posterior() -> UtilityPosterior:
     links = pd.DataFrame({"source": labels, "target": labels[1:] + labels[:1]})
     first = rng.integers(0, N, 24)
     second = (first + rng.integers(1, N, 24)) % N
-    answers = pd.DataFrame({"winner": [labels[i] for i in first], "loser": [labels[i] for i in second]})
+    answers = pd.DataFrame(
+        {"winner": [labels[i] for i in first], "loser": [labels[i] for i in second]}
+    )
     data = PreferenceData.from_tables(items, answers, {"cites": links})
     names = ("attributes_amplitude", "attributes_lengthscale", "cites_amplitude", "cites_range")
     found = EP(
-        xpgp, fixed={**dict.fromkeys(names, 1.0), "attributes_linear_share": 0.5}, structure="sparse"
+        xpgp,
+        fixed={**dict.fromkeys(names, 1.0), "attributes_linear_share": 0.5},
+        structure="sparse",
     ).run(0, data)
     assert isinstance(found, UtilityPosterior)
     return found
@@ -48,7 +52,9 @@ def test_a_sparse_precision_is_named_by_what_it_says_of_its_errors(
 ) -> None:
     """Earlier versions named the space otherwise, and what they saved still opens."""
     errors = dict.fromkeys(("gap_sd_error", "mean_error", "log_evidence_error"), 0.01)
-    said = answered.approximations(replace(posterior, info={**posterior.info, **errors, "space": space}))
+    said = answered.approximations(
+        replace(posterior, info={**posterior.info, **errors, "space": space})
+    )
     assert "by the sparse precision of their posterior" in said[0] and "0.01" in said[1]
 
 
@@ -63,7 +69,9 @@ def test_it_shows_the_best_as_the_ranking_does(posterior: UtilityPosterior) -> N
     assert re.search(r"Shown are (9|1[0-2]) of them: the 8 with the highest utilities", text)
     assert "less the average of all 40" in text and "The structure is sparse" in text
     assert re.search(r"Keep in mind .*?\d+ items were never compared\.", text)
-    assert "No answers were left out and predicted: it was made by hand" in text  # the diagnostics were asked
+    assert (
+        "No answers were left out and predicted: it was made by hand" in text
+    )  # the diagnostics were asked
     best = posterior.ranking(top=8).iloc[:8]
     rows = re.findall(
         r'<tr><td class="number"><bdi>(\d+)</bdi></td><th scope="row"><bdi>(e\d+)</bdi></th>'
@@ -83,5 +91,8 @@ def test_too_many_answers_are_not_left_out(
 ) -> None:
     monkeypatch.setattr(answered, "MAX_ITEMS_OF_ANSWERS", 5)
     text = plain(render(posterior))
-    assert "Answers were not left out and predicted, nor searched for surprises: answers are about" in text
+    assert (
+        "Answers were not left out and predicted, nor searched for surprises: answers are about"
+        in text
+    )
     assert "never compared" in text

@@ -76,7 +76,9 @@ def test_loads_nothing_and_runs_nothing(posterior: UtilityPosterior, read: Read)
                 assert "://" not in (value or "")
     assert "url(" not in found.source.replace("url(#", "")
     assert "@import" not in found.source and "DejaVu" not in found.source
-    (policy,) = [a["content"] for a in found.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        a["content"] for a in found.all("meta") if a.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -119,8 +121,13 @@ def test_same_input_same_bytes(tmp_path: Path, make: Callable[..., UtilityPoster
         "assert not pyplot.get_fignums()\n"
     )
     other = tmp_path / "c.html"
-    environment = os.environ | {"PYTHONHASHSEED": "12", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run([sys.executable, "-W", "error", "-c", code, str(other)], check=True, env=environment)
+    environment = os.environ | {
+        "PYTHONHASHSEED": "12",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, str(other)], check=True, env=environment
+    )
     assert other.read_bytes() == first
 
 
@@ -199,7 +206,8 @@ def test_plain_posterior(make: Callable[..., UtilityPosterior], read: Read) -> N
     full = make()
     fields = ("belief", "parts", "hyperparameters", "log_evidence", "info", "sites", "key")
     posterior = Posterior(
-        **{name: getattr(full, name) for name in fields}, slices={"w": slice(0, 5), "b": slice(5, 8)}
+        **{name: getattr(full, name) for name in fields},
+        slices={"w": slice(0, 5), "b": slice(5, 8)},
     )
     found = read(page(posterior, relations_evidence=True))
     assert found.text("h2") == [
@@ -215,7 +223,9 @@ def test_plain_posterior(make: Callable[..., UtilityPosterior], read: Read) -> N
 
 @pytest.mark.usefixtures("without_pictures")
 def test_sections_come_first(posterior: UtilityPosterior, read: Read) -> None:
-    table = pd.DataFrame({"model": ["xpgp", "attributes"], "accuracy": [0.81234, np.nan], "n": [10, 20000]})
+    table = pd.DataFrame(
+        {"model": ["xpgp", "attributes"], "accuracy": [0.81234, np.nan], "n": [10, 20000]}
+    )
     text = "First. <script>alert(1)</script>"
     one = Section("Held out <answers>", [text, "Second."], table, note="Five folds.")
     found = read(page(posterior, sections=[one, Section("Two")]))
@@ -227,18 +237,24 @@ def test_sections_come_first(posterior: UtilityPosterior, read: Read) -> None:
 
 @pytest.mark.usefixtures("without_pictures")
 def test_large_tables_are_cut(posterior: UtilityPosterior, read: Read) -> None:
-    table = pd.DataFrame(np.zeros((300, 40)), index=pd.MultiIndex.from_product([range(3), range(100)]))
+    table = pd.DataFrame(
+        np.zeros((300, 40)), index=pd.MultiIndex.from_product([range(3), range(100)])
+    )
     assert "The first 200 of 300 rows and 30 of 40 columns are shown." in read(
         page(posterior, sections=[Section("Much", table=table)])
     ).text("p")
 
 
 def test_sections_of_another_type(posterior: UtilityPosterior) -> None:
-    with pytest.raises(DataError, match=r"sections: got a str; each must be a relpref\.report\.Section"):
+    with pytest.raises(
+        DataError, match=r"sections: got a str; each must be a relpref\.report\.Section"
+    ):
         page(posterior, sections=["text"])
 
 
-def test_many_items(tables: Callable[..., Any], make: Callable[..., UtilityPosterior], read: Read) -> None:
+def test_many_items(
+    tables: Callable[..., Any], make: Callable[..., UtilityPosterior], read: Read
+) -> None:
     data = tables([f"item {i} {'with a very long name ' * 40}" for i in range(400)], 300)
     text = page(make(data))
     assert len(text) < 1_000_000

@@ -21,7 +21,9 @@ def tables(p: int = 8, m: int = 6) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarr
     nodes = pd.DataFrame(
         rng.normal(size=(p, 2)), index=[f"<b>{row}</b>" for row in range(p)], columns=["x", "y"]
     )
-    objects = pd.DataFrame(rng.normal(size=(m, 2)), index=[f"o{row}" for row in range(m)], columns=["u", "v"])
+    objects = pd.DataFrame(
+        rng.normal(size=(m, 2)), index=[f"o{row}" for row in range(m)], columns=["u", "v"]
+    )
     relation = nodes.to_numpy() @ objects.to_numpy().T + 0.2 * rng.normal(size=(p, m))
     return nodes, objects, relation
 
@@ -56,7 +58,8 @@ def test_chapters(complete: RelationPosterior, read: Read) -> None:
     ]
     text = found.prose
     assert (
-        "ranks 6 objects for each of 8 nodes. It rests on 48 labels of 48 pairs: everything is known." in text
+        "ranks 6 objects for each of 8 nodes. It rests on 48 labels of 48 pairs: everything is "
+        "known." in text
     )
     assert "Conditional Ranking on Relational Data" in text and "Machine Learning 93" in text
     assert not found.all("b") and len(found.all("svg")) == 2

@@ -23,7 +23,9 @@ SAMPLES = {"engine": "samples", "result": "converged", "iterations": 50, "chains
 
 def of_size(make: Make, size: int, draws: int = 50, answers: Any = None) -> UtilityPosterior:
     index = pd.Index([f"item {row}" for row in range(size)], dtype=object)
-    data = PreferenceData.from_tables(pd.DataFrame({"x": np.arange(size, dtype=float)}, index=index), answers)
+    data = PreferenceData.from_tables(
+        pd.DataFrame({"x": np.arange(size, dtype=float)}, index=index), answers
+    )
     values = np.random.default_rng(0).normal(size=(draws, size)) + np.linspace(1, -1, size)
     changes: dict[str, Any] = {"parts": {}, "sites": {}, "log_evidence": None, "info": SAMPLES}
     # Made of a small one: the covariance of many items would not fit into memory.
@@ -49,7 +51,8 @@ def test_places_of_some_are_the_ranking_s(make: Make) -> None:
     table = posterior.ranking()
     expected = table.loc[[f"item {row}" for row in (0, 5, 11)]]
     found = places_of(posterior, np.array([0, 5, 11]))
-    # `ranking` draws 4000 times from the same 1000 draws: 0.05 is more than 5 standard errors of an average of places.
+    # `ranking` draws 4000 times from the same 1000 draws: 0.05 is more than 5 standard errors of an
+    # average of places.
     np.testing.assert_allclose(found["expected_rank"], expected["expected_rank"], atol=0.3)
     np.testing.assert_allclose(found["p_best"], expected["p_best"], atol=0.03)
     gaussian = make(belief=GaussianBelief(np.arange(8.0)[::-1], 1e-6 * np.eye(8)))
@@ -61,7 +64,9 @@ def test_many_items_are_summarised(
     size: int, make: Make, read: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relpref.report.subject.ALL_RANKED", 100)
-    answers = pd.DataFrame({"winner": ["item 0"] * 30, "loser": [f"item {row}" for row in range(1, 31)]})
+    answers = pd.DataFrame(
+        {"winner": ["item 0"] * 30, "loser": [f"item {row}" for row in range(1, 31)]}
+    )
     posterior = of_size(make, size, answers=answers)
     text = render(posterior)
     assert len(text) < 500_000
@@ -73,12 +78,16 @@ def test_many_items_are_summarised(
 
 @pytest.mark.slow
 def test_fifty_thousand_from_draws_of_a_sampler(tmp_path: Path) -> None:
-    """No covariance of so many fits into memory; draws of a sampler that needs none become a posterior, and a page."""
+    """No covariance of so many fits into memory; draws of a sampler that needs none become a
+    posterior, and a page.
+    """
     size, rng = 50_000, np.random.default_rng(0)
     names = np.array([f"item {row}" for row in range(size)], dtype=object)
     first, second = rng.permutation(size)[:6000].reshape(2, 3000)
     answers = pd.DataFrame({"winner": names[first], "loser": names[second]})
-    data = PreferenceData.from_tables(pd.DataFrame({"x": rng.normal(size=size)}, index=names), answers)
+    data = PreferenceData.from_tables(
+        pd.DataFrame({"x": rng.normal(size=size)}, index=names), answers
+    )
     samples = {
         "attributes_amplitude": np.ones(40),
         "attributes_lengthscale": np.ones((40, 1)),

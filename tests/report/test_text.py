@@ -38,7 +38,9 @@ def test_counted_shares_are_exact() -> None:
     assert counted_share(0, 0) == "–"
 
 
-@pytest.mark.parametrize(("share", "shown"), [(-0.25, "−25%"), (1.3, "130%"), (0.4, "40%"), (-0.001, "0%")])
+@pytest.mark.parametrize(
+    ("share", "shown"), [(-0.25, "−25%"), (1.3, "130%"), (0.4, "40%"), (-0.001, "0%")]
+)
 def test_signed_percent(share: float, shown: str) -> None:
     assert signed_percent(share) == shown
 
@@ -67,7 +69,13 @@ def test_significant(number: float, shown: str) -> None:
 
 
 def test_decimals() -> None:
-    assert [decimals_for(v) for v in ([12.0, -3.0], [0.04, 0.01], [0.0], [], [math.nan])] == [2, 3, 2, 2, 2]
+    assert [decimals_for(v) for v in ([12.0, -3.0], [0.04, 0.01], [0.0], [], [math.nan])] == [
+        2,
+        3,
+        2,
+        2,
+        2,
+    ]
 
 
 def test_listed() -> None:

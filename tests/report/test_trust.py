@@ -41,7 +41,9 @@ def prose(
     def words(posterior: UtilityPosterior, **found: Any) -> str:
         for name, value in found.items():
             where = "utilities" if name in ("next_pairs", "expected_gain") else "trust"
-            monkeypatch.setattr(f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value)
+            monkeypatch.setattr(
+                f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value
+            )
         text: str = read(render(posterior, relations_evidence=False)).prose
         return text.replace("\u2068", "").replace("\u2069", "")
 
@@ -49,7 +51,9 @@ def prose(
 
 
 def test_favourites_count_every_answer_once() -> None:
-    """Exchanging the two of a pair changes nothing; a tie is no hit; repeated answers are repeated."""
+    """Exchanging the two of a pair changes nothing; a tie is no hit; repeated answers are
+    repeated.
+    """
     held = held_out([[0.7, 0.1, 0.2], [0.2, 0.1, 0.7], [0.3, 0.4, 0.3]], [0, 0, 1], [2, 1, 1])
     found = favorites(held)
     assert found is not None
@@ -65,7 +69,9 @@ def test_favourites_count_every_answer_once() -> None:
     ("share", "words"),
     [(0.8, "are calibrated"), (0.5, "overconfident"), (1.0, "underconfident")],
 )
-def test_calibration_in_words(make: Make, prose: Callable[..., str], share: float, words: str) -> None:
+def test_calibration_in_words(
+    make: Make, prose: Callable[..., str], share: float, words: str
+) -> None:
     number = 100
     outcome = np.where(np.arange(number) < share * number, 0, 2)
     text = prose(make(), leave_one_out=held_out(np.tile([0.8, 0.0, 0.2], (number, 1)), outcome))
@@ -97,7 +103,10 @@ def test_certificate_and_raters(make: Make, prose: Callable[..., str]) -> None:
     )
     held = held_out([[0.6, 0, 0.4]] * 4, [0] * 4)
     text = prose(
-        make(data), leave_one_out=held, raters=raters, certify=Certificate("good", "EP is certified")
+        make(data),
+        leave_one_out=held,
+        raters=raters,
+        certify=Certificate("good", "EP is certified"),
     )
     assert "EP is certified." in text
     assert "<i> is at odds with the others, more than chance explains." in text
@@ -109,19 +118,28 @@ def test_certificates_in_plain_words(make: Make, prose: Callable[..., str]) -> N
     weights: dict[str, Any] = {"k_hat": 0.3, "ess": 2000.0, "num_samples": 4000, "table": table}
     good = prose(make(), certify=Certificate("good", "k-hat 0.3", **weights))
     assert (
-        "The approximation is accurate: no mean is off by more than 0.06 of a standard deviation, and intervals are 0.97 to "
+        "The approximation is accurate: no mean is off by more than 0.06 of a standard deviation, "
+        "and intervals are 0.97 to "
         "1.04 times as wide as they should be. The check in detail k-hat 0.3."
     ) in good
-    wrong = dict(weights, table=table.assign(shift=[0.02, -0.6], shift_error=0.01, sd_ratio_error=0.01))
+    wrong = dict(
+        weights, table=table.assign(shift=[0.02, -0.6], shift_error=0.01, sd_ratio_error=0.01)
+    )
     text = prose(make(), certify=Certificate("doubtful", "k-hat 0.3", **wrong))
     assert "The approximation is not accurate: a mean is off by 0.60" in text
     assert "The intervals are not accurate; see “How far to trust it”." in text
-    exact = prose(make(), certify=Certificate("exact", "Every draw has the same weight", num_samples=4000))
+    exact = prose(
+        make(), certify=Certificate("exact", "Every draw has the same weight", num_samples=4000)
+    )
     assert "Nothing was approximated: the result is exact" in exact and "Every draw" not in exact
-    assert "There are no answers." in prose(make(), certify=Certificate("exact", "There are no answers"))
+    assert "There are no answers." in prose(
+        make(), certify=Certificate("exact", "There are no answers")
+    )
 
 
-ERRORS = pd.DataFrame({"shift": [0.05], "shift_error": 0.03, "sd_ratio": 1.02, "sd_ratio_error": 0.03})
+ERRORS = pd.DataFrame(
+    {"shift": [0.05], "shift_error": 0.03, "sd_ratio": 1.02, "sd_ratio_error": 0.03}
+)
 UNDECIDED = {
     "No error of the approximation was found": Certificate(
         "undecided", "k-hat 0.5", k_hat=0.5, num_samples=4000, table=ERRORS
@@ -137,7 +155,9 @@ UNDECIDED = {
 def test_what_is_undecided_is_folded(
     make: Make, read: Callable[[str], Any], monkeypatch: Any, words: str
 ) -> None:
-    """One plain sentence in the chapter on trust, its details folded once more, and nothing of it on the front."""
+    """One plain sentence in the chapter on trust, its details folded once more, and nothing of it
+    on the front.
+    """
     monkeypatch.setattr("relpref.report.trust.certify", lambda *_: UNDECIDED[words])
     page = render(make(), relations_evidence=False)
     front, _, details = page.partition('<div class="details"')
@@ -149,32 +169,48 @@ def test_what_is_undecided_is_folded(
     assert read(page).all("details").count({"class": "small"}) == 1
 
 
-def test_hyperparameters_that_were_drawn_too_few_times(make: Make, prose: Callable[..., str]) -> None:
+def test_hyperparameters_that_were_drawn_too_few_times(
+    make: Make, prose: Callable[..., str]
+) -> None:
     failed = Certificate("failed", "R-hat 1.3", k_hat=0.3, num_samples=4000, table=ERRORS)
     text = prose(make(), certify=failed)
     assert "There are too few draws of the hyperparameters for a reliable result." in text
-    assert "not accurate" not in text and "too few or do not agree" in text.partition("All places")[0]
+    assert (
+        "not accurate" not in text and "too few or do not agree" in text.partition("All places")[0]
+    )
 
 
 def test_surprises(make: Make, prose: Callable[..., str]) -> None:
     data = make().data
     answers = data.comparisons.table(data.labels).head(4)
     answers["count"] = [1, 3, 1, 1]
-    held = held_out([[0.6, 0, 0.4], [0.03, 0, 0.97], [0.9, 0, 0.1], [0.2, 0, 0.8]], [0] * 4, [1, 3, 1, 1])
+    held = held_out(
+        [[0.6, 0, 0.4], [0.03, 0, 0.97], [0.9, 0, 0.1], [0.2, 0, 0.8]], [0] * 4, [1, 3, 1, 1]
+    )
     table = answers.assign(shift=[0.0, -0.8, 0.0, 0.3], item=["a", "a", "a", "b"])
     table = table.join(held.table[["probability", "log_score"]]).sort_values("log_score")
     text = prose(make(), leave_one_out=held, influence=table)
     # Outcomes with 3% (three times), 10% and 20% are under the bound: 0.39.
-    assert "Of 6 answers, 4 had a probability under 25% by all the others; about 0 would be expected" in text
+    assert (
+        "Of 6 answers, 4 had a probability under 25% by all the others; about 0 would be expected"
+        in text
+    )
     first = answers.iloc[1]
     assert f"{first['winner']} over {first['loser']} 3 3.0% moves a by 0.80" in text
     assert "moves b by −0.30" in text and "strong" not in text.partition("Surprising answers 3")[2]
 
 
 def test_surprises_among_ties_and_strengths(make: Make, prose: Callable[..., str]) -> None:
-    """A tie and a side count, whatever the strength: of outcomes under the bound each is expected as often as it is probable."""
+    """A tie and a side count, whatever the strength: of outcomes under the bound each is expected
+    as often as it is probable.
+    """
     table = pd.DataFrame(
-        {"winner": list("abc"), "loser": list("bcd"), "tie": [False, True, False], "strength": [2, None, 1]}
+        {
+            "winner": list("abc"),
+            "loser": list("bcd"),
+            "tie": [False, True, False],
+            "strength": [2, None, 1],
+        }
     )
     data = make().data.with_comparisons(pd.concat([table] * 10))
     answers = data.comparisons.table(data.labels)
@@ -186,22 +222,28 @@ def test_surprises_among_ties_and_strengths(make: Make, prose: Callable[..., str
         log_score=log_score, probability=np.exp(log_score), shift=0.1, item="a"
     ).sort_values("log_score")
     text = prose(make(data), leave_one_out=held, influence=table)
-    # The strong answer favours a side of 65% and surprises nobody; 30 · (0.20 + 0.15) = 10.5, 10 in even rounding.
+    # The strong answer favours a side of 65% and surprises nobody; 30 · (0.20 + 0.15) = 10.5, 10 in
+    # even rounding.
     assert (
-        "Of 30 answers, 10 had a probability under 25% by all the others; about 10 would be expected" in text
+        "Of 30 answers, 10 had a probability under 25% by all the others; about 10 would be "
+        "expected" in text
     )
     assert "b equal to c 10 20% moves" in text and "over b" not in text
     assert "of this preference, however strong" in text
 
 
 def test_surprises_among_reported_probabilities(make: Make, prose: Callable[..., str]) -> None:
-    answers = pd.DataFrame({"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.125]})
+    answers = pd.DataFrame(
+        {"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.125]}
+    )
     data = make().data.with_comparisons(answers)
     table = answers.rename(columns={"probability": "reported"}).assign(
         probability=[1.7, 0.2, 0.04], log_score=np.log([1.7, 0.2, 0.04]), shift=0.1, item="a"
     )
     held = held_out(np.full((3, 3), np.nan), [0, 0, 0])
-    held = replace(held, outcome=np.full(3, -1), table=held.table.assign(log_score=table["log_score"]))
+    held = replace(
+        held, outcome=np.full(3, -1), table=held.table.assign(log_score=table["log_score"])
+    )
     text = prose(make(data), leave_one_out=held, influence=table.sort_values("log_score"))
     assert "Answer Density Weight c over d with 12.5% 0.04 moves a by −0.10" in text
     assert "Density: predictive density" in text and "Probability: of" not in text
@@ -224,7 +266,14 @@ def test_right_to_left_names_keep_winner_and_loser(
 
 def test_next_questions(make: Make, prose: Callable[..., str]) -> None:
     pairs = pd.DataFrame(
-        {"first": ["a"], "second": ["h"], "score": 0.1, "probability": 0.4, "gap_mean": -0.2, "gap_sd": 0.5}
+        {
+            "first": ["a"],
+            "second": ["h"],
+            "score": 0.1,
+            "probability": 0.4,
+            "gap_mean": -0.2,
+            "gap_sd": 0.5,
+        }
     )
     text = prose(make(), next_pairs=pairs, expected_gain=ExpectedGain(10, 0.2, 0.1))
     assert "10 more answers would bring that to about 10.0%." in text and "a h 40%" in text
@@ -290,7 +339,11 @@ def test_lists_have_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     orders = [rng.permutation(list("abcd"))[:3] for _ in range(6)]
     table = pd.DataFrame(
-        [(k, item, place + 1) for k, order in enumerate(orders) for place, item in enumerate(order)],
+        [
+            (k, item, place + 1)
+            for k, order in enumerate(orders)
+            for place, item in enumerate(order)
+        ],
         columns=["list", "item", "place"],
     )
     answers = orderings(table, list="list", item="item", position="place")

@@ -37,7 +37,13 @@ def test_gold(loss: str, symmetry: str, name: str, solver: str) -> None:
     if symmetry != "none":
         relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
     ranker = Ranker(
-        "gaussian", gamma=GAMMA, loss=loss, symmetry=symmetry, regularization=LAM, solver=solver, tol=1e-12
+        "gaussian",
+        gamma=GAMMA,
+        loss=loss,
+        symmetry=symmetry,
+        regularization=LAM,
+        solver=solver,
+        tol=1e-12,
     ).fit(GOLD["nodes"], relation)
     np.testing.assert_allclose(ranker.predict(), GOLD[name], atol=1e-9)
 
@@ -51,7 +57,9 @@ def brute_force(
     lam: float,
     new: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of all scores of new nodes with all objects, from the full covariance of all pairs."""
+    """Mean and covariance of all scores of new nodes with all objects, from the full covariance of
+    all pairs.
+    """
 
     def gauss(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(-0.4 * ((x[:, None] - y[None]) ** 2).sum(-1)))
@@ -92,9 +100,9 @@ def test_posterior_moments_of_new_nodes(loss: str, symmetry: str, complete: bool
     if not complete:
         unknown = rng.random((7, 7)) < 0.3
         relation[unknown | (unknown.T & (symmetry != "none"))] = np.nan
-    ranker = Ranker("gaussian", gamma=0.4, loss=loss, symmetry=symmetry, regularization=0.3, tol=1e-12).fit(
-        nodes, relation
-    )
+    ranker = Ranker(
+        "gaussian", gamma=0.4, loss=loss, symmetry=symmetry, regularization=0.3, tol=1e-12
+    ).fit(nodes, relation)
     posterior, scale = ranker.posterior_, ranker.posterior_.hyperparameters["scale"]
     mean, covariance = brute_force(nodes, None, relation, symmetry, loss, 0.3, new)
     tolerance = 1e-5 if loss == "ranking" else 1e-9  # the reference's offsets are only nearly flat
@@ -105,7 +113,9 @@ def test_posterior_moments_of_new_nodes(loss: str, symmetry: str, complete: bool
         belief = posterior.belief(new[[row]])
         block = slice(7 * row, 7 * row + 7)
         np.testing.assert_allclose(belief.mean(), mean[block], atol=tolerance)
-        np.testing.assert_allclose(belief.covariance(), scale * covariance[block, block], atol=tolerance)
+        np.testing.assert_allclose(
+            belief.covariance(), scale * covariance[block, block], atol=tolerance
+        )
 
 
 def test_two_domains_and_new_nodes_on_either_side() -> None:
@@ -130,7 +140,9 @@ def test_two_domains_and_new_nodes_on_either_side() -> None:
 
 def players(n: int = 6) -> tuple[pd.DataFrame, pd.DataFrame]:
     rng = np.random.default_rng(3)
-    nodes = pd.DataFrame(rng.normal(size=(n, 2)), index=[f"p{i}" for i in range(n)], columns=["x", "y"])
+    nodes = pd.DataFrame(
+        rng.normal(size=(n, 2)), index=[f"p{i}" for i in range(n)], columns=["x", "y"]
+    )
     gaps = nodes["x"].to_numpy()[:, None] - nodes["x"].to_numpy()
     relation = pd.DataFrame(1 / (1 + np.exp(-gaps)), index=nodes.index, columns=nodes.index)
     return nodes, relation
@@ -138,10 +150,14 @@ def players(n: int = 6) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_labels_are_kept_and_matched() -> None:
     nodes, relation = players()
-    ranker = Ranker("gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1)
+    ranker = Ranker(
+        "gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1
+    )
     ranker.fit(nodes, relation)
     shuffled = relation.iloc[::-1, ::-1]
-    again = Ranker("gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1)
+    again = Ranker(
+        "gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1
+    )
     pd.testing.assert_frame_equal(ranker.predict(), again.fit(nodes, shuffled).predict())
     edges = relation.stack().rename_axis(["source", "target"]).rename("value").reset_index()
     pd.testing.assert_frame_equal(ranker.predict(), again.fit(nodes, edges).predict())
@@ -177,7 +193,12 @@ def test_ranking_and_preferences_with_uncertainty() -> None:
 def test_incomplete_forms_agree() -> None:
     nodes, relation = players()
     relation = relation.mask(np.random.default_rng(0).random(relation.shape) < 0.3)
-    options: dict[str, Any] = {"kernel": "gaussian", "gamma": 0.5, "regularization": 0.1, "tol": 1e-12}
+    options: dict[str, Any] = {
+        "kernel": "gaussian",
+        "gamma": 0.5,
+        "regularization": 0.1,
+        "tol": 1e-12,
+    }
     from_frame = Ranker(**options).fit(nodes, relation).predict()
     array = relation.to_numpy()
     rows, columns = np.nonzero(~np.isnan(array))
@@ -188,13 +209,20 @@ def test_incomplete_forms_agree() -> None:
     )
     pd.testing.assert_frame_equal(from_frame, Ranker(**options).fit(nodes, edges).predict())
     features = sparse.csr_array(nodes.to_numpy())
-    np.testing.assert_allclose(Ranker(**options).fit(features, array).predict(), from_frame, atol=1e-12)
+    np.testing.assert_allclose(
+        Ranker(**options).fit(features, array).predict(), from_frame, atol=1e-12
+    )
 
 
 def test_early_stopping_and_warm_start() -> None:
     nodes, relation = players(20)
     ranker = Ranker(
-        "gaussian", gamma=0.5, symmetry="reciprocal", regularization=0.0, early_stopping=0.2, patience=3
+        "gaussian",
+        gamma=0.5,
+        symmetry="reciprocal",
+        regularization=0.0,
+        early_stopping=0.2,
+        patience=3,
     ).fit(nodes, relation)
     info = ranker.posterior_.info
     assert info["best_iteration"] <= info["iterations"] and info["held_out_concordance"] > 0.8
@@ -250,7 +278,9 @@ def test_a_precomputed_kernel_keeps_its_labels() -> None:
     given = Ranker("precomputed").fit(kernel[kernel.columns[::-1]], relation)
     pd.testing.assert_frame_equal(given.predict(), by_name.predict())
     late = kernel.loc[["p3"]].rename(index={"p3": "late"})
-    np.testing.assert_allclose(given.predict(late[late.columns[::-1]]), by_name.predict(["p3"]), atol=1e-10)
+    np.testing.assert_allclose(
+        given.predict(late[late.columns[::-1]]), by_name.predict(["p3"]), atol=1e-10
+    )
     with pytest.raises(DataError, match="among themselves"):
         given.predict(late, return_std=True)
     with pytest.raises(DataError, match=r"\(K \+ K.T\) / 2"):
@@ -269,11 +299,18 @@ def test_memory_is_named_before_the_start(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("solver", ["closed", "cg"])
 @pytest.mark.parametrize("offset", [1e2, 1e4])
 def test_the_ranking_loss_far_from_the_origin(solver: str, offset: float) -> None:
-    """A shift of the objects' features changes no ranking: (x + c)·(y + c) adds only what offsets take up."""
+    """A shift of the objects' features changes no ranking: (x + c)·(y + c) adds only what offsets
+    take up.
+    """
     rng = np.random.default_rng(4)
     queries, items, new = rng.normal(size=(8, 2)), rng.normal(size=(9, 3)), rng.normal(size=(4, 3))
     relation = rng.normal(size=(8, 9))
-    options: dict[str, Any] = {"kernel": "linear", "solver": solver, "regularization": 0.5, "tol": 1e-12}
+    options: dict[str, Any] = {
+        "kernel": "linear",
+        "solver": solver,
+        "regularization": 0.5,
+        "tol": 1e-12,
+    }
     near = Ranker(**options).fit(queries, relation, items).predict(None, new)
     far = Ranker(**options).fit(queries, relation, items + offset).predict(None, new + offset)
     near, far = (scores - scores.mean(axis=1, keepdims=True) for scores in (near, far))
@@ -292,7 +329,9 @@ def test_a_path_of_regularisations(solver: str) -> None:
 
 
 def test_a_kernel_on_a_graph() -> None:
-    """Nodes of a graph are its numbers; one whose labels are unknown is ranked for by its place in the graph."""
+    """Nodes of a graph are its numbers; one whose labels are unknown is ranked for by its place in
+    the graph.
+    """
     links = pd.DataFrame({"source": [0, 1, 2, 3, 4], "target": [1, 2, 3, 4, 5]})
     index = pd.DataFrame({"x": np.zeros(6)})
     graph = PreferenceData.from_tables(
@@ -353,16 +392,22 @@ def test_ranks_under_a_kernel_of_low_rank(complete: bool) -> None:
 
 
 def test_variances_do_not_cancel() -> None:
-    """Beside a tiny λ the variance of a known score is λ, almost: there is one label for each score."""
+    """Beside a tiny λ the variance of a known score is λ, almost: there is one label for each
+    score.
+    """
     rng = np.random.default_rng(8)
     nodes, relation = rng.normal(size=(12, 2)), rng.normal(size=(12, 12))
-    ranker = Ranker("gaussian", gamma=2.0, loss="regression", regularization=1e-13).fit(nodes, relation)
+    ranker = Ranker("gaussian", gamma=2.0, loss="regression", regularization=1e-13).fit(
+        nodes, relation
+    )
     exact = ranker.predict(return_std=True)[1] ** 2 / ranker.posterior_.hyperparameters["scale"]
     assert np.all((exact > 0.5e-13) & (exact <= 1.0001e-13))
 
 
 def test_the_next_label_under_a_constraint() -> None:
-    """Labels of pairs, simulated: stated and realised variance of a held-out label agree within 5 standard errors."""
+    """Labels of pairs, simulated: stated and realised variance of a held-out label agree within 5
+    standard errors.
+    """
     rng = np.random.default_rng(9)
     ratios = []
     for _ in range(40):
@@ -374,7 +419,12 @@ def test_the_next_label_under_a_constraint() -> None:
         known = labels.copy()
         known[0, 1] = known[1, 0] = np.nan
         ranker = Ranker(
-            "gaussian", gamma=0.5, loss="regression", symmetry="reciprocal", regularization=0.4, tol=1e-9
+            "gaussian",
+            gamma=0.5,
+            loss="regression",
+            symmetry="reciprocal",
+            regularization=0.4,
+            tol=1e-9,
         ).fit(nodes, known)
         posterior = ranker.posterior_
         mean, sd = (part[0, 1] for part in ranker.predict(return_std=True))
@@ -386,9 +436,9 @@ def test_the_next_label_under_a_constraint() -> None:
 def test_labels_that_are_all_zero() -> None:
     nodes, relation = players()
     ranker = Ranker("gaussian", loss="regression").fit(nodes, 0 * relation)
-    assert (ranker.predict().to_numpy() == 0).all() and (ranker.predict(return_std=True)[1] == 0).all(
-        axis=None
-    )
+    assert (ranker.predict().to_numpy() == 0).all() and (
+        ranker.predict(return_std=True)[1] == 0
+    ).all(axis=None)
 
 
 def test_ties_are_no_certainty() -> None:
@@ -411,7 +461,9 @@ def test_features_far_off_are_told() -> None:
 
 @pytest.mark.parametrize(("loss", "symmetry"), [("ranking", "none"), ("regression", "reciprocal")])
 def test_the_most_likely_regularization(loss: str, symmetry: str) -> None:
-    """By the default λ the evidence is the highest, in closed form and from the edges' kernel alike."""
+    """By the default λ the evidence is the highest, in closed form and from the edges' kernel
+    alike.
+    """
     rng = np.random.default_rng(5)
     nodes = rng.normal(size=(8, 2)) * [1.0, 100.0]  # one feature in other units
     truth = np.tanh(nodes[:, [0]] - nodes[:, 0])
@@ -427,7 +479,9 @@ def test_the_most_likely_regularization(loss: str, symmetry: str) -> None:
         ).fit(nodes, relation)
         lower = other.posterior_.log_evidence
         assert lower is not None and lower < best
-    by_edges = ConditionalRanker(loss=loss, symmetry=symmetry, solver="cg", tol=1e-12).fit(nodes, relation)
+    by_edges = ConditionalRanker(loss=loss, symmetry=symmetry, solver="cg", tol=1e-12).fit(
+        nodes, relation
+    )
     assert by_edges.regularization_ == pytest.approx(found.regularization_, rel=5e-3)
 
 
@@ -440,7 +494,9 @@ def test_features_are_standardized() -> None:
     for features, asked in ((nodes, new), (nodes * units, new * units)):
         found = Ranker("linear", standardize=True).fit(features, relation)
         for one, other in zip(
-            found.predict(asked, asked, return_std=True), plain.predict(moved, moved, True), strict=True
+            found.predict(asked, asked, return_std=True),
+            plain.predict(moved, moved, True),
+            strict=True,
         ):
             np.testing.assert_allclose(one, other, atol=1e-9)
     # Sparse ones are scaled and stay sparse: to the Gaussian kernel that is the same.
@@ -459,7 +515,11 @@ def test_features_are_standardized() -> None:
         ),
         ({"kernel": "linear", "standardize": False}, [[0.0], [0.0], [0.0]], "is 0 for every pair"),
         ({}, [[3.0], [3.0], [3.0]], "no variance: .*give nodes features that differ"),
-        ({"pair_kernel": "mlpk", "loss": "regression", "symmetry": "symmetric"}, [[3.0]] * 3, "no variance"),
+        (
+            {"pair_kernel": "mlpk", "loss": "regression", "symmetry": "symmetric"},
+            [[3.0]] * 3,
+            "no variance",
+        ),
         (
             {"kernel": "precomputed", "symmetry": "reciprocal"},
             np.outer([1, 2, 3], [1, 2, 3]),
@@ -467,7 +527,9 @@ def test_features_are_standardized() -> None:
         ),
     ],
 )
-def test_a_kernel_that_says_nothing_is_refused(options: dict[str, Any], nodes: Any, words: str) -> None:
+def test_a_kernel_that_says_nothing_is_refused(
+    options: dict[str, Any], nodes: Any, words: str
+) -> None:
     sign = -1 if options.get("symmetry") == "reciprocal" else 1
     upper = np.triu(np.arange(9.0).reshape(3, 3), 1)
     with pytest.raises(DataError, match=words):

@@ -1,4 +1,6 @@
-"""Intervals of scores cover what was simulated from the model, whatever the loss and the constraint."""
+"""Intervals of scores cover what was simulated from the model, whatever the loss and the
+constraint.
+"""
 
 from functools import partial
 
@@ -24,10 +26,11 @@ NODES, NOISE, SIMULATIONS = 15, 0.5, 100
     ],
 )
 def test_standardised_errors_have_variance_one(symmetry: str, loss: str) -> None:
-    """Mean squared z of each simulation against 1: 4.5 standard errors, a false alarm in about 15,000 runs of each case.
+    """Mean squared z of each simulation against 1: 4.5 standard errors, a false alarm in about
+    15,000 runs of each case.
 
-    Under a constraint every distinct pair has one label; with the ranking loss it is used at both ends, and the scale, which is
-    estimated from distinct labels, makes up for it.
+    Under a constraint every distinct pair has one label; with the ranking loss it is used at both
+    ends, and the scale, which is estimated from distinct labels, makes up for it.
     """
     rng = np.random.default_rng(0)
     sign = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}[symmetry]
@@ -43,7 +46,9 @@ def test_standardised_errors_have_variance_one(symmetry: str, loss: str) -> None
         ranker = Ranker(
             "gaussian", gamma=0.5, loss=loss, symmetry=symmetry, regularization=NOISE, tol=1e-8
         ).fit(nodes, truth + noise)
-        weights = np.delete(np.eye(NODES), 3, axis=0)  # a node's score with itself may be known exactly
+        weights = np.delete(
+            np.eye(NODES), 3, axis=0
+        )  # a node's score with itself may be known exactly
         if loss == "ranking":
             weights = weights - weights.mean(axis=0)
         belief = ranker.posterior_.belief(3).project(weights)

@@ -1,4 +1,6 @@
-"""The regularisation of a conditional ranker: hold-outs against training again, and the choice itself."""
+"""The regularisation of a conditional ranker: hold-outs against training again, and the choice
+itself.
+"""
 
 from functools import partial
 from typing import Any
@@ -29,7 +31,9 @@ LAMBDAS = (0.01, 0.3, 10.0)
 def data(n: int = 9) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     nodes = rng.normal(size=(n, 2))
-    return nodes, np.sin(nodes @ np.array([[1, 2], [-1, 1]]) @ nodes.T) + 0.3 * rng.normal(size=(n, n))
+    return nodes, np.sin(nodes @ np.array([[1, 2], [-1, 1]]) @ nodes.T) + 0.3 * rng.normal(
+        size=(n, n)
+    )
 
 
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
@@ -69,7 +73,8 @@ def test_a_splitter_is_a_training_for_each_split(loss: str) -> None:
         for row in np.unique(places[0]):
             own, offset = places[0] == row, 0.0
             if loss == "ranking":
-                # The offset that makes the residuals of the labels left for training 0 on average; of none left, any.
+                # The offset that makes the residuals of the labels left for training 0 on average;
+                # of none left, any.
                 left = ~np.isnan(known[row])
                 if left.any():
                     offset = np.mean(known[row, left] - scores[row, left])
@@ -108,7 +113,8 @@ def test_nodes_without_other_labels_have_no_offset() -> None:
 
 @pytest.mark.parametrize("pair_kernel, sign", [("mlpk", 1.0), ("preference", -1.0)])
 def test_kernels_that_are_symmetric_by_themselves(pair_kernel: str, sign: float) -> None:
-    """Noise of 190 pairs: over 40 other seeds the correlations had the sd 0.11. The bound is 4.8 of these: a false alarm in 5e5.
+    """Noise of 190 pairs: over 40 other seeds the correlations had the sd 0.11. The bound is 4.8 of
+    these: a false alarm in 5e5.
 
     With one direction left behind that of MLPK was 0.8.
     """
@@ -117,7 +123,9 @@ def test_kernels_that_are_symmetric_by_themselves(pair_kernel: str, sign: float)
     relation = noise + sign * noise.T
     np.fill_diagonal(relation, np.nan)
     base = Ranker("gaussian", gamma=0.5, loss="regression", pair_kernel=pair_kernel)
-    chosen = ConditionalRankerCV(base, regularizations=[0.01], cv="edge", folds=10).fit(nodes, relation)
+    chosen = ConditionalRankerCV(base, regularizations=[0.01], cv="edge", folds=10).fit(
+        nodes, relation
+    )
     pairs = np.triu_indices(20, 1)
     assert abs(np.corrcoef(relation[pairs], chosen.held_out_[0][pairs])[0, 1]) < 0.51
     for splitter in (EdgeKFold(5), SourceKFold(5), BothKFold(5)):
@@ -126,7 +134,8 @@ def test_kernels_that_are_symmetric_by_themselves(pair_kernel: str, sign: float)
 
 
 def test_scores_of_different_models_are_not_ordered() -> None:
-    """At chance on noise: over 20 other seeds the mean concordance had the sd 0.023, and the bound is 5 of these.
+    """At chance on noise: over 20 other seeds the mean concordance had the sd 0.023, and the bound
+    is 5 of these.
 
     Ordered by rows, across the models of different splits, it was 0.32 on average.
     """
@@ -138,7 +147,9 @@ def test_scores_of_different_models_are_not_ordered() -> None:
     assert abs(search.scores_[0] - 0.5) < 0.12
     assert per_node(concordance, noise, search.held_out_[0]).mean < 0.38
     # Every defined value of a node in a split has the same weight.
-    by_fold = ConditionalRankerCV(base, regularizations=[1.0], cv=TargetKFold(7)).fit(nodes, noise, objects)
+    by_fold = ConditionalRankerCV(base, regularizations=[1.0], cv=TargetKFold(7)).fit(
+        nodes, noise, objects
+    )
     folds = np.arange(30) * 7 // 30
     values = [
         concordance(noise[v, folds == f], by_fold.held_out_[0, v, folds == f])
@@ -147,7 +158,9 @@ def test_scores_of_different_models_are_not_ordered() -> None:
     ]
     assert by_fold.scores_[0] == pytest.approx(np.mean(values))
     with pytest.raises(DataError, match="leave together"):
-        ConditionalRankerCV(base, cv=TargetKFold(30), regularizations=[1.0]).fit(nodes, noise, objects)
+        ConditionalRankerCV(base, cv=TargetKFold(30), regularizations=[1.0]).fit(
+            nodes, noise, objects
+        )
 
 
 @pytest.mark.parametrize("cv", ["edge", "row", SourceKFold(3)])
@@ -156,7 +169,9 @@ def test_regularisations_without_convergence_have_no_score(cv: Any) -> None:
     relation[[0, 3, 5], [1, 1, 7]] = np.nan
     base = Ranker("gaussian", gamma=0.5, max_iter=25)
     search = ConditionalRankerCV(base, regularizations=[1e-9, 100.0, 1.0], cv=cv, folds=3)
-    with pytest.warns(InferenceWarning, match="at the regularizations 1e-09, which have no score") as told:
+    with pytest.warns(
+        InferenceWarning, match="at the regularizations 1e-09, which have no score"
+    ) as told:
         search.fit(nodes, relation)
     assert len(told) == 1
     assert np.isnan(search.scores_[0]) and np.isnan(search.held_out_[0]).all()

@@ -1,4 +1,6 @@
-"""Input that the conditional ranker cannot use is named, or converted, and never gives a plausible number."""
+"""Input that the conditional ranker cannot use is named, or converted, and never gives a plausible
+number.
+"""
 
 from functools import partial
 from typing import Any
@@ -34,7 +36,9 @@ def test_an_indefinite_kernel_is_named_also_by_the_iterations(gaps: bool) -> Non
     if gaps:
         relation[0, :3] = np.nan
     kernel = indefinite()
-    with pytest.raises(DataError, match="kernel matrix of the nodes is indefinite.*nearest_semidefinite"):
+    with pytest.raises(
+        DataError, match="kernel matrix of the nodes is indefinite.*nearest_semidefinite"
+    ):
         Ranker("precomputed", solver="cg", regularization=1e-3).fit(kernel, relation)
     # A large λ hides it from the iterations; the uncertainty would be nonsense.
     hidden = Ranker("precomputed", solver="cg", regularization=200.0).fit(kernel, relation)
@@ -63,11 +67,15 @@ def test_features_of_single_precision_and_in_any_form(form: Any, solver: str) ->
         double = Ranker(**options).fit(nodes.astype(np.float64), RELATION)
         single = Ranker(**options).fit(form(nodes), RELATION)
         assert single.posterior_.nodes.thin == (kernel == "linear")
-        np.testing.assert_allclose(single.predict(form(new)), double.predict(new.astype(float)), atol=1e-10)
+        np.testing.assert_allclose(
+            single.predict(form(new)), double.predict(new.astype(float)), atol=1e-10
+        )
         np.testing.assert_allclose(
             single.posterior_.sd(form(new)), double.posterior_.sd(new.astype(float)), atol=1e-8
         )
-        np.testing.assert_allclose(single.predict([3, 1], [5]), double.predict([3, 1], [5]), atol=1e-10)
+        np.testing.assert_allclose(
+            single.predict([3, 1], [5]), double.predict([3, 1], [5]), atol=1e-10
+        )
 
 
 def test_options_of_kernels_reach_a_kernel_or_are_refused() -> None:
@@ -82,7 +90,9 @@ def test_options_of_kernels_reach_a_kernel_or_are_refused() -> None:
             NODES, RELATION, objects
         )
     with pytest.raises(DataError, match="object_kernel.*objects are not"):
-        Ranker(scaled, kernel_params={"scale": 2.0}, object_kernel_params={"scale": 2.0}).fit(NODES, RELATION)
+        Ranker(scaled, kernel_params={"scale": 2.0}, object_kernel_params={"scale": 2.0}).fit(
+            NODES, RELATION
+        )
     plain = Ranker("linear").fit(NODES, RELATION, objects).predict()
     each = Ranker(
         scaled,

@@ -1,4 +1,6 @@
-"""Iterations of the conditional ranker that end early: what is learned then, what is not known, and what is kept."""
+"""Iterations of the conditional ranker that end early: what is learned then, what is not known, and
+what is kept.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -29,7 +31,9 @@ def ways() -> dict[str, ConditionalRanker]:
     found = {
         "early stopping": Ranker(**OPTIONS, early_stopping=0.2, patience=2).fit(NODES, RELATION),
         "callback": Ranker(**OPTIONS).fit(NODES, RELATION, callback=stop_at_two),
-        "iterations": Ranker("gaussian", regularization=0.0, solver="cg", max_iter=3).fit(NODES, RELATION),
+        "iterations": Ranker("gaussian", regularization=0.0, solver="cg", max_iter=3).fit(
+            NODES, RELATION
+        ),
     }
     found["too few"] = Ranker(**OPTIONS, solver="cg", max_iter=2).fit(NODES, RELATION)
     return found
@@ -49,7 +53,11 @@ def test_there_is_no_uncertainty_and_nothing_pretends_so(way: str, tmp_path: Pat
     loaded.save(tmp_path / "run.nc")
     assert (tmp_path / "run.nc").read_bytes() == before
     for belief in (posterior, loaded):
-        for question in (belief.sd, lambda b=belief: b.ranking(0), lambda b=belief: b.prefer(0, [(1, 2)])):
+        for question in (
+            belief.sd,
+            lambda b=belief: b.ranking(0),
+            lambda b=belief: b.prefer(0, [(1, 2)]),
+        ):
             with pytest.raises(DataError, match="ended before .*ConditionalRankerCV"):
                 question()
 
@@ -57,7 +65,9 @@ def test_there_is_no_uncertainty_and_nothing_pretends_so(way: str, tmp_path: Pat
 @pytest.mark.parametrize("symmetry", ["none", "symmetric"])
 def test_the_problem_that_was_solved_is_the_one_that_is_kept(symmetry: str) -> None:
     relation = RELATION + RELATION.T if symmetry == "symmetric" else RELATION
-    ranker = Ranker(**OPTIONS, symmetry=symmetry, early_stopping=0.2, patience=2).fit(NODES, relation)
+    ranker = Ranker(**OPTIONS, symmetry=symmetry, early_stopping=0.2, patience=2).fit(
+        NODES, relation
+    )
     problem = ranker.problem_
     assert problem is ranker.posterior_.problem
     assert ranker.dual_coef_.shape == problem.values.values.shape
@@ -90,7 +100,9 @@ def test_iterations_are_used_where_they_are_asked_for() -> None:
     plain = Ranker(**OPTIONS).fit(NODES, RELATION)
     assert plain.n_iter_ == 0
     seen: list[int] = []
-    watched = Ranker(**OPTIONS, tol=1e-12).fit(NODES, RELATION, callback=lambda i, *_: seen.append(i))
+    watched = Ranker(**OPTIONS, tol=1e-12).fit(
+        NODES, RELATION, callback=lambda i, *_: seen.append(i)
+    )
     assert seen == list(range(1, watched.n_iter_ + 1))
     np.testing.assert_allclose(watched.predict(), plain.predict(), atol=1e-8)
     closed = Ranker(**OPTIONS, solver="closed")

@@ -53,7 +53,9 @@ def problem(
 
 
 def retrained(of: RelationProblem, regularization: float, out: Any, offsets: bool = True) -> Any:
-    """Scores of the pairs ``out``, a mask (p, m), from all other labels: the full system, solved."""
+    """Scores of the pairs ``out``, a mask (p, m), from all other labels: the full system,
+    solved.
+    """
     values = of.values
     left, right = Side.training(of.nodes.gram), Side.training(of.objects.gram)
     kept = ~out[values.rows, values.columns]
@@ -90,7 +92,9 @@ def test_gold() -> None:
         return np.exp(-gamma * np.sum((left[:, None] - right) ** 2, axis=-1))
 
     both = Domain(tuple(range(25)), nodes, kernel)
-    given = RelationProblem(both, both, RelationValues.of_matrix(gold["relation"]), loss="regression")
+    given = RelationProblem(
+        both, both, RelationValues.of_matrix(gold["relation"]), loss="regression"
+    )
     found = leave_edge_out(given, list(gold["kron_regularization"]))
     np.testing.assert_allclose(found[-1], gold["kron_in_sample_loo_last"], atol=1e-10)
 
@@ -104,7 +108,9 @@ def test_one_edge(loss: str) -> None:
             expected = retrained(given, regularization, mask(given.values.shape, (v, w)))
             np.testing.assert_allclose(answers[v, w], expected[0], atol=TOLERANCE)
     some = [(0, 0), (5, 2)]
-    np.testing.assert_allclose(leave_edge_out(given, LAMBDAS, some), found[:, [0, 5], [0, 2]], rtol=1e-12)
+    np.testing.assert_allclose(
+        leave_edge_out(given, LAMBDAS, some), found[:, [0, 5], [0, 2]], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("loss", ["regression", "ranking"])
@@ -120,7 +126,8 @@ def test_one_row(loss: str) -> None:
 
 
 def test_what_all_objects_share_ranks_none() -> None:
-    # Their kernel is a million larger than what tells them apart, as of features far from the origin.
+    # Their kernel is a million larger than what tells them apart, as of features far from the
+    # origin.
     given = problem("ranking")
     near = given.objects.kernel
     far = replace(given.objects, kernel=lambda *sides: near(*sides) + 1e6)
@@ -145,16 +152,26 @@ def test_both_directions_leave_together(symmetry: str) -> None:
     for answers, regularization in zip(found, LAMBDAS, strict=True):
         for v, w in [(0, 1), (4, 2), (3, 3)]:
             expected = retrained(given, regularization, mask(given.values.shape, (v, w), (w, v)))
-            np.testing.assert_allclose(answers[v, w], expected[0] if v <= w else expected[1], atol=TOLERANCE)
+            np.testing.assert_allclose(
+                answers[v, w], expected[0] if v <= w else expected[1], atol=TOLERANCE
+            )
     some = np.array([(4, 2), (3, 3), (2, 4), (0, 1)])
     np.testing.assert_allclose(
-        leave_edge_out(given, LAMBDAS, some), found[:, some[:, 0], some[:, 1]], rtol=1e-9, atol=1e-12
+        leave_edge_out(given, LAMBDAS, some),
+        found[:, some[:, 0], some[:, 1]],
+        rtol=1e-9,
+        atol=1e-12,
     )
 
 
 @pytest.mark.parametrize(
     "loss, symmetry",
-    [("regression", "none"), ("ranking", "none"), ("regression", "symmetric"), ("regression", "reciprocal")],
+    [
+        ("regression", "none"),
+        ("ranking", "none"),
+        ("regression", "symmetric"),
+        ("regression", "reciprocal"),
+    ],
 )
 def test_two_objects_of_a_node(loss: str, symmetry: str) -> None:
     given = problem(loss, symmetry)
@@ -178,7 +195,9 @@ def test_pairs_with_equal_labels_do_not_count() -> None:
     matrix = given.values.matrix.copy()
     matrix[0] = 1.0
     matrix[1] = np.repeat([0.0, 1.0], [3, 4])
-    (found,) = leave_object_pairs_out(replace(given, values=RelationValues.of_matrix(matrix)), [0.3])
+    (found,) = leave_object_pairs_out(
+        replace(given, values=RelationValues.of_matrix(matrix)), [0.3]
+    )
     assert np.isnan(found.values[0])
     assert found.values[1] * 12 == pytest.approx(round(found.values[1] * 12))
     assert np.isnan(found.values).sum() == 1
@@ -197,7 +216,9 @@ CASES = [
 @pytest.mark.parametrize("loss, symmetry, pairs", CASES)
 @pytest.mark.parametrize("incomplete", [False, True])
 @pytest.mark.parametrize("setting", [2, 3, 4])
-def test_new_nodes_in_folds(loss: str, symmetry: str, pairs: str, incomplete: bool, setting: int) -> None:
+def test_new_nodes_in_folds(
+    loss: str, symmetry: str, pairs: str, incomplete: bool, setting: int
+) -> None:
     given = problem(loss, symmetry, p=7, m=7, pair_kernel=pairs, incomplete=incomplete)
     folds = np.array([0, 1, 2, 0, 1, 2, 0])
     found = leave_nodes_out(

@@ -1,4 +1,6 @@
-"""Hold-outs from one decomposition beside training again without the examples, and beside LPO Theorem 1."""
+"""Hold-outs from one decomposition beside training again without the examples, and beside LPO
+Theorem 1.
+"""
 
 from typing import Any
 
@@ -31,7 +33,9 @@ def retrained(estimator: Any, fit: dict[str, Any], out: Any, regularization: flo
     """Predictions for some examples after a training on the others."""
     kept = np.setdiff1d(np.arange(len(X)), out)
     new = clone(estimator).set_params(regularization=regularization)
-    return new.fit(X[kept], Y[kept], **{name: value[kept] for name, value in fit.items()}).predict(X[out])
+    return new.fit(X[kept], Y[kept], **{name: value[kept] for name, value in fit.items()}).predict(
+        X[out]
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -43,7 +47,8 @@ def test_leave_one_out_is_retraining(case: str) -> None:
         np.testing.assert_allclose(predictions[:, i], expected, rtol=1e-8, atol=1e-9)
 
 
-# Groups across queries, groups that are queries, and a group that takes whole queries and part of another.
+# Groups across queries, groups that are queries, and a group that takes whole queries and part of
+# another.
 @pytest.mark.parametrize("groups", [RNG.integers(0, 3, 14), QUERIES, [0] * 6 + [1] * 8])
 @pytest.mark.parametrize("case", CASES)
 def test_leave_group_out_is_retraining(case: str, groups: Any) -> None:
@@ -64,10 +69,16 @@ def test_leave_group_out_is_retraining(case: str, groups: Any) -> None:
     kernel=st.sampled_from(["linear", "gaussian"]),
     seed=st.integers(0, 99),
 )
-def test_any_groups_of_any_queries(queries: list[int], groups: list[int], kernel: str, seed: int) -> None:
+def test_any_groups_of_any_queries(
+    queries: list[int], groups: list[int], kernel: str, seed: int
+) -> None:
     count, rng = len(queries), np.random.default_rng(seed)
     x, y = rng.normal(size=(count, 3)), rng.normal(size=count)
-    ranker, of, left_out = RankRLS(kernel, regularization=0.1), np.array(queries), np.array(groups[:count])
+    ranker, of, left_out = (
+        RankRLS(kernel, regularization=0.1),
+        np.array(queries),
+        np.array(groups[:count]),
+    )
     assume(np.bincount(of).max() > 1)
     ranker.fit(x, y, groups=of)
     together, alone = ranker.leave_group_out(left_out), ranker.leave_one_out()
@@ -81,7 +92,9 @@ def test_any_groups_of_any_queries(queries: list[int], groups: list[int], kernel
 
 
 def test_only_the_loss_forgets_what_is_held_out() -> None:
-    """LPO Theorem 1: the predictions minimise the loss without the pair plus the whole regulariser λ vᵀK⁻¹v."""
+    """LPO Theorem 1: the predictions minimise the loss without the pair plus the whole regulariser
+    λ vᵀK⁻¹v.
+    """
     kernel, pair = gram(X, kernel="gaussian", gamma=0.4), [3, 8]
     kept = np.setdiff1d(np.arange(14), pair)
     laplacian = np.zeros((14, 14))
@@ -111,7 +124,9 @@ def test_an_axis_for_what_is_several(estimator: Any) -> None:
 
 
 def test_what_cannot_be_left_out_is_named() -> None:
-    with pytest.raises(DataError, match="leave_one_out leaves nothing to train on: there are 1 examples"):
+    with pytest.raises(
+        DataError, match="leave_one_out leaves nothing to train on: there are 1 examples"
+    ):
         RLS().fit(X[:1], Y[:1]).leave_one_out()
     with pytest.raises(DataError, match="groups has a single group"):
         RLS().fit(X, Y).leave_group_out([1] * 14)

@@ -41,7 +41,8 @@ def test_ranking_error_counts_pairs(paired: list[tuple[float, float]]) -> None:
 
 
 def test_many_objects_are_counted_exactly() -> None:
-    # With 100,000 objects there are 5e9 pairs; the count must be whole, so it is found again from the groups.
+    # With 100,000 objects there are 5e9 pairs; the count must be whole, so it is found again from
+    # the groups.
     rng = np.random.default_rng(0)
     positive, negative = rng.normal(0.3, 1, 40_000), rng.normal(0, 1, 60_000)
     wrong = int(np.searchsorted(np.sort(positive), negative).sum())
@@ -62,7 +63,9 @@ def test_auc_is_that_of_scikit_learn() -> None:
 def test_ndcg_is_that_of_scikit_learn(k: int | None) -> None:
     rng = np.random.default_rng(2)
     labels, scores = rng.integers(0, 4, 40), rng.integers(0, 12, 40)
-    assert ndcg(labels, scores, k=k) == pytest.approx(ndcg_score([labels], [scores], k=k), abs=1e-14)
+    assert ndcg(labels, scores, k=k) == pytest.approx(
+        ndcg_score([labels], [scores], k=k), abs=1e-14
+    )
 
 
 def test_spearman_is_that_of_scipy() -> None:

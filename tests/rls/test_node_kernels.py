@@ -65,10 +65,13 @@ def test_attribute_kernels_of_the_package(kernel: Any, params: dict[str, Any]) -
     with jax.enable_x64(True):
         expected = np.asarray(
             kernel(
-                jnp.asarray(everything), **{name: np.asarray(value) for name, value in params.items()}
+                jnp.asarray(everything),
+                **{name: np.asarray(value) for name, value in params.items()},
             ).dense()
         )
-    result = gram(LEFT, RIGHT, kernel=kernel, kernel_params=params)  # more new nodes than old: two blocks
+    result = gram(
+        LEFT, RIGHT, kernel=kernel, kernel_params=params
+    )  # more new nodes than old: two blocks
     np.testing.assert_allclose(result, expected[:7, 7:], rtol=1e-12)
     np.testing.assert_allclose(
         gram(everything, kernel=kernel, kernel_params=params), expected, rtol=1e-12, atol=1e-14
@@ -79,10 +82,14 @@ def test_graph_kernels_know_the_nodes_of_their_graph() -> None:
     kernel, params = RegularizedLaplacian(), {"graph": PATH, "range": 2.0, "normalize": False}
     laplacian = np.diag(PATH.weight_matrix.sum(axis=1)) - PATH.weight_matrix
     expected = np.linalg.inv(laplacian + np.eye(4) / 4)
-    np.testing.assert_allclose(gram(np.arange(4), kernel=kernel, kernel_params=params), expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        gram(np.arange(4), kernel=kernel, kernel_params=params), expected, rtol=1e-10
+    )
     part = gram(np.array([[3.0], [1.0]]), np.array([0, 2, 3]), kernel=kernel, kernel_params=params)
     np.testing.assert_allclose(part, expected[np.ix_([3, 1], [0, 2, 3])], rtol=1e-10)
-    with pytest.raises(DataError, match="node 4 is not one of the graph's.*include new nodes in the graph"):
+    with pytest.raises(
+        DataError, match="node 4 is not one of the graph's.*include new nodes in the graph"
+    ):
         gram(np.array([0, 4]), kernel=kernel, kernel_params=params)
 
 
@@ -99,9 +106,24 @@ def test_graph_kernels_know_the_nodes_of_their_graph() -> None:
             "kernel_params are for functions",
         ),
         (LEFT, None, {"kernel": "precomputed"}, r"shape \(7, 3\); it must be square"),
-        (np.triu(np.ones((3, 3))), None, {"kernel": "precomputed"}, r"not symmetric.*\(K \+ K.T\) / 2"),
-        (np.ones((2, 3)), np.ones((4, 4)), {"kernel": "precomputed"}, r"shape \(2, 3\), not \(2, 4\)"),
-        (LEFT, None, {"kernel": SquaredExponential()}, "hyperparameters lengthscale; kernel_params has none"),
+        (
+            np.triu(np.ones((3, 3))),
+            None,
+            {"kernel": "precomputed"},
+            r"not symmetric.*\(K \+ K.T\) / 2",
+        ),
+        (
+            np.ones((2, 3)),
+            np.ones((4, 4)),
+            {"kernel": "precomputed"},
+            r"shape \(2, 3\), not \(2, 4\)",
+        ),
+        (
+            LEFT,
+            None,
+            {"kernel": SquaredExponential()},
+            "hyperparameters lengthscale; kernel_params has none",
+        ),
         (LEFT, None, {"kernel": RegularizedLaplacian()}, "is a kernel on a graph; give"),
         (
             np.arange(4),
@@ -110,9 +132,16 @@ def test_graph_kernels_know_the_nodes_of_their_graph() -> None:
             "hyperparameters range; kernel_params has ranges",
         ),
         (LEFT, None, {"kernel": lambda x, y: np.eye(3)}, r"has shape \(3, 3\), not \(7, 7\)"),
-        (LEFT, RIGHT, {"kernel": lambda x, y: np.full((7, 4), np.inf)}, "holds inf at row 0, column 0"),
+        (
+            LEFT,
+            RIGHT,
+            {"kernel": lambda x, y: np.full((7, 4), np.inf)},
+            "holds inf at row 0, column 0",
+        ),
     ],
 )
-def test_what_is_no_kernel_is_named(left: Any, right: Any, options: dict[str, Any], message: str) -> None:
+def test_what_is_no_kernel_is_named(
+    left: Any, right: Any, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         gram(left, right, **options)

@@ -1,7 +1,9 @@
-"""On labels of pure noise nothing can be predicted: every hold-out is at chance, and what leaks is not.
+"""On labels of pure noise nothing can be predicted: every hold-out is at chance, and what leaks is
+not.
 
-Over 40 other seeds the mean concordances of 40 nodes and the correlations had standard deviations up to 0.018 and 0.053. The
-bounds are 5 of these: a false alarm in all 19 comparisons together has a probability below 2e-5.
+Over 40 other seeds the mean concordances of 40 nodes and the correlations had standard deviations
+up to 0.018 and 0.053. The bounds are 5 of these: a false alarm in all 19 comparisons together has a
+probability below 2e-5.
 """
 
 from typing import Any
@@ -33,12 +35,16 @@ def noise(loss: str, symmetry: str, seed: int = 0) -> RelationProblem:
         right = left if right is None else right
         return np.exp(-0.5 * np.sum((left[:, None] - right) ** 2, axis=-1))
 
-    nodes, objects = (Domain(tuple(range(SIZE)), rng.standard_normal((SIZE, 4)), kernel) for _ in range(2))
+    nodes, objects = (
+        Domain(tuple(range(SIZE)), rng.standard_normal((SIZE, 4)), kernel) for _ in range(2)
+    )
     labels = rng.standard_normal((SIZE, SIZE))
     sign = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}[symmetry]
     if sign:
         labels, objects = labels + sign * labels.T, nodes
-    return RelationProblem(nodes, objects, RelationValues.of_matrix(labels), loss=loss, symmetry=symmetry)  # type: ignore[arg-type]
+    return RelationProblem(
+        nodes, objects, RelationValues.of_matrix(labels), loss=loss, symmetry=symmetry
+    )  # type: ignore[arg-type]
 
 
 def order(problem: RelationProblem, scores: Any) -> float:
@@ -67,8 +73,8 @@ def test_both_directions(symmetry: str) -> None:
     problem = noise("regression", symmetry)
     assert abs(correlation(problem, leave_edge_out(problem, LAMBDAS)[0])) < 0.27
     assert abs(leave_object_pairs_out(problem, LAMBDAS)[0].mean - 0.5) < 0.09
-    # One direction alone: (w, v), left behind, tells what (v, w) is. The symmetric kernel's Q is that of the Kronecker kernel on
-    # symmetric labels and 1/λ on antisymmetric ones.
+    # One direction alone: (w, v), left behind, tells what (v, w) is. The symmetric kernel's Q is
+    # that of the Kronecker kernel on symmetric labels and 1/λ on antisymmetric ones.
     fit = problem.system(full=True).solve(0.001)
     vectors, d = fit.system.left.vectors, fit.shrinkage
     own = np.square(vectors) @ d @ np.square(vectors).T
@@ -79,7 +85,8 @@ def test_both_directions(symmetry: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "loss, symmetry", [("ranking", "none"), ("regression", "symmetric"), ("regression", "reciprocal")]
+    "loss, symmetry",
+    [("ranking", "none"), ("regression", "symmetric"), ("regression", "reciprocal")],
 )
 @pytest.mark.parametrize("setting", [2, 3, 4])
 def test_nodes_in_folds(loss: str, symmetry: str, setting: int) -> None:
@@ -94,7 +101,9 @@ def test_nodes_in_folds(loss: str, symmetry: str, setting: int) -> None:
 
 
 def test_single_labels_left_out_cannot_be_ordered() -> None:
-    """Why there is leave-pair-out: with the ranking loss, a label left out lowers the offset that is added to its prediction."""
+    """Why there is leave-pair-out: with the ranking loss, a label left out lowers the offset that
+    is added to its prediction.
+    """
     problem = noise("ranking", "none")
     assert order(problem, leave_edge_out(problem, [1e4])[0]) < 0.1
     assert abs(leave_object_pairs_out(problem, [1e4])[0].mean - 0.5) < 0.09

@@ -1,4 +1,6 @@
-"""Leave-pair-out beside an independent implementation, retraining, exact arithmetic, and on noise."""
+"""Leave-pair-out beside an independent implementation, retraining, exact arithmetic, and on
+noise.
+"""
 
 from fractions import Fraction
 from itertools import combinations
@@ -41,7 +43,9 @@ def test_gold(estimator: Any) -> None:
 
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
-def test_fifty_pairs_by_retraining(estimator: Any, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fifty_pairs_by_retraining(
+    estimator: Any, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(1)
     monkeypatch.setattr(pair_out, "MAX_PREDICTIONS_AT_ONCE", 500)  # several blocks
     x = rng.normal(size=(30, 4))
@@ -49,7 +53,9 @@ def test_fifty_pairs_by_retraining(estimator: Any, kernel: str, monkeypatch: pyt
     found = {}
     for block in estimator(kernel).fit(x, y).leave_pair_out(PATH).pairs():
         for k, pair in enumerate(zip(block.first, block.second, strict=True)):
-            found[pair] = np.stack([block.predicted_first[:, k], block.predicted_second[:, k]], axis=1)
+            found[pair] = np.stack(
+                [block.predicted_first[:, k], block.predicted_second[:, k]], axis=1
+            )
     assert list(found) == list(zip(*np.triu_indices(30, 1), strict=True))
     for pair in rng.permutation(list(found))[:50]:
         kept = np.setdiff1d(np.arange(30), pair)
@@ -60,7 +66,9 @@ def test_fifty_pairs_by_retraining(estimator: Any, kernel: str, monkeypatch: pyt
 
 def test_pairs_of_queries_by_retraining() -> None:
     rng = np.random.default_rng(2)
-    queries = np.array([5, 5, 1, 2, 2, 2, 3, 3, 3, 3])  # one of them is a pair, one a single example
+    queries = np.array(
+        [5, 5, 1, 2, 2, 2, 3, 3, 3, 3]
+    )  # one of them is a pair, one a single example
     x, y = rng.normal(size=(10, 3)), rng.normal(size=10)
     ranker = RankRLS("gaussian", regularization=0.3).fit(x, y, groups=queries)
     result = ranker.leave_pair_out()
@@ -91,14 +99,17 @@ def test_the_concordance_is_that_of_the_pairs(
     gap, predicted = y[first] - y[second], left - right
     for k in range(3):
         different = gap[:, k] != 0
-        expected = np.mean(np.sign(gap[different, k]) == np.sign(predicted[:, different, k]), axis=1)
+        expected = np.mean(
+            np.sign(gap[different, k]) == np.sign(predicted[:, different, k]), axis=1
+        )
         np.testing.assert_allclose(result.concordance[:, k], expected, rtol=1e-12)
     with pytest.raises(DataError, match="output 0 has at least 25; use concordance"):
         _ = result.auc
 
 
 def test_equal_predictions_count_one_half() -> None:
-    # Examples 0 and 1 are identical; and without (0, 3) or (2, 3) nothing is left from which a slope could be learned.
+    # Examples 0 and 1 are identical; and without (0, 3) or (2, 3) nothing is left from which a
+    # slope could be learned.
     x = np.array([[1.0], [1.0], [2.0], [4.0]])
     y = np.array([0.0, 1.0, 1.0, 2.0])
     result = RankRLS(regularization=1e-3).fit(x, y).leave_pair_out()
@@ -115,7 +126,9 @@ def test_one_label_has_no_pairs() -> None:
 
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
 def test_nothing_is_left_of_two_examples(estimator: Any) -> None:
-    with pytest.raises(DataError, match="leave_pair_out leaves nothing to train on: there are 2 examples"):
+    with pytest.raises(
+        DataError, match="leave_pair_out leaves nothing to train on: there are 2 examples"
+    ):
         estimator().fit([[1.0], [2.0]], [1.0, 2.0]).leave_pair_out()
     three = estimator().fit([[1.0], [2.0], [5.0]], [1.0, 2.0, 4.0]).leave_pair_out()
     assert 0 <= three.concordance <= 1
@@ -160,9 +173,11 @@ def test_little_regularization_loses_no_digits(regularization: float) -> None:
 
 
 def test_the_auc_of_noise_is_one_half_by_pairs_only() -> None:
-    """Pooled leave-one-out ranks the positives of pure noise last, because their mean is lower without one of them.
+    """Pooled leave-one-out ranks the positives of pure noise last, because their mean is lower
+    without one of them.
 
-    400 repetitions; the bound on the mean of leave-pair-out is 3.9 standard errors: a false alarm in 1e4 seeds.
+    400 repetitions; the bound on the mean of leave-pair-out is 3.9 standard errors: a false alarm
+    in 1e4 seeds.
     """
     rng = np.random.default_rng(7)
     by_pairs, pooled = [], []
@@ -188,7 +203,9 @@ def test_the_auc_is_one_where_all_is_learned() -> None:
 
 @pytest.mark.parametrize("regularization", [1e-10, 1e-6])
 def test_a_kernel_of_low_rank_with_little_regularization(regularization: float) -> None:
-    """Against the primal problem, which does not know the many zero eigenvalues of the kernel; identical examples tie."""
+    """Against the primal problem, which does not know the many zero eigenvalues of the kernel;
+    identical examples tie.
+    """
     rng = np.random.default_rng(7)
     x, y = rng.integers(0, 2, (40, 4)).astype(float), rng.normal(size=40)
     result = RLS(regularization=regularization).fit(x, y).leave_pair_out()

@@ -1,4 +1,6 @@
-"""RLS and RankRLS beside their definitions, scikit-learn's kernel ridge and scikit-learn's own checks of estimators."""
+"""RLS and RankRLS beside their definitions, scikit-learn's kernel ridge and scikit-learn's own
+checks of estimators.
+"""
 
 import warnings
 from typing import Any
@@ -22,10 +24,12 @@ Y = np.column_stack([X[:, 0] + RNG.normal(size=15), np.round(X[:, 1])])
 QUERIES = np.array(["a", "b", "c"])[RNG.integers(0, 3, 15)]
 PATH = [1e-3, 0.5, 20.0]
 
-# A random symmetric matrix is not a kernel, and one rounded to float32 is one up to that rounding only.
+# A random symmetric matrix is not a kernel, and one rounded to float32 is one up to that rounding
+# only.
 NO_KERNEL = {
     "check_positive_only_tag_during_fit": "random negative values are no kernel matrix",
-    "check_estimators_dtypes": "a float32 product of random matrices is indefinite by more than float64 rounding",
+    "check_estimators_dtypes": "a float32 product of random matrices is indefinite by more than "
+    "float64 rounding",
     "check_regressors_train": "the same, in its float32 part",
 }
 
@@ -60,7 +64,9 @@ def test_conventions_of_scikit_learn_with_kernel_matrices(estimator: Any) -> Non
 @pytest.mark.parametrize("outputs", [0, slice(None)])
 def test_rls_is_kernel_ridge(kernel: str, outputs: Any) -> None:
     names = {"linear": "linear", "gaussian": "rbf", "polynomial": "poly"}
-    other = KernelRidge(alpha=0.7, kernel=names[kernel], gamma=0.4, degree=2, coef0=1.5).fit(X, Y[:, outputs])
+    other = KernelRidge(alpha=0.7, kernel=names[kernel], gamma=0.4, degree=2, coef0=1.5).fit(
+        X, Y[:, outputs]
+    )
     ours = RLS(kernel, gamma=0.4, degree=2, coef0=1.5, regularization=0.7).fit(X, Y[:, outputs])
     np.testing.assert_allclose(ours.predict(NEW), other.predict(NEW), rtol=1e-9)
     np.testing.assert_allclose(ours.dual_coef_, other.dual_coef_, rtol=1e-9)
@@ -108,10 +114,14 @@ def test_an_offset_of_a_query_changes_nothing() -> None:
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
 def test_a_path_is_many_trainings(estimator: Any) -> None:
     fitted = estimator("gaussian", gamma=0.4).fit(X, Y)
-    expected = [estimator("gaussian", gamma=0.4, regularization=λ).fit(X, Y).predict(NEW) for λ in PATH]
+    expected = [
+        estimator("gaussian", gamma=0.4, regularization=λ).fit(X, Y).predict(NEW) for λ in PATH
+    ]
     np.testing.assert_allclose(fitted.predict_path(NEW, PATH), expected, rtol=1e-9)
     single = estimator("gaussian", gamma=0.4).fit(X, Y[:, 0])
-    np.testing.assert_allclose(single.predict_path(NEW, PATH), np.array(expected)[..., 0], rtol=1e-9)
+    np.testing.assert_allclose(
+        single.predict_path(NEW, PATH), np.array(expected)[..., 0], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
@@ -135,7 +145,9 @@ def test_kernel_matrices_are_split_on_both_sides() -> None:
 def test_kernels_on_graphs_are_split_by_node() -> None:
     ring = Graph(12, np.arange(12), (np.arange(12) + 1) % 12, np.ones(12))
     nodes, values = np.arange(12)[:, None], np.cos(np.arange(12) / 6 * np.pi)
-    ranker = RankRLS(RegularizedLaplacian(), kernel_params={"graph": ring, "range": 3.0}, regularization=0.1)
+    ranker = RankRLS(
+        RegularizedLaplacian(), kernel_params={"graph": ring, "range": 3.0}, regularization=0.1
+    )
     held_out = cross_val_predict(ranker, nodes, values, cv=LeaveOneOut())
     np.testing.assert_allclose(held_out, ranker.fit(nodes, values).leave_one_out(), atol=1e-10)
     assert concordance(values, held_out) > 0.8
@@ -149,7 +161,8 @@ def test_the_score_of_a_ranker_is_its_concordance() -> None:
 
 
 def test_features_far_from_the_origin() -> None:
-    # The centred kernel is 1e10 times smaller than the kernel, and semidefinite only up to the rounding of the latter.
+    # The centred kernel is 1e10 times smaller than the kernel, and semidefinite only up to the
+    # rounding of the latter.
     far = RankRLS().fit(X + 1e5, Y).predict(NEW + 1e5)
     near = RankRLS().fit(X, Y).predict(NEW)
     np.testing.assert_allclose(far - far[0], near - near[0], atol=1e-3)
@@ -161,7 +174,11 @@ def test_features_far_from_the_origin() -> None:
         (RLS(regularization=0.0), (X, Y), "regularization is 0; it must be positive"),
         (RankRLS(regularization=np.inf), (X, Y), "regularization is inf"),
         (RankRLS(), (X, np.ones(15)), "y is constant: no example"),
-        (RankRLS(), (X, np.repeat([1, 2, 3], 5), np.repeat([1, 2, 3], 5)), "y is constant within each group"),
+        (
+            RankRLS(),
+            (X, np.repeat([1, 2, 3], 5), np.repeat([1, 2, 3], 5)),
+            "y is constant within each group",
+        ),
         (RankRLS(), (X, Y, QUERIES[:-1]), "groups has 14 entries for 15 examples"),
         (RankRLS(), (X[:1], Y[:1]), "minimum of 2 is required"),
         (RLS(), (X, Y[:-1]), r"inconsistent numbers of samples: \[15, 14\]"),
@@ -169,13 +186,17 @@ def test_features_far_from_the_origin() -> None:
         (RLS("precomputed"), (X @ X.T - np.eye(15), Y), "indefinite.*nearest_semidefinite"),
     ],
 )
-def test_what_cannot_be_fitted_is_named(estimator: Any, data: tuple[Any, ...], message: str) -> None:
+def test_what_cannot_be_fitted_is_named(
+    estimator: Any, data: tuple[Any, ...], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         estimator.fit(*data)
 
 
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
-def test_the_memory_is_named_before_the_start(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_is_named_before_the_start(
+    estimator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("relpref.limits.available_memory", lambda: 1e3)
     with pytest.raises(DataError, match="a fit to 15 examples needs"):
         estimator().fit(X, Y)

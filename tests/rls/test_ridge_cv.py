@@ -72,7 +72,11 @@ def test_of_equally_good_values_the_largest() -> None:
 @pytest.mark.parametrize(
     "estimator, fit, message",
     [
-        (RLSCV(cv="leave_two_out"), {}, "cv is 'leave_two_out'; RLSCV has leave_one_out, leave_pair_out"),
+        (
+            RLSCV(cv="leave_two_out"),
+            {},
+            "cv is 'leave_two_out'; RLSCV has leave_one_out, leave_pair_out",
+        ),
         (RankRLSCV(cv="leave_one_out"), {}, "RankRLSCV has leave_pair_out, leave_group_out"),
         (RLSCV(cv="leave_group_out"), {}, "needs groups="),
         (RankRLSCV(cv="leave_group_out"), {"groups": np.ones(40)}, "a single group"),

@@ -42,7 +42,9 @@ def test_who_is_new(kind: Any, seed: int, symmetric: bool, shuffle: bool) -> Non
         sources, targets = set(known[:, 0]), set(known[:, 1])
         if symmetric:
             sources = targets = sources | targets
-            assert not {frozenset(e) for e in known.tolist()} & {frozenset(e) for e in asked.tolist()}
+            assert not {frozenset(e) for e in known.tolist()} & {
+                frozenset(e) for e in asked.tolist()
+            }
         if kind in (SourceKFold, BothKFold):
             assert not sources & set(asked[:, 0])
         if kind in (TargetKFold, BothKFold):
@@ -62,7 +64,8 @@ def test_labels_frames_and_groups() -> None:
     edges = edges_of(0, 4, 4, 40)
     expected = list(SourceKFold(2).split(edges))
     frame = pd.DataFrame(
-        {"weight": 1.0, "target": names[edges[:, 1]], "source": names[edges[:, 0]]}, index=range(40, 80)
+        {"weight": 1.0, "target": names[edges[:, 1]], "source": names[edges[:, 0]]},
+        index=range(40, 80),
     )
     features = np.zeros((40, 5))
     for given_as in ((names[edges],), (frame,), (features, None, edges), (features, None, frame)):
@@ -85,8 +88,12 @@ def test_same_seed_same_folds() -> None:
 
 def test_the_side_that_is_known_needs_no_folds() -> None:
     few, many = np.tile(np.arange(3), 20), np.repeat(np.arange(20), 3)
-    by_source = list(SourceKFold(5, shuffle=True, random_state=0).split(np.column_stack([many, few])))
-    by_target = list(TargetKFold(5, shuffle=True, random_state=0).split(np.column_stack([few, many])))
+    by_source = list(
+        SourceKFold(5, shuffle=True, random_state=0).split(np.column_stack([many, few]))
+    )
+    by_target = list(
+        TargetKFold(5, shuffle=True, random_state=0).split(np.column_stack([few, many]))
+    )
     for one, other in zip(by_source, by_target, strict=True):
         np.testing.assert_array_equal(one[0], other[0])
         np.testing.assert_array_equal(one[1], other[1])
@@ -114,8 +121,8 @@ def test_scikit_learn_takes_them() -> None:
 def test_pure_noise_is_at_chance_and_leaks_are_not() -> None:
     """Labels of noise, equal in both directions; the nearest neighbour among edges.
 
-    Each correlation is over at least 300 independent labels: sd 0.058, so that 0.25 is passed by chance with probability below
-    2e-5 each, 1e-4 for the five.
+    Each correlation is over at least 300 independent labels: sd 0.058, so that 0.25 is passed by
+    chance with probability below 2e-5 each, 1e-4 for the five.
     """
     rng = np.random.default_rng(3)
     p = 40

@@ -1,4 +1,6 @@
-"""Two types of eaters told apart by how they rank eight dishes (Conserva et al. 2022, section 4.2 and Fig. 4)."""
+"""Two types of eaters told apart by how they rank eight dishes (Conserva et al. 2022, section 4.2
+and Fig. 4).
+"""
 
 from __future__ import annotations
 
@@ -63,12 +65,16 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """F1, the paper's measure, and log loss over the noise; a column for each kind of ranking, bands of one standard error."""
+    """F1, the paper's measure, and log loss over the noise; a column for each kind of ranking,
+    bands of one standard error.
+    """
     panels = figure.subplots(2, len(KINDS), sharex=True, sharey="row")
     for column, kind in enumerate(KINDS):
         for row, score in enumerate(("f1", "log_loss")):
             for at, kernel in enumerate((*NAMES, CONSTANT)):
-                mine = rows[(rows["kind"] == kind) & (rows["kernel"] == kernel)].groupby("noise")[score]
+                mine = rows[(rows["kind"] == kind) & (rows["kernel"] == kernel)].groupby("noise")[
+                    score
+                ]
                 mean, error = mine.mean(), mine.sem()
                 colour = "black" if kernel == CONSTANT else f"C{at}"
                 panels[row, column].plot(mean.index, mean, label=kernel, color=colour, linewidth=1)

@@ -1,4 +1,6 @@
-"""Drugs and targets (Yamanishi et al. 2008): probabilities of interactions in the four settings of Pahikkala et al. 2013, and whether they hold."""
+"""Drugs and targets (Yamanishi et al. 2008): probabilities of interactions in the four settings of
+Pahikkala et al. 2013, and whether they hold.
+"""
 
 from __future__ import annotations
 
@@ -105,9 +107,13 @@ def compute(part: Part, quick: bool) -> list[Row]:
         seconds = time.perf_counter() - start
         bins = reliability(truth, found[judged], EDGES).reindex(BINS)
         flat = {
-            f"{column}_{at}": bins.loc[at, column] for at in BINS for column in ("count", "said", "happened")
+            f"{column}_{at}": bins.loc[at, column]
+            for at in BINS
+            for column in ("count", "said", "happened")
         }
-        rows.append({"method": name, "seconds": seconds} | judge(truth, found[judged]) | more | flat)
+        rows.append(
+            {"method": name, "seconds": seconds} | judge(truth, found[judged]) | more | flat
+        )
     return rows
 
 
@@ -144,22 +150,29 @@ def markdown(rows: pd.DataFrame) -> str:
     for family, setting, of in by_setting(rows[rows["method"] == "GP classifier"]):
         bins = pooled(of).reindex(BINS)
         shown = [
-            f"{line['said']:.3f} → {line['happened']:.3f} ({line['count']:.0f})" if line["count"] > 0 else ""
+            f"{line['said']:.3f} → {line['happened']:.3f} ({line['count']:.0f})"
+            if line["count"] > 0
+            else ""
             for _, line in bins.iterrows()
         ]
         lines.append([family, setting, *shown])
     names = [f"{low:g} to {high:g}" for low, high in pairwise(EDGES)]
     about = (
-        rows[rows["method"] == "GP classifier"].groupby("family")[["landmarks", "left_out", "seconds"]].mean()
+        rows[rows["method"] == "GP classifier"]
+        .groupby("family")[["landmarks", "left_out", "seconds"]]
+        .mean()
     )
     costs = "; ".join(
-        f"{family}: {line['landmarks']:.0f} landmarks leave out {line['left_out']:.0%} of the prior variance, a fit takes "
+        f"{family}: {line['landmarks']:.0f} landmarks leave out {line['left_out']:.0%} of the "
+        "prior variance, a fit takes "
         f"{line['seconds']:.0f} s"
         for family, line in about.iterrows()
     )
     return (
-        f"{scores}\n\nAverages over folds. {costs} (compilation and prediction of all pairs included).\n\n"
-        f"What the Gaussian process said and how often it happened, in all folds together (number of pairs):\n\n"
+        f"{scores}\n\nAverages over folds. {costs} (compilation and prediction of all pairs "
+        "included).\n\n"
+        "What the Gaussian process said and how often it happened, in all folds together (number "
+        "of pairs):\n\n"
         f"{table(['family', 'setting', *names], lines)}"
     )
 
@@ -188,10 +201,11 @@ def pooled(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """Reliability diagrams: a row for each family, a panel for each method, a line for each setting.
+    """Reliability diagrams: a row for each family, a panel for each method, a line for each
+    setting.
 
-    Bars are two standard errors if what was said is right: they reach the diagonal where it may be. An arrowhead on the lower edge says
-    that it never happened, or less often than LEAST.
+    Bars are two standard errors if what was said is right: they reach the diagonal where it may be.
+    An arrowhead on the lower edge says that it never happened, or less often than LEAST.
     """
     families = list(dict.fromkeys(rows["family"]))
     panels = figure.subplots(len(families), len(METHODS), sharex=True, sharey=True, squeeze=False)
@@ -227,7 +241,9 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
         panel.set_xlabel("said")
     for panel in panels[:, 0]:
         panel.set_ylabel("happened")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
+    figure.legend(
+        *panels[0, 0].get_legend_handles_labels(), loc="outside right upper", frameon=False
+    )
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,6 @@
-"""How many landmark edges are enough: drugs and targets with both known, one third of the labels held out."""
+"""How many landmark edges are enough: drugs and targets with both known, one third of the labels
+held out.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import drug_target
 
-NUMBERS = {"nr": (50, 100, 200, 400, 0), "gpcr": (100, 300, 1000, 2000)}  # 0: all that it takes to be exact
+NUMBERS = {
+    "nr": (50, 100, 200, 400, 0),
+    "gpcr": (100, 300, 1000, 2000),
+}  # 0: all that it takes to be exact
 REFERENCE = -1  # least squares, which needs no landmarks
 
 
@@ -35,7 +40,9 @@ def parts(quick: bool) -> list[Part]:
     """A number of landmarks for a family."""
     if quick:
         return [("nr", REFERENCE), ("nr", 50)]
-    return [(family, number) for family, numbers in NUMBERS.items() for number in (REFERENCE, *numbers)]
+    return [
+        (family, number) for family, numbers in NUMBERS.items() for number in (REFERENCE, *numbers)
+    ]
 
 
 def markdown(rows: pd.DataFrame) -> str:
@@ -58,14 +65,22 @@ def markdown(rows: pd.DataFrame) -> str:
 def draw(rows: pd.DataFrame, figure: Any) -> None:
     """AUPR over the landmarks, beside that of least squares."""
     families = list(dict.fromkeys(rows["family"]))
-    for panel, family in zip(figure.subplots(1, len(families), squeeze=False)[0], families, strict=True):
+    for panel, family in zip(
+        figure.subplots(1, len(families), squeeze=False)[0], families, strict=True
+    ):
         of = rows[rows["family"] == family]
-        reference, own = of[of["number"] == REFERENCE], of[of["number"] != REFERENCE].sort_values("landmarks")
+        reference, own = (
+            of[of["number"] == REFERENCE],
+            of[of["number"] != REFERENCE].sort_values("landmarks"),
+        )
         panel.plot(own["landmarks"], own["average_precision"], marker="o", label="GP classifier")
         for value in reference["average_precision"]:
             panel.axhline(value, color="0.5", linestyle="--", label="RLS")
         panel.set(
-            xscale="log", xlabel="landmarks", ylabel="AUPR", title=f"{family}: {drug_target.FAMILIES[family]}"
+            xscale="log",
+            xlabel="landmarks",
+            ylabel="AUPR",
+            title=f"{family}: {drug_target.FAMILIES[family]}",
         )
         panel.legend(frameon=False)
 

@@ -1,4 +1,6 @@
-"""How good probabilities of two classes are, beside what is had without looking: the share of the classes."""
+"""How good probabilities of two classes are, beside what is had without looking: the share of the
+classes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.dummy import DummyClassifier
-from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    f1_score,
+    log_loss,
+    roc_auc_score,
+)
 
 Floats = NDArray[np.float64]
 Scores = dict[str, float]
@@ -34,7 +42,9 @@ def judge(truth: ArrayLike, probability: ArrayLike) -> Scores:
     return {
         "accuracy": float(accuracy_score(truth, said)),
         "auc": float(roc_auc_score(truth, probability)) if ranked else np.nan,
-        "average_precision": float(average_precision_score(truth, probability)) if ranked else np.nan,
+        "average_precision": float(average_precision_score(truth, probability))
+        if ranked
+        else np.nan,
         "log_loss": float(log_loss(truth, probability, labels=[0, 1])),
         "f1": float(f1_score(truth, said, zero_division=0.0)),
         "calibration_error": calibration_error(reliability(truth, probability)),
@@ -42,16 +52,19 @@ def judge(truth: ArrayLike, probability: ArrayLike) -> Scores:
 
 
 def constant_class(known: ArrayLike, truth: ArrayLike) -> Scores:
-    """The same of the constant classifier, which says of everything the share of 1 among the known labels.
+    """The same of the constant classifier, which says of everything the share of 1 among the known
+    labels.
 
-    F1 is that of the better constant answer, which is always to say 1: where classes are balanced it is 2/3, and beats what
-    looks for the truth.
+    F1 is that of the better constant answer, which is always to say 1: where classes are balanced
+    it is 2/3, and beats what looks for the truth.
     """
     known, truth = np.asarray(known).astype(int), np.asarray(truth).astype(int)
     nothing = np.zeros((len(known), 1)), np.zeros((len(truth), 1))
     share = DummyClassifier(strategy="prior").fit(nothing[0], known).predict_proba(nothing[1])
     probability = share[:, -1] if share.shape[1] == 2 else np.full(len(truth), float(known[0]))
-    return judge(truth, probability) | {"f1": float(f1_score(truth, np.ones(len(truth)), zero_division=0.0))}
+    return judge(truth, probability) | {
+        "f1": float(f1_score(truth, np.ones(len(truth)), zero_division=0.0))
+    }
 
 
 def reliability(truth: ArrayLike, probability: ArrayLike, edges: ArrayLike = EDGES) -> pd.DataFrame:
@@ -66,15 +79,23 @@ def reliability(truth: ArrayLike, probability: ArrayLike, edges: ArrayLike = EDG
     Returns
     -------
     DataFrame
-        By bin that is not empty: ``count``, ``said`` (mean probability), ``happened`` (share of 1), and ``standard_error``, by which the
-        latter would stray if what was said were right.
+        By bin that is not empty: ``count``, ``said`` (mean probability), ``happened`` (share of 1),
+        and ``standard_error``, by which the latter would stray if what was said were right.
     """
-    truth, probability = np.asarray(truth, dtype=np.float64), np.asarray(probability, dtype=np.float64)
+    truth, probability = (
+        np.asarray(truth, dtype=np.float64),
+        np.asarray(probability, dtype=np.float64),
+    )
     edges = np.asarray(edges)
     # The last bin is closed on both sides.
     bin_ = np.minimum(np.searchsorted(edges, probability, side="right") - 1, len(edges) - 2)
     rows = pd.DataFrame(
-        {"bin": bin_, "said": probability, "happened": truth, "variance": probability * (1 - probability)}
+        {
+            "bin": bin_,
+            "said": probability,
+            "happened": truth,
+            "variance": probability * (1 - probability),
+        }
     ).groupby("bin")
     count = rows.size()
     return pd.DataFrame(
@@ -88,5 +109,7 @@ def reliability(truth: ArrayLike, probability: ArrayLike, edges: ArrayLike = EDG
 
 
 def calibration_error(table: pd.DataFrame) -> float:
-    """Expected calibration error: the mean gap between what was said and what happened (Guo et al. 2017)."""
+    """Expected calibration error: the mean gap between what was said and what happened (Guo et al.
+    2017).
+    """
     return float(np.average(np.abs(table["said"] - table["happened"]), weights=table["count"]))

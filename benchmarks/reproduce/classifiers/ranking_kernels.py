@@ -1,4 +1,6 @@
-"""Classifiers with three kernels, judged on the same rankings held out, and the constant one beside them."""
+"""Classifiers with three kernels, judged on the same rankings held out, and the constant one beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,11 @@ SCORES = ("accuracy", "auc", "log_loss", "f1")
 TEST_SHARE = 0.2
 
 
-def judged(rankings: Rankings, seed: int, mallows_landmarks: int, keep: float | None = None) -> list[Row]:
-    """Train on four fifths, judge on the rest: a row for each kernel, one for the constant classifier.
+def judged(
+    rankings: Rankings, seed: int, mallows_landmarks: int, keep: float | None = None
+) -> list[Row]:
+    """Train on four fifths, judge on the rest: a row for each kernel, one for the constant
+    classifier.
 
     Parameters
     ----------
@@ -31,12 +36,19 @@ def judged(rankings: Rankings, seed: int, mallows_landmarks: int, keep: float | 
     mallows_landmarks : int
         How many rankings stand for all others in the Mallows kernel, whose features these are.
     keep : float, optional
-        Share of the heaviest edges of the item graph that are kept for the cut kernel; all by default.
+        Share of the heaviest edges of the item graph that are kept for the cut kernel; all by
+        default.
     """
-    train, test = train_test_split(rankings, test_size=TEST_SHARE, random_state=seed, stratify=rankings.label)
+    train, test = train_test_split(
+        rankings, test_size=TEST_SHARE, random_state=seed, stratify=rankings.label
+    )
     rows: list[Row] = [{"kernel": CONSTANT} | constant_class(train.label, test.label)]
     for name in NAMES:
-        graph = item_graph(rankings.items.standardized_attributes(), keep=keep) if name == "cut" else None
+        graph = (
+            item_graph(rankings.items.standardized_attributes(), keep=keep)
+            if name == "cut"
+            else None
+        )
         classifier = RankingGPClassifier(name, graph=graph)
         if name == "mallows":
             classifier.set_params(landmarks=mallows_landmarks)
@@ -58,4 +70,6 @@ def judged(rankings: Rankings, seed: int, mallows_landmarks: int, keep: float | 
 
 def spread(values: pd.Series) -> str:
     """Mean and its standard error."""
-    return f"{values.mean():.3f} ± {values.sem():.3f}" if len(values) > 1 else f"{values.mean():.3f}"
+    return (
+        f"{values.mean():.3f} ± {values.sem():.3f}" if len(values) > 1 else f"{values.mean():.3f}"
+    )

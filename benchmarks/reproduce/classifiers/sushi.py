@@ -1,4 +1,6 @@
-"""East and west of Japan told apart by how people rank sushi (Conserva et al. 2022, section 4.2 and Fig. 5)."""
+"""East and west of Japan told apart by how people rank sushi (Conserva et al. 2022, section 4.2 and
+Fig. 5).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ SETTINGS: dict[str, tuple[Literal["a", "b"], Home, Callable[[Rankings, int], Ran
     "small, full, present home": ("a", "west", lambda rankings, seed: rankings),
     "small, top-6": ("a", "west_before_15", lambda rankings, seed: rankings.top(6)),
     "small, top-3": ("a", "west_before_15", lambda rankings, seed: rankings.top(3)),
-    "small, interleaving": ("a", "west_before_15", lambda rankings, seed: rankings.subset(KEPT, seed)),
+    "small, interleaving": (
+        "a",
+        "west_before_15",
+        lambda rankings, seed: rankings.subset(KEPT, seed),
+    ),
     "large, interleaving": ("b", "west_before_15", lambda rankings, seed: rankings),
 }
 
@@ -51,10 +57,13 @@ def compute(part: Part, quick: bool) -> list[Row]:
     known = sushi.load(which)
     rankings = known.rankings.with_labels(np.where(known.users[home] == 1, "west", "east"))
     drawn = balanced(rankings, QUICK_NUMBER if quick else NUMBER, seed)
-    rows = judged(censor(drawn, seed), seed, LANDMARKS[which], keep=HEAVIEST if which == "b" else None)
+    rows = judged(
+        censor(drawn, seed), seed, LANDMARKS[which], keep=HEAVIEST if which == "b" else None
+    )
     for row in rows:
         note(
-            f"{setting}, seed {seed}, {row['kernel']}: accuracy {row['accuracy']:.3f}, log loss {row['log_loss']:.4f}"
+            f"{setting}, seed {seed}, {row['kernel']}: accuracy {row['accuracy']:.3f}, log loss "
+            f"{row['log_loss']:.4f}"
         )
     return rows
 
@@ -71,7 +80,9 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """F1, the paper's measure, and log loss of every seed; lines at what the constant answers have."""
+    """F1, the paper's measure, and log loss of every seed; lines at what the constant answers
+    have.
+    """
     panels = figure.subplots(2, len(SETTINGS), sharex=True, sharey="row")
     for column, setting in enumerate(SETTINGS):
         of = rows[rows["setting"] == setting]
@@ -82,7 +93,10 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
                 panel.plot(np.full(len(values), at), values, "o", markersize=3, color=f"C{at}")
                 panel.plot([at - 0.25, at + 0.25], [values.mean()] * 2, color=f"C{at}")
             panel.axhline(
-                of.loc[of["kernel"] == CONSTANT, score].mean(), color="black", linewidth=0.8, linestyle="--"
+                of.loc[of["kernel"] == CONSTANT, score].mean(),
+                color="black",
+                linewidth=0.8,
+                linestyle="--",
             )
             panel.set(xticks=range(len(NAMES)), xlim=(-0.6, len(NAMES) - 0.4))
             panel.set_xticklabels(NAMES, fontsize=8)

@@ -1,4 +1,6 @@
-"""Which images show the same digit, for new images of known digits and of digits never seen: an experiment that needs no file."""
+"""Which images show the same digit, for new images of known digits and of digits never seen: an
+experiment that needs no file.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ TESTS = ("known digits", "new digits")
 def drawn(size: int, seed: int) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
     """Images of the known and of the new digits, and whether two of them show the same digit.
 
-    Scikit-learn's 8 x 8 pixels (a part of Alpaydin & Kaynak's set, UCI), between 0 and 1; ``size`` images of each
-    kind. No image is compared with itself: the diagonal is NaN.
+    Scikit-learn's 8 x 8 pixels (a part of Alpaydin & Kaynak's set, UCI), between 0 and 1; ``size``
+    images of each kind. No image is compared with itself: the diagonal is NaN.
     """
     bunch = load_digits()
     apart = np.isin(bunch.target, NEW)
@@ -48,7 +50,8 @@ def compute(part: Part, quick: bool) -> list[Row]:
     rows = np.random.default_rng(size).permutation(2 * size)
     known, new = np.sort(rows[:size]), np.sort(rows[size:])
     images = old.iloc[known]
-    # An image shows the digit that it shows: with the diagonal the relation is complete, and the closed form is there.
+    # An image shows the digit that it shows: with the diagonal the relation is complete, and the
+    # closed form is there.
     relation = same_old.iloc[known, known].fillna(1.0)
     tests = {
         "known digits": (old.iloc[new], same_old.iloc[new, new].to_numpy()),
@@ -58,7 +61,9 @@ def compute(part: Part, quick: bool) -> list[Row]:
     found: list[Row] = []
     for test, (nodes, truth) in tests.items():
         kernel = gram(nodes.to_numpy(), kernel="gaussian", gamma=GAMMA)
-        found.append({"test": test, "method": CONTROL, "error": per_node(ranking_error, truth, kernel).mean})
+        found.append(
+            {"test": test, "method": CONTROL, "error": per_node(ranking_error, truth, kernel).mean}
+        )
     for loss in LOSSES:
         ranker = ConditionalRanker(kernel="gaussian", gamma=GAMMA, standardize=False, loss=loss)
         problem = ranker.problem(images, relation)

@@ -1,4 +1,6 @@
-"""Drugs and targets (Yamanishi et al. 2008) in the four settings of Pahikkala et al. 2013, each by the hold-out that fits it."""
+"""Drugs and targets (Yamanishi et al. 2008) in the four settings of Pahikkala et al. 2013, each by
+the hold-out that fits it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class Setting:
     over : str
         Within what predictions are compared with each other.
     judge : callable
-        From a problem, its labels and the fold of each drug and target to the AUC at each regularization.
+        From a problem, its labels and the fold of each drug and target to the AUC at each
+        regularization.
     """
 
     title: str
@@ -55,28 +58,46 @@ class Setting:
     judge: Callable[[RelationProblem, Array, tuple[Positions, Positions]], Iterable[float]]
 
 
-def _pairs(problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]) -> Iterable[float]:
+def _pairs(
+    problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]
+) -> Iterable[float]:
     return [found.mean for found in leave_object_pairs_out(problem, REGULARIZATIONS)]
 
 
-def _edges(problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]) -> Iterable[float]:
-    return [per_node(auc, relation, scores).mean for scores in leave_edge_out(problem, REGULARIZATIONS)]
+def _edges(
+    problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]
+) -> Iterable[float]:
+    return [
+        per_node(auc, relation, scores).mean for scores in leave_edge_out(problem, REGULARIZATIONS)
+    ]
 
 
-def _rows(problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]) -> Iterable[float]:
-    return [per_node(auc, relation, scores).mean for scores in leave_row_out(problem, REGULARIZATIONS)]
+def _rows(
+    problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]
+) -> Iterable[float]:
+    return [
+        per_node(auc, relation, scores).mean for scores in leave_row_out(problem, REGULARIZATIONS)
+    ]
 
 
 def _columns(
     problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]
 ) -> Iterable[float]:
-    return [per_node(auc, relation.T, scores.T).mean for scores in leave_column_out(problem, REGULARIZATIONS)]
+    return [
+        per_node(auc, relation.T, scores.T).mean
+        for scores in leave_column_out(problem, REGULARIZATIONS)
+    ]
 
 
-def _both(problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]) -> Iterable[float]:
+def _both(
+    problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]
+) -> Iterable[float]:
     rows, columns = folds
     for scores in leave_nodes_out(problem, REGULARIZATIONS, rows=rows, columns=columns):
-        of_fold = [per_node(auc, relation[:, columns == at], scores[:, columns == at]) for at in range(FOLDS)]
+        of_fold = [
+            per_node(auc, relation[:, columns == at], scores[:, columns == at])
+            for at in range(FOLDS)
+        ]
         yield PerNode(np.concatenate([found.values for found in of_fold])).mean
 
 

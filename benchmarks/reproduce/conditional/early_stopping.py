@@ -1,11 +1,14 @@
-"""Iterations stopped early in place of a regularization (Pahikkala et al. 2010, section 6.2 and Fig. 3, right).
+"""Iterations stopped early in place of a regularization (Pahikkala et al. 2010, section 6.2 and
+Fig. 3, right).
 
-Two solvers of the same system without regularization, one product with the kernel of edges in each iteration. Conjugate gradients
-make the error of the coefficients small, in a norm in which noise that the kernel can hardly represent weighs most; conjugate
-residuals, the method of minimal residuals, make the residual small, and leave such noise for last.
+Two solvers of the same system without regularization, one product with the kernel of edges in each
+iteration. Conjugate gradients make the error of the coefficients small, in a norm in which noise
+that the kernel can hardly represent weighs most; conjugate residuals, the method of minimal
+residuals, make the residual small, and leave such noise for last.
 
-Without regularization conjugate gradients also magnify rounding, so that their errors differ from one machine to another. Each run is repeated with the
-known nodes in other orders, which changes nothing but rounding, and an error on which the orders disagree is not printed.
+Without regularization conjugate gradients also magnify rounding, so that their errors differ from
+one machine to another. Each run is repeated with the known nodes in other orders, which changes
+nothing but rounding, and an error on which the orders disagree is not printed.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ def drawn(quick: bool) -> Task:
 
 
 def compute(part: Part, quick: bool) -> list[Row]:
-    """The error on new nodes along the iterations, without any regularization, with the known nodes in several orders."""
+    """The error on new nodes along the iterations, without any regularization, with the known nodes
+    in several orders.
+    """
     solver, loss, symmetry = map(str, part)
     task, rows = drawn(quick), list[Row]()
     for order in range(ORDERS):
@@ -68,23 +73,30 @@ def _errors(task: Task, solver: str, loss: str, symmetry: str, iterations: int) 
     def judge(iteration: int, dual: Array, residual: float) -> None:
         if iteration == 1 or iteration % EVERY == 0:
             scores = problem.kernel.scores(asked.side, asked.side, problem.dual_matrix(dual))
-            rows.append({"iteration": iteration, "error": per_node(ranking_error, task.judged, scores).mean})
+            rows.append(
+                {"iteration": iteration, "error": per_node(ranking_error, task.judged, scores).mean}
+            )
 
-    problem.iterate(0.0, minimise=SOLVERS[solver], tol=1e-15, max_iterations=iterations, callback=judge)
+    problem.iterate(
+        0.0, minimise=SOLVERS[solver], tol=1e-15, max_iterations=iterations, callback=judge
+    )
     return rows
 
 
 def markdown(rows: pd.DataFrame) -> str:
     """The error at some iterations, where it does not depend on the order of the nodes."""
     shown = [iteration for iteration in SHOWN if iteration in set(rows["iteration"])]
-    found = rows.groupby(["solver", "loss", "symmetry", "iteration"])["error"].agg(["min", "max", "mean"])
+    found = rows.groupby(["solver", "loss", "symmetry", "iteration"])["error"].agg(
+        ["min", "max", "mean"]
+    )
 
     def cells(*run: Any) -> list[str]:
         errors = found.loc[run].loc[shown]
         # After errors that differ, others may agree by chance.
         stable = (errors["max"] - errors["min"]).cummax() <= STABLE
         return [
-            f"{error:.3f}" if known else UNSTABLE for error, known in zip(errors["mean"], stable, strict=True)
+            f"{error:.3f}" if known else UNSTABLE
+            for error, known in zip(errors["mean"], stable, strict=True)
         ]
 
     lines = [
@@ -95,7 +107,9 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """Test error over iterations, a panel for each solver, a curve for each loss and kernel with the range over the orders of the nodes."""
+    """Test error over iterations, a panel for each solver, a curve for each loss and kernel with
+    the range over the orders of the nodes.
+    """
     panels = figure.subplots(1, len(SOLVERS), sharey=True)
     for panel, solver in zip(panels, SOLVERS, strict=True):
         for (loss, symmetry), group in rows[rows["solver"] == solver].groupby(["loss", "symmetry"]):

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.reproduce.conditional import digits, drug_target, early_stopping, games, newsgroups, scaling
+from benchmarks.reproduce.conditional import (
+    digits,
+    drug_target,
+    early_stopping,
+    games,
+    newsgroups,
+    scaling,
+)
 from benchmarks.reproduce.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {

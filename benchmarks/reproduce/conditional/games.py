@@ -37,14 +37,20 @@ Predict = Callable[[RockPaperScissors], Array]
 
 def both_ways(games: pd.DataFrame) -> pd.DataFrame:
     """Each game is two edges, one from each player (section 6.1)."""
-    back = games.rename(columns={"source": "target", "target": "source"}).assign(value=-games["value"])
+    back = games.rename(columns={"source": "target", "target": "source"}).assign(
+        value=-games["value"]
+    )
     return pd.concat([games, back[list(games.columns)]], ignore_index=True)
 
 
 def _rls(loss: str, symmetry: str) -> Predict:
     def predict(drawn: RockPaperScissors) -> Array:
         ranker = ConditionalRanker(
-            kernel="linear", standardize=False, loss=loss, symmetry=symmetry, regularization=REGULARIZATION
+            kernel="linear",
+            standardize=False,
+            loss=loss,
+            symmetry=symmetry,
+            regularization=REGULARIZATION,
         )
         ranker.fit(drawn.players, both_ways(drawn.games))
         return np.asarray(ranker.predict(drawn.test_players, drawn.test_players))
@@ -53,7 +59,9 @@ def _rls(loss: str, symmetry: str) -> Predict:
 
 
 def _svm(reciprocal: bool) -> Predict:
-    """Joachims' ranking SVM on the nine products of two players' features, the hinge loss of pairs of edges of one node."""
+    """Joachims' ranking SVM on the nine products of two players' features, the hinge loss of pairs
+    of edges of one node.
+    """
 
     def features(left: Array, right: Array) -> Array:
         products = left[:, :, None] * right[:, None, :]
@@ -113,7 +121,9 @@ def compute(part: Part, quick: bool) -> list[Row]:
 
 
 def markdown(rows: pd.DataFrame) -> str:
-    """Mean errors beside the paper's, and Wilcoxon's test for pairs of each method with RLS and with its own reciprocal version."""
+    """Mean errors beside the paper's, and Wilcoxon's test for pairs of each method with RLS and
+    with its own reciprocal version.
+    """
     errors = rows.pivot(index=["weight", "repetition"], columns="method", values="error")
     lines = []
     for at, weight in enumerate(WEIGHTS):

@@ -1,4 +1,6 @@
-"""20 Newsgroups in closed form (Pahikkala et al. 2010, section 6.2): rank the messages of groups that were never seen."""
+"""20 Newsgroups in closed form (Pahikkala et al. 2010, section 6.2): rank the messages of groups
+that were never seen.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ DIRECTIONS = {"set 1 to set 2": (SET_1, SET_2), "set 2 to set 1": (SET_2, SET_1)
 CONTROL = "cosine"
 LOSSES: tuple[Loss, ...] = ("regression", "ranking")
 REGULARIZATIONS = tuple(float(value) for value in 10.0 ** np.arange(-3, 7))
-# Conditioning nodes on which a regularization is judged; all the held-out messages are ranked for each.
+# Conditioning nodes on which a regularization is judged; all the held-out messages are ranked for
+# each.
 JUDGED = 500
 QUICK_SIZE = 400
 
@@ -88,9 +91,11 @@ class Task(NamedTuple):
 
 
 def similarity(groups: Iterable[str]) -> Array:
-    """The relation of messages, by their groups: 1 for the same, 0.5 for similar ones, 0 for others.
+    """The relation of messages, by their groups: 1 for the same, 0.5 for similar ones, 0 for
+    others.
 
-    Similar are two groups of ``comp.*``, two of ``rec.sport.*``, and ``rec.autos`` and ``rec.motorcycles``.
+    Similar are two groups of ``comp.*``, two of ``rec.sport.*``, and ``rec.autos`` and
+    ``rec.motorcycles``.
     """
     codes, names = pd.factorize(np.array(list(groups), dtype=object))
     topics = np.array(
@@ -132,7 +137,9 @@ def problems(task: Task) -> dict[Loss, RelationProblem]:
 def errors_of(
     problem: RelationProblem, path: Iterable[float], cross: Array, relation: Array
 ) -> Iterator[Array]:
-    """Ranking error of each new node at each regularization; the first rows of ``relation`` only, if it has fewer than ``cross``."""
+    """Ranking error of each new node at each regularization; the first rows of ``relation`` only,
+    if it has fewer than ``cross``.
+    """
     nodes, objects = problem.nodes.ask(cross[: len(relation)]), problem.objects.ask(cross)
     for value in path:
         scores = problem.closed_scores(value, scale=1.0).mean(nodes, objects)
@@ -147,14 +154,20 @@ def choose(known: pd.DataFrame, groups: tuple[str, ...]) -> dict[Loss, float]:
         shuffled = np.random.default_rng(0).permutation(len(new))
         task = Task.of(of_groups(known, trained), new.iloc[shuffled])
         for loss, problem in problems(task).items():
-            for at, found in enumerate(errors_of(problem, REGULARIZATIONS, task.cross, task.judged[:JUDGED])):
+            for at, found in enumerate(
+                errors_of(problem, REGULARIZATIONS, task.cross, task.judged[:JUDGED])
+            ):
                 errors[loss][at] += found.mean() / 2
-                note(f"{loss}, {REGULARIZATIONS[at]:g}: {found.mean():.4f} on {', '.join(held_out)}")
+                note(
+                    f"{loss}, {REGULARIZATIONS[at]:g}: {found.mean():.4f} on {', '.join(held_out)}"
+                )
     return {loss: REGULARIZATIONS[int(np.argmin(found))] for loss, found in errors.items()}
 
 
 def compute(part: Part, quick: bool) -> list[Row]:
-    """Choose a regularization for either loss, train on the whole set, and judge every message of the other."""
+    """Choose a regularization for either loss, train on the whole set, and judge every message of
+    the other.
+    """
     groups, other = DIRECTIONS[str(part[0])]
     known, new = of_groups(messages(), groups), of_groups(messages(), other)
     if quick:

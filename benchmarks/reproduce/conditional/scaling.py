@@ -1,4 +1,6 @@
-"""Training time over the number of nodes: closed form, ranking SVM, and RLScore where it is installed."""
+"""Training time over the number of nodes: closed form, ranking SVM, and RLScore where it is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,12 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
     for name, group in rows.groupby("method"):
         group = group.sort_values("size")
         panel.plot(group["size"], group["seconds"], marker="o", markersize=3, label=name)
-    panel.set(xscale="log", yscale="log", xlabel="nodes (edges are their square)", ylabel="seconds to train")
+    panel.set(
+        xscale="log",
+        yscale="log",
+        xlabel="nodes (edges are their square)",
+        ylabel="seconds to train",
+    )
     figure.legend(*panel.get_legend_handles_labels(), loc="outside right upper", frameon=False)
 
 

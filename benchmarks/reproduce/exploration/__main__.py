@@ -1,4 +1,5 @@
-"""Run the experiments with active exploration: five simulators, and the protocol of Kersting & Xu 2009, Fig. 4.
+"""Run the experiments with active exploration: five simulators, and the protocol of Kersting & Xu
+2009, Fig. 4.
 
 Every finished piece is written at once; the same command goes on where an earlier one stopped.
 """

@@ -1,4 +1,6 @@
-"""Ten known pairs, chosen by a score or at random (XPGP Fig. 4): ten subsets of Cora, and ten queries of OHSUMED."""
+"""Ten known pairs, chosen by a score or at random (XPGP Fig. 4): ten subsets of Cora, and ten
+queries of OHSUMED.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def parts(quick: bool) -> list[Part]:
     """A score on a query."""
     queries = 2 if quick else 10
     scores = [BASELINE, "ratio", "variance"] if quick else list(SCORES)
-    return [(name, query, score) for name in PROTOCOLS for query in range(queries) for score in scores]
+    return [
+        (name, query, score) for name in PROTOCOLS for query in range(queries) for score in scores
+    ]
 
 
 def compute(part: Part, quick: bool) -> list[Row]:
@@ -49,7 +53,9 @@ def compute(part: Part, quick: bool) -> list[Row]:
     reruns = 1 if score != BASELINE else 2 if quick else RERUNS
     rows = []
     for setting, problem in protocol.load(Source(), query).items():
-        chosen = _at_random(problem, protocol.seed, query) if score == BASELINE else _by(problem, score)
+        chosen = (
+            _at_random(problem, protocol.seed, query) if score == BASELINE else _by(problem, score)
+        )
         for rerun in range(reruns):
             known, remaining = chosen(rerun)
             fitted = MODELS[MODEL].fit(problem, known, remaining)
@@ -65,17 +71,24 @@ def _at_random(problem: Problem, seed: int, query: int) -> Chooser:
 
 
 def _by(problem: Problem, score: str) -> Chooser:
-    """Pairs that a score asks about, from those of different relevance; every answer is the right one."""
+    """Pairs that a score asks about, from those of different relevance; every answer is the right
+    one.
+    """
     data = problem.data
     labels = np.asarray(data.labels)
     pairs = pd.DataFrame({"winner": labels[data.winner], "loser": labels[data.loser]})
     truth = Truth(data.select_comparisons([]), recorded=pairs)
     start = _fit(problem, truth.data)
-    at = {pair: row for row, pair in enumerate(zip(data.winner.tolist(), data.loser.tolist(), strict=True))}
+    at = {
+        pair: row
+        for row, pair in enumerate(zip(data.winner.tolist(), data.loser.tolist(), strict=True))
+    }
 
     def choose(rerun: int) -> tuple[Positions, Positions]:
         chosen = np.zeros(len(pairs), dtype=bool)
-        for _, step in zip(range(KNOWN), simulate_steps(truth, score, rerun, start=start), strict=False):
+        for _, step in zip(
+            range(KNOWN), simulate_steps(truth, score, rerun, start=start), strict=False
+        ):
             chosen[at[step.pair if step.outcome > 0 else step.pair[::-1]]] = True
         return np.flatnonzero(chosen), np.flatnonzero(~chosen)
 
@@ -124,15 +137,30 @@ def markdown(rows: pd.DataFrame) -> str:
             if score == BASELINE:
                 lines.append([*line, "", "", ""])
                 continue
-            below = (mine.loc[shared, ("error", "mean")] < base.loc[shared, ("error", "mean")]).sum()
+            below = (
+                mine.loc[shared, ("error", "mean")] < base.loc[shared, ("error", "mean")]
+            ).sum()
             above = (mine.loc[shared, ("auc", "mean")] > base.loc[shared, ("auc", "mean")]).sum()
             away = (mine["error", "mean"] - base["error", "mean"]).loc[shared] / base.loc[
                 shared, ("error", "std")
             ]
             lines.append(
-                [*line, f"{below} of {len(shared)}", f"{above} of {len(shared)}", f"{away.mean():+.1f}"]
+                [
+                    *line,
+                    f"{below} of {len(shared)}",
+                    f"{above} of {len(shared)}",
+                    f"{away.mean():+.1f}",
+                ]
             )
-    header = ["queries", "score", "error", "AUC", "error below random's mean", "AUC above", "sds from random"]
+    header = [
+        "queries",
+        "score",
+        "error",
+        "AUC",
+        "error below random's mean",
+        "AUC above",
+        "sds from random",
+    ]
     return table(header, lines)
 
 
@@ -173,7 +201,14 @@ def _panel(panel: Any, found: pd.DataFrame) -> None:
         if name != BASELINE:
             mine = found.xs(name, level="strategy")["mean"]
             shift = 0.5 * ((at + 0.5) / len(scores) - 0.5)
-            panel.plot(mine.index + shift, mine, "os^vDPX*"[at % 8], color=f"C{at}", markersize=4, label=name)
+            panel.plot(
+                mine.index + shift,
+                mine,
+                "os^vDPX*"[at % 8],
+                color=f"C{at}",
+                markersize=4,
+                label=name,
+            )
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,6 @@
-"""Every score on five simulators: how many answers each needs for the error that random questions leave."""
+"""Every score on five simulators: how many answers each needs for the error that random questions
+leave.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def markdown(rows: pd.DataFrame) -> str:
     errors: dict[str, list[str]] = {name: [name] for name in order}
     fewest = dict.fromkeys(order, 0)
     fewer = dict.fromkeys(order, 0)
-    need = {}  # by random questions, for the error that they end with: fewer than all where it stopped falling
+    # By random questions, for the error that they end with: fewer than all where it stopped
+    # falling.
+    need = {}
     for simulator in simulators:
         mine = rows[rows["simulator"] == simulator]
         saved = {name: answers_saved(mine, name) for name in order}
@@ -59,18 +63,27 @@ def markdown(rows: pd.DataFrame) -> str:
             )
             fewest[name] += name != BASELINE and one.ratio == best and np.isfinite(best)
             fewer[name] += one.upper < 1
-            errors[name].append(" / ".join(f"{last[what].mean()[name]:.3f}" for what in MEASURES[:2]))
+            errors[name].append(
+                " / ".join(f"{last[what].mean()[name]:.3f}" for what in MEASURES[:2])
+            )
     for name in order:
         ratios[name] += ["", ""] if name == BASELINE else [f"{fewer[name]}", f"{fewest[name]}"]
     header = ["score", *simulators]
     flat = [f"{count:.0f} on {name}" for name, count in need.items() if count < most - 0.5]
     asked = (
-        f"Answers needed for the error that random questions leave after {most}, as a share of those that random questions need for it, "
-        f"{', '.join([str(most), *flat])} (> 1: it is not reached with {most}); bootstrap intervals of 95 % over paired seeds:"
+        f"Answers needed for the error that random questions leave after {most}, as a share of "
+        "those that random questions need for it, "
+        f"{', '.join([str(most), *flat])} (> 1: it is not reached with {most}); bootstrap "
+        "intervals of 95 % over paired seeds:"
     )
-    wrong = f"Share of pairs in the wrong order after {most} answers / what the posterior expects it to be:"
+    wrong = (
+        f"Share of pairs in the wrong order after {most} answers / what the posterior expects "
+        "it to be:"
+    )
     first = table([*header, "surely fewer than random", "fewest"], ratios.values())
-    return "\n\n".join([asked, first, wrong, table(header, errors.values()), _more(rows, order, most)])
+    return "\n\n".join(
+        [asked, first, wrong, table(header, errors.values()), _more(rows, order, most)]
+    )
 
 
 def _more(rows: pd.DataFrame, order: list[str], most: int) -> str:
@@ -95,7 +108,10 @@ def _more(rows: pd.DataFrame, order: list[str], most: int) -> str:
         "of the top tenth",
         "probability given to the answers",
     ]
-    return f"Averages over the simulators and {rows['seed'].nunique()} seeds:\n\n{table(header, lines)}"
+    return (
+        f"Averages over the simulators and {rows['seed'].nunique()} "
+        f"seeds:\n\n{table(header, lines)}"
+    )
 
 
 def _ratio(value: float) -> str:
@@ -103,7 +119,9 @@ def _ratio(value: float) -> str:
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """Mean error over the number of answers, one panel for each simulator; the band is the 95 % interval of random questions."""
+    """Mean error over the number of answers, one panel for each simulator; the band is the 95 %
+    interval of random questions.
+    """
     simulators = [name for name in TRUTHS if name in set(rows["simulator"])]
     panels = figure.subplots(1, len(simulators), sharex=True, squeeze=False)[0]
     for panel, simulator in zip(panels, simulators, strict=True):
@@ -112,9 +130,13 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
             mine = curves[curves["strategy"] == name]
             colour = "black" if name == BASELINE else f"C{at}"
             style = "--" if name == BASELINE else "-"
-            panel.plot(mine["answers"], mine["mean"], style, color=colour, linewidth=1.1, label=name)
+            panel.plot(
+                mine["answers"], mine["mean"], style, color=colour, linewidth=1.1, label=name
+            )
             if name == BASELINE:
-                panel.fill_between(mine["answers"], mine["lower"], mine["upper"], color="0.85", linewidth=0)
+                panel.fill_between(
+                    mine["answers"], mine["lower"], mine["upper"], color="0.85", linewidth=0
+                )
         panel.set(title=simulator, xlabel="answers", ylim=(0.1, 0.5))
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("pairs in the wrong order")

@@ -1,4 +1,6 @@
-"""Five hidden truths, each drawn anew from a seed. All have as many items, so that they share what JAX compiles."""
+"""Five hidden truths, each drawn anew from a seed. All have as many items, so that they share what
+JAX compiles.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ ATTRIBUTES = 3
 WITHIN, BETWEEN = 0.3, 0.01  # five links within the community of an item, less than one to others
 COMPONENTS, NEIGHBOURS = 8, 5
 
-# Two items that have nothing in common differ by √2 · 2 = 2.8 times an answer's noise: about as much as the model expects.
+# Two items that have nothing in common differ by √2 · 2 = 2.8 times an answer's noise: about as
+# much as the model expects.
 ATTRIBUTES_AS_DRAWN = {"attributes_amplitude": 2.0, "attributes_lengthscale": 1.5}
 LINKS_AS_DRAWN = {"links_amplitude": 2.0, "links_range": 1.0}
 
@@ -33,7 +36,9 @@ def attributes(seed: int) -> Truth:
 
 
 def graph(seed: int) -> Truth:
-    """Items without attributes in four communities; utilities drawn from the model's own prior on the links."""
+    """Items without attributes in four communities; utilities drawn from the model's own prior on
+    the links.
+    """
     rng = np.random.default_rng((2, seed))
     data = _data(pd.DataFrame(index=range(SIZE)), _links(rng))
     return Truth(data, _from_prior(data, LINKS_AS_DRAWN, rng))
@@ -47,7 +52,9 @@ def mixed(seed: int) -> Truth:
 
 
 def misspecified(seed: int) -> Truth:
-    """Steps in two attributes (the third says nothing), heavy-tailed effects of communities and items, half of the links wrong."""
+    """Steps in two attributes (the third says nothing), heavy-tailed effects of communities and
+    items, half of the links wrong.
+    """
     rng = np.random.default_rng((4, seed))
     features = _features(rng)
     links = _links(rng)
@@ -63,7 +70,9 @@ def misspecified(seed: int) -> Truth:
 
 
 def digits(seed: int) -> Truth:
-    """Handwritten digits (UCI) to be sorted by the number they show; whether two 7s are told apart is a coin toss."""
+    """Handwritten digits (UCI) to be sorted by the number they show; whether two 7s are told apart
+    is a coin toss.
+    """
     images, values = _digits()
     rng = np.random.default_rng((5, seed))
     chosen = np.sort(rng.choice(len(values), SIZE, replace=False))
@@ -79,7 +88,9 @@ TRUTHS: dict[str, Callable[[int], Truth]] = {
 }
 
 
-def _data(features: pd.DataFrame, links: pd.DataFrame | None = None, name: str = "links") -> PreferenceData:
+def _data(
+    features: pd.DataFrame, links: pd.DataFrame | None = None, name: str = "links"
+) -> PreferenceData:
     relations = {} if links is None else {name: links}
     return PreferenceData.from_tables(features, None, relations)
 
@@ -90,7 +101,9 @@ def _features(rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _links(rng: np.random.Generator) -> pd.DataFrame:
-    """Item i is in community i modulo their number; a path leads through each, and from each to the next."""
+    """Item i is in community i modulo their number; a path leads through each, and from each to the
+    next.
+    """
     first, second = np.triu_indices(SIZE, 1)
     together = (second - first) % COMMUNITIES == 0
     linked = rng.random(len(first)) < np.where(together, WITHIN, BETWEEN)
@@ -98,7 +111,9 @@ def _links(rng: np.random.Generator) -> pd.DataFrame:
     return pd.DataFrame({"source": first[linked], "target": second[linked]})
 
 
-def _from_prior(data: PreferenceData, values: dict[str, float], rng: np.random.Generator) -> np.ndarray:
+def _from_prior(
+    data: PreferenceData, values: dict[str, float], rng: np.random.Generator
+) -> np.ndarray:
     """Utilities: without an answer, the posterior is the prior."""
     posterior = EP(xpgp, fixed=values).run(0, data, progress_bar=False, individual=False)
     return posterior.belief.draw(1, rng)[0]

@@ -1,9 +1,10 @@
 """A complete relation under a Kronecker kernel: everything in closed form from one eigendecomposition for each kernel of nodes.
 
-Scores f(v, w) are a Gaussian field with covariance K(v, v') G(w, w'), and labels are scores plus noise of variance λ; with the
-ranking loss each conditioning node also has a flat offset. With K = V diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in
-the basis V ⊗ U, except for that offset, a correction of rank one for each eigenvector of K. V and U may hold only the eigenvectors
-whose eigenvalues are not 0: λ alone acts outside their range, and enters through norms.
+Scores f(v, w) are a Gaussian field with covariance K(v, v') G(w, w'), and labels are scores plus
+noise of variance λ; with the ranking loss each conditioning node also has a flat offset. With K = V
+diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in the basis V ⊗ U, except for that offset, a
+correction of rank one for each eigenvector of K. V and U may hold only the eigenvectors whose
+eigenvalues are not 0: λ alone acts outside their range, and enters through norms.
 """
 
 from dataclasses import dataclass
@@ -36,9 +37,10 @@ class EvidenceGradient(NamedTuple):
 class KroneckerSystem:
     """The labels Y, shape (p, m), of a complete relation in the eigenbasis of its two kernels; serves every λ.
 
-    ``left`` and ``right`` are one object where the nodes are ranked for one another. Under a constraint the kernel is ½(K⊗K ± swapped), and
-    the ranking loss has no closed form. ``rotated`` is Vᵀ Y U, shape (r, s) for r and s eigenvalues; ``labels`` are kept only where these
-    are not all.
+    ``left`` and ``right`` are one object where the nodes are ranked for one another. Under a
+    constraint the kernel is ½(K⊗K ± swapped), and the ranking loss has no closed form. ``rotated``
+    is Vᵀ Y U, shape (r, s) for r and s eigenvalues; ``labels`` are kept only where these are not
+    all.
     """
 
     def __init__(
@@ -92,7 +94,10 @@ class KroneckerFit:
     @cached_property
     def offset_precision(self) -> Floats:
         """c_i = 1ᵀ(κ_i G + λ)⁻¹1, shape (r,): how well the offset along an eigenvector of K is known."""
-        return self.shrinkage @ np.square(self.system.ones) + self.system.ones_outside / self.regularization
+        return (
+            self.shrinkage @ np.square(self.system.ones)
+            + self.system.ones_outside / self.regularization
+        )
 
     @cached_property
     def offsets(self) -> Floats:
@@ -120,12 +125,16 @@ class KroneckerFit:
         system = self.system
         left, right = system.left.vectors, system.right.vectors
         dual = left @ self.rotated_dual @ right.T
-        if system.labels is not None:  # outside, where the kernels are 0: the label less the offset, over λ
+        if (
+            system.labels is not None
+        ):  # outside, where the kernels are 0: the label less the offset, over λ
             outside = system.labels - left @ (system.rotated @ right.T)
             if system.loss == "ranking":
                 outside -= np.multiply.outer(left @ self.offsets, 1.0 - right @ system.ones)
             dual += outside / self.regularization
-        if system.loss == "ranking":  # it is 0 up to rounding, which a large constant in G would show
+        if (
+            system.loss == "ranking"
+        ):  # it is 0 up to rounding, which a large constant in G would show
             dual -= dual.mean(axis=1, keepdims=True)
         return np.asarray(dual)
 
@@ -137,25 +146,31 @@ class KroneckerFit:
     @cached_property
     def _offset_rows(self) -> Floats:
         """What the offset along each eigenvector of K takes from the precision, shape (r, m): of rank one each."""
-        return (self.offset_pull @ self.system.right.vectors.T) / np.sqrt(self.offset_precision)[:, None]
+        return (self.offset_pull @ self.system.right.vectors.T) / np.sqrt(self.offset_precision)[
+            :, None
+        ]
 
     @cached_property
     def block_diagonals(self) -> Floats:
         """Diagonals of the blocks (κ_i G + λ)⁻¹, less the offsets' part with the ranking loss, one in each row; shape (r, m)."""
         diagonals = self.shrinkage @ np.square(self.system.right.vectors).T
-        return diagonals - np.square(self._offset_rows) if self.system.loss == "ranking" else diagonals
+        return (
+            diagonals - np.square(self._offset_rows) if self.system.loss == "ranking" else diagonals
+        )
 
     def label_precision(self, rows: Positions, columns: Positions) -> Floats:
         """What the dual of each label is divided by to give its residual when it is left out, in both directions under a constraint.
 
-        It is the inverse of the variance of the label given all others, or of twice that variance where both directions leave.
+        It is the inverse of the variance of the label given all others, or of twice that variance
+        where both directions leave.
         """
         vectors, sign = self.system.left.vectors, SIGN[self.system.symmetry]
         diagonal = (np.square(vectors) @ self.block_diagonals)[rows, columns]
         if not sign:
             return np.asarray(diagonal)
-        # Q_UU = [[q, c], [c, q]] and a_U = (a, ±a): the residual is a/(q ± c), with c = xᵀ D x and x = V_v ∘ V_w; and a/q for a
-        # label on the diagonal. (For the reciprocal kernel that is not there at all: its coefficients are zero, and remain so.)
+        # Q_UU = [[q, c], [c, q]] and a_U = (a, ±a): the residual is a/(q ± c), with c = xᵀ D x and
+        # x = V_v ∘ V_w; and a/q for a label on the diagonal. (For the reciprocal kernel that is not
+        # there at all: its coefficients are zero, and remain so.)
         first, second = np.minimum(rows, columns), np.maximum(rows, columns)
         distinct, place = np.unique(first * len(vectors) + second, return_inverse=True)
         first, second = np.divmod(distinct, len(vectors))
@@ -185,7 +200,9 @@ class KroneckerFit:
         outside = self.system.labels_outside
         if self.system.ones_outside:
             outside += float(self.offsets @ (self.system.rotated @ self.system.ones))
-        return float(np.vdot(self.system.rotated, self.rotated_dual)) + outside / self.regularization
+        return (
+            float(np.vdot(self.system.rotated, self.rotated_dual)) + outside / self.regularization
+        )
 
     @property
     def scale(self) -> float:
@@ -195,9 +212,11 @@ class KroneckerFit:
     def log_evidence(self, scale: float = 1.0) -> float:
         """Logarithm of p(Y | K, G, λ), all of them times ``scale``.
 
-        With the ranking loss it is the restricted evidence, that of the p(m−1) contrasts within conditioning nodes; with a symmetric
-        or reciprocal relation that of the distinct entries, each read once with noise λ/2 (λ on the diagonal). The three are
-        about different numbers: never compare one kind with another. Infinite at scale 0, the estimate from labels that are all 0.
+        With the ranking loss it is the restricted evidence, that of the p(m−1) contrasts within
+        conditioning nodes; with a symmetric or reciprocal relation that of the distinct entries,
+        each read once with noise λ/2 (λ on the diagonal). The three are about different numbers:
+        never compare one kind with another. Infinite at scale 0, the estimate from labels that are
+        all 0.
         """
         if scale == 0:
             return np.inf
@@ -207,9 +226,12 @@ class KroneckerFit:
         log_determinant = -float(np.sum(np.log(self.shrinkage))) + (p * m - r * count) * rest
         jacobian = 0.0
         if system.loss == "ranking":
-            log_determinant += float(np.sum(np.log(self.offset_precision))) - r * np.log(m) - (p - r) * rest
+            log_determinant += (
+                float(np.sum(np.log(self.offset_precision))) - r * np.log(m) - (p - r) * rest
+            )
         if system.symmetry != "none":
-            # Coordinates are Y_ii and √2 Y_ij for i < j: Σ_{i≤j} = ½(Σ_ij + Σ_i), and none on the diagonal if antisymmetric.
+            # Coordinates are Y_ii and √2 Y_ij for i < j: Σ_{i≤j} = ½(Σ_ij + Σ_i), and none on the
+            # diagonal if antisymmetric.
             diagonal = -float(np.sum(np.log(np.diagonal(self.shrinkage)))) + (p - r) * rest
             log_determinant = 0.5 * (log_determinant + SIGN[system.symmetry] * diagonal)
             jacobian = 0.25 * p * (p - 1) * np.log(2.0)

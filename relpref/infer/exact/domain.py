@@ -21,7 +21,8 @@ Floats = NDArray[np.float64]
 NodeKernel = Callable[..., Floats]
 
 _ROUNDING = 1e-14  # of the largest variance: what is below it is 0
-_BLOCK = 64  # new nodes whose kernel among themselves is computed at once, if only its diagonal is needed
+# New nodes whose kernel among themselves is computed at once, if only its diagonal is needed.
+_BLOCK = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +49,13 @@ class Domain:
 
     labels: tuple[Hashable, ...]
     features: Any  # what the kernel takes; p rows
-    # ``kernel(features)`` is the (p, p) matrix, ``kernel(new, features)`` a cross kernel and ``kernel(new, other)`` one between new nodes.
+    # ``kernel(features)`` is the (p, p) matrix, ``kernel(new, features)`` a cross kernel and
+    # ``kernel(new, other)`` one between new nodes.
     kernel: NodeKernel
     name: str = "node"  # what errors call one of the nodes: this or "object"
     feature_names: tuple[str, ...] | None = None  # columns that a DataFrame of new nodes must have
-    # Whether the kernel sees features with mean 0 and standard deviation 1 over these nodes. Sparse ones are scaled and not centered.
+    # Whether the kernel sees features with mean 0 and standard deviation 1 over these nodes. Sparse
+    # ones are scaled and not centered.
     standardize: bool = False
 
     def as_given(self, frame: pd.DataFrame) -> Any:
@@ -77,9 +80,13 @@ class Domain:
         """Means (0 of sparse features) and standard deviations (1 of constant ones), shape (d,)."""
         if not issparse(self.features):
             return standardization(self.features)
-        mean, square = (np.asarray(x.mean(axis=0)).ravel() for x in (self.features, self.features**2))
+        mean, square = (
+            np.asarray(x.mean(axis=0)).ravel() for x in (self.features, self.features**2)
+        )
         variance = square - mean**2
-        return np.zeros_like(mean), np.where(variance > _ROUNDING * square, np.sqrt(variance.clip(0)), 1.0)
+        return np.zeros_like(mean), np.where(
+            variance > _ROUNDING * square, np.sqrt(variance.clip(0)), 1.0
+        )
 
     @cached_property
     def gram(self) -> Floats:
@@ -149,8 +156,9 @@ class Domain:
         Parameters
         ----------
         items : None, sequence of labels, DataFrame, array or sparse matrix
-            All training nodes; some of them by label (one-dimensional); or new nodes by their features (two-dimensional; the index
-            of a DataFrame are their labels; for a precomputed kernel the rows hold the kernel with every training node).
+            All training nodes; some of them by label (one-dimensional); or new nodes by their
+            features (two-dimensional; the index of a DataFrame are their labels; for a precomputed
+            kernel the rows hold the kernel with every training node).
 
         Raises
         ------
@@ -166,10 +174,17 @@ class Domain:
             features = self._standardized(self._checked(self._columns(items) if framed else items))
             count = features.shape[0]
             labels = tuple(items.index if framed else range(count))
-            return Asked(labels, Side(self.kernel(features, self.inputs), np.full(count, -1)), features)
-        if isinstance(items, str) or not hasattr(items, "__len__") or getattr(items, "ndim", 1) == 0:
+            return Asked(
+                labels, Side(self.kernel(features, self.inputs), np.full(count, -1)), features
+            )
+        if (
+            isinstance(items, str)
+            or not hasattr(items, "__len__")
+            or getattr(items, "ndim", 1) == 0
+        ):
             raise DataError(
-                f"{self.name}s: {items!r} is one label; give a list of labels, or features of new {self.name}s"
+                f"{self.name}s: {items!r} is one label; give a list of labels, or features of new "
+                f"{self.name}s"
             )
 
         def where(row: int) -> str:
@@ -177,7 +192,11 @@ class Domain:
 
         labels = tuple(plain_labels(items, where))
         index = self._index.locate(labels, where, f"give the features of new {self.name}s")
-        rows = self.kernel(self.inputs[index], self.inputs) if self.thin and len(index) else self.gram[index]
+        rows = (
+            self.kernel(self.inputs[index], self.inputs)
+            if self.thin and len(index)
+            else self.gram[index]
+        )
         return Asked(labels, Side(rows, index.astype(np.intp)))
 
     def _checked(self, items: Any) -> Any:
@@ -185,7 +204,9 @@ class Domain:
         features = numeric(items, f"new {self.name}s")
         count, given = features.shape
         if not count:
-            raise DataError(f"there are no new {self.name}s: the features have the shape {features.shape}")
+            raise DataError(
+                f"there are no new {self.name}s: the features have the shape {features.shape}"
+            )
         expected = (
             len(self.feature_names or ()) or given
         )  # without any, the kernel says why it has nothing to say
@@ -194,7 +215,9 @@ class Domain:
         if given != expected:
             words = f"{given} features; the known ones have {expected}"
             if self._precomputed:
-                words = f"{given} kernel values; {expected} are needed, one for each known {self.name}"
+                words = (
+                    f"{given} kernel values; {expected} are needed, one for each known {self.name}"
+                )
             raise DataError(f"new {self.name}s have {words}")
         return features
 
@@ -205,7 +228,8 @@ class Domain:
         given = [str(column) for column in frame.columns]
         if sorted(given) != sorted(self.feature_names):
             raise DataError(
-                f"new {self.name}s have the columns {listed(given)}; the known ones have {listed(self.feature_names)}"
+                f"new {self.name}s have the columns {listed(given)}; the known ones have "
+                f"{listed(self.feature_names)}"
             )
         return frame.iloc[:, [given.index(name) for name in self.feature_names]]
 
@@ -227,7 +251,8 @@ class Domain:
         """Refuse questions about new nodes among themselves where there is only a matrix."""
         if self._precomputed:
             raise DataError(
-                f"a precomputed kernel says nothing of new {self.name}s among themselves, which their uncertainty needs; give the "
+                f"a precomputed kernel says nothing of new {self.name}s among themselves, which "
+                "their uncertainty needs; give the "
                 "kernel by name or as a function, or include them in the matrix with labels unknown"
             )
 
@@ -260,14 +285,16 @@ def numeric(features: Any, whose: str) -> Any:
         array: Any = make(features, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"the features of {whose} are not rows of numbers, all of one length ({error}); give numbers, such as 0 and 1 for categories"
+            f"the features of {whose} are not rows of numbers, all of one length ({error}); give "
+            "numbers, such as 0 and 1 for categories"
         ) from None
     values = array.data if isinstance(array, csr_array) else array
     if array.ndim in (1, 2) and not np.isfinite(values).all():
         rows, columns, entries = find(array if array.ndim == 2 else array[:, None])
         first = int(np.argmax(~np.isfinite(entries)))
         raise DataError(
-            f"the features of {whose} hold {entries[first]} at row {rows[first]}, column {columns[first]}; they must be finite"
+            f"the features of {whose} hold {entries[first]} at row {rows[first]}, column "
+            f"{columns[first]}; they must be finite"
         )
     return array
 

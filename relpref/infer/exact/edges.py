@@ -40,15 +40,18 @@ def solve_edges(
 ) -> CGResult:
     """Minimise ‖y − h‖² + λ‖h‖², or the same with y and h centered within each group of edges.
 
-    Without groups this is regression, (K + λ) a = y. With each edge's conditioning node as its group it is the ranking
-    loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of the centering C: every conditioning node has the same weight.
-    As Gaussian models: the posterior mean with noise variance λ, in the second case with a flat offset for each group.
+    Without groups this is regression, (K + λ) a = y. With each edge's conditioning node as its
+    group it is the ranking loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of the
+    centering C: every conditioning node has the same weight. As Gaussian models: the posterior mean
+    with noise variance λ, in the second case with a flat offset for each group.
 
-    Options are those of `relpref.linalg.conjugate_gradient`, and the ``reason`` of the result may be other than "converged". λ (the
-    ``regularization``) may be 0 where stopping early is all the regularization, see `EarlyStopping`; then ``minimise="residual"`` is the
-    better choice by far. ``groups`` are numbers from 0, ``gram.rows`` for conditional ranking; ``progress(iteration, residual)`` is
-    called after each iteration, on a mesh now and then. The devices of a ``mesh`` of one axis share the products, see `ShardedEdges`:
-    for the Kronecker, the symmetric and the reciprocal kernel, groups that are the conditioning nodes, and iterations to the end.
+    Options are those of `relpref.linalg.conjugate_gradient`, and the ``reason`` of the result may
+    be other than "converged". λ (the ``regularization``) may be 0 where stopping early is all the
+    regularization, see `EarlyStopping`; then ``minimise="residual"`` is the better choice by far.
+    ``groups`` are numbers from 0, ``gram.rows`` for conditional ranking; ``progress(iteration,
+    residual)`` is called after each iteration, on a mesh now and then. The devices of a ``mesh`` of
+    one axis share the products, see `ShardedEdges`: for the Kronecker, the symmetric and the
+    reciprocal kernel, groups that are the conditioning nodes, and iterations to the end.
     """
     if not (np.isfinite(regularization) and regularization >= 0.0):
         raise DataError(f"regularization is {regularization}; it must be 0 or a positive number")
@@ -69,7 +72,10 @@ def solve_edges(
         scores += regularization * dual
         return scores
 
-    rhs, first = centred(np.asarray(labels, dtype=np.float64)), None if start is None else centred(start)
+    rhs, first = (
+        centred(np.asarray(labels, dtype=np.float64)),
+        None if start is None else centred(start),
+    )
     options: dict[str, Any] = {"start": first, "tol": tol, "max_iterations": max_iterations}
     if mesh is None:
         found = conjugate_gradient(system, rhs, minimise=minimise, callback=each, **options)
@@ -86,19 +92,29 @@ def _on_devices(
     require_mesh(mesh, gram.shape[0], callback)
     swap, why = _SWAPS.get(gram.kernel.sign), ""
     if swap is None:
-        why = f"the {type(gram.kernel).__name__} kernel is not for several devices; leave the mesh out, or take the Kronecker kernel"
+        why = (
+            f"the {type(gram.kernel).__name__} kernel is not for several devices; leave the "
+            "mesh "
+            "out, or take the Kronecker kernel"
+        )
     elif groups is not None and not np.array_equal(np.asarray(groups), gram.rows):
-        why = "edges are dealt out by their conditioning node, and the groups are others; leave the mesh out"
+        why = (
+            "edges are dealt out by their conditioning node, and the groups are others; leave "
+            "the mesh out"
+        )
     elif minimise != "error":
         why = (
-            "the iterations on several devices do not regularize by ending early; take a positive regularization, or leave the "
+            "the iterations on several devices do not regularize by ending early; take a positive "
+            "regularization, or leave the "
             "mesh out"
         )
     if swap is None or why:
         raise DataError(f"mesh: {why}")
     left = gram.left.kernel
     right = left if gram.right is gram.left else gram.right.kernel
-    return ShardedEdges(left, right, gram.rows, gram.columns, mesh, swap=swap, centered=groups is not None)
+    return ShardedEdges(
+        left, right, gram.rows, gram.columns, mesh, swap=swap, centered=groups is not None
+    )
 
 
 def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
@@ -106,7 +122,8 @@ def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
     row_sharding(mesh, nodes)
     if callback is not None:
         raise DataError(
-            "mesh: the iterations on several devices go on to the solution, without a callback or early stopping; leave that or the mesh out"
+            "mesh: the iterations on several devices go on to the solution, without a callback or "
+            "early stopping; leave that or the mesh out"
         )
 
 
@@ -114,8 +131,10 @@ def require_converged(result: CGResult, regularization: float) -> None:
     """Refuse what conjugate gradients left unfinished."""
     if result.reason != "converged":
         raise InferenceError(
-            f"conjugate gradients ended with {result.reason} after {result.iterations} iterations at the regularization "
-            f"{regularization:g}, residual {result.residual:.1e}; take a larger value, more iterations or a wider tolerance",
+            f"conjugate gradients ended with {result.reason} after {result.iterations} iterations "
+            "at the regularization "
+            f"{regularization:g}, residual {result.residual:.1e}; take a larger value, more "
+            "iterations or a wider tolerance",
             Result.iterations_not_converged,
         )
 
@@ -142,8 +161,9 @@ def _centring(groups: ArrayLike | None) -> Callable[[Floats], Floats]:
 class EdgeFit:
     """Labels of q edges with their covariance, noise included, written out, O(q³); the covariance is overwritten.
 
-    P, the matrix that makes the dual of the labels, is the inverse of the covariance, less what the unknown flat offsets of ``groups`` take.
-    A covariance that is not positive definite raises LinAlgError.
+    P, the matrix that makes the dual of the labels, is the inverse of the covariance, less what the
+    unknown flat offsets of ``groups`` take. A covariance that is not positive definite raises
+    LinAlgError.
     """
 
     def __init__(self, covariance: Floats, labels: Floats, groups: Any = None) -> None:
@@ -167,7 +187,9 @@ class EdgeFit:
     def dual(self) -> Floats:
         """P y, shape (q,)."""
         return np.asarray(
-            solve_triangular(self.lower, self.white(self.labels), lower=True, trans="T", check_finite=False)
+            solve_triangular(
+                self.lower, self.white(self.labels), lower=True, trans="T", check_finite=False
+            )
         )
 
     @cached_property
@@ -190,8 +212,8 @@ class EdgeFit:
 class EarlyStopping:
     """A callback that ends the iterations when a score no longer improves for so many of them, and keeps the best ``solution``.
 
-    The ``score`` goes from the coefficients so far, shape (q,), to a number; larger is better. ``iteration`` is when the best came, and
-    ``scores`` has that of each iteration.
+    The ``score`` goes from the coefficients so far, shape (q,), to a number; larger is better.
+    ``iteration`` is when the best came, and ``scores`` has that of each iteration.
     """
 
     def __init__(self, score: Callable[[Floats], float], patience: int) -> None:

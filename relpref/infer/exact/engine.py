@@ -26,9 +26,15 @@ from relpref.posterior.gaussian import key_words
 from relpref.posterior.origin import Origin
 
 _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
-_FLOOR = 1e-14  # noise that rounding adds to every label, relative to the size of the kernel of pairs
+_FLOOR = (
+    1e-14  # noise that rounding adds to every label, relative to the size of the kernel of pairs
+)
 
-_NOT_INTEGRATED = "hyperparameters are at their maximum, where all scores have one closed form; EP on the same program averages over them"
+_NOT_INTEGRATED = (
+    "hyperparameters are at their maximum, where all scores have one closed form; "
+    "EP "
+    "on the same program averages over them"
+)
 _NO_SITES = Sites(np.zeros(0), np.zeros(0))  # of the search, which knows EP
 
 
@@ -46,9 +52,10 @@ class ExactEvidence(NamedTuple):
 class Exact:
     """Exact posterior of a program whose labels are Gaussian around scores with a Kronecker covariance.
 
-    From the program alone it recognizes the pair of each label, constraints on the relation, and unknown offsets of conditioning nodes
-    (the ranking loss). A complete relation is solved in closed form (under a constraint for regression); anything else by conjugate
-    gradients, with variances from a factor of the edges' kernel.
+    From the program alone it recognizes the pair of each label, constraints on the relation, and
+    unknown offsets of conditioning nodes (the ranking loss). A complete relation is solved in
+    closed form (under a constraint for regression); anything else by conjugate gradients, with
+    variances from a factor of the edges' kernel.
 
     Parameters
     ----------
@@ -62,12 +69,14 @@ class Exact:
     tol, max_iterations
         Of the conjugate gradients: relative residual, and iterations.
     callback : callable, optional
-        ``callback(iteration, dual, residual)`` after each of them; return True to stop, and methods of the posterior warn.
+        ``callback(iteration, dual, residual)`` after each of them; return True to stop, and methods
+        of the posterior warn.
     start : RelationPosterior, optional
-        Of the same edges by conjugate gradients, such as at other hyperparameters: where the iterations start.
+        Of the same edges by conjugate gradients, such as at other hyperparameters: where the
+        iterations start.
     mesh : jax.sharding.Mesh, optional
-        Of one axis: devices that share the products of the conjugate gradients, which then replace the closed form. The search for
-        hyperparameters and the variances run on the host.
+        Of one axis: devices that share the products of the conjugate gradients, which then replace
+        the closed form. The search for hyperparameters and the variances run on the host.
     max_evaluations : int
         Of the evidence.
     throw : bool
@@ -92,11 +101,13 @@ class Exact:
     def __post_init__(self) -> None:
         if not callable(self.program):
             raise DataError(
-                f"program is {self.program!r}; Exact takes a numpyro program, such as relpref.models.conditional_ranking"
+                f"program is {self.program!r}; Exact takes a numpyro program, such as "
+                "relpref.models.conditional_ranking"
             )
         if self.hyperparameters != "maximize":
             raise DataError(
-                f"hyperparameters is {self.hyperparameters!r}; Exact maximizes the evidence: 'maximize'"
+                f"hyperparameters is {self.hyperparameters!r}; Exact maximizes the evidence: "
+                "'maximize'"
             )
         if self.max_evaluations < 1:
             raise DataError(f"max_evaluations is {self.max_evaluations}; it must be at least 1")
@@ -104,7 +115,9 @@ class Exact:
             raise DataError(f"tol is {self.tol}; it must lie between 0 and 1")
         self.fixed = dict(self.fixed or {})
 
-    def run(self, rng_key: Any, *args: Any, progress_bar: bool = True, **kwargs: Any) -> RelationPosterior:
+    def run(
+        self, rng_key: Any, *args: Any, progress_bar: bool = True, **kwargs: Any
+    ) -> RelationPosterior:
         """Fit.
 
         Parameters
@@ -145,9 +158,16 @@ class Exact:
             return self._solve(structure, search, rng_key, origin, progress_bar)
 
     def _solve(
-        self, structure: Structure, search: Search | None, key: Any, origin: Origin, progress_bar: bool
+        self,
+        structure: Structure,
+        search: Search | None,
+        key: Any,
+        origin: Origin,
+        progress_bar: bool,
     ) -> RelationPosterior:
-        left, right, noise, log_prior, values = structure.at({} if search is None else search.unconstrained)
+        left, right, noise, log_prior, values = structure.at(
+            {} if search is None else search.unconstrained
+        )
         ((field, _),) = structure.program.layout.latents
         among = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, RelationData)]
         data = among[0] if among else None
@@ -192,7 +212,8 @@ class Exact:
         if search is not None:
             info |= {"evaluations": search.evaluations, "gradient_norm": search.gradient_norm}
             info["integration"] = _NOT_INTEGRATED
-            # A line search may end where the evidence falls off too steeply to go on, which is no maximum, or at one that rounding hides.
+            # A line search may end where the evidence falls off too steeply to go on, which is no
+            # maximum, or at one that rounding hides.
             steep = search.gradient_norm > _STEEP * max(100.0, abs(search.objective))
             given_up = not search.converged and search.evaluations >= self.max_evaluations
             if steep or given_up:
@@ -217,7 +238,8 @@ class Exact:
         dual, edges = self.start.solution.arrays().get("dual"), len(problem.values.values)
         if dual is None or len(dual) != edges:
             raise DataError(
-                f"start is a posterior that is not from conjugate gradients on {edges} edges; leave it out"
+                f"start is a posterior that is not from conjugate gradients on {edges} edges; "
+                "leave it out"
             )
         return dual
 
@@ -235,7 +257,12 @@ def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]
     def evaluate(unconstrained: Values, _: Sites) -> ExactEvidence:
         left, right, noise, log_prior = structure.at(unconstrained)[:4]
         value, by = np.nan, EvidenceGradient(0 * left, 0 * (left if right is None else right), 0.0)
-        if np.isfinite(noise) and noise > 0 and np.isfinite(left).all() and np.isfinite(by.right).all():
+        if (
+            np.isfinite(noise)
+            and noise > 0
+            and np.isfinite(left).all()
+            and np.isfinite(by.right).all()
+        ):
             nodes = domain(left)
             problem = structure.problem(nodes, nodes if right is None else domain(right))
             floor, by_left, by_right = _noise_floor(problem)
@@ -244,7 +271,9 @@ def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]
                 value, by = scores.log_evidence(), scores.evidence_gradient()
             except SingularError:  # the search turns back
                 pass
-            by = by._replace(left=by.left + by.noise * by_left, right=by.right + by.noise * by_right)
+            by = by._replace(
+                left=by.left + by.noise * by_left, right=by.right + by.noise * by_right
+            )
         pulled = structure.pulled(unconstrained, by)
         return ExactEvidence(value, log_prior, pulled, _NO_SITES, converged)
 

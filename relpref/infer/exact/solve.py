@@ -35,7 +35,8 @@ Positions = NDArray[np.intp]
 Solver = Literal["auto", "closed", "cg"]
 
 SOLVERS = ("auto", "closed", "cg")
-# The kernel of edges by its name and the constraint on the relation; MLPK is symmetric and Preference reciprocal by itself.
+# The kernel of edges by its name and the constraint on the relation; MLPK is symmetric and
+# Preference reciprocal by itself.
 PAIR_KERNELS: dict[tuple[str, str], PairwiseKernel] = {
     ("kronecker", "none"): Kronecker(),
     ("kronecker", "symmetric"): Symmetric(),
@@ -62,8 +63,9 @@ class EdgeLabels(NamedTuple):
 class RelationProblem:
     """What is to be solved, for any regularization; options are those of `relpref.rls.ConditionalRanker`.
 
-    ``nodes`` and ``objects`` are one object where the nodes are ranked for one another. Under a constraint ``values`` are in both directions
-    and less ``shift``, see `RelationValues.constrained`. With a ``mesh`` of devices there is no closed form.
+    ``nodes`` and ``objects`` are one object where the nodes are ranked for one another. Under a
+    constraint ``values`` are in both directions and less ``shift``, see
+    `RelationValues.constrained`. With a ``mesh`` of devices there is no closed form.
 
     Raises
     ------
@@ -91,23 +93,32 @@ class RelationProblem:
         if kernel is None:
             possible = ", ".join(f"{name!r} with symmetry={sym!r}" for name, sym in PAIR_KERNELS)
             raise DataError(
-                f"pair_kernel is {self.pair_kernel!r} with symmetry={self.symmetry!r}; there are {possible}"
+                f"pair_kernel is {self.pair_kernel!r} with symmetry={self.symmetry!r}; there are "
+                f"{possible}"
             )
         object.__setattr__(self, "kernel", kernel)
         if kernel.one_domain and self.nodes is not self.objects:
             raise DataError(
-                f"the {type(kernel).__name__} kernel is between edges of one set of nodes, and objects were given besides; "
+                f"the {type(kernel).__name__} kernel is between edges of one set of nodes, and "
+                "objects were given besides; "
                 "use pair_kernel='kronecker' or 'cartesian' with symmetry='none'"
             )
         if self.loss == "ranking" and not self.values.varies:
             single = self.values.row_counts.max() == 1
             why = "has a single edge" if single else "gives all its objects the same label"
             raise DataError(
-                f"relation: every conditioning node {why}, so there is nothing to rank by; use loss='regression', "
+                f"relation: every conditioning node {why}, so there is nothing to rank by; use "
+                "loss='regression', "
                 "or condition on the other argument"
             )
-        if self.loss == "regression" and self.symmetry == "reciprocal" and not self.values.values.any():
-            raise DataError("relation: all labels say that there is no preference; there is nothing to learn")
+        if (
+            self.loss == "regression"
+            and self.symmetry == "reciprocal"
+            and not self.values.values.any()
+        ):
+            raise DataError(
+                "relation: all labels say that there is no preference; there is nothing to learn"
+            )
         if self.solver == "closed" and not self.closed:
             raise DataError(f"solver='closed': {self._why_not_closed()}; use 'auto' or 'cg'")
 
@@ -143,7 +154,9 @@ class RelationProblem:
 
     def covariance(self, labels: EdgeLabels) -> Floats:
         """The kernel of pairs between the ends of labels, shape (q, q)."""
-        return self.kernel.matrix(*self.sides, labels.rows, labels.columns, labels.rows, labels.columns)
+        return self.kernel.matrix(
+            *self.sides, labels.rows, labels.columns, labels.rows, labels.columns
+        )
 
     @property
     def num_labels(self) -> int:
@@ -155,7 +168,11 @@ class RelationProblem:
 
     def system(self, *, full: bool = False) -> KroneckerSystem:
         """For the closed form; serves every λ. Hold-outs need it ``full``, scores do not need eigenvalues that are 0."""
-        return self._full_system if full or not (self.nodes.thin or self.objects.thin) else self._thin_system
+        return (
+            self._full_system
+            if full or not (self.nodes.thin or self.objects.thin)
+            else self._thin_system
+        )
 
     @cached_property
     def _full_system(self) -> KroneckerSystem:
@@ -178,8 +195,10 @@ class RelationProblem:
         rounding = np.finfo(np.float64).eps * system.left.values[-1:] * system.right.values[-1:]
         if np.any(regularization < rounding):
             warn_user(
-                f"the regularization {regularization:g} is below the rounding of the kernel of pairs, {rounding[0]:.1e}, so that scores "
-                "and their uncertainty may be wrong; center or standardize the features, or raise it",
+                f"the regularization {regularization:g} is below the rounding of the kernel of "
+                f"pairs, {rounding[0]:.1e}, so that scores "
+                "and their uncertainty may be wrong; center or standardize the features, or raise "
+                "it",
                 InferenceWarning,
             )
         return ClosedScores(self, regularization, scale)
@@ -198,7 +217,8 @@ class RelationProblem:
         Raises
         ------
         DataError
-            If an option does not fit, memory would not suffice, or the iterations broke down on a matrix that is no kernel.
+            If an option does not fit, memory would not suffice, or the iterations broke down on a
+            matrix that is no kernel.
         """
         values, ranking = self.values, self.loss == "ranking"
         (p, m), q = values.shape, len(values.values)
@@ -210,22 +230,36 @@ class RelationProblem:
             right = Side.training(centred(centred(right.kernel).T))
         gram = EdgeGram(self.kernel, left, right, values.rows, values.columns)
         groups = values.rows if ranking else None
-        found = solve_edges(gram, values.values, regularization, groups=groups, mesh=self.mesh, **options)
+        found = solve_edges(
+            gram, values.values, regularization, groups=groups, mesh=self.mesh, **options
+        )
         if found.reason == "breakdown":
             self.require_semidefinite()
-        # Without the solution there is no estimate of the scale. Where it is known, variances do not depend on the iterations.
+        # Without the solution there is no estimate of the scale. Where it is known, variances do
+        # not depend on the iterations.
         stopped = scale is None and found.reason != "converged"
         if scale is None:  # (yᵀ P y is the labels' part of the evidence)
             scale = np.nan if stopped else float(values.values @ found.solution) / self.num_labels
         return EdgeScores(self, regularization, scale, found.solution, stopped), found
 
     def solve(
-        self, regularization: float, *, scale: float | None = None, progress_bar: bool = False, **options: Any
+        self,
+        regularization: float,
+        *,
+        scale: float | None = None,
+        progress_bar: bool = False,
+        **options: Any,
     ) -> tuple["Scores", CGResult | None, dict[str, Any]]:
         """By the closed form where there is one, else by `iterate`: the scores, how the iterations ended, and what to report."""
         if self.closed:
-            return self.closed_scores(regularization, scale), None, {"solver": "closed form", "iterations": 0}
-        with progress_line("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as report:
+            return (
+                self.closed_scores(regularization, scale),
+                None,
+                {"solver": "closed form", "iterations": 0},
+            )
+        with progress_line(
+            "conjugate gradients", progress_bar, "iterations", "residual {:.1e}"
+        ) as report:
             scores, found = self.iterate(regularization, scale=scale, progress=report, **options)
         info = {"iterations": found.iterations, "residual": found.residual}
         return scores, found, {"solver": "conjugate gradients", **info}
@@ -239,7 +273,9 @@ class RelationProblem:
     @property
     def centres(self) -> bool:
         """Whether G is centered: offsets take up what it adds to all objects, so scores are the same without cancellation."""
-        return self.loss == "ranking" and self.pair_kernel == "kronecker" and self.symmetry == "none"
+        return (
+            self.loss == "ranking" and self.pair_kernel == "kronecker" and self.symmetry == "none"
+        )
 
     def require_semidefinite(self) -> None:
         """Refuse matrices that are no kernels: with negative eigenvalues."""
@@ -249,22 +285,30 @@ class RelationProblem:
     def require_variation(self) -> None:
         """Refuse kernels by which no object can be ranked above another: of pairs they are 0, or the same for all of them."""
         nodes, objects = self.nodes, self.objects
-        kernel = f"the {self.pair_kernel if self.symmetry == 'none' else self.symmetry} kernel of pairs"
+        kernel = (
+            f"the {self.pair_kernel if self.symmetry == 'none' else self.symmetry} kernel of pairs"
+        )
         remedy = f"give {objects.name}s features that differ, or another kernel"
         for side in (nodes, objects):
             if not side.own.max(initial=0.0) > 0 and self.pair_kernel != "cartesian":
                 raise DataError(
                     f"{kernel} is 0 for every pair: so is the kernel of the {side.name}s; {remedy}"
                 )
-        if self.symmetry == "reciprocal" and self.pair_kernel == "kronecker" and nodes.is_one_direction:
+        if (
+            self.symmetry == "reciprocal"
+            and self.pair_kernel == "kronecker"
+            and nodes.is_one_direction
+        ):
             raise DataError(
-                f"{kernel} is 0 for every pair: to the kernel of the {nodes.name}s they are multiples of one another, as to a linear "
+                f"{kernel} is 0 for every pair: to the kernel of the {nodes.name}s they are "
+                "multiples of one another, as to a linear "
                 "kernel of one feature; use kernel='gaussian', or give more features"
             )
         same = objects.is_constant and (self.loss == "ranking" or nodes.is_constant)
         if self.pair_kernel != "cartesian" and same and len(objects.labels) > 1:
             raise DataError(
-                f"{kernel} has no variance: to the kernel of the {objects.name}s they are all the same, so none can be ranked above "
+                f"{kernel} has no variance: to the kernel of the {objects.name}s they are all the "
+                "same, so none can be ranked above "
                 f"another; {remedy}"
             )
 
@@ -272,8 +316,10 @@ class RelationProblem:
         """Refuse what has no closed form of hold-outs, and a relation whose labels are symmetric or reciprocal without saying so."""
         if not self.closed:
             raise DataError(
-                "hold-outs in closed form need a completely observed relation, the Kronecker kernel, and for the ranking loss "
-                "symmetry='none'; use leave_nodes_out or cross-validation with relpref.rls.EdgeKFold"
+                "hold-outs in closed form need a completely observed relation, the Kronecker "
+                "kernel, and for the ranking loss "
+                "symmetry='none'; use leave_nodes_out or cross-validation with "
+                "relpref.rls.EdgeKFold"
             )
         if self.symmetry != "none" or self.nodes is not self.objects or len(self.nodes.gram) < 3:
             return
@@ -283,7 +329,8 @@ class RelationProblem:
         for kind, sums in (("symmetric", labels - labels.T), ("reciprocal", labels + labels.T)):
             if np.ptp(sums[off]) <= scale:
                 raise DataError(
-                    f"the labels are {kind}, but symmetry is 'none': (w, v) would tell what is left out at (v, w); use "
+                    f"the labels are {kind}, but symmetry is 'none': (w, v) would tell what is "
+                    "left out at (v, w); use "
                     f"symmetry={kind!r} with loss='regression', or leave_nodes_out"
                 )
 
@@ -331,9 +378,12 @@ class Scores(ABC):
         """Posterior means of the scores of b objects for a conditioning nodes, Σ_e a_e k((v, w), e), shape (a, b)."""
         side = right.side
         if self.problem.centres:
-            # The dual's rows add up to 0, so what is constant in G over training objects adds only rounding.
+            # The dual's rows add up to 0, so what is constant in G over training objects adds only
+            # rounding.
             side = Side(centred(side.kernel), side.index)
-        return self._constrained(self.problem.kernel.scores(left.side, side, self.dual_matrix), left, right)
+        return self._constrained(
+            self.problem.kernel.scores(left.side, side, self.dual_matrix), left, right
+        )
 
     def _constrained(self, scores: Floats, left: Asked, right: Asked) -> Floats:
         """Scores whose rounding, too, obeys the constraint."""
@@ -375,7 +425,9 @@ class Scores(ABC):
 class ClosedScores(Scores):
     """Scores of a complete relation; computed when they are first asked for. A scale of None is estimated from the labels."""
 
-    def __init__(self, problem: RelationProblem, regularization: float, scale: float | None = None) -> None:
+    def __init__(
+        self, problem: RelationProblem, regularization: float, scale: float | None = None
+    ) -> None:
         super().__init__(problem, regularization, np.nan)
         self.scale = self.fit.scale if scale is None else scale
 
@@ -410,7 +462,8 @@ class ClosedScores(Scores):
         system, fit = self.fit.system, self.fit
         a, b = self._rotated(left, right)
         known_a, known_b = (
-            np.square(of) * _inverse(eigen.values) for of, eigen in ((a, system.left), (b, system.right))
+            np.square(of) * _inverse(eigen.values)
+            for of, eigen in ((a, system.left), (b, system.right))
         )
         own_a, own_b = self.problem.nodes.diagonal(left), self.problem.objects.diagonal(right)
         told_a, told_b = known_a.sum(axis=1), known_b.sum(axis=1)
@@ -441,7 +494,9 @@ class ClosedScores(Scores):
             prior = self.problem.objects.between(right, right)
             covariance += _untold(own, told, query) * prior
             if right.new:
-                covariance += min(told[0], own[0]) * (prior - (b * _inverse(system.right.values)) @ b.T)
+                covariance += min(told[0], own[0]) * (
+                    prior - (b * _inverse(system.right.values)) @ b.T
+                )
         if system.loss == "ranking":
             pull = b @ fit.offset_pull.T
             covariance += (pull * (np.square(a) / fit.offset_precision)) @ pull.T
@@ -479,7 +534,8 @@ def _untold(own: Floats, told: Floats, asked: Asked) -> Floats:
 class EdgeScores(Scores):
     """Scores from the dual of q observed edges; all but means need a factor of their kernel, made when first asked for.
 
-    There are no variances where iterations ``stopped`` before the solution that the scale was to be estimated from: it is NaN then.
+    There are no variances where iterations ``stopped`` before the solution that the scale was to be
+    estimated from: it is NaN then.
     """
 
     def __init__(
@@ -519,27 +575,36 @@ class EdgeScores(Scores):
         Raises
         ------
         DataError
-            If the iterations were stopped, λ is not positive or lost in rounding, or memory would not suffice.
+            If the iterations were stopped, λ is not positive or lost in rounding, or memory would
+            not suffice.
         """
         if self.stopped:
             raise DataError(
-                "the iterations ended before the solution, so there is no uncertainty of the scores, only their mean; fit without "
-                "early stopping, callback or max_iter, at a regularization chosen by ConditionalRankerCV"
+                "the iterations ended before the solution, so there is no uncertainty of the "
+                "scores, only their mean; fit without "
+                "early stopping, callback or max_iter, at a regularization chosen by "
+                "ConditionalRankerCV"
             )
         if not self.regularization > 0:
             raise DataError(
-                f"regularization is {self.regularization}; uncertainty needs a positive value, the variance of the noise"
+                f"regularization is {self.regularization}; uncertainty needs a positive value, the "
+                "variance of the noise"
             )
         problem, labels = self.problem, self.problem.labels
         q = len(labels.values)
-        require_memory(24.0 * q * q, f"the uncertainty of a relation with {q} edges that has no closed form")
+        require_memory(
+            24.0 * q * q, f"the uncertainty of a relation with {q} edges that has no closed form"
+        )
         matrix = problem.covariance(labels)
         matrix[np.diag_indices(q)] += self.regularization * labels.share
         try:
-            return EdgeFit(matrix, labels.values, labels.rows if problem.loss == "ranking" else None)
+            return EdgeFit(
+                matrix, labels.values, labels.rows if problem.loss == "ranking" else None
+            )
         except np.linalg.LinAlgError:
             raise SingularError(
-                f"regularization is {self.regularization}, which is lost in the rounding of the kernel of the edges; uncertainty needs "
+                f"regularization is {self.regularization}, which is lost in the rounding of the "
+                "kernel of the edges; uncertainty needs "
                 "a larger one"
             ) from None
 
@@ -554,10 +619,17 @@ class EdgeScores(Scores):
         left, right = (np.zeros((n, n)) for n in problem.values.shape)
         k, g = problem.nodes.gram, problem.objects.gram
         sign = SIGN[problem.symmetry]
-        for factor, others in ((0.5 if sign else 1.0, (rows, columns)), (0.5 * sign, (columns, rows))):
+        for factor, others in (
+            (0.5 if sign else 1.0, (rows, columns)),
+            (0.5 * sign, (columns, rows)),
+        ):
             if factor:
-                left += factor * _gathered(by * g[np.ix_(columns, others[1])], rows, others[0], len(left))
-                right += factor * _gathered(by * k[np.ix_(rows, others[0])], columns, others[1], len(right))
+                left += factor * _gathered(
+                    by * g[np.ix_(columns, others[1])], rows, others[0], len(left)
+                )
+                right += factor * _gathered(
+                    by * k[np.ix_(rows, others[0])], columns, others[1], len(right)
+                )
         noise = float(np.diagonal(by) @ share)
         return EvidenceGradient(0.5 * (left + left.T), 0.5 * (right + right.T), noise)
 
@@ -567,7 +639,9 @@ class EdgeScores(Scores):
         return self.fit.dual, np.diagonal(self.fit.precision)
 
     def variance(self, left: Asked, right: Asked) -> Floats:
-        return np.stack([np.diagonal(self.query(left.row(row), right)[1]) for row in range(len(left.labels))])
+        return np.stack(
+            [np.diagonal(self.query(left.row(row), right)[1]) for row in range(len(left.labels))]
+        )
 
     def _covariance(self, query: Asked, right: Asked) -> Floats:
         """Prior − k P kᵀ, P as in `EdgeFit`; for the prior the asked nodes take the training nodes' place."""
@@ -575,7 +649,9 @@ class EdgeScores(Scores):
         fit = self.fit
         problem.require_semidefinite()
         first, second = np.zeros(b, dtype=np.intp), np.arange(b)
-        cross = problem.kernel.matrix(query.side, right.side, first, second, labels.rows, labels.columns)
+        cross = problem.kernel.matrix(
+            query.side, right.side, first, second, labels.rows, labels.columns
+        )
         pulled = fit.white(cross.T)
         own = problem.nodes.between(query, query)
         among, start = problem.objects.between(right, right), 0

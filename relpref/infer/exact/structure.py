@@ -47,8 +47,8 @@ class Reading(NamedTuple):
 class Structure:
     """A relation as a program states it, with one latent site, the scores of all pairs, and one observed one, the labels.
 
-    ``values`` of a constrained relation are in both directions. With ``one_domain`` the two kernels are one. The first label's noise
-    has variance λ/``divisor``.
+    ``values`` of a constrained relation are in both directions. With ``one_domain`` the two kernels
+    are one. The first label's noise has variance λ/``divisor``.
     """
 
     program: Program
@@ -66,7 +66,8 @@ class Structure:
         """Refuse a loss that is no likelihood."""
         if self.symmetry != "none" and self.loss == "ranking":
             raise UnsupportedProgramError(
-                f"the ranking loss of a {self.symmetry} relation uses every label at both its ends, so it has no evidence to "
+                f"the ranking loss of a {self.symmetry} relation uses every label at both its "
+                "ends, so it has no evidence to "
                 "maximize; give all hyperparameters with fixed=, or choose them by cross-validation"
             )
 
@@ -75,7 +76,9 @@ class Structure:
         found = _read(self.program, self.one_domain, unconstrained)
         left, right = (None if k is None else np.asarray(k) for k in (found.left, found.right))
         left, right = (None if k is None else 0.5 * (k + k.T) for k in (left, right))
-        return Reading(left, right, self.divisor * float(found.noise), float(found.log_prior), found.values)
+        return Reading(
+            left, right, self.divisor * float(found.noise), float(found.log_prior), found.values
+        )
 
     def pulled(self, unconstrained: Values, by: EvidenceGradient) -> Values:
         """Gradient of what has these derivatives by K, G and λ, plus the log prior, by the hyperparameters."""
@@ -130,14 +133,17 @@ def _form(call: Call, shapes: Shapes, field: str, label: str) -> _Form:
     found: list[_Form] = []
 
     def record(arrays: Shapes) -> None:
-        # While the program is traced: whether two kernels are one object does not survive compilation.
+        # While the program is traced: whether two kernels are one object does not survive
+        # compilation.
         sites = call.trace(arrays, {})
         factors: Any = unwrap(sites[field]["fn"]).covariance
         product = isinstance(factors, Kronecker)
         sizes = (factors.left.size, factors.right.size) if product else (0, 0)
         base = type(unwrap(sites[label]["fn"]))
         one_domain = product and factors.left is factors.right
-        found.append(_Form(type(factors), sizes, one_domain, base, sites[label]["scale"] is not None))
+        found.append(
+            _Form(type(factors), sizes, one_domain, base, sites[label]["scale"] is not None)
+        )
 
     jax.eval_shape(record, shapes)
     return found[0]
@@ -151,19 +157,25 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
     fields = [name for name in free if sites[name].process]
     if len(observed) != 1 or len(fields) != 1:
         raise UnsupportedProgramError(
-            f"the exact engine needs one observed site and one GaussianProcess; the program has {len(observed)} "
-            f"({', '.join(observed) or 'none'}) and {len(fields)}; EP or numpyro's MCMC(NUTS(program)) may run it"
+            "the exact engine needs one observed site and one GaussianProcess; the program has "
+            f"{len(observed)} "
+            f"({', '.join(observed) or 'none'}) and {len(fields)}; EP or numpyro's "
+            "MCMC(NUTS(program)) may run it"
         )
     field, label = fields[0], observed[0]
     names = tuple(name for name in free if name != field and name not in fixed)
     form = _form(call, call.shapes, field, label)
     if not issubclass(form.covariance, Kronecker):
-        raise _refuse(field, f"has a {form.covariance.__name__} covariance, not relpref.linalg.Kronecker")
+        raise _refuse(
+            field, f"has a {form.covariance.__name__} covariance, not relpref.linalg.Kronecker"
+        )
     for name in names:
         if sites[name].support.is_discrete:
             raise _refuse(name, "is discrete")
     if not issubclass(form.likelihood, dist.Normal | CentredNormal):
-        raise _refuse(label, f"has the likelihood {form.likelihood.__name__}, not Normal or CentredNormal")
+        raise _refuse(
+            label, f"has the likelihood {form.likelihood.__name__}, not Normal or CentredNormal"
+        )
     if form.scaled:
         raise _refuse(label, "is scaled, so that its labels weigh differently")
     layout = Layout(
@@ -177,16 +189,21 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
     offset, given, scale = (np.asarray(x) for x in seen)
     groups = None if known_groups is None else np.asarray(known_groups)
     found = SparseRows.find(
-        lambda scores: np.asarray(_observed(program, scores)[0]) - offset, (len(offset), layout.num_latents)
+        lambda scores: np.asarray(_observed(program, scores)[0]) - offset,
+        (len(offset), layout.num_latents),
     )
     pairs = None
     if found is not None:
         pairs = _pairs(np.asarray(found.column), np.asarray(found.entry), form.sizes, groups)
     if pairs is None:
-        raise _refuse(label, "does not look at single pairs of the field, or at (f(v, w) ± f(w, v))/2")
+        raise _refuse(
+            label, "does not look at single pairs of the field, or at (f(v, w) ± f(w, v))/2"
+        )
     symmetry, rows, columns = pairs
     if groups is not None and not np.array_equal(groups, rows):
-        raise _refuse(label, "has offsets for something else than the field's rows, the conditioning nodes")
+        raise _refuse(
+            label, "has offsets for something else than the field's rows, the conditioning nodes"
+        )
     # A pair read in both directions is one label with half the variance.
     once = symmetry != "none" and groups is None
     divisors = np.where(once & (rows != columns), 2.0, 1.0)
@@ -197,7 +214,10 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
     if once:
         apart = rows != columns
         labels = np.concatenate([labels, SIGN[symmetry] * labels[apart]])
-        rows, columns = np.concatenate([rows, columns[apart]]), np.concatenate([columns, rows[apart]])
+        rows, columns = (
+            np.concatenate([rows, columns[apart]]),
+            np.concatenate([columns, rows[apart]]),
+        )
         if symmetry == "reciprocal":  # the program need not say that a node equals itself
             missing = np.setdiff1d(np.arange(form.sizes[0]), rows[rows == columns])
             rows, columns = np.concatenate([rows, missing]), np.concatenate([columns, missing])
@@ -247,7 +267,8 @@ def _pairs(
 
 def _refuse(site: str, why: str) -> UnsupportedProgramError:
     return UnsupportedProgramError(
-        f"site {site!r} {why}, so the exact engine cannot treat it; EP or numpyro's MCMC(NUTS(program)) may"
+        f"site {site!r} {why}, so the exact engine cannot treat it; EP or numpyro's "
+        "MCMC(NUTS(program)) may"
     )
 
 
@@ -255,8 +276,9 @@ def _refuse(site: str, why: str) -> UnsupportedProgramError:
 class ProgramKernel:
     """The node kernel of a program at given hyperparameters, as a `Domain` asks for it.
 
-    ``origin`` is the program and its arguments, where they are known, with ``data`` among them; ``values`` are all hyperparameters,
-    ``field`` is the site of the scores, and ``matrix`` the kernel of the training nodes.
+    ``origin`` is the program and its arguments, where they are known, with ``data`` among them;
+    ``values`` are all hyperparameters, ``field`` is the site of the scores, and ``matrix`` the
+    kernel of the training nodes.
     """
 
     origin: Origin | None
@@ -282,11 +304,13 @@ class ProgramKernel:
         domain = None if data is None else getattr(data, self.side)
         if self.origin is None or data is None or domain is None:
             raise UnsupportedProgramError(
-                "the program takes no RelationData, so nothing is known of new nodes; include them, with labels unknown"
+                "the program takes no RelationData, so nothing is known of new nodes; include "
+                "them, with labels unknown"
             )
         if domain.relations:
             raise UnsupportedProgramError(
-                f"the kernel of the {self.side} has a part on a graph, which new {self.side} would change; include them in "
+                f"the kernel of the {self.side} has a part on a graph, which new {self.side} would "
+                "change; include them in "
                 "the data with labels unknown (NaN) and fit again"
             )
         labels = pd.Index([("new", row) for row in range(len(attributes))], tupleize_cols=False)

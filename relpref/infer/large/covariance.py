@@ -38,7 +38,8 @@ class PosteriorCovariance(Covariance):
     def arrays(self) -> dict[str, Any]:
         """What a file holds of it, by name."""
         raise StorageError(
-            "so many items without a covariance cannot be stored; fit again, and save what converged"
+            "so many items without a covariance cannot be stored; fit again, and save what "
+            "converged"
         )
 
 
@@ -63,11 +64,17 @@ class _Downdated(PosteriorCovariance):
 
     def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         left = self._columns(rows)
-        right = left if np.array_equal(np.asarray(rows), np.asarray(columns)) else self._columns(columns)
+        right = (
+            left
+            if np.array_equal(np.asarray(rows), np.asarray(columns))
+            else self._columns(columns)
+        )
         return np.asarray(self.before.block(rows, columns) - left @ (self.weights @ right.T))
 
     def row_means(self, rows: ArrayLike) -> Floats:
-        return np.asarray(self.before.row_means(rows) - self._columns(rows) @ (self.weights @ self._average))
+        return np.asarray(
+            self.before.row_means(rows) - self._columns(rows) @ (self.weights @ self._average)
+        )
 
     def average(self) -> float:
         return float(self.before.average() - self._average @ self.weights @ self._average)
@@ -79,7 +86,9 @@ class Conditioned(_Downdated):
 
     before: NamedSum  # K, of size n
     touched: Positions  # T, shape (t,)
-    projection: Any  # A, sparse, shape (r, t); the identity where there are more answers than entries
+    projection: (
+        Any  # A, sparse, shape (r, t); the identity where there are more answers than entries
+    )
     weights: Floats  # M, positive semidefinite, shape (r, r)
 
     def matmul(self, vectors: ArrayLike) -> Floats:
@@ -109,7 +118,11 @@ class Conditioned(_Downdated):
         return found
 
     def arrays(self) -> dict[str, Any]:
-        dual = {"touched": self.touched, "weights": self.weights, **sparse_arrays(self.projection, "")}
+        dual = {
+            "touched": self.touched,
+            "weights": self.weights,
+            **sparse_arrays(self.projection, ""),
+        }
         return {f"dual/{name}": value for name, value in dual.items()}
 
 
@@ -138,7 +151,8 @@ class Changed(_Downdated):
 
     def arrays(self) -> dict[str, Any]:
         raise StorageError(
-            "quick updates of the covariance of more than 4000 items are not stored; call update() first"
+            "quick updates of the covariance of more than 4000 items are not stored; call update() "
+            "first"
         )
 
 
@@ -162,7 +176,11 @@ class ImplicitBelief(GaussianBelief):
     implicit: PosteriorCovariance
 
     def __init__(self, location: Floats, implicit: PosteriorCovariance) -> None:
-        for name, value in {"locations": location[None], "weights": np.ones(1), "implicit": implicit}.items():
+        for name, value in {
+            "locations": location[None],
+            "weights": np.ones(1),
+            "implicit": implicit,
+        }.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -184,7 +202,9 @@ class ImplicitBelief(GaussianBelief):
         variance = self.implicit.relative_variance(positions)
         return self.location[positions] - self.location.mean(), np.sqrt(variance)
 
-    def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
+    def differences(
+        self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]
+    ) -> Margins:
         means, variances = [], []
         groups = max(1, -(-len(first) // _PAIRS))  # of pairs whose covariances have room
         for pairs in np.array_split(np.stack([first, second]), groups, axis=1):
@@ -193,7 +213,9 @@ class ImplicitBelief(GaussianBelief):
             margins = self.subset(positions).differences(places[0], places[1])
             means.append(margins.means)
             variances.append(margins.variances)
-        return Margins.of(np.concatenate(means, axis=1), np.concatenate(variances, axis=1), self.weights)
+        return Margins.of(
+            np.concatenate(means, axis=1), np.concatenate(variances, axis=1), self.weights
+        )
 
     def pull(self, columns: Positions, entries: Floats) -> Floats:
         row = np.zeros(self.size)
@@ -218,5 +240,6 @@ class ImplicitBelief(GaussianBelief):
         if number > _WHOLE:
             raise DataError(
                 f"{what} {number} items were requested; more than 4000 are computed in parts: "
-                "posterior.about(labels) is the posterior of those, and ranking(top=...) gives intervals of the best"
+                "posterior.about(labels) is the posterior of those, and ranking(top=...) gives "
+                "intervals of the best"
             )

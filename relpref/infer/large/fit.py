@@ -1,7 +1,8 @@
 """EP and Laplace for more items than a matrix has room for.
 
-First the hyperparameters, on some of the answers (`search`). Then, at these, one of two ways: answers about some thousands of items
-are those of a small problem, exactly (`fit_reduced`); answers about more give a posterior whose precision is sparse (`fit_many`).
+First the hyperparameters, on some of the answers (`search`). Then, at these, one of two ways:
+answers about some thousands of items are those of a small problem, exactly (`fit_reduced`); answers
+about more give a posterior whose precision is sparse (`fit_many`).
 """
 
 from collections.abc import Mapping
@@ -36,15 +37,17 @@ from relpref.posterior.origin import Origin
 
 GaussianEngine = Any  # of `relpref.infer.engine`, which builds on this module
 
-# A search looks at no more answers and items than these, and at fewer where solves take long: the number of stored links times
-# items times nodes stays below the last.
+# A search looks at no more answers and items than these, and at fewer where solves take long: the
+# number of stored links times items times nodes stays below the last.
 _MOST_ANSWERS, _MOST_SEARCHED, _LEAST_SEARCHED, _WORK = 1500, 1500, 100, 2e10
 _TOLERANCE = 1e-6  # of the sites; solves are a hundred times as accurate
-# Inducing items that stand for the attributes of all, and the share of the prior variance that they may leave out.
+# Inducing items that stand for the attributes of all, and the share of the prior variance that they
+# may leave out.
 INDUCING, LEFT_OUT = 300, 1e-3
 _MUCH = 0.05  # a share that is worth a warning
 _NOT_INTEGRATED = (
-    "hyperparameters are at their maximum: without a matrix of all items the covariance of each of many points would be a search of "
+    "hyperparameters are at their maximum: without a matrix of all items the covariance of each of "
+    "many points would be a search of "
     "its own; structure='dense' averages over them where memory allows it"
 )
 
@@ -89,13 +92,19 @@ def fit_reduced(
     pull = np.zeros(data.num_items)
     pull[positions] = np.asarray(evidence.alpha)[: len(positions)]
     means = {name: part.matmul(pull) for name, part in parts.items()}
-    dual_form = _dual(sum(blocks.values()), reading, positions, reading.counts * sites["precision"], dual)
+    dual_form = _dual(
+        sum(blocks.values()), reading, positions, reading.counts * sites["precision"], dual
+    )
     covariance = Conditioned(reading.prior, positions, *dual_form)
     return Fitted(means, covariance, log_evidence, sites, result, info)
 
 
 def _dual(
-    covariance: Any, reading: LargeReading, positions: Positions, precision: Floats, observation_space: bool
+    covariance: Any,
+    reading: LargeReading,
+    positions: Positions,
+    precision: Floats,
+    observation_space: bool,
 ) -> tuple[Any, Floats]:
     """Of the posterior precision K⁻¹ + AᵀMA, what `Conditioned` wants: a projection and its weights.
 
@@ -116,8 +125,12 @@ def _dual(
         pulled = projection.T @ scipy.sparse.diags_array(precision) @ projection  # Q
         if shared is not None:
             column = np.searchsorted(positions, reading.column)
-            rows = GroupedRows.of(SparseRows(column, reading.entry, np.zeros(len(positions))), shared.blocks)
-            pulled = scipy.sparse.csr_array(rows.gram(shared.blocks.middle(precision, shared.factors)[0]))
+            rows = GroupedRows.of(
+                SparseRows(column, reading.entry, np.zeros(len(positions))), shared.blocks
+            )
+            pulled = scipy.sparse.csr_array(
+                rows.gram(shared.blocks.middle(precision, shared.factors)[0])
+            )
         lower = cholesky(covariance, lower=True)
         cross = pulled @ lower
         inner = lower.T @ cross
@@ -150,7 +163,9 @@ def search(
     program = settled(Program.of(*part.reduced(positions, tables), fixed), average=False)
     # In observation space an interpolated covariance need not be positive definite.
     whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them
-    fitted = fit_hyperparameters(engine, program, None, key, progress_bar, at_first, whole, "observation")
+    fitted = fit_hyperparameters(
+        engine, program, None, key, progress_bar, at_first, whole, "observation"
+    )
     found = {name: value for name, value in program.fixed.items() if name not in fixed}
     found |= fitted.evidence.hyperparameters
     values = {name: np.asarray(value) for name, value in found.items()}
@@ -178,11 +193,14 @@ def fit_many(
     """EP at known hyperparameters; the `GaussianEngine.fit_many` of engines that match moments."""
     if not all(is_log_concave(one.likelihood) for one in reading.observations):
         raise UnsupportedProgramError(
-            "so many answers about so many items can be fitted with log-concave likelihoods only, and the program's is not (a lapse "
+            "so many answers about so many items can be fitted with log-concave likelihoods only, "
+            "and the program's is not (a lapse "
             "rate makes it so); leave the lapse rate out, or take fewer answers"
         )
     parts, left_out = low_rank_parts(reading, rng_key)
-    with progress_line(f"{engine.name}: many answers", progress_bar, "sweeps", "residual {:.1e}") as report:
+    with progress_line(
+        f"{engine.name}: many answers", progress_bar, "sweeps", "residual {:.1e}"
+    ) as report:
         found = fit_sparse(
             parts,
             reading.column,
@@ -214,8 +232,10 @@ def fit_many(
         info["attributes_left_out"] = left_out
         if left_out > _MUCH:
             warn_user(
-                f"{INDUCING} inducing items leave out {left_out:.0%} of the attributes' prior variance: intervals come out that much too "
-                "narrow; fewer attributes, longer lengthscales, or fewer answers at a time keep more"
+                f"{INDUCING} inducing items leave out {left_out:.0%} of the attributes' prior "
+                "variance: intervals come out that much too "
+                "narrow; fewer attributes, longer lengthscales, or fewer answers at a time keep "
+                "more"
             )
     if found.detail:
         info["detail"] = found.detail
@@ -226,10 +246,13 @@ def fit_many(
 def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, Covariance], float | None]:
     """The parts of the prior, those of attributes by inducing items; and the share of their variance that these leave out."""
     few = {
-        name: part.low_rank(INDUCING, LEFT_OUT, generator(key)) for name, part in reading.prior.parts.items()
+        name: part.low_rank(INDUCING, LEFT_OUT, generator(key))
+        for name, part in reading.prior.parts.items()
     }
     left_out = [part.left_out for part in few.values() if part is not None]
-    return {name: part or reading.prior.parts[name] for name, part in few.items()}, (left_out or [None])[-1]
+    return {name: part or reading.prior.parts[name] for name, part in few.items()}, (
+        left_out or [None]
+    )[-1]
 
 
 def fit(
@@ -244,24 +267,30 @@ def fit(
     """See `GaussianEngine.run_from`."""
     if engine.options["hyperparameters"] == "nuts":
         raise UnsupportedProgramError(
-            "hyperparameters is 'nuts', which needs a covariance of all items for each draw, and there are too many of them; "
+            "hyperparameters is 'nuts', which needs a covariance of all items for each draw, and "
+            "there are too many of them; "
             "take 'maximize' or 'em', or structure='dense' where memory allows it"
         )
     problem = LargeProblem.of(engine.program, args, kwargs)
     if engine.at_mode and problem.data.comparisons.list is not None:
         raise UnsupportedProgramError(
-            "Laplace takes lists only where there is a matrix of all items; fit with EP, or with structure='dense' where memory allows it"
+            "Laplace takes lists only where there is a matrix of all items; fit with EP, or with "
+            "structure='dense' where memory allows it"
         )
     fixed = problem.known(engine.fixed)
     learned, how, searched = search(engine, problem, fixed, key, progress_bar, at_first)
     values = {**fixed, **learned}
     reading = problem.read(values, progress_bar)
     number, positions = problem.data.num_items, touched(problem.data)
-    if len(positions) <= MAX_REDUCED_ITEMS and min(len(reading.offset), len(positions)) <= MAX_FACTORISED:
+    if (
+        len(positions) <= MAX_REDUCED_ITEMS
+        and min(len(reading.offset), len(positions)) <= MAX_FACTORISED
+    ):
         fitted = fit_reduced(engine, problem, reading, positions, values, start, key, progress_bar)
     elif engine.fit_many is None:
         raise UnsupportedProgramError(
-            f"{engine.name} has no way through so many answers about so many items; take EP, or fewer answers"
+            f"{engine.name} has no way through so many answers about so many items; take EP, or "
+            "fewer answers"
         )
     else:
         fitted = engine.fit_many(engine, reading, start, key, progress_bar)

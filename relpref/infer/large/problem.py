@@ -75,7 +75,9 @@ class LargeProblem:
     args: tuple[Any, ...]  # as it was called, with ``data`` in place of what was given
     kwargs: Mapping[str, Any]
     data: PreferenceData  # with scales for its graphs
-    scale_error: Mapping[str, float]  # relative standard errors of scales that were estimated, by relation
+    scale_error: Mapping[
+        str, float
+    ]  # relative standard errors of scales that were estimated, by relation
 
     @classmethod
     def of(cls, program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "LargeProblem":
@@ -84,12 +86,14 @@ class LargeProblem:
         assert data is not None  # or it would not be large
         if data.comparisons.group is not None:
             raise UnsupportedProgramError(
-                "the answers have groups, whose effects they share, and fits without a matrix of all items have no place for that; leave the "
+                "the answers have groups, whose effects they share, and fits without a matrix of "
+                "all items have no place for that; leave the "
                 "column 'group' out, or fit with structure='dense'"
             )
         if data.comparisons.covariates is not None:
             raise UnsupportedProgramError(
-                "the answers have covariates, and fits without a matrix of all items have no place for their effects; fit with "
+                "the answers have covariates, and fits without a matrix of all items have no place "
+                "for their effects; fit with "
                 "structure='dense', or read the answers without covariates"
             )
         touched(data)  # refuses data without answers
@@ -100,7 +104,8 @@ class LargeProblem:
         own = [site.name for site in found._sample[2] if PLATES.get(site.name) == "item"]
         if own:
             raise UnsupportedProgramError(
-                f"{own[0]!r} has an entry for each item, and fits without a matrix of all items have no place for that; leave "
+                f"{own[0]!r} has an entry for each item, and fits without a matrix of all items "
+                "have no place for that; leave "
                 "margins='item' out, or fit with structure='dense'"
             )
         return found
@@ -126,8 +131,10 @@ class LargeProblem:
         except AttributeError as error:
             if isinstance(error.obj, PartialGraph):
                 raise UnsupportedProgramError(
-                    f"the program asks a relation for its {error.name}, which there is not for so many items; make its parts as the "
-                    "programs of relpref.models do (relpref.kernels.GraphCovariance), or fit with structure='dense'"
+                    f"the program asks a relation for its {error.name}, which there is not for so "
+                    "many items; make its parts as the "
+                    "programs of relpref.models do (relpref.kernels.GraphCovariance), or fit with "
+                    "structure='dense'"
                 ) from None
             raise
 
@@ -137,14 +144,19 @@ class LargeProblem:
         processes = [site.name for site in self._sample[2] if site.process and not site.observed]
         if len(processes) != 1:
             raise UnsupportedProgramError(
-                f"the program has {len(processes)} sites of a GaussianProcess ({', '.join(processes) or 'none'}), and programs for so "
+                f"the program has {len(processes)} sites of a GaussianProcess "
+                f"({', '.join(processes) or 'none'}), and programs for so "
                 "many items have one, the utilities; fit with structure='dense'"
             )
         return processes[0]
 
     def free(self, fixed: Mapping[str, Any]) -> list[str]:
         """Hyperparameters that are to be found."""
-        return [s.name for s in self._sample[2] if not s.observed and s.name not in (self.latent, *fixed)]
+        return [
+            s.name
+            for s in self._sample[2]
+            if not s.observed and s.name not in (self.latent, *fixed)
+        ]
 
     def _whole(self, values: Mapping[str, Any]) -> Program:
         """The program with all data, closed over and so never compiled: JAX would ask graphs for matrices of all their nodes."""
@@ -166,11 +178,14 @@ class LargeProblem:
                 lost = [key for key, site in named.items() if site is None]
                 if lost:
                     raise UnsupportedProgramError(
-                        f"part {name!r} of the prior: no site of the program is the {lost[0]} of its kernel as it stands, so it is unknown "
+                        f"part {name!r} of the prior: no site of the program is the {lost[0]} of "
+                        "its kernel as it stands, so it is unknown "
                         "what is to be learned"
                     )
                 priors = {site: sites[site]["fn"] for site in named.values() if site}
-                found[name] = Learnable(name, part, {key: str(site) for key, site in named.items()}, priors)
+                found[name] = Learnable(
+                    name, part, {key: str(site) for key, site in named.items()}, priors
+                )
         return found
 
     def _parts(self, covariance: Any) -> Mapping[str, Any]:
@@ -179,7 +194,8 @@ class LargeProblem:
         for name, part in parts.items():
             if part.is_matrix:
                 raise DataError(
-                    f"the part {name!r} of the prior is a {type(part).__name__}, a matrix of all items; make the parts of a program for "
+                    f"the part {name!r} of the prior is a {type(part).__name__}, a matrix of all "
+                    "items; make the parts of a program for "
                     "so many as those of relpref.models do, or fit with structure='dense'"
                 )
         return parts
@@ -189,12 +205,15 @@ class LargeProblem:
     ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
         """The program of some items, with what parts of its prior are among these: tables, or matrices.
 
-        With ``padding`` there are more items and, where the program allows it, rows of answers, up to round numbers: items that no
-        answer is about and answers that were never given change only the shape, for which a program is compiled.
+        With ``padding`` there are more items and, where the program allows it, rows of answers, up
+        to round numbers: items that no answer is about and answers that were never given change
+        only the shape, for which a program is compiled.
         """
         spare = room_for_items(len(positions)) - len(positions) if padding else 0
         known = {
-            name: Known(scipy.linalg.block_diag(one, np.eye(spare))) if isinstance(one, np.ndarray) else one
+            name: Known(scipy.linalg.block_diag(one, np.eye(spare)))
+            if isinstance(one, np.ndarray)
+            else one
             for name, one in tables.items()
         }
         data = marginal(self.data, positions, spare)
@@ -210,11 +229,13 @@ class LargeProblem:
         reading = self._whole(values).read(in_memory=False)
         number = len(reading.offset)
         rows = SparseRows.find(
-            lambda vector: reading.projection.apply(jnp.asarray(vector)), (number, self.data.num_items)
+            lambda vector: reading.projection.apply(jnp.asarray(vector)),
+            (number, self.data.num_items),
         )
         if rows is None:
             raise UnsupportedProgramError(
-                "an answer of the program looks at other utilities than those of two items, which programs for so many items "
+                "an answer of the program looks at other utilities than those of two items, which "
+                "programs for so many items "
                 "may not do; fit with structure='dense'"
             )
         parts = self._parts(reading.covariance.blocks[0])
@@ -224,17 +245,25 @@ class LargeProblem:
         shared = None
         if kinds:
             blocks = Blocks.of([Kind.of_gaps(*its) for *its, _ in kinds])
-            shared = Shared(blocks, tuple(map(np.asarray, blocks.factors([sd for *_, sd in kinds]))))
+            shared = Shared(
+                blocks, tuple(map(np.asarray, blocks.factors([sd for *_, sd in kinds])))
+            )
         return LargeReading(prior, reading.observations, offset, column, entry, shared)
 
-    def subset(self, most_touched: int, most_answers: int, rng: np.random.Generator) -> PreferenceData:
+    def subset(
+        self, most_touched: int, most_answers: int, rng: np.random.Generator
+    ) -> PreferenceData:
         """The data with so many answers, drawn at random, that no more than so many items are touched; lists whole."""
         data = self.data
         if data.num_comparisons <= most_answers and len(touched(data)) <= most_touched:
             return data
         seen: set[int] = set()
         rows: list[int] = []
-        units = pd.Series(np.arange(data.num_comparisons)).groupby(data.answer_groups("answer")[0]).indices
+        units = (
+            pd.Series(np.arange(data.num_comparisons))
+            .groupby(data.answer_groups("answer")[0])
+            .indices
+        )
         for unit in rng.permutation(list(units)):
             its = units[unit]
             both = {*data.winner[its].tolist(), *data.loser[its].tolist()}
@@ -331,7 +360,8 @@ def touched(data: PreferenceData) -> NDArray[np.int64]:
     found = np.unique(np.concatenate([data.winner, data.loser])).astype(np.int64)
     if not len(found):
         raise DataError(
-            "the data has no answers; so many items can be fitted only with some: ask first about a few that you choose"
+            "the data has no answers; so many items can be fitted only with some: ask first about "
+            "a few that you choose"
         )
     return found
 
@@ -368,13 +398,15 @@ class Learnable(NamedTuple):
         prior = self.priors[site]
         if len(self.sites) > 1 or prior.shape():
             raise DataError(
-                f"relation {self.name!r}: {type(self.part.kernel).__name__} has the hyperparameters {', '.join(self.sites)}; for so many "
+                f"relation {self.name!r}: {type(self.part.kernel).__name__} has the "
+                f"hyperparameters {', '.join(self.sites)}; for so many "
                 "items one positive number can be learned: fix them with fixed={site: value}"
             )
         lower, upper = _range(prior)
         if not 0 < lower < upper < np.inf:
             raise DataError(
-                f"relation {self.name!r}: the prior of {site} reaches from {lower} to {upper}; give one of a positive number"
+                f"relation {self.name!r}: the prior of {site} reaches from {lower} to {upper}; "
+                "give one of a positive number"
             )
         centre, reach = 0.5 * np.log(lower * upper), 0.5 * np.log(upper / lower)
         angles = np.pi * (np.arange(NODES) + 0.5) / NODES
@@ -384,7 +416,9 @@ class Learnable(NamedTuple):
             label = f"{self.name}, {node + 1} of {NODES}"
             covariance = self._among(label, positions, {free[0]: value}, progress_bar)
             for order in range(NODES):
-                coefficients[order] += (2 - (order == 0)) / NODES * np.cos(order * angle) * covariance
+                coefficients[order] += (
+                    (2 - (order == 0)) / NODES * np.cos(order * angle) * covariance
+                )
         return Table(centre, reach, coefficients)
 
     def _among(
@@ -398,7 +432,9 @@ def _range(prior: Any) -> tuple[float, float]:
     """Quantiles of a prior; of draws, where it has no quantile function."""
     lower, upper = prior_quantile(prior, _LOWER), prior_quantile(prior, _UPPER)
     if lower is None:
-        lower, upper = np.quantile(np.asarray(prior.sample(jax.random.key(0), (_DRAWS,))), (_LOWER, _UPPER))
+        lower, upper = np.quantile(
+            np.asarray(prior.sample(jax.random.key(0), (_DRAWS,))), (_LOWER, _UPPER)
+        )
     return float(lower), float(upper)
 
 
@@ -408,8 +444,9 @@ Asked = TypeVar("Asked", bound=Posterior)
 def answered(posterior: Asked) -> Asked:
     """A posterior itself where there is a matrix of its covariance; else that of the items that answers are about.
 
-    That is a posterior of all answers by the same program, with the prior that these items have among all of them, at the same
-    hyperparameters, which are fixed. A DataError or UnsupportedProgramError says why there is none.
+    That is a posterior of all answers by the same program, with the prior that these items have
+    among all of them, at the same hyperparameters, which are fixed. A DataError or
+    UnsupportedProgramError says why there is none.
     """
     if not posterior.large or not isinstance(posterior, UtilityPosterior):
         return posterior
@@ -418,14 +455,17 @@ def answered(posterior: Asked) -> Asked:
         raise DataError("the posterior has answers that came by quick updates; call update() first")
     if origin is None or not origin.engine:
         raise UnsupportedProgramError(
-            "the posterior does not know its program, which says what an answer's probability is; fit in this session, or with a "
+            "the posterior does not know its program, which says what an answer's probability is; "
+            "fit in this session, or with a "
             "program of relpref.models before saving"
         )
     positions = touched(posterior.data)
     if len(positions) > MAX_ITEMS_OF_ANSWERS:
         raise DataError(
-            f"answers are about {len(positions)} items, and what is said of answers needs a matrix of these, which may be {MAX_ITEMS_OF_ANSWERS}; fit the "
-            "answers about fewer (data.select_comparisons), or look at beliefs alone, without answers: posterior.about(labels)"
+            f"answers are about {len(positions)} items, and what is said of answers needs a matrix "
+            f"of these, which may be {MAX_ITEMS_OF_ANSWERS}; fit the "
+            "answers about fewer (data.select_comparisons), or look at beliefs alone, without "
+            "answers: posterior.about(labels)"
         )
     problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
     with float64():
@@ -434,7 +474,9 @@ def answered(posterior: Asked) -> Asked:
     program, args, kwargs = problem.reduced(positions, blocks)
     data = preference_data(args, kwargs)
     assert data is not None  # as it was among those of the whole program
-    engine = origin.engine.changed(program, structure="dense", fixed=dict(posterior.hyperparameters))
+    engine = origin.engine.changed(
+        program, structure="dense", fixed=dict(posterior.hyperparameters)
+    )
     some = posterior.subset(positions)
     # Nothing is searched for any more.
     info = {name: value for name, value in some.info.items() if name != "evaluations"}
@@ -453,32 +495,39 @@ def approximations(posterior: Posterior) -> list[str]:
     how = (
         "by the sparse precision of their posterior"
         if many
-        else f"only one of the {touched} that answers are about, from which the others follow exactly"
+        else f"only one of the {touched} that answers are about, from which the others follow "
+        "exactly"
     )
     said = [f"The structure is sparse: there is no matrix of all {number} items, {how}."]
     if many:
         said.append(
-            f"Of the uncertainty about what answers compare the largest relative error is {info['gap_sd_error']:.2g}; it moves mean utilities by up to "
-            f"{info['mean_error']:.2g}, where the noise of an answer is 1; the standard error of the log evidence is {info['log_evidence_error']:.2g}."
+            "Of the uncertainty about what answers compare the largest relative error is "
+            f"{info['gap_sd_error']:.2g}; it moves mean utilities by up to "
+            f"{info['mean_error']:.2g}, where the noise of an answer is 1; the standard error of "
+            f"the log evidence is {info['log_evidence_error']:.2g}."
         )
     if info.get("attributes_left_out"):
         said.append(
-            f"The attributes' covariance is one of low rank; it leaves out {info['attributes_left_out']:.2g} of the variance."
+            "The attributes' covariance is one of low rank; it leaves out "
+            f"{info['attributes_left_out']:.2g} of the variance."
         )
     if info.get("scale_error"):
         said.append(
-            f"The scale of a relation was estimated from random vectors, with a relative standard error of {info['scale_error']:.2g}: by "
+            "The scale of a relation was estimated from random vectors, with a relative standard "
+            f"error of {info['scale_error']:.2g}: by "
             "so much its amplitude may differ from that of a smaller fit."
         )
     searched, answers = info.get("searched_answers"), getattr(posterior, "data", None)
     if searched is not None and answers is not None and searched < answers.num_answers:
         said.append(
-            f"Hyperparameters were searched for by {searched} of the {answers.num_answers} answers, drawn at random; the posterior itself "
+            f"Hyperparameters were searched for by {searched} of the {answers.num_answers} "
+            "answers, drawn at random; the posterior itself "
             "knows all of them."
         )
     if info.get("at_boundary"):
         said.append(
-            f"The search ended where its range ends, at {info['at_boundary']}: the answers ask for a value beyond what the prior takes to be "
+            f"The search ended where its range ends, at {info['at_boundary']}: the answers ask for "
+            "a value beyond what the prior takes to be "
             "plausible."
         )
     return said

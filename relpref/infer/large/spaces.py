@@ -115,7 +115,9 @@ class SharedSpace(ArrowSpace):
         for looks, own in self._left(factor.precision):
             value, *errors = factor.variances_of(looks)
             each.append(tuple(np.concatenate(part) for part in (value + own, *errors)))
-        return Variances(*(np.concatenate(part)[self.blocks.place] for part in zip(*each, strict=True)))
+        return Variances(
+            *(np.concatenate(part)[self.blocks.place] for part in zip(*each, strict=True))
+        )
 
     def pull(self, factor: Any, shift: Any) -> Floats:
         """See `SparseSpace.pull`."""

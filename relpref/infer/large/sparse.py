@@ -24,16 +24,18 @@ Draws = tuple[Floats, Floats]  # from N(0, Q), shape (R·n, N), and from N(0, I)
 _DENSE = 3000  # unknowns up to which a dense factor is cheaper than iterations
 _COLUMNS = 64  # that are solved for together
 _CHUNK = 2**22  # numbers of an intermediate array at a time
-# Columns of a block: wide enough to read the matrix seldom, narrow enough to stay in the cache; and what a thread of its own is worth.
+# Columns of a block: wide enough to read the matrix seldom, narrow enough to stay in the cache; and
+# what a thread of its own is worth.
 _WIDEST, _NARROWEST = 32, 8
 _MOST_STEPS = 5000
 _RAISED, _ROUNDING = 1e-12, 1e-14
-# ∫₀¹ f(λ) dλ with λ = x⁵ and twelve Gauss-Legendre nodes: log(1 + e) = ∫ e/(1 + λe) dλ comes out within 1e-4 up to e = 100 and
-# within 0.02 up to 1e4.
+# ∫₀¹ f(λ) dλ with λ = x⁵ and twelve Gauss-Legendre nodes: log(1 + e) = ∫ e/(1 + λe) dλ comes out
+# within 1e-4 up to e = 100 and within 0.02 up to 1e4.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _POSITIONS = ((1 + _NODES) / 2) ** 5
 _LENGTHS = 2.5 * _WEIGHTS * ((1 + _NODES) / 2) ** 4
-# Tolerances of the samples' solves, in sweeps and for the determinant: their own error is far larger.
+# Tolerances of the samples' solves, in sweeps and for the determinant: their own error is far
+# larger.
 _LOOSE, _LOOSER = 1e-5, 1e-3
 
 
@@ -41,14 +43,18 @@ _LOOSE, _LOOSER = 1e-5, 1e-3
 class Latents:
     """One vector g_r ~ N(0, Q_r⁻¹) for each of R relations and w ~ N(0, I) for the attributes; answers see A u.
 
-    The items' own parts are a relation without links: Q_r = I/scale_r. Vectors over all g_r have shape (R·n,) and lie one after
-    the other.
+    The items' own parts are a relation without links: Q_r = I/scale_r. Vectors over all g_r have
+    shape (R·n,) and lie one after the other.
     """
 
     size: int  # number of items n
-    relations: Mapping[str, Any]  # SparsePrecision, Q_r = (Δ_r + s_r I)/scale_r, or Identity, I/scale_r
+    relations: Mapping[
+        str, Any
+    ]  # SparsePrecision, Q_r = (Δ_r + s_r I)/scale_r, or Identity, I/scale_r
     factors: Mapping[str, Floats]  # shape (n, r) each; their columns together are Φ
-    column: NDArray[np.integer]  # items that each row of A looks at, two different ones, shape (m, 2)
+    column: NDArray[
+        np.integer
+    ]  # items that each row of A looks at, two different ones, shape (m, 2)
     entry: Floats  # with which weight, 0 where there is none, shape (m, 2)
 
     @classmethod
@@ -65,12 +71,15 @@ class Latents:
                 factors[name] = part.factor
             else:
                 raise DataError(
-                    f"the part {name!r} of the prior is a {type(part).__name__}; many answers about many items need a sparse "
+                    f"the part {name!r} of the prior is a {type(part).__name__}; many answers "
+                    "about many items need a sparse "
                     "precision or a low rank (relpref.linalg.nystrom makes one of a kernel)"
                 )
         columns, entries = np.array(column, dtype=np.intp), np.array(entry, dtype=np.float64)
         same = columns[:, 0] == columns[:, 1]
-        entries[same] = np.stack([entries[same].sum(axis=1), np.zeros(np.count_nonzero(same))], axis=1)
+        entries[same] = np.stack(
+            [entries[same].sum(axis=1), np.zeros(np.count_nonzero(same))], axis=1
+        )
         columns[same, 1] = (columns[same, 0] + 1) % size
         return cls(size, relations, factors, columns, entries)
 
@@ -122,7 +131,8 @@ class Latents:
     def components(self) -> Any:
         """Eigenvectors of S whatever the weights, scipy CSR of zeros and ones, shape (R·n, c); None if a row of A is no gap.
 
-        Neither a relation's Laplacian nor a gap sees what is constant on a component of the relation and the answers together.
+        Neither a relation's Laplacian nor a gap sees what is constant on a component of the
+        relation and the answers together.
         """
         if np.any(self.entry.sum(axis=1) != 0):
             return None
@@ -203,12 +213,16 @@ class Root:
     @cached_property
     def matrix(self) -> Any:
         """As a scipy CSR array, shape (m, n)."""
-        return scipy.sparse.vstack([rows_of(looks, self.size) for looks in self.looks], format="csr")
+        return scipy.sparse.vstack(
+            [rows_of(looks, self.size) for looks in self.looks], format="csr"
+        )
 
     def scaled(self, factor: float) -> "Root":
         """That of a multiple of M."""
         half = np.sqrt(factor)
-        return Root(tuple(Items(columns, half * entries) for columns, entries in self.looks), self.size)
+        return Root(
+            tuple(Items(columns, half * entries) for columns, entries in self.looks), self.size
+        )
 
 
 class Factorised:
@@ -216,7 +230,9 @@ class Factorised:
 
     def __init__(self, latents: Latents, root: Root) -> None:
         self._latents = latents
-        self._lower = scipy.linalg.cholesky(latents.precision(root).toarray(), lower=True, overwrite_a=True)
+        self._lower = scipy.linalg.cholesky(
+            latents.precision(root).toarray(), lower=True, overwrite_a=True
+        )
 
     def solve(self, rhs: Floats, purpose: str = "") -> Floats:
         return np.asarray(scipy.linalg.cho_solve((self._lower, True), rhs))
@@ -225,7 +241,9 @@ class Factorised:
     def _white(self) -> Floats:
         """V = (1ᵀ ⊗ I) L⁻ᵀ, L the factor of S."""
         spread = self._latents.spread(np.eye(self._latents.size))
-        return np.asarray(scipy.linalg.solve_triangular(self._lower, spread, lower=True, overwrite_b=True).T)
+        return np.asarray(
+            scipy.linalg.solve_triangular(self._lower, spread, lower=True, overwrite_b=True).T
+        )
 
     def conditional(self, looks: Items) -> tuple[Floats, Floats]:
         """See `Sampled.conditional`: squared rows of A V, so that items that are nearly the same do not cancel; no samples."""
@@ -247,7 +265,8 @@ class Factorised:
 class Iterative:
     """Products with S⁻¹ by conjugate gradients.
 
-    ``tol`` bounds √(rᵀM⁻¹r / bᵀM⁻¹b) of each column, M the preconditioner; ``last`` keeps solutions to start from, by purpose.
+    ``tol`` bounds √(rᵀM⁻¹r / bᵀM⁻¹b) of each column, M the preconditioner; ``last`` keeps solutions
+    to start from, by purpose.
     """
 
     def __init__(
@@ -258,7 +277,8 @@ class Iterative:
         self._matrix = latents.precision(root)
         diagonal = self._matrix.diagonal()
         self._inverse, self._factors = 1 / diagonal[:, None], []
-        # A diagonal alone takes thousands of steps where ranges are long on a chain or a tree; their factors are sparse.
+        # A diagonal alone takes thousands of steps where ranges are long on a chain or a tree;
+        # their factors are sparse.
         for rows, block, part in latents.blocks:
             if part.is_treelike:
                 # Without answers a small shift would leave a singular matrix.
@@ -292,8 +312,10 @@ class Iterative:
         for part, solved in in_threads(solve, parts):
             if not np.all(solved.residual <= tol):
                 raise InferenceError(
-                    f"conjugate gradients left a residual of {np.max(solved.residual):.2g} after {solved.steps} products with the "
-                    f"posterior precision of {len(rhs)} unknowns, {tol:.2g} was asked for; shorter ranges, smaller "
+                    f"conjugate gradients left a residual of {np.max(solved.residual):.2g} after "
+                    f"{solved.steps} products with the "
+                    f"posterior precision of {len(rhs)} unknowns, {tol:.2g} was asked for; shorter "
+                    "ranges, smaller "
                     "amplitudes, fewer links or a larger tolerance make that easier",
                     solved,
                 )
@@ -318,9 +340,10 @@ class Iterative:
 class Sampled(Iterative):
     """By conjugate gradients and samples x = S⁻¹(Q^½ ε + AᵀL ε'), whose covariance is S⁻¹ (Papandreou & Yuille 2010).
 
-    Each row's variance is Rao-Blackwellised: exact given everything but the items of its group, plus the variance over the samples of
-    its mean given the others (Sidén et al. 2018, "Efficient covariance approximations for large sparse precision matrices"). The noise
-    is the same in every sweep, so that there is a fixed point; ``loose`` is the tolerance of the samples' solves.
+    Each row's variance is Rao-Blackwellised: exact given everything but the items of its group,
+    plus the variance over the samples of its mean given the others (Sidén et al. 2018, "Efficient
+    covariance approximations for large sparse precision matrices"). The noise is the same in every
+    sweep, so that there is a fixed point; ``loose`` is the tolerance of the samples' solves.
     """
 
     def __init__(
@@ -344,7 +367,9 @@ class Sampled(Iterative):
             for looks in self._root.looks:
                 local, drawn = part.conditional(looks)
                 each += 0.5 * length * (np.sum(local) + np.sum(drawn**2, axis=(0, 1)))
-        return Estimate(np.asarray(np.mean(each)), np.asarray(np.std(each, ddof=1) / np.sqrt(len(each))))
+        return Estimate(
+            np.asarray(np.mean(each)), np.asarray(np.std(each, ddof=1) / np.sqrt(len(each)))
+        )
 
     @cached_property
     def _drawn(self) -> tuple[Floats, Floats]:
@@ -356,7 +381,8 @@ class Sampled(Iterative):
     def conditional(self, looks: Items) -> tuple[Floats, Floats]:
         """Each row given everything but the items of its group: its variance, shape (g, p), and its mean at each sample, shape (g, p, N)."""
         latents, (columns, entries), (rhs, drawn) = self._latents, looks, self._drawn
-        # The block of S at the Rk unknowns of a group, and the combinations of them that are its rows.
+        # The block of S at the Rk unknowns of a group, and the combinations of them that are its
+        # rows.
         copies = latents.size * np.arange(latents.copies)[:, None]
         inside = (copies + columns[:, None, :]).reshape(len(columns), -1)
         at = np.broadcast_arrays(inside[:, :, None], inside[:, None, :])
@@ -378,8 +404,9 @@ class Sampled(Iterative):
 class SparsePosterior(PosteriorCovariance):
     """Covariance of u = Σ_r g_r + Φ w under given sites; a covariance.
 
-    The weights w are eliminated (Woodbury): with S⁻¹ the covariance of the g_r given w, and E = Φ − Σ_r (S⁻¹ (1 ⊗ AᵀMAΦ))_r,
-    the covariance of w is (I + (AΦ)ᵀ M A E)⁻¹ and that of u is Σ_rr' (S⁻¹)_rr' + E cov(w) Eᵀ.
+    The weights w are eliminated (Woodbury): with S⁻¹ the covariance of the g_r given w, and E = Φ −
+    Σ_r (S⁻¹ (1 ⊗ AᵀMAΦ))_r, the covariance of w is (I + (AΦ)ᵀ M A E)⁻¹ and that of u is Σ_rr'
+    (S⁻¹)_rr' + E cov(w) Eᵀ.
     """
 
     latents: Latents
@@ -425,7 +452,9 @@ class SparsePosterior(PosteriorCovariance):
         solved = self.relations.solve(rest, purpose).reshape(latents.copies, *columns.shape)
         found = dict(zip(latents.relations, solved, strict=True))
         ends = np.cumsum([factor.shape[1] for factor in latents.factors.values()])
-        for (name, factor), some in zip(latents.factors.items(), np.split(weights, ends), strict=False):
+        for (name, factor), some in zip(
+            latents.factors.items(), np.split(weights, ends), strict=False
+        ):
             found[name] = factor @ some
         return {name: part.reshape(given.shape) for name, part in found.items()}
 
@@ -470,10 +499,13 @@ class SparsePosterior(PosteriorCovariance):
         squared, number = drawn**2, max(drawn.shape[2], 1)
         mean = np.sum(squared, axis=2) / number
         value = local + mean + np.sum(half**2, axis=0).reshape(local.shape)
-        # The conditional means are Gaussian: the variance of their square is twice its mean squared.
+        # The conditional means are Gaussian: the variance of their square is twice its mean
+        # squared.
         return Variances(value, mean * np.sqrt(2 / number), (squared - mean[:, :, None]) / number)
 
     def half_log_ratio(self) -> Estimate:
         """Half the log ratio of prior to posterior volume, shape ()."""
         value, error = self.relations.half_log_ratio()
-        return Estimate(value + np.sum(np.log(np.diagonal(self.lower))) + self.log_determinant, error)
+        return Estimate(
+            value + np.sum(np.log(np.diagonal(self.lower))) + self.log_determinant, error
+        )

@@ -29,7 +29,9 @@ class SparseFit(NamedTuple):
 
     sites: Sites  # NumPy arrays, shape (m,)
     parts: dict[str, Floats]  # of the mean of all utilities, less their prior means, shape (n,)
-    mean_error: Floats  # what the errors of the variances do to the mean, as a standard error, shape (n,)
+    mean_error: (
+        Floats  # what the errors of the variances do to the mean, as a standard error, shape (n,)
+    )
     gap_variance: Floats  # of the rows' projections, shape (m,)
     gap_variance_error: Floats  # standard error of the estimate at these sites, 0 where it is exact
     log_evidence: float
@@ -61,15 +63,16 @@ def fit(
 ) -> SparseFit:
     """Run EP on many answers about many items.
 
-    The fixed point is that of `relpref.infer.evidence`, as near to it as the variances of the gaps: the same steps and the same damping,
-    with solves instead of a factorized matrix.
+    The fixed point is that of `relpref.infer.evidence`, as near to it as the variances of the gaps:
+    the same steps and the same damping, with solves instead of a factorized matrix.
 
     Parameters
     ----------
     parts : mapping from name to SparsePrecision or LowRank
         The prior covariance is their sum.
     column, entry : array, shape (m, 2)
-        Items that each row looks at, and with which weights: +1 and −1 for a comparison, 0 where there is none.
+        Items that each row looks at, and with which weights: +1 and −1 for a comparison, 0 where
+        there is none.
     counts : array, shape (m,)
         How many identical answers each row stands for.
     tilted : callable
@@ -79,13 +82,15 @@ def fit(
     start : Sites, optional
         Where to start; without sites by default.
     tol : float
-        Largest mismatch of tilted and posterior moments; every solve is a hundred times as accurate.
+        Largest mismatch of tilted and posterior moments; every solve is a hundred times as
+        accurate.
     key : JAX key or int
         For the samples; the same key gives the same answers.
     samples : int
         Behind each estimated variance; its error falls with their root.
     sampled : bool, optional
-        Whether variances are estimated, or exact ones by a dense factor, O((Rn)³) for each sweep; by size if not given.
+        Whether variances are estimated, or exact ones by a dense factor, O((Rn)³) for each sweep;
+        by size if not given.
     progress : callable, optional
         Told the number of each fresh sweep and its residual.
     """
@@ -154,7 +159,9 @@ def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit
     # The errors of the variances move the means, to first order by the change of each row's pull.
     error = np.zeros(len(mean))
     if deviations.size:
-        moved = factor.matmul(space.pull(factor, _slope_of_pull(problem, fit)[:, None] * deviations))
+        moved = factor.matmul(
+            space.pull(factor, _slope_of_pull(problem, fit)[:, None] * deviations)
+        )
         error = np.sqrt(np.sum(moved**2, axis=1))
     return ended._replace(
         sites=_on_host(fit.sites),
@@ -162,7 +169,9 @@ def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit
         mean_error=error,
         gap_variance=variance,
         gap_variance_error=variance_error,
-        log_evidence=float(rows) - float(half) + 0.5 * float(shift @ space.response(factor, shift, None)),
+        log_evidence=float(rows)
+        - float(half)
+        + 0.5 * float(shift @ space.response(factor, shift, None)),
         log_evidence_error=float(half_error),
         covariance=space.lasting(factor),
     )

@@ -26,10 +26,14 @@ def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> I
     if origin is None:
         return ImplicitBelief(location, Forgotten(len(location)))
     with float64():
-        values = {name: np.asarray(v, dtype=np.float64) for name, v in posterior.hyperparameters.items()}
+        values = {
+            name: np.asarray(v, dtype=np.float64) for name, v in posterior.hyperparameters.items()
+        }
         reading = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values)
         if group == "dual/":
-            return ImplicitBelief(location, Conditioned(reading.prior, touched, projection, weights))
+            return ImplicitBelief(
+                location, Conditioned(reading.prior, touched, projection, weights)
+            )
         parts, _ = low_rank_parts(reading, arrays["key"])
         sparse = known_posterior(parts, reading.column, reading.entry, weights, reading.shared)
         return ImplicitBelief(location, sparse)
@@ -40,7 +44,8 @@ class Forgotten(Unknown):
 
     def _refuse(self, *_: Any) -> Any:
         raise StorageError(
-            "the file keeps the means of these items, but not your own program, which defines their covariance; fit again"
+            "the file keeps the means of these items, but not your own program, which defines "
+            "their covariance; fit again"
         )
 
     block = matmul = row_means = average = relative_variance = shares = arrays = _refuse  # type: ignore[assignment]

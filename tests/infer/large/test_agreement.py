@@ -1,4 +1,6 @@
-"""Every kind of relation and answer, and graphs that are hard: without matrices of all items as with them."""
+"""Every kind of relation and answer, and graphs that are hard: without matrices of all items as
+with them.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,7 +36,9 @@ def links(seed: int, number: int = 160) -> pd.DataFrame:
 def owners(seed: int, number: int = 120, targets: int = 25) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, N, number), rng.integers(0, targets, number)
-    return pd.DataFrame({"source": np.array(LABELS)[source], "target": [f"owner {at}" for at in target]})
+    return pd.DataFrame(
+        {"source": np.array(LABELS)[source], "target": [f"owner {at}" for at in target]}
+    )
 
 
 def answers(labels: list[str] = LABELS, number: int = M, seed: int = 1) -> pd.DataFrame:
@@ -51,7 +55,9 @@ def graded() -> pd.DataFrame:
     plain = answers()
     tie = rng.random(M) < 0.2
     winner = plain["winner"].where(~tie, "")
-    table = pd.DataFrame({"first": plain["winner"], "second": plain["loser"], "winner": winner, "tie": tie})
+    table = pd.DataFrame(
+        {"first": plain["winner"], "second": plain["loser"], "winner": winner, "tie": tie}
+    )
     table["strength"] = np.where(tie, np.nan, rng.integers(1, 4, M))
     table["rater"] = rng.choice(list("xyz"), M)
     table["shown_first"] = np.where(rng.random(M) < 0.5, plain["winner"], None)
@@ -92,11 +98,17 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[], pd.DataFrame], dict[str, Any
         answers,
         {"near_amplitude": 0.8, "near_range": 0.7, "akin_amplitude": 1.2, "akin_range": 1.5},
     ),
-    "graded answers": ({"near": links(5)}, graded, {"near_amplitude": 0.8, "near_range": 0.7, **GRADED}),
+    "graded answers": (
+        {"near": links(5)},
+        graded,
+        {"near_amplitude": 0.8, "near_range": 0.7, **GRADED},
+    ),
 }
 
 
-def fit(data: PreferenceData, fixed: Mapping[str, Any] | None, structure: Any, **kwargs: Any) -> Any:
+def fit(
+    data: PreferenceData, fixed: Mapping[str, Any] | None, structure: Any, **kwargs: Any
+) -> Any:
     found = EP(xpgp, fixed=fixed, structure=structure).run(0, data, **kwargs)
     assert isinstance(found, UtilityPosterior) and found.info["result"] == "converged"
     return found
@@ -130,7 +142,8 @@ def test_two_thousand_items() -> None:
     dense, sparse = (fit(data, fixed, structure) for structure in ("dense", "sparse"))
     error = sparse.info["scale_error"]
     assert 0 < error < 0.05
-    # A part whose amplitude is off by a share changes a mean by about that share of its deviation from 0, which is a few sd at most.
+    # A part whose amplitude is off by a share changes a mean by about that share of its deviation
+    # from 0, which is a few sd at most.
     off = np.max(np.abs(sparse.mean() - dense.mean()) / dense.sd())
     assert off < 4 * error
     assert np.max(np.abs(sparse.sd() / dense.sd() - 1)) < 4 * error
@@ -143,7 +156,11 @@ def test_isolated_items_by_the_thousand(oracle: Callable[..., Any]) -> None:
     data = PreferenceData.from_tables(labels, answers(labels[:60], 30), {"near": path})
     with pytest.warns(UserWarning, match="groups of items"):
         found = fit(
-            data, {"near_amplitude": 1.0, "near_range": 1.0}, "auto", normalize=False, individual=False
+            data,
+            {"near_amplitude": 1.0, "near_range": 1.0},
+            "auto",
+            normalize=False,
+            individual=False,
         )
     assert found.info["structure"] == "sparse"
     adjacency = data.relations["near"].adjacency()[:100, :100].toarray()
@@ -151,7 +168,9 @@ def test_isolated_items_by_the_thousand(oracle: Callable[..., Any]) -> None:
     few = PreferenceData.from_tables(labels[:100], answers(labels[:60], 30), {"near": path})
     expected = oracle(few, covariance)
     np.testing.assert_allclose(found.mean()[:100], expected.mean, atol=1e-4)
-    np.testing.assert_allclose(found.about(labels[:100]).covariance(), expected.covariance, atol=1e-4)
+    np.testing.assert_allclose(
+        found.about(labels[:100]).covariance(), expected.covariance, atol=1e-4
+    )
     # Of those that nothing is known about, the prior's.
     assert np.all(found.mean()[100:] == 0)
     np.testing.assert_allclose(found.about(labels[4000:4010]).covariance(), np.eye(10), atol=1e-6)
@@ -163,7 +182,9 @@ def test_a_hub_that_is_linked_to_everybody(oracle: Callable[..., Any]) -> None:
     labels = [f"e{row}" for row in range(n)]
     star = pd.DataFrame({"source": labels[0], "target": labels[1:]})
     data = PreferenceData.from_tables(labels, answers(labels[:60], 30), {"near": star})
-    found = fit(data, {"near_amplitude": 1.0, "near_range": 1.0}, "auto", normalize=False, individual=False)
+    found = fit(
+        data, {"near_amplitude": 1.0, "near_range": 1.0}, "auto", normalize=False, individual=False
+    )
     # (Δ + I)⁻¹ of a star, from its Schur complement at the hub.
     hub = 1 / (n - (n - 1) / 2)
     covariance = np.full((100, 100), hub / 4) + np.eye(100) / 2
@@ -172,7 +193,9 @@ def test_a_hub_that_is_linked_to_everybody(oracle: Callable[..., Any]) -> None:
     few = PreferenceData.from_tables(labels[:100], answers(labels[:60], 30), {"near": star[:99]})
     expected = oracle(few, covariance)
     np.testing.assert_allclose(found.mean()[:100], expected.mean, atol=1e-4)
-    np.testing.assert_allclose(found.about(labels[:100]).covariance(), expected.covariance, atol=1e-4)
+    np.testing.assert_allclose(
+        found.about(labels[:100]).covariance(), expected.covariance, atol=1e-4
+    )
 
 
 @pytest.mark.slow
@@ -189,9 +212,13 @@ def test_a_graph_that_is_too_dense_is_refused() -> None:
     n = 4001
     labels = [f"e{row}" for row in range(n)]
     upper = scipy.sparse.triu(
-        scipy.sparse.random_array((n, n), density=0.24, rng=np.random.default_rng(0)), k=1, format="csr"
+        scipy.sparse.random_array((n, n), density=0.24, rng=np.random.default_rng(0)),
+        k=1,
+        format="csr",
     )
     upper.data[:] = 1.0
     data = PreferenceData.from_tables(labels, answers(labels, 10), {"near": upper + upper.T})
-    with pytest.raises(DataError, match="links between 4001 nodes.*drop weak links.*structure='dense'"):
+    with pytest.raises(
+        DataError, match="links between 4001 nodes.*drop weak links.*structure='dense'"
+    ):
         EP(xpgp, fixed={"near_amplitude": 1.0, "near_range": 1.0}).run(0, data)

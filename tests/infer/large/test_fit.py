@@ -41,7 +41,10 @@ def make(seed: int = 0, num_answers: int = M) -> PreferenceData:
     items = pd.DataFrame(rng.standard_normal((N, 2)), index=labels, columns=["x", "y"])
     ring = [(row, (row + 1) % (N - 5)) for row in range(N - 5)]
     chords = {tuple(sorted(rng.choice(N - 5, 2, replace=False).tolist())) for _ in range(40)}
-    pairs = sorted({tuple(sorted(pair)) for pair in ring} | chords) + [(N - 5, N - 4), (N - 4, N - 3)]
+    pairs = sorted({tuple(sorted(pair)) for pair in ring} | chords) + [
+        (N - 5, N - 4),
+        (N - 4, N - 3),
+    ]
     links = pd.DataFrame([(labels[i], labels[j]) for i, j in pairs], columns=["source", "target"])
     links["weight"] = rng.uniform(0.5, 2, len(links))
     winner = rng.integers(0, N, num_answers)
@@ -49,7 +52,9 @@ def make(seed: int = 0, num_answers: int = M) -> PreferenceData:
     better = items["x"].to_numpy()[winner] + 0.5 * rng.standard_normal(num_answers)
     flip = better < items["x"].to_numpy()[loser]
     ends = np.where(flip, [loser, winner], [winner, loser])
-    answers = pd.DataFrame({"winner": [labels[i] for i in ends[0]], "loser": [labels[i] for i in ends[1]]})
+    answers = pd.DataFrame(
+        {"winner": [labels[i] for i in ends[0]], "loser": [labels[i] for i in ends[1]]}
+    )
     answers["count"] = rng.choice([1, 1, 2], num_answers)
     return PreferenceData.from_tables(items, answers, {"cites": links})
 
@@ -95,7 +100,8 @@ def test_posterior_is_that_of_matrices(dense: UtilityPosterior, sparse: UtilityP
 def test_more_answers_than_touched_items(data: PreferenceData) -> None:
     many = data.with_comparisons(
         pd.DataFrame(
-            [(f"e{i}", f"e{j}") for i in range(8) for j in range(8) if i != j], columns=["winner", "loser"]
+            [(f"e{i}", f"e{j}") for i in range(8) for j in range(8) if i != j],
+            columns=["winner", "loser"],
         )
     )
     one, other = fit(many, "dense", space="latent"), fit(many, "sparse")
@@ -106,17 +112,24 @@ def test_more_answers_than_touched_items(data: PreferenceData) -> None:
 
 @pytest.mark.slow
 def test_scale_of_a_small_graph_is_exact(data: PreferenceData) -> None:
-    found = {name: EP(xpgp, fixed=FIXED, structure=name).run(0, data) for name in ("dense", "sparse")}
+    found = {
+        name: EP(xpgp, fixed=FIXED, structure=name).run(0, data) for name in ("dense", "sparse")
+    }
     error = found["sparse"].info["scale_error"]
     assert 0 <= error < 0.1
-    # The amplitude's share of a gap's sd is at most its relative error; four standard errors, and what the solver leaves.
+    # The amplitude's share of a gap's sd is at most its relative error; four standard errors, and
+    # what the solver leaves.
     off = np.abs(found["sparse"].mean() - found["dense"].mean()) / found["dense"].sd()
     assert off.max() < 4 * error + 1e-4
 
 
 @pytest.mark.slow
 def test_hyperparameters_are_found(data: PreferenceData) -> None:
-    free = {"fixed": {}, "restarts": 1, "hyperparameters": "maximize"}  # there is no average without a matrix
+    free = {
+        "fixed": {},
+        "restarts": 1,
+        "hyperparameters": "maximize",
+    }  # there is no average without a matrix
     one, other = fit(data, "dense", **free), fit(data, "sparse", **free)
     assert other.info["searched_answers"] == data.num_answers
     for site, value in one.hyperparameters.items():
@@ -133,7 +146,9 @@ def test_laplace_too(data: PreferenceData) -> None:
     close(other.mean(), one.mean())
 
 
-def test_ranking_has_intervals_for_the_best(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+def test_ranking_has_intervals_for_the_best(
+    dense: UtilityPosterior, sparse: UtilityPosterior
+) -> None:
     table, whole = sparse.ranking(top=7), dense.ranking(ranks=False)
     assert list(table.index) == list(whole.index)
     close(table["mean"], whole["mean"])
@@ -196,10 +211,14 @@ def test_questions(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
     assert one.iloc[:, :2].equals(other.iloc[:, :2])
     some = next_pairs(sparse, 2, items=["e1", "e2", "e7"], avoid=[("e1", "e2"), ("e8", "e9")])
     assert set(some["first"]) | set(some["second"]) <= {"e1", "e2", "e7"}
-    assert expected_gain(sparse, 2).wrong_now == pytest.approx(expected_gain(dense, 2).wrong_now, abs=1e-5)
+    assert expected_gain(sparse, 2).wrong_now == pytest.approx(
+        expected_gain(dense, 2).wrong_now, abs=1e-5
+    )
 
 
-def test_limits_of_questions_count_all_answers(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+def test_limits_of_questions_count_all_answers(
+    dense: UtilityPosterior, sparse: UtilityPosterior
+) -> None:
     asked = np.unique(np.concatenate([sparse.data.winner, sparse.data.loser]))[:6]
     busy = [sparse.data.labels[at] for at in asked]
     for most in (1, 2, 3):
@@ -224,12 +243,15 @@ def test_many_answers_about_many_items(
     monkeypatch.setattr(large_fit, "MAX_REDUCED_ITEMS", 10)
     found = fit(data, "sparse")
     assert found.info["space"] == "sparse" and found.info["variances"] == "factorised"
-    # Inducing items stand for the attributes: a thousandth of the prior variance is left out at most.
+    # Inducing items stand for the attributes: a thousandth of the prior variance is left out at
+    # most.
     assert found.info["attributes_left_out"] < 1e-3
     np.testing.assert_allclose(found.mean(), dense.mean(), atol=0.01)
     np.testing.assert_allclose(found.sd(), dense.sd(), rtol=0.01)
     labels = ["e1", "e2", "e3"]
-    np.testing.assert_allclose(found.about(labels).explain(), dense.about(labels).explain(), atol=0.02)
+    np.testing.assert_allclose(
+        found.about(labels).explain(), dense.about(labels).explain(), atol=0.02
+    )
     found.save(tmp_path / "many.nc")
     again = relpref.load(tmp_path / "many.nc")
     assert isinstance(again, UtilityPosterior)
@@ -254,16 +276,22 @@ def test_hidden_common_cause_by_links(data: PreferenceData, normalize: bool) -> 
 
 @pytest.mark.slow
 def test_heat_kernel(data: PreferenceData) -> None:
-    fixed = {name: value for name, value in FIXED.items() if name != "cites_range"} | {"cites_time": 0.4}
+    fixed = {name: value for name, value in FIXED.items() if name != "cites_range"} | {
+        "cites_time": 0.4
+    }
     one, other = (
-        EP(xpgp, fixed=fixed, structure=structure).run(0, data, relation_kernels={"cites": Diffusion()})
+        EP(xpgp, fixed=fixed, structure=structure).run(
+            0, data, relation_kernels={"cites": Diffusion()}
+        )
         for structure in ("dense", "sparse")
     )
     close(other.mean(), one.mean())
     close(other.covariance(), one.covariance())
 
 
-def test_scale_of_a_large_graph_is_estimated(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scale_of_a_large_graph_is_estimated(
+    data: PreferenceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exact = data.relations["cites"].reference
     monkeypatch.setattr(implicit, "MAX_NODES_OF_SPECTRUM", 10)
     found, error = implicit.scale_reference(data.relations["cites"])
@@ -276,7 +304,9 @@ def test_scale_of_a_large_graph_is_estimated(data: PreferenceData, monkeypatch: 
 
 
 def test_no_graph_of_all_items_is_asked_for_its_spectrum(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which takes hours where it is large: neither by a kernel nor by whoever takes the data apart."""
+    """Which takes hours where it is large: neither by a kernel nor by whoever takes the data
+    apart.
+    """
     monkeypatch.setattr(implicit, "MAX_NODES_OF_SPECTRUM", 10)
 
     def refuse(*_: object) -> None:
@@ -330,7 +360,9 @@ def test_a_program_that_looks_at_others_is_refused(data: PreferenceData) -> None
 
     with pytest.raises(UnsupportedProgramError, match="other utilities"):
         fixed = {name: FIXED[name] for name in ("attributes_amplitude", "attributes_lengthscale")}
-        EP(against_the_average, fixed=fixed, structure="sparse").run(0, data.without_relation("cites"))
+        EP(against_the_average, fixed=fixed, structure="sparse").run(
+            0, data.without_relation("cites")
+        )
 
 
 @pytest.mark.slow
@@ -342,7 +374,8 @@ def test_relations_that_a_program_does_not_look_at(data: PreferenceData) -> None
         "individual_amplitude": 0.5,
     }
     one, other = (
-        EP(preference_gp, fixed=fixed, structure=structure).run(0, data) for structure in ("dense", "sparse")
+        EP(preference_gp, fixed=fixed, structure=structure).run(0, data)
+        for structure in ("dense", "sparse")
     )
     close(other.mean(), one.mean())
 
@@ -350,7 +383,9 @@ def test_relations_that_a_program_does_not_look_at(data: PreferenceData) -> None
 @pytest.mark.slow
 def test_the_name_of_a_relation_may_end_that_of_another() -> None:
     data = make()
-    data = replace(data, _graphs={"cites": data.relations["cites"], "co_cites": data.relations["cites"]})
+    data = replace(
+        data, _graphs={"cites": data.relations["cites"], "co_cites": data.relations["cites"]}
+    )
     problem = LargeProblem.of(xpgp, (data,), {})
     with jax.enable_x64(True):
         found = problem.learnable({})
@@ -384,7 +419,9 @@ def test_file_of_a_program_of_ones_own_keeps_means(data: PreferenceData, tmp_pat
 def test_posterior_travels_to_other_processes(sparse: UtilityPosterior) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
     again = cloudpickle.loads(cloudpickle.dumps(sparse))
-    close(again.about(["e1", "e2", "e9"]).covariance(), sparse.about(["e1", "e2", "e9"]).covariance())
+    close(
+        again.about(["e1", "e2", "e9"]).covariance(), sparse.about(["e1", "e2", "e9"]).covariance()
+    )
 
 
 def test_a_result_without_numbers_has_none(data: PreferenceData) -> None:

@@ -112,6 +112,8 @@ def test_three_thousand_choices_among_five_thousand_items() -> None:
     with pytest.warns(
         UserWarning, match=r"groups of items are tied together by no comparison"
     ):  # some are in no list
-        found: Any = EP(preference_gp, fixed={"individual_amplitude": 1.0}).run(0, data, progress_bar=False)
+        found: Any = EP(preference_gp, fixed={"individual_amplitude": 1.0}).run(
+            0, data, progress_bar=False
+        )
     assert found.info["structure"] == "sparse"
     assert np.corrcoef(found.mean(), utility)[0, 1] > 0.5

@@ -39,7 +39,9 @@ print(json.dumps({"before": before, "peak": peak(), "info": posterior.info["stru
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not STATUS.exists(), reason="the system does not say how much memory a process had")
+@pytest.mark.skipif(
+    not STATUS.exists(), reason="the system does not say how much memory a process had"
+)
 def test_twenty_thousand_items_stay_below_four_gigabytes() -> None:
     # One matrix of all of them would take 3.2 GB.
     done = subprocess.run(

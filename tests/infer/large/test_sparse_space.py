@@ -1,4 +1,6 @@
-"""EP with a sparse posterior precision against EP by dense factors, and its estimates against exact numbers."""
+"""EP with a sparse posterior precision against EP by dense factors, and its estimates against exact
+numbers.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -174,11 +176,15 @@ def test_the_same_fixed_point_as_dense_factors(name: str) -> None:
     assert found.method == "factorised"
     assert found.sweeps <= truth.sweeps
     for ours, theirs in zip(found.sites, truth.sites, strict=True):
-        np.testing.assert_allclose(np.asarray(ours)[answered], np.asarray(theirs)[answered], atol=1e-6)
+        np.testing.assert_allclose(
+            np.asarray(ours)[answered], np.asarray(theirs)[answered], atol=1e-6
+        )
     deviation = np.sqrt(np.diag(truth.covariance))
     assert np.max(np.abs(mean_of(found) - truth.mean) / deviation) < 1e-5
     np.testing.assert_allclose(found.gap_variance, truth.gap_variance, rtol=1e-5)
-    np.testing.assert_allclose((rows_of(problem) @ mean_of(found)), rows_of(problem) @ truth.mean, atol=1e-5)
+    np.testing.assert_allclose(
+        (rows_of(problem) @ mean_of(found)), rows_of(problem) @ truth.mean, atol=1e-5
+    )
     assert found.log_evidence == pytest.approx(truth.log_evidence, abs=1e-6)
     assert found.log_evidence_error == 0
     np.testing.assert_array_equal(found.gap_variance_error, 0)
@@ -189,19 +195,27 @@ def test_the_posterior_covariance(name: str) -> None:
     problem = CASES[name]()
     truth, found = truth_of(name), exact(name)
     weights = problem.counts * np.asarray(found.sites.precision)
-    sparse = fit(*problem, probit, start=found.sites, tol=1e-8, sampled=True, max_sweeps=1).covariance
+    sparse = fit(
+        *problem, probit, start=found.sites, tol=1e-8, sampled=True, max_sweeps=1
+    ).covariance
     restored = known_posterior(problem.parts, problem.column, problem.entry, weights)
     scale = np.max(np.diag(truth.covariance))
     for covariance in (found.covariance, sparse, restored):
         assert covariance is not None
         few, many = np.array([3, 100, 3]), np.arange(NUM_ITEMS)
-        np.testing.assert_allclose(covariance.block(many, few), truth.covariance[:, few], atol=1e-5 * scale)
-        np.testing.assert_allclose(covariance.block(few, many), truth.covariance[few], atol=1e-5 * scale)
+        np.testing.assert_allclose(
+            covariance.block(many, few), truth.covariance[:, few], atol=1e-5 * scale
+        )
+        np.testing.assert_allclose(
+            covariance.block(few, many), truth.covariance[few], atol=1e-5 * scale
+        )
         np.testing.assert_allclose(
             covariance.row_means(few), truth.covariance[few].mean(axis=1), atol=1e-5 * scale
         )
         vectors = np.random.default_rng(0).standard_normal((NUM_ITEMS, 2))
-        np.testing.assert_allclose(covariance.matmul(vectors), truth.covariance @ vectors, atol=1e-4 * scale)
+        np.testing.assert_allclose(
+            covariance.matmul(vectors), truth.covariance @ vectors, atol=1e-4 * scale
+        )
 
 
 def test_parts_add_up_and_are_their_own() -> None:
@@ -235,7 +249,9 @@ SAMPLED = [
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_estimated_variances_err_as_much_as_they_say(name: str) -> None:
-    """At the same sites. 64 samples: the root mean square of the standardised errors leaves these bounds once in thousands of keys."""
+    """At the same sites. 64 samples: the root mean square of the standardised errors leaves these
+    bounds once in thousands of keys.
+    """
     problem = CASES[name]()
     truth = truth_of(name)
     found = run_sparse(problem, start=truth.sites, sampled=True, max_sweeps=1)
@@ -247,7 +263,9 @@ def test_estimated_variances_err_as_much_as_they_say(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_estimates_agree_within_their_errors(name: str) -> None:
-    """Bounds of four standard errors, also for the average over items: false alarms for one key in 10,000."""
+    """Bounds of four standard errors, also for the average over items: false alarms for one key in
+    10,000.
+    """
     problem = CASES[name]()
     truth, found = truth_of(name), run_sparse(problem, sampled=True, key=1)
     assert found.result is Result.converged
@@ -260,7 +278,9 @@ def test_estimates_agree_within_their_errors(name: str) -> None:
 
 def test_the_same_key_gives_the_same_numbers() -> None:
     problem = CASES["one relation"]()
-    first, again, other = (run_sparse(problem, sampled=True, key=key) for key in (3, jax.random.key(3), 4))
+    first, again, other = (
+        run_sparse(problem, sampled=True, key=key) for key in (3, jax.random.key(3), 4)
+    )
     np.testing.assert_array_equal(mean_of(first), mean_of(again))
     assert first.log_evidence == again.log_evidence != other.log_evidence
 

@@ -20,7 +20,9 @@ def chain(size: int, shift: float, rows: int = 100) -> tuple[Latents, np.random.
 
 
 def test_long_chains_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A range of 300 along 3,000 items: the diagonal alone would take more than a thousand steps."""
+    """A range of 300 along 3,000 items: the diagonal alone would take more than a thousand
+    steps.
+    """
     monkeypatch.setattr("relpref.infer.large.sparse._MOST_STEPS", 150)
     latents, rng = chain(3000, 1e-5)
     weights, rhs = rng.uniform(0.1, 0.5, 100), rng.standard_normal((3000, 2))
@@ -36,7 +38,9 @@ def test_a_guess_is_only_a_guess() -> None:
     rhs[:, 1] = 0
     root = Root.of(latents, np.ones(100))
     found = Iterative(latents, root, 1e-10, {"again": guess}).solve(rhs, "again")
-    np.testing.assert_allclose(found, np.linalg.solve(latents.precision(root).toarray(), rhs), atol=1e-8)
+    np.testing.assert_allclose(
+        found, np.linalg.solve(latents.precision(root).toarray(), rhs), atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("shift", [1.0, 1e-6, 1e-12])
@@ -45,5 +49,7 @@ def test_what_is_constant_on_components_is_known(shift: float) -> None:
     latents, _ = chain(60, shift, rows=8)
     eigenvalue = np.sqrt(shift) / 2
     for vector in (np.full(60, 1 / 60), np.full(60, 0.1)):
-        found = Iterative(latents, Root.of(latents, np.full(8, 3.0)), 1e-10).solve(vector[:, None])[:, 0]
+        found = Iterative(latents, Root.of(latents, np.full(8, 3.0)), 1e-10).solve(vector[:, None])[
+            :, 0
+        ]
         np.testing.assert_allclose(found, vector / eigenvalue, rtol=1e-9)

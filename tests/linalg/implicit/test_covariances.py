@@ -44,15 +44,21 @@ def test_every_question(name: str, monkeypatch: Any) -> None:
         assert implicit.size == SIZE
         for shape in ((SIZE,), (SIZE, 3)):
             vectors = rng.standard_normal(shape)
-            np.testing.assert_allclose(implicit.matmul(vectors), factor * dense @ vectors, atol=1e-7)
+            np.testing.assert_allclose(
+                implicit.matmul(vectors), factor * dense @ vectors, atol=1e-7
+            )
         np.testing.assert_allclose(
             implicit.block(rows, columns), factor * dense[np.ix_(rows, columns)], atol=1e-8
         )
-        np.testing.assert_allclose(implicit.row_means(rows), factor * dense.mean(axis=1)[rows], atol=1e-8)
+        np.testing.assert_allclose(
+            implicit.row_means(rows), factor * dense.mean(axis=1)[rows], atol=1e-8
+        )
 
 
 def test_sampled_means_are_as_near_as_their_number_allows(monkeypatch: Any) -> None:
-    """Rows of 400 points with means from 100 columns: of 400 errors, more than 25 % beyond two standard errors would be no accident."""
+    """Rows of 400 points with means from 100 columns: of 400 errors, more than 25 % beyond two
+    standard errors would be no accident.
+    """
     points = np.random.default_rng(2).standard_normal((400, 1))
     covariance = KernelMatrix(laplace, points)
     exact = covariance.row_means(np.arange(400))
@@ -70,6 +76,8 @@ def test_what_is_refused() -> None:
         NamedSum({})
     with pytest.raises(DataError, match="NaN or infinity"):
         KernelMatrix(laplace, np.array([[np.nan]]))
-    bad = KernelMatrix(lambda left, right: np.full((len(left), len(right)), np.inf), np.ones((3, 1)))
+    bad = KernelMatrix(
+        lambda left, right: np.full((len(left), len(right)), np.inf), np.ones((3, 1))
+    )
     with pytest.raises(DataError, match="the kernel gave"):
         bad.matmul(np.ones(3))

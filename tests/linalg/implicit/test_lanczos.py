@@ -43,14 +43,18 @@ def graph(kind: str) -> Graph:
 
 @pytest.mark.parametrize("kind", ["random", "grid", "star", "disconnected"])
 def test_gaps_against_the_spectrum(kind: str) -> None:
-    """Of 20 seeds, more than 3 with an error beyond 3 standard errors (0.5 % each) are a false alarm: 1 in 300,000 for each function."""
+    """Of 20 seeds, more than 3 with an error beyond 3 standard errors (0.5 % each) are a false
+    alarm: 1 in 300,000 for each function.
+    """
     known = graph(kind)
     solver = LaplacianSolver(known.adjacency())
     spectrum = known.spectrum
     outside = np.zeros(3, dtype=int)
 
     def values_of(eigenvalues: Any) -> Any:
-        return np.stack([np.exp(-0.3 * eigenvalues), 1 / (eigenvalues + 0.05), 1 / (eigenvalues + 1.0)])
+        return np.stack(
+            [np.exp(-0.3 * eigenvalues), 1 / (eigenvalues + 0.05), 1 / (eigenvalues + 1.0)]
+        )
 
     for seed in SEEDS:
         found = gap_quadrature(solver, seed=seed)

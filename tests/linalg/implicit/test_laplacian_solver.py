@@ -56,7 +56,9 @@ def test_against_the_dense_inverse(way: str, shift: float) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(0, 80), st.floats(-4, 3))
 def test_random_graphs(seed: int, size: int, links: int, log_shift: float) -> None:
-    """Also with weights of many sizes: whichever order the nodes have, the answer is that of the dense inverse."""
+    """Also with weights of many sizes: whichever order the nodes have, the answer is that of the
+    dense inverse.
+    """
     rng = np.random.default_rng(seed)
     adjacency, shift = random_graph(rng, size, links, spread=3.0), 10.0**log_shift
     rhs = rng.standard_normal((size, 3))
@@ -72,7 +74,9 @@ def test_random_graphs(seed: int, size: int, links: int, log_shift: float) -> No
 
 
 def test_the_smallest_shift(way: str) -> None:
-    """A range of a million: what differs within a component is as exact as ever; differences of constants are not asked for."""
+    """A range of a million: what differs within a component is as exact as ever; differences of
+    constants are not asked for.
+    """
     rng = np.random.default_rng(1)
     adjacency = random_graph(rng, 150, 400)
     rhs = rng.standard_normal(150)
@@ -88,13 +92,17 @@ def test_the_smallest_shift(way: str) -> None:
 
 
 def test_a_star_of_many_leaves_and_isolated_nodes(monkeypatch: Any) -> None:
-    """A hub with all the links, thousands of nodes without any: closed form (Sherman and Morrison)."""
+    """A hub with all the links, thousands of nodes without any: closed form (Sherman and
+    Morrison).
+    """
     monkeypatch.setattr(refinement, "_SMALL", 0)
     monkeypatch.setattr(refinement, "WIDTH", 5)
     leaves, alone = 20_000, 5_000
     size = 1 + leaves + alone
     hub = np.zeros(leaves, dtype=int)
-    star = scipy.sparse.coo_array((np.ones(leaves), (hub, 1 + np.arange(leaves))), shape=(size, size))
+    star = scipy.sparse.coo_array(
+        (np.ones(leaves), (hub, 1 + np.arange(leaves))), shape=(size, size)
+    )
     ring = scipy.sparse.coo_array(([1.0], ([1], [2])), shape=(size, size))  # one cycle: no forest
     adjacency = star + star.T + ring + ring.T
     solver = LaplacianSolver(adjacency)
@@ -104,7 +112,9 @@ def test_a_star_of_many_leaves_and_isolated_nodes(monkeypatch: Any) -> None:
     hub_variance = 1 / (leaves + shift - leaves / (1 + shift))
     np.testing.assert_allclose(entries[0, 0], hub_variance, rtol=1e-6)
     np.testing.assert_allclose(entries[0, 1:3], hub_variance / (1 + shift), rtol=1e-6)
-    np.testing.assert_allclose(entries[1, 1], 1 / (1 + shift) + hub_variance / (1 + shift) ** 2, rtol=1e-8)
+    np.testing.assert_allclose(
+        entries[1, 1], 1 / (1 + shift) + hub_variance / (1 + shift) ** 2, rtol=1e-8
+    )
     np.testing.assert_allclose(entries[1, 2], hub_variance / (1 + shift) ** 2, rtol=1e-6)
     np.testing.assert_allclose(entries[2], [0, 0, 0, 1 / shift], atol=1e-12)
 
@@ -120,7 +130,9 @@ def test_a_column_that_is_known_beside_one_that_is_not(monkeypatch: Any) -> None
 
 
 def test_the_tolerance_bounds_the_error(monkeypatch: Any) -> None:
-    """In single precision, too: the error's energy is at most the residual's over the smallest eigenvalue of M⁻¹A."""
+    """In single precision, too: the error's energy is at most the residual's over the smallest
+    eigenvalue of M⁻¹A.
+    """
     monkeypatch.setattr(refinement, "_SMALL", 0)
     rng = np.random.default_rng(2)
     adjacency, shift = random_graph(rng, 250, 900), 0.2
@@ -129,7 +141,9 @@ def test_the_tolerance_bounds_the_error(monkeypatch: Any) -> None:
         found = LaplacianSolver(adjacency).solve(shift, rhs, tol=tol)
         degree = adjacency.sum(axis=1) + shift
         left = rhs - (degree[:, None] * found.values - adjacency @ found.values)
-        size = np.sqrt((left**2 / degree[:, None]).sum(axis=0) / (rhs**2 / degree[:, None]).sum(axis=0))
+        size = np.sqrt(
+            (left**2 / degree[:, None]).sum(axis=0) / (rhs**2 / degree[:, None]).sum(axis=0)
+        )
         assert found.residual <= tol
         np.testing.assert_allclose(size.max(), found.residual, rtol=1e-6)
 
@@ -143,7 +157,9 @@ def test_the_block_of_what_was_seen(way: str, monkeypatch: Any) -> None:
 
     def block(rows: Any, columns: Any, shift: float = 0.7) -> Any:
         told.clear()
-        return solver.block(shift, rows, columns, tol=1e-11, progress=lambda *done: told.append(done))
+        return solver.block(
+            shift, rows, columns, tol=1e-11, progress=lambda *done: told.append(done)
+        )
 
     first = rng.choice(120, 40, replace=False)
     np.testing.assert_allclose(block(first, first), expected[np.ix_(first, first)], atol=1e-8)
@@ -156,11 +172,15 @@ def test_the_block_of_what_was_seen(way: str, monkeypatch: Any) -> None:
     np.testing.assert_allclose(block(both, both), expected[np.ix_(both, both)], atol=1e-8)
     assert told[-1] == (2, 2)
     # All rows of three columns: three solutions, whichever way it is asked.
-    np.testing.assert_allclose(block(np.arange(120), [7, 7, 2, 90]), expected[:, [7, 7, 2, 90]], atol=1e-8)
+    np.testing.assert_allclose(
+        block(np.arange(120), [7, 7, 2, 90]), expected[:, [7, 7, 2, 90]], atol=1e-8
+    )
     assert told[-1] == (3, 3)
     np.testing.assert_allclose(block([5, 1], np.arange(120)), expected[[5, 1]], atol=1e-8)
     assert told[-1] == (2, 2)
-    np.testing.assert_allclose(block(both, both, 2.0), inverse(adjacency, 2.0)[np.ix_(both, both)], atol=1e-8)
+    np.testing.assert_allclose(
+        block(both, both, 2.0), inverse(adjacency, 2.0)[np.ix_(both, both)], atol=1e-8
+    )
     assert told[-1] == (42, 42)
     # Beyond what is kept.
     monkeypatch.setattr(refinement, "MAX_CACHED_POSITIONS", 50)
@@ -210,14 +230,18 @@ def lattice(side: int, shortcuts: int = 0) -> Any:
 
 
 def test_what_suits_the_graph(monkeypatch: Any) -> None:
-    """Grids and trees are factorised, whatever the range; a grid with shortcuts has no sparse factor."""
+    """Grids and trees are factorised, whatever the range; a grid with shortcuts has no sparse
+    factor.
+    """
     monkeypatch.setattr(refinement, "_LARGE", 1000)
     rhs = np.random.default_rng(8).standard_normal(45 * 45)
     for shortcuts, method in ((0, "a sparse factorization"), (500, "conjugate gradients (Jacobi)")):
         adjacency = lattice(45, shortcuts)
         found = LaplacianSolver(adjacency).solve(1e-4, rhs, tol=1e-10)
         assert found.method == method
-        precision = scipy.sparse.csgraph.laplacian(adjacency) + 1e-4 * scipy.sparse.eye_array(rhs.size)
+        precision = scipy.sparse.csgraph.laplacian(adjacency) + 1e-4 * scipy.sparse.eye_array(
+            rhs.size
+        )
         expected = scipy.sparse.linalg.spsolve(precision.tocsc(), rhs)
         np.testing.assert_allclose(found.values, expected, atol=1e-7 * abs(expected).max())
     tree = scipy.sparse.csgraph.minimum_spanning_tree(lattice(45, 500))

@@ -1,7 +1,8 @@
-"""Solves on all devices that JAX sees, beside the same on the host, and prints how far apart they are: a program for the tests.
+"""Solves on all devices that JAX sees, beside the same on the host, and prints how far apart they
+are: a program for the tests.
 
-The largest difference relative to the largest number, by case, as a line of JSON. Several processes are told how many they are, which one
-they are, and where they meet.
+The largest difference relative to the largest number, by case, as a line of JSON. Several processes
+are told how many they are, which one they are, and where they meet.
 """
 
 import argparse
@@ -32,11 +33,15 @@ def gram(size: int, seed: int) -> Floats:
 
 
 def apart(found: Any, expected: Any) -> float:
-    return float(np.max(np.abs(np.asarray(found) - np.asarray(expected))) / np.max(np.abs(expected)))
+    return float(
+        np.max(np.abs(np.asarray(found) - np.asarray(expected))) / np.max(np.abs(expected))
+    )
 
 
 def edges(swap: Any, centred: bool, complete: bool, mesh: Mesh) -> float:
-    """Against the kernel matrix of the edges; incomplete relations have edges that occur several times and nodes without any."""
+    """Against the kernel matrix of the edges; incomplete relations have edges that occur several
+    times and nodes without any.
+    """
     rng = np.random.default_rng(1)
     left = gram(19, 2)
     right = gram(13, 3) if swap == "none" else left
@@ -65,7 +70,9 @@ def edges(swap: Any, centred: bool, complete: bool, mesh: Mesh) -> float:
 def graph() -> tuple[Any, Floats]:
     """Links with a hub and nodes without any, and the Laplacian as a dense matrix."""
     rng = np.random.default_rng(4)
-    ends = np.append(rng.integers(0, 50, (2, 120)), [np.zeros(40, dtype=int), np.arange(1, 41)], axis=1)
+    ends = np.append(
+        rng.integers(0, 50, (2, 120)), [np.zeros(40, dtype=int), np.arange(1, 41)], axis=1
+    )
     dense = np.zeros((61, 61))
     dense[ends[0], ends[1]] = rng.uniform(0.5, 2.0, 160)
     dense += dense.T
@@ -112,7 +119,9 @@ def exact(mesh: Mesh) -> float:
     rng = np.random.default_rng(5)
     nodes = pd.DataFrame(rng.normal(size=(11, 2)), columns=["x", "y"])
     labels = rng.normal(size=(11, 11))
-    data = RelationData.from_tables(nodes, np.where(rng.random((11, 11)) < 0.7, labels - labels.T, np.nan))
+    data = RelationData.from_tables(
+        nodes, np.where(rng.random((11, 11)) < 0.7, labels - labels.T, np.nan)
+    )
     fixed = {"attributes_amplitude": 1.2, "attributes_lengthscale": 0.9, "noise": 0.4}
     engine = partial(Exact, partial(conditional_ranking, loss="ranking"), fixed=fixed, tol=1e-13)
     found = engine(mesh=mesh).run(0, data)
@@ -129,7 +138,9 @@ def other_device(mesh: Mesh) -> float:
     rng = np.random.default_rng(6)
     items = pd.DataFrame(rng.normal(size=(8, 2)), columns=["x", "y"], index=list("abcdefgh"))
     pairs = [rng.choice(8, 2, replace=False) for _ in range(12)]
-    answers = pd.DataFrame([(items.index[i], items.index[j]) for i, j in pairs], columns=["winner", "loser"])
+    answers = pd.DataFrame(
+        [(items.index[i], items.index[j]) for i, j in pairs], columns=["winner", "loser"]
+    )
     data = PreferenceData.from_tables(items, answers)
     fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0}
 
@@ -183,7 +194,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.processes > 1:
         address = f"127.0.0.1:{given.port}"
-        jax.distributed.initialize(address, given.processes, given.process, initialization_timeout=60)
+        jax.distributed.initialize(
+            address, given.processes, given.process, initialization_timeout=60
+        )
     mesh = Mesh(np.array(jax.devices()), ("device",))
     found = {case: CASES[case](mesh) for case in given.cases}
     json.dump({"devices": mesh.size, **found}, sys.stdout)

@@ -1,4 +1,6 @@
-"""One large problem on eight devices of the host and in two processes: as on one device, to 1e-10."""
+"""One large problem on eight devices of the host and in two processes: as on one device, to
+1e-10.
+"""
 
 import json
 import os
@@ -23,7 +25,9 @@ KINDS = [
 
 
 def start(cases: list[str], devices: int, *options: str) -> "subprocess.Popen[str]":
-    """Devices of the host are a setting that JAX reads when it starts: so, not in our own process."""
+    """Devices of the host are a setting that JAX reads when it starts: so, not in our own
+    process.
+    """
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-W", "error", str(PROGRAM), *cases, *options]
