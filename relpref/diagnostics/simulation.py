@@ -124,7 +124,7 @@ class Questions:
         )
 
     def call(self, answers: Values) -> tuple[Call, tuple[Any, ...]]:
-        """Call of the program with simulated answers, and its arrays, which begin with the answers."""
+        """Call of the program with simulated answers, and its arrays, the answers first."""
         return Call.split(Answered(self.program), (answers, *self.args), self.kwargs)
 
 
