@@ -1,4 +1,4 @@
-"""What is kept of compiled code, where, and what it leaves alone."""
+"""The cache of compiled code: its content, its folder, and what it leaves alone."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def inside(action: Callable[[], Any]) -> Any:
-    """As a thread that may use the cache."""
+    """Act as a thread that may use the cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled._thread, "inside", True, raising=False)
         return action()

@@ -107,7 +107,7 @@ def reduced() -> Any:
 
 
 def sparse() -> Any:
-    """As of more compared items than a matrix has room for."""
+    """Posterior of more compared items than fit into a matrix."""
     with mock.patch.object(large, "MAX_REDUCED_ITEMS", 0):
         return utilities(EP(xpgp, fixed=FIXED, structure="sparse", tol=1e-12), preferences(9))
 
@@ -203,7 +203,7 @@ def of_edges() -> Any:
 
 
 class Fit(NamedTuple):
-    """How a posterior is made, and how near its numbers must come."""
+    """A function that makes a posterior, and the tolerances of its numbers."""
 
     make: Callable[[], Any]
     tolerance: float

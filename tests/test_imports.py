@@ -1,4 +1,4 @@
-"""What an import pulls in, which room may import which, and the names that are public."""
+"""Modules that an import loads, imports that a room may have, and public names."""
 
 import ast
 import os

@@ -15,7 +15,7 @@ TRACED: list[str] = []
 
 @dataclass(frozen=True)
 class Power:
-    """Of somebody who has not told JAX of it."""
+    """Class that is not registered with JAX."""
 
     exponent: int
 

@@ -41,7 +41,7 @@ class Question:
 
 @dataclass
 class FakeLoop:
-    """As a `Loop`: asks about pairs in their order, and ranks by how often an item was chosen."""
+    """Stand-in for a `Loop`: asks about pairs in order, and ranks by how often items were chosen."""
 
     items: list[Item]
     limit: int | None = None
@@ -93,7 +93,7 @@ class FakeLoop:
 
     def _close(self, question: str, kind: str, rater: str) -> None:
         with self.lock:
-            current = {one.id: one for one in self.open.get(rater, [])}.get(question)
+            current = {asked.id: asked for asked in self.open.get(rater, [])}.get(question)
             if current is None:
                 raise DataError(f"question {question!r} is not open for {rater!r}")
             self._fail()
@@ -141,9 +141,9 @@ class FakeLoop:
         if not any(who == rater for _, _, who in self.events):
             return None
         others = [event for event in self.events if event[2] != rater]
-        own = FakeLoop(self.items)
-        own.events = [event for event in self.events if event not in others]
-        return own.ranking()
+        loop = FakeLoop(self.items)
+        loop.events = [event for event in self.events if event not in others]
+        return loop.ranking()
 
     def own_answers(self, rater: str) -> pd.DataFrame:
         mine = [

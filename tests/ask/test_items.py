@@ -1,4 +1,4 @@
-"""What is shown of an item, whatever a table says."""
+"""Details of items that are shown, whatever a table says."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is left of answers when the process that takes them is killed at any moment."""
+"""Answers that are left when the process that takes them is killed at any moment."""
 
 import os
 import random
@@ -158,7 +158,7 @@ class Witness:
         return rows[0][0] if rows else None
 
     def rows(self, query: str) -> list[tuple[str, ...]]:
-        """By a connection of another process."""
+        """Read with a connection of another process."""
         connection = sqlite3.connect(self.folder / "answers.sqlite")
         found = connection.execute(query).fetchall()
         connection.close()

@@ -58,7 +58,7 @@ def loop(run: Path) -> Iterator[Loop]:
 
 
 def opened(run: Path, **options: Any) -> Loop:
-    """By the score that needs no compilation."""
+    """Open a loop with the score that needs no compilation."""
     return Loop.open(run, **{"score": "variance", **options})
 
 
@@ -590,9 +590,7 @@ def test_what_is_missing_is_counted_down(loop: Loop) -> None:
 def test_the_next_question_waits_for_one_update_and_one_choice(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is between a key and the next question, whatever a clock says: no full update, no
-    forecast, one linear system.
-    """
+    """Nothing slow is between a key and the next question: no full update, no forecast."""
     calls: list[str] = []
 
     def counted(place: str) -> None:

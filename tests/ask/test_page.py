@@ -1,4 +1,4 @@
-"""What a person sees and does, without scripts."""
+"""The page as a person without scripts uses it."""
 
 import re
 from collections.abc import Callable

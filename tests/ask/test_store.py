@@ -53,7 +53,7 @@ def asked(
 
 
 def rows(path: Path, query: str) -> list[Any]:
-    """As another program sees it."""
+    """Rows that another program reads."""
     with closing(sqlite3.connect(path)) as connection, connection:
         return connection.execute(query).fetchall()
 
