@@ -28,7 +28,7 @@ SIZE = 40
 LAMBDAS = [0.05]
 
 
-def noise(loss: str, symmetry: str, seed: int = 0) -> RelationProblem:
+def noise(loss: Any, symmetry: Any, seed: int = 0) -> RelationProblem:
     rng = np.random.default_rng(seed)
 
     def kernel(left: Any, right: Any = None) -> Any:
@@ -42,9 +42,11 @@ def noise(loss: str, symmetry: str, seed: int = 0) -> RelationProblem:
     sign = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}[symmetry]
     if sign:
         labels, objects = labels + sign * labels.T, nodes
-    return RelationProblem(
-        nodes, objects, RelationValues.of_matrix(labels), loss=loss, symmetry=symmetry
-    )  # type: ignore[arg-type]
+    values, options = (
+        RelationValues.of_matrix(labels),
+        cast(Any, {"loss": loss, "symmetry": symmetry}),
+    )
+    return RelationProblem(nodes, objects, values, **options)
 
 
 def order(problem: RelationProblem, scores: Any) -> float:
