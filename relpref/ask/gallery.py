@@ -1,8 +1,8 @@
 """The start page of ``relpref serve folder/``: every run with its ranking, report and questions."""
 
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -68,7 +68,7 @@ class _Summary:
         return render(self.posterior, title=self.title, relations_evidence=False)
 
 
-def _summary(folder: Path, stamp: Any) -> _Summary:
+def _read(folder: Path, stamp: Any) -> _Summary:
     """Read a run."""
     title = folder.absolute().name
     try:
@@ -119,7 +119,7 @@ class _Gallery:
         """Show all runs."""
         runs = []
         for run in runs_in(self._folder):
-            summary = self._of(run)
+            summary = self._summary(run)
             ranking = summary.ranking
             runs.append(
                 {
@@ -150,7 +150,7 @@ class _Gallery:
     def report(self, request: Request) -> Response:
         """Send the report in the folder of a run, or else a new one."""
         run, headers = request.path_params["run"], {"Content-Security-Policy": _REPORT_POLICY}
-        summary = self._of(run)
+        summary = self._summary(run)
         folder = runs_in(self._folder)[run]
         file = folder / REPORT
         if file.is_file() and file.resolve().parent == folder.resolve():
@@ -160,18 +160,18 @@ class _Gallery:
         with self._lock:
             return HTMLResponse(summary.report, headers=headers)
 
-    def _of(self, run: str) -> _Summary:
+    def _summary(self, run: str) -> _Summary:
         """Summary of a run, read again if its files have changed."""
         folder = _folder_of(self._folder, run)
         stamp = _stamp(folder)
         with self._lock:
             if run not in self._summaries or self._summaries[run].stamp != stamp:
-                self._summaries[run] = _summary(folder, stamp)
+                self._summaries[run] = _read(folder, stamp)
             return self._summaries[run]
 
     def _ranked(self, request: Request) -> Any:
         """Summary of a run with a ranking."""
-        summary = self._of(request.path_params["run"])
+        summary = self._summary(request.path_params["run"])
         if summary.ranking is None:
             raise HTTPException(404, summary.trouble or "This run has no ranking of items.")
         return summary
@@ -236,15 +236,7 @@ def create_app(folder: str | Path, *, token: str, ask: bool = False) -> Starlett
     routes, asking = _Gallery(place, ask).routes(), _Asking(place)
     if ask:
         routes.append(Mount("/ask/{run}", app=asking))
-
-    @asynccontextmanager
-    async def closed(app: Starlette) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await run_in_threadpool(asking.close)
-
-    return guarded(routes, token, closed)
+    return guarded(routes, token, asking.close)
 
 
 def serve(

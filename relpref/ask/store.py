@@ -460,6 +460,7 @@ class AnswerStore:
         return self._pairs(skipped), self._pairs(self._open_for_others(rater))
 
     def _pairs(self, positions: list[tuple[int, int]]) -> list[tuple[Any, Any]]:
+        """Pairs of labels, from pairs of positions."""
         return [(self.labels[first], self.labels[second]) for first, second in positions]
 
     def counts(self, rater: str) -> dict[str, int]:

@@ -71,20 +71,24 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: in
         If the name cannot be used.
     """
     pages = Pages(loop, None if rater is None else rater_name(rater), per_page)
+    return guarded(pages.routes(), token, pages.refiner.close, pages.refiner.start)
+
+
+def guarded(
+    routes: list[BaseRoute],
+    token: str,
+    close: Callable[[], object],
+    start: Callable[[], object] = lambda: None,
+) -> Starlette:
+    """Make an application behind a token, with functions to call at its start and end."""
 
     @asynccontextmanager
-    async def refined(app: Starlette) -> AsyncIterator[None]:
-        pages.refiner.start()
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        start()
         try:
             yield
         finally:
-            await run_in_threadpool(pages.refiner.close)
-
-    return guarded(pages.routes(), token, refined)
-
-
-def guarded(routes: list[BaseRoute], token: str, lifespan: Any) -> Starlette:
-    """Make an application behind a token."""
+            await run_in_threadpool(close)
 
     async def refused(request: Request, error: Any) -> Response:
         return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
@@ -185,7 +189,7 @@ class Pages:
     def done(self, request: Request) -> Response:
         """Show the ranking by the answers of this rater."""
         rater = rater_of(request)
-        return self._done(rater, asked=next(iter(self._open(rater)), ""))
+        return self._done(rater, asked=next(iter(self._open_ids(rater)), ""))
 
     def ranking(self, request: Request) -> Response:
         """Show a part of the full ranking."""
@@ -228,14 +232,14 @@ class Pages:
                 elif action == "skip":
                     self.loop.skip(asked, rater)
                 elif action == "undo":
-                    if asked not in (self._open(rater) or [""]):
+                    if asked not in (self._open_ids(rater) or [""]):
                         return self._page(rater, 409, _STALE)
                     if self.loop.undo(rater) is None:
                         return self._page(rater, 409, "There is nothing to take back.")
                 else:
                     raise HTTPException(400, "The form says nothing that can be done.")
         except DataError as error:
-            if asked in self._open(rater):  # the answer was refused, not the question
+            if asked in self._open_ids(rater):  # the answer was refused, not the question
                 return self._page(rater, 400, str(error))
             return self._page(rater, 409, _STALE)
         except StorageError as error:
@@ -244,7 +248,7 @@ class Pages:
         self.refiner.wake()
         return _to_questions(rater)
 
-    def _open(self, rater: str) -> list[str]:
+    def _open_ids(self, rater: str) -> list[str]:
         return [question.id for question in self.loop.questions(rater, self._per_page)]
 
     def _page(self, rater: str, status: int = 200, notice: str = "") -> Response:
