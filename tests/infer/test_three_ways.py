@@ -144,9 +144,8 @@ def test_newcomers_join_every_component(drawn: Any, data: PreferenceData) -> Non
     assert larger.belief.locations.shape == (400, 13)
     row = 7
     fixed = {**FIXED, **{name: value[row] for name, value in drawn.hyperparameter_draws.items()}}
-    one: Any = (
-        EP(smooth, fixed=fixed).run(0, data, progress_bar=False).extend(newcomer, {"next": edges})
-    )
+    before: Any = EP(smooth, fixed=fixed).run(0, data, progress_bar=False)
+    one = before.extend(newcomer, {"next": edges})
     np.testing.assert_allclose(larger.belief.locations[row], one.mean(), atol=1e-6)
     np.testing.assert_allclose(larger.belief.scales[row], one.covariance(), atol=1e-6)
 
