@@ -192,6 +192,12 @@ def _on_cluster(
                 try:
                     result = future.result()
                 except CancelledError as error:
+                    if shared.status == "error":
+                        raise ClusterError(
+                            f"{address}: a worker or the scheduler cannot load the function "
+                            f"({shared.exception().__cause__}); install relpref and your own "
+                            "modules there"
+                        ) from error
                     raise lost("went away") from error
                 except KilledWorker as error:
                     item = futures[future]

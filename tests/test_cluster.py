@@ -1,5 +1,6 @@
 """A Dask cluster and its failures. Workers import this module, so it imports little."""
 
+import importlib
 import os
 import time
 from functools import partial
@@ -40,6 +41,14 @@ def test_a_cluster_loses_a_worker_and_then_its_scheduler(
     ):
         other.setattr(parallel, "versions", lambda: versions() | {"jax": "0.1"})
         list(run_all(task, [1], two.address))
+
+    (tmp_path / "only_here.py").write_text("def cube(number): return number**3")
+    monkeypatch.syspath_prepend(tmp_path)
+    cube = importlib.import_module("only_here").cube
+    with pytest.raises(
+        ClusterError, match="cannot load the function .*No module named 'only_here'"
+    ):
+        list(run_all(cube, [1, 2], two.address))
 
     results = {}
     for position, result in run_all(task, range(20), two.address):

@@ -44,7 +44,7 @@ def noise(loss: Any, symmetry: Any, seed: int = 0) -> RelationProblem:
         labels, objects = labels + sign * labels.T, nodes
     values, options = (
         RelationValues.of_matrix(labels),
-        cast(Any, {"loss": loss, "symmetry": symmetry}),
+        {"loss": loss, "symmetry": symmetry},
     )
     return RelationProblem(nodes, objects, values, **options)
 
