@@ -131,7 +131,7 @@ def table_of(lists: Any) -> pd.DataFrame:
 
     number, size = lists.shape
     rows = {"no": np.repeat(np.arange(number), size), "item": lists.ravel()}
-    rows["place"] = np.tile(np.arange(size), number)
+    rows["place"] = np.tile(np.arange(1, size + 1), number)
     return orderings(pd.DataFrame(rows), list="no", item="item", position="place")
 
 

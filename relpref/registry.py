@@ -26,22 +26,24 @@ _PROGRAMS = (
     "ranking_classifier",
     "xpgp",
 )
-_KERNELS = {  # by the module that files before this registry name
-    "attribute": (
-        "SquaredExponential",
-        "SquaredExponentialPlusLinear",
-        "Matern32",
-        "Matern52",
-        "Linear",
-    ),
-    "edge_landmarks": ("EdgeLandmarks",),
-    "graph": ("RegularizedLaplacian", "Diffusion"),
-    "hidden_common_cause": ("HiddenCommonCause",),
-    "landmarks": ("Landmarks",),
-    "precomputed": ("Precomputed",),
-    "ranking": ("GivenFeatures", "Cut", "Kendall", "Mallows"),
-    "relation_vectors": ("RelationVectors",),
-}
+_KERNELS = (
+    "Cut",
+    "Diffusion",
+    "EdgeLandmarks",
+    "GivenFeatures",
+    "HiddenCommonCause",
+    "Kendall",
+    "Landmarks",
+    "Linear",
+    "Mallows",
+    "Matern32",
+    "Matern52",
+    "Precomputed",
+    "RegularizedLaplacian",
+    "RelationVectors",
+    "SquaredExponential",
+    "SquaredExponentialPlusLinear",
+)
 _SCORES = {
     "ratio": "Ratio",
     "variance": "Variance",
@@ -56,27 +58,12 @@ _SCORES = {
 # Objects of the package: module that has them, and the attribute if that is not the name.
 OWN: dict[Kind, dict[str, str]] = {
     "program": dict.fromkeys(_PROGRAMS, "relpref.models"),
-    "kernel": {name: "relpref.kernels" for name in sorted(sum(_KERNELS.values(), ()))}
+    "kernel": dict.fromkeys(_KERNELS, "relpref.kernels")
     | {"NodeKernel": "relpref.rls.node_kernels"},
     "likelihood": dict.fromkeys(("Logistic", "Probit"), "relpref.likelihoods"),
     "engine": dict.fromkeys(("EP", "Laplace"), "relpref.infer"),
     "score": {name: f"relpref.explore:{attribute}" for name, attribute in _SCORES.items()},
     "chapter": {},
-}
-
-# Names of these objects in files from before this registry.
-EARLIER: dict[str, tuple[Kind, str]] = {
-    **{f"relpref.models.{name}:{name}": ("program", name) for name in _PROGRAMS},
-    **{
-        f"relpref.kernels.{m}:{name}": ("kernel", name)
-        for m, names in _KERNELS.items()
-        for name in names
-    },
-    "relpref.rls.node_kernels:NodeKernel": ("kernel", "NodeKernel"),
-    **{
-        f"relpref.likelihoods.models:{name}": ("likelihood", name)
-        for name in ("Probit", "Logistic")
-    },
 }
 
 _added: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}

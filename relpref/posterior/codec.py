@@ -35,12 +35,10 @@ from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
 from relpref.limits import require_memory
-from relpref.registry import EARLIER, Kind, find, known, name_of
+from relpref.registry import Kind, find, known, name_of
 
-# 2: links and their kinds, columns of answers, likelihood; 3: items have parts of their own unless
-# the program is told otherwise; 4: the kernel of attributes has a linear part unless the program is
-# told otherwise
-SCHEMA, OLDEST = 4, 2
+# 4: the kernel of attributes has a linear part unless the program is told otherwise
+SCHEMA, OLDEST = 4, 3
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # arrays by name, and what JSON holds
 Arrays = Mapping[str, Any]
@@ -216,7 +214,7 @@ def sparse_matrix(arrays: Arrays, prefix: str, shape: Sequence[int]) -> Any:
 
 def check_registered(kinds: Sequence[Kind], stored: str) -> tuple[Kind, str]:
     """Kind and name of the registered object that a file names as ``kind:name``, which is not imported for that."""
-    kind, name = EARLIER.get(stored, stored.partition(":")[::2])
+    kind, _, name = stored.partition(":")
     for one in kinds:
         if one == kind and known(one, name):
             return one, name

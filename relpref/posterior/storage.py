@@ -107,19 +107,13 @@ _FORMER_KERNEL = {"object": "kernel:SquaredExponential", "fields": {"shared_leng
 
 
 def _with_former_defaults(content: dict[str, Any], schema: int) -> dict[str, Any]:
-    """Add the defaults of its time to the options of a program that is stored by an older schema.
-
-    Before schema 3 items had no parts of their own; before schema 4 the kernel of attributes was
-    the squared exponential.
-    """
+    """Add the kernel of attributes that was the default before schema 4 to a program's options."""
     if schema == SCHEMA or not content.get("origin"):
         return content
     origin = json.loads(content["origin"])
     kind, _, name = origin["program"].rpartition(":")
     if kind and name in ("xpgp", "preference_gp"):
         options = origin["kwargs"]["mapping"]
-        if schema < 3:
-            options.setdefault("individual", False)
         if (
             "attributes_amplitude" in content["hyperparameters"]
             and options.get("attribute_kernel") is None

@@ -28,7 +28,7 @@ def composed(number: int, seed: int) -> pd.DataFrame:
         items = rng.choice(len(ITEMS), 4, replace=False)
         order = items[np.argsort(-(utility[items] + np.sqrt(0.5) * rng.normal(size=4)))]
         rows += [
-            (at, ITEMS[item], min(place, 1 + 2 * (at % 2))) for place, item in enumerate(order)
+            (at, ITEMS[item], 1 + min(place, 1 + 2 * (at % 2))) for place, item in enumerate(order)
         ]
     return orderings(
         pd.DataFrame(rows, columns=["no", "item", "place"]),
@@ -77,7 +77,7 @@ def test_order_and_names_leave_no_trace(engine: Any, lists: list[tuple[int, ...]
     rng, rows = np.random.default_rng(5), []
     for number, places in enumerate(lists):
         chosen = rng.choice(5, len(places), replace=False)
-        rows += [(number, item, place) for item, place in zip(chosen, places, strict=True)]
+        rows += [(number, item, 1 + place) for item, place in zip(chosen, places, strict=True)]
     table = pd.DataFrame(rows, columns=["no", "item", "place"])
     names, numbers = rng.permutation(5), rng.permutation(4)
     turned = table.assign(no=numbers[table["no"]], item=names[table["item"]]).iloc[

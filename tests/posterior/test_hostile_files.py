@@ -389,19 +389,6 @@ def test_a_file_that_says_it_is_huge(saved: dict[str, Any], tmp_path: Path) -> N
         relpref.load(tmp_path / "run.nc")
 
 
-def test_files_from_before_the_registry(saved: dict[str, Any], tmp_path: Path) -> None:
-    for posterior in saved.values():
-        arrays, content = posterior.arrays()
-        text = dump(content)
-        old = text
-        for earlier, (kind, name) in registry.EARLIER.items():
-            old = old.replace(f'{kind}:{name}\\"', f'{earlier}\\"').replace(
-                f'{kind}:{name}"', f'{earlier}"'
-            )
-        assert old != text
-        assert dump(storage.unpack(arrays, old).arrays()[1]) == text
-
-
 @dataclass(frozen=True)
 class Wide:
     """A kernel of somebody."""
