@@ -39,12 +39,12 @@ _TAIL = 10  # its degrees of freedom for each dimension, so that weights are bou
 def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
     """Log probability that Gaussian numbers of a block are above those of the next, shape (p,).
 
-    The numbers are jointly Gaussian. They are drawn one after the other, those of small blocks first,
-    each between the numbers that must be above and below it (Genz 1992, "Numerical computation of
+    The numbers are jointly Gaussian. They are drawn one after the other, those of small blocks
+    first, each between the numbers that must be above and below it (Genz 1992, "Numerical computation of
     multivariate normal probabilities"). Each is drawn given what is still to come: the constraints
     of later numbers are Gaussian factors of the proposal, found by expectation propagation. Where
-    neighboring blocks have several members, the probability is a sum over parts, see `_split`. Equal
-    arguments give equal results. That of two numbers is exact.
+    neighboring blocks have several members, the probability is a sum over parts, see `_split`.
+    Equal arguments give equal results. That of two numbers is exact.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
     owner = np.repeat(np.arange(number), [len(part) for part in parts])
     block = np.concatenate([block[:0], *parts])
     mean, covariance, present = mean[owner], covariance[owner], block >= 0
-    # Small blocks come first: what is between two numbers is easier to foresee than the numbers are.
+    # Small blocks come first: what is between two numbers is easier to foresee than they are.
     same = block[:, :, None] == block[:, None, :]
     rank = np.where(present, same.sum(axis=2) * size + block, (size + 1) * size)
     order = np.argsort(rank, axis=1, kind="stable")
@@ -147,9 +147,9 @@ def _proposals(mean: Floats, covariance: Floats, block: NDArray[Any]) -> tuple[A
     which has factors for all constraints on later numbers, and without these.
     """
     size = mean.shape[1]
-    # Constraints are those of each number and the nearest blocks among the numbers before it: 1 where
-    # the earlier number is above, −1 where it is below.
-    signs = {}
+    # Constraints are those of each number and the nearest blocks among the numbers before it:
+    # 1 where the earlier number is above, −1 where it is below.
+    signs: dict[tuple[int, int], Any] = {}
     for j in range(1, size):
         before, here = block[:, :j], block[:, j, None]
         above, below = (before >= 0) & (before < here), (here >= 0) & (before > here)
