@@ -1,8 +1,7 @@
 """Probabilities of orders of jointly Gaussian numbers, with Gaussian or Gumbel noise.
 
 Both kinds are integrals over a Gaussian. They are estimated by importance sampling with a proposal
-that is fitted to the order, at the points of randomly shifted lattices. The spread between these
-lattices gives the standard error.
+that is fitted to the order, at the points of a lattice.
 """
 
 import warnings
@@ -25,11 +24,11 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 RELATIVE_ERROR = 0.005  # the standard error of a probability is at most this share of it
-_SHIFTS = 8  # lattices, by which the error is estimated
-_POINTS = 2**9  # of all lattices, at first
-_GROWTH = 2**8  # at last there are this many times as many
+_POINTS = 2**9  # of a lattice, at first
+_WORK, _MOST = 2**22, (2**13, 2**17)  # points for a result at last, and for each of its averages
 _AT_ONCE = 2**22  # numbers
 _LOWEST = -600.0  # logarithms of weights above it have an exponential
+_PARTS = 64  # of a partition, at most
 _SWEEPS = 8
 _STEPS = 4
 _FRACTIONS = 0.5 ** np.arange(6.0)  # of a step, of which the best is taken
@@ -40,11 +39,12 @@ _TAIL = 10  # its degrees of freedom for each dimension, so that weights are bou
 def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
     """Log probability that Gaussian numbers of a block are above those of the next, shape (p,).
 
-    The numbers are jointly Gaussian. They are drawn from the first to the last, each below all of
-    the block before it (Genz 1992, "Numerical computation of multivariate normal probabilities").
-    Each is drawn given what is still to come: the constraints of later numbers are Gaussian factors
-    of the proposal, found by expectation propagation. Equal arguments give equal results. That of
-    two numbers is exact.
+    The numbers are jointly Gaussian. They are drawn one after the other, those of small blocks
+    first, each between the numbers that must be above and below it (Genz 1992, "Numerical computation of
+    multivariate normal probabilities"). Each is drawn given what is still to come: the constraints
+    of later numbers are Gaussian factors of the proposal, found by expectation propagation. Where
+    neighboring blocks have several members, the probability is a sum over parts, see `_split`.
+    Equal arguments give equal results. That of two numbers is exact.
 
     Parameters
     ----------
@@ -61,14 +61,15 @@ def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
     """
     mean, covariance = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     (number, size), block = mean.shape, np.broadcast_to(block, mean.shape)
-    present = block >= 0
-    # The smaller of the two outer blocks comes first: a minimum of several is harder to foresee.
-    last = block.max(axis=1, initial=0, keepdims=True)
-    turned = np.sum(block == 0, axis=1) > np.sum(block == last, axis=1)
-    turned = turned[:, None]
-    mean, block = np.where(turned, -mean, mean), np.where(turned & present, last - block, block)
-    order = np.argsort(np.where(present, block, size), axis=1, kind="stable")
-    lists = np.arange(number)[:, None]
+    parts = [_split(row) for row in block]
+    owner = np.repeat(np.arange(number), [len(part) for part in parts])
+    block = np.concatenate([block[:0], *parts])
+    mean, covariance, present = mean[owner], covariance[owner], block >= 0
+    # Small blocks come first: what is between two numbers is easier to foresee than they are.
+    same = block[:, :, None] == block[:, None, :]
+    rank = np.where(present, same.sum(axis=2) * size + block, (size + 1) * size)
+    order = np.argsort(rank, axis=1, kind="stable")
+    lists = np.arange(len(owner))[:, None]
     mean, block = mean[lists, order], block[lists, order]
     covariance = covariance[lists[:, :, None], order[:, :, None], order[:, None, :]]
     # Only differences to the first matter, which is 0 from here on.
@@ -82,23 +83,61 @@ def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
     def log_weights(rows: Indices, uniform: Floats) -> Floats:
         drawn = np.zeros((len(rows), size, len(uniform)))
         logs = np.zeros((len(rows), len(uniform)))
-        lowest, limit = logs, np.full(logs.shape, np.inf)
         for at in range(1, size):
-            new = (block[rows, at] != block[rows, at - 1])[:, None]
-            limit, lowest = np.where(new, lowest, limit), np.where(new, np.inf, lowest)
-            limit = np.where(present[rows, at, None], limit, np.inf)
+            before, here = block[rows, :at, None], block[rows, at, None, None]
+            known = drawn[:, :at]
+            above, below = (before >= 0) & (before < here), (here >= 0) & (before > here)
+            high = np.min(known, axis=1, where=above, initial=np.inf)
+            low = np.max(known, axis=1, where=below, initial=-np.inf)
             # Of the proposal, and without the constraints.
             center = centers[at][rows, :, None] + slopes[at][rows] @ drawn[:, :at]
             sd = sds[at][rows, :, None]
-            below = log_ndtr((limit - center[:, 0]) / sd[:, 0])
-            standard = ndtri_exp(np.log(uniform[:, at - 1]) + below)
+            low, high = ((end - center[:, 0]) / sd[:, 0] for end in (low, high))
+            standard, inside = _truncated(uniform[:, at - 1], low, high)
             drawn[:, at] = center[:, 0] + sd[:, 0] * standard
             plain = (drawn[:, at] - center[:, 1]) / sd[:, 1]
-            logs = logs + below + 0.5 * (standard**2 - plain**2) + np.log(sd[:, 0] / sd[:, 1])
-            lowest = np.minimum(lowest, drawn[:, at])
+            logs = logs + inside + 0.5 * (standard**2 - plain**2) + np.log(sd[:, 0] / sd[:, 1])
         return logs
 
-    return _log_average(log_weights, number, max(size - 1, 1), _POINTS)
+    return _log_average(log_weights, max(size - 1, 1), owner, 1.0)
+
+
+def _truncated(uniform: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Standard normal numbers between two limits, and the log probability of what is between."""
+    turned = low > 0  # in the tail that has more digits
+    low, high = np.where(turned, -high, low), np.where(turned, -low, high)
+    log_low, log_high = log_ndtr(low), log_ndtr(high)
+    inside = log_high + np.log(-np.expm1(np.minimum(log_low - log_high, -1e-15)))
+    level = np.minimum(np.logaddexp(log_low, np.log(uniform) + inside), log_high)
+    standard = np.clip(ndtri_exp(level), low, high)
+    return np.where(turned, -standard, standard), inside
+
+
+def _split(block: NDArray[Any]) -> NDArray[Any]:
+    """Split an ordered partition into parts whose probabilities add up to its own, shape (c, k).
+
+    Each part says which member of a block is nearest to a neighboring block. No two neighboring
+    blocks have several members then, because given that one the others are easy to foresee. Blocks
+    of two or three between others become orders. Where there would be too many parts, the partition
+    stays as it is.
+    """
+    parts = [block]
+    while True:
+        counts = np.bincount(parts[0][parts[0] >= 0])
+        several = counts > 1
+        inner = np.flatnonzero(several[1:-1] & (counts[1:-1] <= 3)) + 1
+        neighbors = np.flatnonzero(several[:-1] & several[1:])
+        if not len(neighbors) and not len(inner):
+            return np.array(parts)
+        at = [*neighbors, *inner][0]
+        upper = not len(neighbors) or counts[at] <= counts[at + 1]  # whose member it is
+        at = at if upper else at + 1
+        if len(parts) * counts[at] > _PARTS:
+            return block[None]
+        members = [(part, member) for part in parts for member in np.flatnonzero(part == at)]
+        parts = [part + (part > at - (not upper)) for part, _ in members]
+        for part, (_, member) in zip(parts, members, strict=True):
+            part[member] = at + upper
 
 
 def _proposals(mean: Floats, covariance: Floats, block: NDArray[Any]) -> tuple[Any, Any, Any]:
@@ -108,24 +147,32 @@ def _proposals(mean: Floats, covariance: Floats, block: NDArray[Any]) -> tuple[A
     which has factors for all constraints on later numbers, and without these.
     """
     size = mean.shape[1]
-    pairs = [(i, j) for j in range(size) for i in range(j)]
-    falls = {(i, j): (block[:, i] >= 0) & (block[:, j] == block[:, i] + 1) for i, j in pairs}
-    falls = {pair: there for pair, there in falls.items() if there.any()}
-    factors = {pair: np.zeros((2, len(mean))) for pair in falls}
+    # Constraints are those of each number and the nearest blocks among the numbers before it:
+    # 1 where the earlier number is above, −1 where it is below.
+    signs: dict[tuple[int, int], Any] = {}
+    for j in range(1, size):
+        before, here = block[:, :j], block[:, j, None]
+        above, below = (before >= 0) & (before < here), (here >= 0) & (before > here)
+        high = np.max(before, axis=1, where=above, initial=-1)[:, None]
+        low = np.min(before, axis=1, where=below, initial=size)[:, None]
+        nearest = (above & (before == high)) * 1 - (below & (before == low)) * 1
+        signs |= {(i, j): nearest[:, i] for i in range(j) if nearest[:, i].any()}
+    factors = {pair: np.zeros((2, len(mean))) for pair in signs}
     located, spread = mean.copy(), covariance.copy()
     for sweep in range(_SWEEPS):
-        for pair in [*falls][:: 1 if sweep % 2 else -1]:
+        for pair in [*signs][:: 1 if sweep % 2 else -1]:
             precision, shift = factors[pair]
             i, j = pair
             variance = spread[:, i, i] + spread[:, j, j] - 2 * spread[:, i, j]
             left = 1 - precision * variance
             gap = (located[:, i] - located[:, j] - variance * shift) / left
             variance = variance / left
-            z = gap / np.sqrt(variance)
+            sign = signs[pair]
+            z = sign * gap / np.sqrt(variance)
             mills = np.sqrt(2 / np.pi) / erfcx(-z / np.sqrt(2))
             share = np.minimum(mills * (mills + z), 1 - 1e-9)  # by which the variance falls
-            after = [share / variance, mills / np.sqrt(variance) + gap * share / variance]
-            factor = np.where(falls[pair], np.divide(after, 1 - share), 0.0)
+            after = [share / variance, sign * mills / np.sqrt(variance) + gap * share / variance]
+            factor = np.where(sign != 0, np.divide(after, 1 - share), 0.0)
             _multiply(located, spread, pair, factor - factors[pair])
             factors[pair] = factor
     centers, slopes, sds = [], [], []
@@ -212,7 +259,7 @@ def log_chosen(mean: Any, covariance: Any, weights: Any, places: int) -> Floats:
     # Utilities are mean + root x, x ~ N(0, I).
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     back = root.swapaxes(1, 2)
-    normal = ndtri(_lattices(_VARIATES, size))
+    normal = ndtri(_lattice(_VARIATES, size))
     normal = np.concatenate([normal, -normal])
     location, scatter = np.zeros((number, size)), np.zeros((number, 1, size))
     # Newton's method to the mode, and from there with averages over the Gaussian.
@@ -241,8 +288,8 @@ def log_chosen(mean: Any, covariance: Any, weights: Any, places: int) -> Floats:
         logs = log_stages(mean[rows, None] + points @ back[rows], places)
         return np.asarray(logs - 0.5 * np.sum(points**2, axis=2) - log_density + volume[rows])
 
-    logs = _log_average(log_weights, number, size + 1, 2 * _POINTS, weights)
-    return np.asarray(logsumexp(logs.reshape(components, lists).T, axis=1, b=weights))
+    owner, shares = np.tile(np.arange(lists), components), np.repeat(weights, lists)
+    return _log_average(log_weights, size + 1, owner, shares)
 
 
 def _derivatives(utility: Floats, places: int) -> tuple[Floats, Floats]:
@@ -264,56 +311,52 @@ def _derivatives(utility: Floats, places: int) -> tuple[Floats, Floats]:
 
 
 def _log_average(
-    log_weights: Callable[[Indices, Floats], Floats],
-    number: int,
-    dimensions: int,
-    points: int,
-    shares: Any = (1.0,),
+    log_weights: Callable[[Indices, Floats], Floats], dimensions: int, owner: Any, shares: Any
 ) -> Floats:
-    """Logarithms of averages of weights over the unit cube, shape (number,).
+    """Logarithms of sums of averages of weights over the unit cube.
 
     ``log_weights`` takes positions and points, shape (points, dimensions), and returns logarithms
-    of shape (positions, points). Each result is the mean of c averages, one for each of ``shares``;
-    those of the first share come first. Averages with too much of a mean's error get four times as
-    many points.
+    of shape (positions, points). Each average is multiplied by its share and added to the result
+    whose number is its owner. Averages get four times as many points while a result needs it.
     """
-    averages, left, most = np.zeros(number), np.arange(number), _GROWTH * points
-    errors, shares = np.zeros(number), np.asarray(shares)[:, None]
+    number, counts = len(owner), np.bincount(owner)
+    averages, errors = np.zeros(number), np.zeros(number)
+    most = np.clip(_WORK // counts, *_MOST)[owner]
+    left, points = np.arange(number), _POINTS
+    results = relative = np.zeros(len(counts))
     while len(left):
-        uniform = _lattices(points, dimensions)
+        uniform = _lattice(points, dimensions)
         together = max(1, _AT_ONCE // (points * dimensions))
         for start in range(0, len(left), together):
             rows = left[start : start + together]
-            logs = log_weights(rows, uniform).reshape(len(rows), _SHIFTS, -1)
-            of_shifts = logsumexp(logs, axis=2) - np.log(logs.shape[2])
-            averages[rows] = logsumexp(of_shifts, axis=1) - np.log(_SHIFTS)
-            spread = np.exp(of_shifts - averages[rows, None]).std(axis=1, ddof=1)
-            errors[rows] = spread / np.sqrt(_SHIFTS)
-        of_lists = averages.reshape(len(shares), -1)
-        means = logsumexp(of_lists, axis=0, b=shares)
-        parts = shares * np.exp(of_lists - means) * errors.reshape(of_lists.shape)
-        relative = np.sqrt(np.sum(parts**2, axis=0))
-        large = relative > RELATIVE_ERROR
-        if points >= most:
-            break
-        left = np.flatnonzero(large & (parts > RELATIVE_ERROR / np.sqrt(len(shares))))
+            logs = log_weights(rows, uniform)
+            averages[rows] = logsumexp(logs, axis=1) - np.log(points)
+            # As of independent points; those of a lattice are better in few dimensions.
+            errors[rows] = np.exp(logs - averages[rows, None]).std(axis=1) / np.sqrt(points)
+        highest = np.full(len(counts), -np.inf)
+        np.maximum.at(highest, owner, averages)
+        parts = shares * np.exp(averages - highest[owner])
+        total = np.bincount(owner, parts)
+        results, relative = highest + np.log(total), np.bincount(owner, parts * errors) / total
         points *= 4
-    if number and np.any(large):
+        enough = (np.minimum(errors, relative[owner]) <= RELATIVE_ERROR) | (points > most)
+        left = np.flatnonzero(~enough)
+    large = relative > RELATIVE_ERROR
+    if large.any():
         warnings.warn(
             f"probabilities of {large.sum()} of {large.size} lists have relative standard errors "
-            f"above {RELATIVE_ERROR:.1%}, up to {relative.max():.1%}, after {points:,} points "
-            "each; shorter lists and lists with fewer ties have smaller errors",
+            f"above {RELATIVE_ERROR:.1%}, up to {relative.max():.1%}, where more than {_MOST[1]:,} "
+            "points would be needed; shorter lists and lists with fewer ties have smaller errors",
             stacklevel=3,
         )
-    return averages
+    return np.asarray(results)
 
 
-def _lattices(points: int, dimensions: int) -> Floats:
-    """Points of Richtmyer's lattices, of the roots of primes: shifted at random and folded."""
-    shifts = np.random.default_rng(0).uniform(size=(_SHIFTS, 1, dimensions))
-    steps = np.arange(points // _SHIFTS)[:, None] * np.sqrt(_primes(dimensions))
-    folded = np.abs(2 * ((steps + shifts) % 1) - 1).reshape(-1, dimensions)
-    return np.clip(folded, 1e-16, 1 - 1e-16)
+def _lattice(points: int, dimensions: int) -> Floats:
+    """Points of Richtmyer's lattice, of the roots of primes: shifted at random and folded."""
+    shift = np.random.default_rng(0).uniform(size=dimensions)
+    steps = np.arange(points)[:, None] * np.sqrt(_primes(dimensions))
+    return np.clip(np.abs(2 * ((steps + shift) % 1) - 1), 1e-16, 1 - 1e-16)
 
 
 def _primes(number: int) -> Floats:

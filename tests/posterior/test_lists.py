@@ -146,6 +146,17 @@ def test_a_mixture_is_the_weighted_average_of_its_components() -> None:
     assert together == pytest.approx(weights @ alone, rel=0.015)
 
 
+@pytest.mark.parametrize("sizes", [(2, 2), (10, 10), (4, 16), (3, 3, 3, 3), (1, 6, 1), (1, 2, 3, 2, 1)])
+def test_ties_of_exchangeable_numbers(sizes: tuple[int, ...]) -> None:
+    """All orders are equally likely; two standard errors."""
+    number = sum(sizes)
+    block = np.repeat(np.arange(len(sizes)), sizes)
+    expected = gammaln(np.array(sizes) + 1).sum() - gammaln(number + 1)
+    covariance = 1.5 * np.eye(number) + 0.7
+    log_probability = log_ordered(np.zeros((1, number)), covariance[None], block)
+    assert log_probability[0] == pytest.approx(expected, abs=0.01)
+
+
 def test_lists_are_independent_of_those_beside_them() -> None:
     rng = np.random.default_rng(3)
     root, mean = rng.normal(size=(5, 4, 4)), rng.normal(size=(5, 4))
@@ -157,11 +168,11 @@ def test_lists_are_independent_of_those_beside_them() -> None:
 
 
 def test_an_error_that_stays_large_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orthants, "_GROWTH", 1)
+    monkeypatch.setattr(orthants, "_MOST", (512, 512))
     with pytest.warns(
         UserWarning, match=r"of 1 of 1 lists have relative standard errors above 0\.5%, up to \d"
     ):
-        log_ordered(np.zeros((1, 20)), np.eye(20)[None], np.arange(20) // 10)
+        log_ordered(np.zeros((1, 10)), np.eye(10)[None], np.array([0, *[1] * 8, 2]))
 
 
 @pytest.mark.filterwarnings("ignore:.*groups of items are tied together by no comparison")
