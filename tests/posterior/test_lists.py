@@ -146,7 +146,9 @@ def test_a_mixture_is_the_weighted_average_of_its_components() -> None:
     assert together == pytest.approx(weights @ alone, rel=0.015)
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (10, 10), (4, 16), (3, 3, 3, 3), (1, 6, 1), (1, 2, 3, 2, 1)])
+@pytest.mark.parametrize(
+    "sizes", [(2, 2), (10, 10), (4, 16), (3, 3, 3, 3), (1, 6, 1), (1, 2, 3, 2, 1)]
+)
 def test_ties_of_exchangeable_numbers(sizes: tuple[int, ...]) -> None:
     """All orders are equally likely; two standard errors."""
     number = sum(sizes)
