@@ -74,7 +74,7 @@ def follow(
     """Follow what is affine in the latents in the arrays that a distribution is made of, for answers of the shape ``rows``.
 
     Returns what the remainder takes from the rows at the latent vector, shape (m, k), multiples of
-    each other in every row but for a constant; and a function from such parts to the arrays.
+    each other in every row up to a constant; and a function from such parts to the arrays.
 
     Raises
     ------
