@@ -41,7 +41,7 @@ class Description:
 
 def describe(thing: Any, *context: Any) -> Description:
     """Return ``thing.describe(*context)``, or only the name if there is no such method."""
-    if not hasattr(thing, "describe"):
+    if getattr(thing, "describe", None) is None:
         name = getattr(thing, "__name__", type(thing).__name__)
         return Description(f"{name} does not describe itself.")
     description = thing.describe(*context)

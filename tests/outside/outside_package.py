@@ -26,9 +26,7 @@ from relpref.report import Section
 
 # likelihood
 def log_student(z: Array) -> Array:
-    """Log distribution function of Student's t with four degrees of freedom, accurate in both
-    tails.
-    """
+    """Log distribution function of Student's t with four degrees of freedom."""
     root = jnp.sqrt(4 + z**2)
     below = 4 / (root * (root + jnp.abs(z)))  # 1 - |z| / root
     tail = below**2 * (3 - below) / 4
