@@ -34,9 +34,7 @@ def log_student(z: Array) -> Array:
 
 
 class StudentComparison(Comparison):
-    """The first of a pair is preferred with probability F((gap + shift)/scale), F Student's t with
-    four degrees of freedom.
-    """
+    """Preference of the first of two with probability F((gap + shift)/scale), F Student's t."""
 
     support = constraints.boolean
     log_concave = False
