@@ -16,9 +16,10 @@ from pathlib import Path
 from benchmarks.measure import machine
 
 LEGEND = """\
-* First call: compilation included, imports not. Then: other problems of the same shape, contestants in turn.
-  CPU: median CPU seconds of those calls. Other size: once, a problem with one comparison more.
-  Correlation: of the posterior mean with the utilities the answers were drawn from."""
+* First call: compilation included, imports not. Then: other problems of the same shape,
+  contestants in turn. CPU: median CPU seconds of those calls. Other size: once, a problem with
+  one comparison more. Correlation: of the posterior mean with the utilities the answers were
+  drawn from."""
 TIMED = (
     "fixed",
     "fitted",

@@ -15,9 +15,10 @@ from benchmarks.problems import Answer, Gold, read_gold
 
 TITLE = "Accuracy against importance sampling (400,000 draws)"
 NOTES = """\
-Largest error of a mean, in posterior sd; range of the ratio of sds; largest error of a predicted probability;
-error of the log evidence in nats; seconds, compilation included. The prior covariance is given. The errors of NUTS are those of so
-many draws: one of its means is known to about 0.02 posterior sd."""
+Largest error of a mean, in posterior sd; range of the ratio of sds; largest error of a predicted
+probability; error of the log evidence in nats; seconds, compilation included. The prior
+covariance is given. The errors of NUTS are those of so many draws: one of its means is known to
+about 0.02 posterior sd."""
 
 
 def run(folder: Path) -> str:

@@ -18,9 +18,10 @@ NODES = 2000
 FURTHER = 5
 TITLE = f"Complete relation of {NODES} nodes ({NODES**2:,} labels), closed form"
 NOTES = f"""\
-A fit includes the check of the kernel matrix and of the labels, the decomposition, dual coefficients, the scale and the evidence; the
-kernel matrix is given. The least it needs are one eigendecomposition and four products of {NODES} x {NODES} matrices; each
-further regularisation needs two. RLScore, where it is installed, decomposes the same matrix twice for two domains."""
+A fit includes the check of the kernel matrix and of the labels, the decomposition, dual
+coefficients, the scale and the evidence; the kernel matrix is given. The least it needs are one
+eigendecomposition and four products of {NODES} x {NODES} matrices; each further regularisation
+needs two. RLScore, where it is installed, decomposes the same matrix twice for two domains."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from relpref.kernels import EdgeGram, Kronecker, PairwiseKernel, Side, Symmetric
 
 TITLE = "Conjugate gradients: time of an iteration"
 NOTES = """\
-A complete relation of 500 nodes (250,000 edges), and 2 % of the 4 million pairs of 2000 nodes. Beside it the least that
-dense algebra needs, the products K V K alone. Ten iterations in a call; the ratio is of the medians."""
+A complete relation of 500 nodes (250,000 edges), and 2 % of the 4 million pairs of 2000 nodes.
+Beside it the least that dense algebra needs, the products K V K alone. Ten iterations in a call;
+the ratio is of the medians."""
 ITERATIONS = 10
 CASES = (("500 nodes, all edges", 500, 1.0), ("2000 nodes, 2 % of the edges", 2000, 0.02))
 

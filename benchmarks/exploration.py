@@ -16,8 +16,9 @@ from relpref.explore import SCORES, expected_gain, next_pairs
 
 TITLE = "The next question"
 NOTES = """\
-After 3000 comparisons at fixed hyperparameters, each time after another answer; neither the fit nor the update is counted. All pairs that
-were not answered take part: 44,850, 499,500 and 4,498,500 less those. The first call compiles (and tabulates what an answer tells), once for all
+After 3000 comparisons at fixed hyperparameters, each time after another answer; neither the fit
+nor the update is counted. All pairs that were not answered take part: 44,850, 499,500 and
+4,498,500 less those. The first call compiles (and tabulates what an answer tells), once for all
 numbers of items: larger ones come later."""
 SIZES, COMPARISONS = (300, 1000, 3000), 3000
 

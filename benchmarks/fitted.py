@@ -7,8 +7,9 @@ from benchmarks.cases import compare
 
 TITLE = "Hyperparameters from the data: 300 items, 1000 comparisons"
 NOTES = """\
-Each finds its hyperparameters by maximizing its own evidence (relpref, and BoTorch with its own kernel: times priors),
-then gives the mean and sd of every item's utility. With one lengthscale, or one for each of the four attributes."""
+Each finds its hyperparameters by maximizing its own evidence (relpref, and BoTorch with its own
+kernel: times priors), then gives the mean and sd of every item's utility. With one lengthscale,
+or one for each of the four attributes."""
 
 
 def run(repeats: int) -> str:

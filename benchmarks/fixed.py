@@ -7,8 +7,8 @@ from benchmarks.cases import compare
 
 TITLE = "Fixed hyperparameters: 1000 items, 3000 comparisons"
 NOTES = """\
-Mean and sd of every item's utility, at the true hyperparameters. choix has no attributes: independent utilities
-of the same variance."""
+Mean and sd of every item's utility, at the true hyperparameters. choix has no attributes:
+independent utilities of the same variance."""
 
 
 def run(repeats: int) -> str:

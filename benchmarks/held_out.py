@@ -15,8 +15,10 @@ from benchmarks.problems import Problem, make
 
 TITLE = "Leave-one-out and influence: 1000 items, 3000 comparisons"
 NOTES = """\
-At fixed hyperparameters; the fit is not counted. The first call compiles (influence comes second and finds that done). The last column is the largest difference of a log probability, in nats, from that
-of a fit without the answer, over 50 answers drawn at random; and of the largest shift of a utility, in posterior sd, over the same."""
+At fixed hyperparameters; the fit is not counted. The first call compiles (influence comes second
+and finds that done). The last column is the largest difference of a log probability, in nats,
+from that of a fit without the answer, over 50 answers drawn at random; and of the largest shift
+of a utility, in posterior sd, over the same."""
 ITEMS, COMPARISONS, CHECKED = 1000, 3000, 50
 
 

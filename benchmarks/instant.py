@@ -32,10 +32,13 @@ from benchmarks.problems import Problem
 
 TITLE = "Instant: CPU seconds of fresh processes"
 NOTES = f"""\
-CPU seconds of whole processes, or of steps in them; the system's and those of all threads count. Processes are fresh, with fixed seeds; contestants take turns;
-medians of three, or of one where it takes more than {SLOW:.0f} s. n items, m answers, four attributes. relpref uses a relation, too, and averages over its hyperparameters, unless
-a row says otherwise; BoTorch's `PairwiseGP` maximizes over those of attributes; choix (`ep_pairwise`) and kickscore have neither (a column is empty where a
-package is not installed). Threads are as the environment has them. Must: what relpref is to stay below."""
+CPU seconds of whole processes, or of steps in them; the system's and those of all threads count.
+Processes are fresh, with fixed seeds; contestants take turns; medians of three, or of one where
+it takes more than {SLOW:.0f} s. n items, m answers, four attributes. relpref uses a relation,
+too, and averages over its hyperparameters, unless a row says otherwise; BoTorch's `PairwiseGP`
+maximizes over those of attributes; choix (`ep_pairwise`) and kickscore have neither (a column is
+empty where a package is not installed). Threads are as the environment has them. Must: what
+relpref is to stay below."""
 PEERS = ("BoTorch", "choix", "kickscore")
 COLUMNS = ("relpref", *PEERS)
 MODULES = {

@@ -15,10 +15,12 @@ from benchmarks.measure import median, note, table
 
 TITLE = "Lists"
 NOTES = """\
-CPU seconds. The large problem has 2,000 orders of 10 among 100 items with two attributes, and hyperparameters are learned. The small one has 15
-orders of 5 among 12 items (tests/gold, "order 5", seed 1), whose exact means are known by importance sampling; the prior covariance is given.
-Errors are of means, in posterior sds (root mean square). NUTS has the exact probability of each list, utilities whitened, 1,000 draws after
-300 to tune; its error falls with the root of the draws, so that as many seconds as in the last column take it to that of EP."""
+CPU seconds. The large problem has 2,000 orders of 10 among 100 items with two attributes, and
+hyperparameters are learned. The small one has 15 orders of 5 among 12 items (tests/gold, "order
+5", seed 1), whose exact means are known by importance sampling; the prior covariance is given.
+Errors are of means, in posterior sds (root mean square). NUTS has the exact probability of each
+list, utilities whitened, 1,000 draws after 300 to tune; its error falls with the root of the
+draws, so that as many seconds as in the last column take it to that of EP."""
 GOLD = Path(__file__).parents[1] / "tests" / "gold"
 TUNED, DRAWS = 300, 1000
 

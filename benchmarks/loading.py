@@ -31,7 +31,8 @@ from relpref import PreferenceData
 start, busy = time.perf_counter(), time.process_time()
 data = PreferenceData.from_files(sys.argv[1], None, {"links": sys.argv[2]})
 seconds, busy = time.perf_counter() - start, time.process_time() - busy
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+unit = 1 if sys.platform == "darwin" else 1024
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 print(seconds, busy, peak, data.relations["links"].num_edges)
 """
 

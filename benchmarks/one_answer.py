@@ -18,11 +18,14 @@ from benchmarks.problems import Array, Problem, make
 
 TITLE = "One more answer: 1000 items, 3000 comparisons"
 NOTES = """\
-At fixed hyperparameters, each time another answer to the same posterior, whose own fit is not counted. BoTorch conditions on the answer
-(`condition_on_observations`) and is asked for means and standard deviations. relpref quickly: a rank-one change of mean and covariance, the ranking's means
-and intervals; with the next question, the default score of all 499,500 pairs, too. Refined: EP until it has settled, as a full fit
-does. The error is the largest difference of a mean from that of a full fit, in its standard deviations. The last column repeats all with one
-comparison more known at the start, in the same process: who compiles for each number of answers shows it there."""
+At fixed hyperparameters, each time another answer to the same posterior, whose own fit is not
+counted. BoTorch conditions on the answer (`condition_on_observations`) and is asked for means
+and standard deviations. relpref quickly: a rank-one change of mean and covariance, the ranking's
+means and intervals; with the next question, the default score of all 499,500 pairs, too.
+Refined: EP until it has settled, as a full fit does. The error is the largest difference of a
+mean from that of a full fit, in its standard deviations. The last column repeats all with one
+comparison more known at the start, in the same process: who compiles for each number of answers
+shows it there."""
 ITEMS, COMPARISONS = 1000, 3000
 
 

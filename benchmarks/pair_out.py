@@ -17,11 +17,12 @@ from benchmarks.measure import note, table
 
 TITLE = "Leave-pair-out: predictions for every pair of m examples by RankRLS without it"
 NOTES = """\
-Gaussian kernel, ten attributes, continuous labels. Decomposition: the kernel matrix and its eigendecomposition, once for all values of
-the regularization. Product: the m x m matrix of one value. Pairs: all m(m - 1)/2 held-out predictions and their concordance from that
-matrix. Together: `leave_pair_out()` of a fitted estimator, one value. RLScore: its `leave_pair_out` of all pairs after its training, up
-to 2000 examples. Training again: one pair (median of three), times the number of pairs. Medians of the calls; exponents from the last
-two sizes."""
+Gaussian kernel, ten attributes, continuous labels. Decomposition: the kernel matrix and its
+eigendecomposition, once for all values of the regularization. Product: the m x m matrix of one
+value. Pairs: all m(m - 1)/2 held-out predictions and their concordance from that matrix.
+Together: `leave_pair_out()` of a fitted estimator, one value. RLScore: its `leave_pair_out` of
+all pairs after its training, up to 2000 examples. Training again: one pair (median of three),
+times the number of pairs. Medians of the calls; exponents from the last two sizes."""
 SIZES, LARGEST_OF_PEERS = (500, 1000, 2000, 5000), 2000
 GAMMA, REGULARIZATION, PATH = 0.05, 10.0, np.logspace(-3, 6, 10)
 HEADER = (

@@ -18,13 +18,16 @@ from relpref.kernels import cut_features, cut_kernel, item_graph, kendall_kernel
 
 TITLE = "Kernels on rankings"
 NOTES = """\
-First table: random rankings; the cut's graph is a squared exponential of eight attributes, for 100 items its heaviest tenth. "Ranked":
-10 of 100 items, sampled until the standard error is 5 % of a ranking's features. Conserva et al. (2022), who publish the
-cut kernel, took 2.5 s for the first row with their code on one core of such a machine, 0.33 s for each full ranking of 100 items and
-4.2 hours for the sampled row at an error of 15 %; Kendall's kernel by enumeration of linear extensions took 133 hours for 2500 rankings with ties.
+First table: random rankings; the cut's graph is a squared exponential of eight attributes, for
+100 items its heaviest tenth. "Ranked": 10 of 100 items, sampled until the standard error is 5 %
+of a ranking's features. Conserva et al. (2022), who publish the cut kernel, took 2.5 s for the
+first row with their code on one core of such a machine, 0.33 s for each full ranking of 100
+items and 4.2 hours for the sampled row at an error of 15 %; Kendall's kernel by enumeration of
+linear extensions took 133 hours for 2500 rankings with ties.
 
-Second table: seconds for a Gram matrix of rankings of the eight synthetic dishes, as in their Figure 6, compilation not included.
-Sampled Mallows kernels (32 extensions of each ranking) are left out where they would take minutes."""
+Second table: seconds for a Gram matrix of rankings of the eight synthetic dishes, as in their
+Figure 6, compilation not included. Sampled Mallows kernels (32 extensions of each ranking) are
+left out where they would take minutes."""
 
 SIZES = (100, 250, 500, 1000, 2500, 5000)
 KINDS = ("full", "top-3", "exhaustive (4 blocks)", "non-exhaustive (4 of 8)")

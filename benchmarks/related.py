@@ -16,9 +16,11 @@ from benchmarks.problems import Array, related
 
 TITLE = "Hyperparameters from the data, with a relation: 1000 items, 3000 comparisons"
 NOTES = """\
-Utilities are a function of four attributes plus one that is smooth on a graph of nearest neighbors. relpref's xpgp fits both; its
-preference_gp, and BoTorch, which knows no relations, fit the attributes alone (four lengthscales each). Log loss: of 3000 further
-answers, mean and standard error, from each one's own predictive probability. That of the true utilities is the floor."""
+Utilities are a function of four attributes plus one that is smooth on a graph of nearest
+neighbors. relpref's xpgp fits both; its preference_gp, and BoTorch, which knows no relations,
+fit the attributes alone (four lengthscales each). Log loss: of 3000 further answers, mean and
+standard error, from each one's own predictive probability. That of the true utilities is the
+floor."""
 ITEMS, COMPARISONS, HELD_OUT = 1000, 3000, 3000
 
 

@@ -109,7 +109,7 @@ def skip(
 
 
 def link_pages(app: object, name: str, source: list[str]) -> None:
-    """Turn the list of tutorials into a gallery, and links to scripts of tutorials into links to their pages."""
+    """Make the list of tutorials a gallery, and links to their scripts links to their pages."""
     text = source[0]
     if name == "tutorials":
         order = [found["name"] for found in TUTORIAL.finditer(text)]
@@ -123,15 +123,20 @@ def link_pages(app: object, name: str, source: list[str]) -> None:
 def gallery(listed: re.Match[str]) -> str:
     """HTML of some tutorials: a picture, a title and a sentence for each."""
     cards = [
-        f'<a class="card" href="tutorials/{one["name"]}.html"><img src="_static/{one["name"]}.png" alt="" '
-        f'width="400" height="300"><b>{html.escape(one["title"])}</b><span>{html.escape(one["text"])}</span></a>\n'
+        f'<a class="card" href="tutorials/{one["name"]}.html"><img src="_static/{one["name"]}.png" '
+        'alt="" '
+        'width="400" '
+        f'height="300"><b>{html.escape(one["title"])}</b><span>{html.escape(one["text"])}</span></a>\n'
         for one in TUTORIAL.finditer(listed[0])
     ]
     return f'<div class="cards">\n{"".join(cards)}</div>\n'
 
 
 def thumbnails(app: Any, failure: Exception | None) -> None:
-    """Make the picture of each tutorial in the gallery: what its cell with the tag "thumbnail" plots, or its first plot."""
+    """Make the picture of each tutorial in the gallery.
+
+    It shows the plot of the cell with the tag "thumbnail", or the first plot.
+    """
     if failure:
         return
     for name in sorted(name for name in app.env.found_docs if name.startswith("tutorials/")):

@@ -1,4 +1,4 @@
-"""Change one sign, factor or index of the core at a time and see whether the default tests of its room notice.
+"""Change one sign, factor or index at a time, and check that the default tests of its room fail.
 
     python tools/mutate.py                 all mutants, two at a time
     python tools/mutate.py kernels rls     those of two rooms

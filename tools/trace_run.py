@@ -1,4 +1,4 @@
-"""What of the package one small fit goes through: prints files, functions and switches from file to file.
+"""Print the files and functions of the package that one small fit passes through.
 
 Run it as ``python tools/trace_run.py``, with ``-v`` for the functions of each file. A second,
 untraced fit comes first, so that imports are not counted.
@@ -33,7 +33,7 @@ def small_data(answers: int) -> PreferenceData:
 
 
 def trace(data: PreferenceData) -> tuple[Counter[str], Counter[tuple[str, str]], int]:
-    """Calls by file, calls by function, and how often the file changed from one call to the next."""
+    """Count calls by file, calls by function, and changes of file from one call to the next."""
     files: Counter[str] = Counter()
     functions: Counter[tuple[str, str]] = Counter()
     switches, last = 0, ""
