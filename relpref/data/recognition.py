@@ -1,0 +1,680 @@
+"""Recognize tables of answers as people write them, and give their columns the names used here.
+
+A form is recognized by the names of its columns and confirmed by their cells. A table that fits
+two forms is refused with both, and a table that fits none is returned as it is.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relpref.data.arrays import counted, listed
+from relpref.data.labels import is_missing, trimmed
+from relpref.data.tables import MISSING, Table, column_option
+from relpref.errors import DataError
+
+Words = tuple[str, ...]
+Codes = NDArray[np.float64]  # 1 where the first won, 0 for a tie, -1 where the second won, or NaN
+
+# Words by which the names of two columns differ that hold the two sides of an answer.
+SIDES = (
+    ("first", "second"), ("1", "2"), ("a", "b"), ("left", "right"), ("one", "two"),
+    ("home", "away"), ("home", "visitor"), ("home", "guest"), ("h", "a"), ("heim", "gast"),
+    ("local", "visitante"), ("domicile", "exterieur"), ("red", "blue"), ("r", "b"),
+    ("white", "black"), ("w", "b"), ("visitor", "opponent"), ("team", "opponent"),
+    ("player", "opponent"), ("v", "o"), ("i", "j"),
+)  # fmt: skip
+# The same, where the first of them is the better one.
+DECIDED = (
+    ("winner", "loser"), ("w", "l"), ("winning", "losing"), ("better", "worse"),
+    ("chosen", "rejected"), ("preferred", "rejected"), ("sieger", "verlierer"),
+)  # fmt: skip
+# What is left of such names: names of items go before their numbers, and ratings are no labels.
+NUMBERS = {"id", "ids", "key", "code", "uuid", "index", "idx", "nr", "no", "number"}
+NOT_LABELS = {
+    "rank", "rating", "elo", "seed", "score", "scores", "goals", "points", "pts", "runs", "wins",
+    "votes", "age", "height", "length", "tokens", "count", "hand", "country", "ioc", "city",
+    "date", "color", "colour", "odds", "text", "response", "answer", "conversation",
+}  # fmt: skip
+
+OUTCOMES = {
+    "winner", "result", "outcome", "label", "preference", "preferred", "vote", "choice", "won",
+    "ergebnis", "sieger", "resultat", "resultado", "ftr", "verdict", "winner name", "winner id",
+    "match winner", "better",
+}  # fmt: skip
+GOALS = {"goals", "score", "scores", "points", "pts", "runs", "sets", "tore", "buts", "goles"}
+WINS = {"wins", "win", "votes", "won"}
+FIRST_SECOND = (
+    *SIDES,
+    ("leftvote", "rightvote"), ("left vote", "right vote"), ("win", "loss"), ("won", "lost"),
+    ("win", "lose"), ("w", "l"), ("model a", "model b"), ("team a", "team b"),
+)  # fmt: skip
+TIES = {
+    "tie", "tied", "draw", "drawn", "d", "x", "equal", "even", "same", "tievote", "tie vote", "=",
+    "no preference", "unentschieden", "remis", "gleich", "gleichstand", "egal", "nul", "match nul",
+    "egalite", "égalité", "empate", "igual", "½", "1/2", "0.5", "½-½", "½–½", "1/2-1/2", "0.5-0.5",
+    "stalemate", "split",
+}  # fmt: skip
+BOTH_BAD = {"tie (bothbad)", "both bad", "bothbad", "bothbad vote", "bothbad_vote", "neither"}
+VOID = {
+    "no result", "nr", "n/r", "*", "void", "abandoned", "cancelled", "canceled", "no contest",
+    "postponed", "-", "?", "–",
+}  # fmt: skip
+_SCORE = re.compile(r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)").fullmatch
+
+PLACES = ("place", "position", "rank", "finish", "pos", "platz", "rang", "placement", "ranking")
+LAST = {"dnf", "nc", "ret", "r", "\\n", "retired", "unplaced"}
+OUT = {"dns", "w", "wd", "withdrawn", "dsq", "dq", "disqualified", "did not start"}
+EVENTS = {
+    "list", "race", "event", "heat", "contest", "ballot", "round", "match", "game", "tournament",
+    "question", "task", "trial", "session", "set", "group", "respondent", "participant", "person",
+    "subject", "user", "voter", "judge", "rater", "block", "choice",
+}  # fmt: skip
+ITEMS = {
+    "item", "driver", "horse", "player", "athlete", "runner", "candidate", "option", "rider",
+    "alternative", "team", "product", "model", "name", "dish", "wine", "coffee", "competitor",
+    "boat", "car", "brand", "variety", "entity", "skier", "swimmer", "contestant",
+}  # fmt: skip
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+_PLACED = {"", "rank", "place", "choice", "position", "preference", "pick", "favorite", "top"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a table: how that is described, and the table with the names used here."""
+
+    description: str
+    table: Callable[[], Table]
+
+
+def words(name: Any) -> Words:
+    """Split the name of a column into lower-case words: ``HomeTeam`` and ``home_team`` are equal."""
+    text = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", str(name))
+    text = re.sub(r"(?<=[A-Za-z])(?=\d)", " ", text)
+    return tuple(part for part in re.split(r"[\s_.\-/]+", text.strip().lower()) if part)
+
+
+def recognized(table: Table) -> Table:
+    """Return a table of answers with the names used here, where its form is recognized.
+
+    Raises
+    ------
+    DataError
+        If it can be read in two ways.
+    """
+    readings = list(_best_worst(table)) or [
+        reading for form in (_pairs, *ORDERS) for reading in form(table)
+    ]
+    if len(readings) > 1:
+        raise DataError(
+            f"{table.name}: the table can be read in several ways: "
+            f"{'; or '.join(reading.description for reading in readings)}. Say which columns are "
+            f"meant, as in {column_option({'winner': 'name'})}"
+        )
+    if not readings:
+        return table
+    read = readings[0].table()
+    return replace(read, notes=(*read.notes, f"the table was read as {readings[0].description}"))
+
+
+def cells_of(table: Table, column: Any) -> list[str]:
+    """Return the cells of a column as text without blanks around it; whole numbers without a point."""
+
+    def text(cell: Any) -> str:
+        if is_missing(cell):
+            return ""
+        if isinstance(cell, float) and cell.is_integer():
+            cell = int(cell)
+        cell = str(trimmed(cell))
+        return "" if cell in MISSING else cell
+
+    return [text(cell) for cell in table.frame[column].tolist()]
+
+
+def is_numeric(cells: Sequence[str]) -> bool:
+    """Tell whether all cells that are not blank are numbers, and some are."""
+    given = [cell for cell in cells if cell]
+    return bool(given) and all(re.fullmatch(r"[+-]?\d+(\.\d+)?", cell) for cell in given)
+
+
+# Pairs ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two columns that hold the two sides of each answer."""
+
+    first: Any
+    second: Any
+    rest: str  # what the two names have in common
+    marker: tuple[str, str]  # by what they differ
+    decided: bool  # whether the first is the better
+    numeric: bool
+
+    @property
+    def rank(self) -> int:
+        """Lower for columns that are more likely to hold the labels."""
+        parts = set(self.rest.split())
+        return 2 if parts & NUMBERS or self.numeric else 0 if not parts or parts & ITEMS else 1
+
+
+def side_pairs(
+    table: Table, sides: Sequence[tuple[str, str]], columns: Sequence[Any]
+) -> Iterator[tuple[Any, Any, str, tuple[str, str]]]:
+    """Yield columns whose names differ by one word, what they have in common, and the words."""
+    split = {column: words(column) for column in columns}
+    for one, other in combinations(columns, 2):
+        left, right = split[one], split[other]
+        if len(left) != len(right):
+            continue
+        apart = [at for at, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
+        if len(apart) != 1:
+            continue
+        at = apart[0]
+        rest = " ".join(left[:at] + left[at + 1 :])
+        if (left[at], right[at]) in sides:
+            yield one, other, rest, (left[at], right[at])
+        elif (right[at], left[at]) in sides:
+            yield other, one, rest, (right[at], left[at])
+
+
+def label_pairs(table: Table) -> list[Pair]:
+    """Return the pairs of columns that are most likely to hold the labels of the two sides."""
+    columns = list(table.frame.columns)
+    pairs, sharing = [], {}
+    for sides, decided in ((DECIDED, True), (SIDES, False)):
+        for first, second, rest, marker in side_pairs(table, sides, columns):
+            if set(rest.split()) & NOT_LABELS:
+                continue
+            left, right = cells_of(table, first), cells_of(table, second)
+            if any(a == b for a, b in zip(left, right, strict=True)) or "" in left + right:
+                continue
+            pair = Pair(first, second, rest, marker, decided, is_numeric(left + right))
+            if not any((first, second) == (other.first, other.second) for other in pairs):
+                pairs.append(pair)
+                sharing[first, second] = bool(set(left) & set(right))
+    if any(sharing.values()):
+        pairs = [pair for pair in pairs if sharing[pair.first, pair.second]]
+    lowest = min((pair.rank for pair in pairs), default=0)
+    return [pair for pair in pairs if pair.rank == lowest]
+
+
+def _pairs(table: Table) -> Iterator[Reading]:
+    """Read pairs with an outcome, with goals or with counts of both sides, or winners and losers."""
+    for pair in label_pairs(table):
+        if pair.decided:
+            if {"winner", "loser"} != {pair.first, pair.second}:
+                yield Reading(
+                    f"pairs, {pair.first!r} preferred to {pair.second!r}",
+                    lambda pair=pair: _named(table, {pair.first: "winner", pair.second: "loser"}),
+                )
+            continue
+        left, right = cells_of(table, pair.first), cells_of(table, pair.second)
+        outcomes = list(_outcomes(table, pair, left, right))
+        agreed: list[tuple[str, Codes]] = []
+        for description, codes in outcomes:
+            if not any(_equal(codes, other) for _, other in agreed):
+                agreed.append((description, codes))
+        sides = f"pairs of {pair.first!r} and {pair.second!r}"
+        for description, codes in agreed:
+            yield Reading(
+                f"{sides} with {description}",
+                lambda pair=pair, codes=codes: _decided(table, pair, codes),
+            )
+        if not agreed:
+            for counts, description in _counts(table, pair):
+                yield Reading(
+                    f"{sides} with {description}",
+                    lambda pair=pair, counts=counts: _counted(table, pair, counts),
+                )
+
+
+def _outcomes(
+    table: Table, pair: Pair, left: list[str], right: list[str]
+) -> Iterator[tuple[str, Codes]]:
+    """Yield how the outcome may be read: by a column that is named as one, or else by goals.
+
+    A column with another name counts only where its cells are labels of their row or words for
+    the sides, and no column with such a name fits.
+    """
+    others = [column for column in table.frame.columns if column not in (pair.first, pair.second)]
+    named = [column for column in others if " ".join(words(column)) in OUTCOMES]
+    hot = list(_one_hot(table, pair, others))
+    if hot:
+        yield from hot
+        return
+    readings = [
+        (f"the outcome {column!r}", codes)
+        for column in named
+        for codes in read_outcome(cells_of(table, column), left, right, pair)
+    ]
+    goals = list(_goals(table, pair, others))
+    if not readings and not goals:
+        readings = [
+            (f"the outcome {column!r}", codes)
+            for column in others
+            for codes in read_outcome(cells_of(table, column), left, right, pair, numbers=False)
+        ]
+    yield from readings
+    yield from goals
+
+
+def read_outcome(
+    cells: list[str], left: list[str], right: list[str], pair: Pair, *, numbers: bool = True
+) -> list[Codes]:
+    """Return the distinct ways in which all cells of a column can be read as outcomes.
+
+    Cells are labels of their row, words for the two sides, scores such as 2:1, or, with
+    ``numbers``, 1 and 0 of the first or 1 and 2; words for a tie are allowed in each. Blank cells
+    and words such as "no result" are NaN.
+    """
+    plain = [cell.lower() for cell in cells]
+    names = (" ".join(words(pair.first)), " ".join(words(pair.second)))
+    families = dict.fromkeys((pair.marker, names, *FIRST_SECOND))
+    codings = [{one: 1.0, other: -1.0} for one, other in families if numbers or one != "1"]
+    if numbers:
+        signs = {"1": 1.0, "0": 0.0, "-1": -1.0}
+        codings.append(signs if "-1" in plain else {"1": 1.0, "0.5": 0.0, "0": -1.0})
+        codings.append({"1": 1.0, "1.5": 0.0, "2": -1.0})
+    by_label = _coded(
+        plain,
+        lambda row: 1.0 if cells[row] == left[row] else -1.0 if cells[row] == right[row] else None,
+    )
+    read = []
+    for coding in codings:
+        # A label such as "B" is no word for a side, unless the columns are called so.
+        if by_label is None or pair.marker[0] in coding or names[0] in coding:
+            read.append(_coded(plain, lambda row, coding=coding: coding.get(_spoken(plain[row]))))
+    if numbers:
+        read.append(_coded(plain, lambda row: _margin(plain[row])))
+    distinct: list[Codes] = []
+    for codes in (by_label, *read):
+        if codes is not None and not any(_equal(codes, other) for other in distinct):
+            distinct.append(codes)
+    return distinct
+
+
+def _spoken(cell: str) -> str:
+    """Return a cell as the words of a name, but numbers as they are."""
+    return cell if is_numeric([cell]) else " ".join(words(cell))
+
+
+def _equal(one: Codes, other: Codes) -> bool:
+    return np.array_equal(one, other, equal_nan=True)
+
+
+def _coded(cells: list[str], code_of: Callable[[int], float | None]) -> Codes | None:
+    """Return the outcome of each row, or None where a cell is none or no side ever won."""
+    codes = np.full(len(cells), np.nan)
+    for row, cell in enumerate(cells):
+        if cell == "" or cell in VOID:
+            continue
+        code = code_of(row)
+        if code is None and cell in TIES | BOTH_BAD:
+            code = 0.0
+        if code is None:
+            return None
+        codes[row] = code
+    return codes if (np.abs(codes) == 1).any() else None
+
+
+def _margin(cell: str) -> float | None:
+    """Return the sign of a score such as 2:1, or None."""
+    score = _SCORE(cell)
+    if score is None:
+        return None
+    one, other = (0.5 if part == "½" else float(part) for part in score.groups())
+    return float(np.sign(one - other))
+
+
+def _one_hot(table: Table, pair: Pair, others: list[Any]) -> Iterator[tuple[str, Codes]]:
+    """Read three columns of which one is true in each row: the first won, the second won, a tie."""
+    split = {column: words(column) for column in others}
+    sides = words(pair.first), words(pair.second)
+    for one in others:
+        for other in others:
+            stem = split[one][: -len(sides[0])]
+            if (
+                not stem
+                or split[one] != (*stem, *sides[0])
+                or split[other] != (*stem, *sides[1])
+                or not all(
+                    set(cells_of(table, c)) <= {"0", "1", "True", "False"} for c in (one, other)
+                )
+            ):
+                continue
+            ties = [
+                column for column in others if split[column] in ((*stem, "tie"), (*stem, "draw"))
+            ]
+            if not ties:
+                raise DataError(
+                    f"{table.name}: {one!r} and {other!r} say who won, and there is no column "
+                    f"{'_'.join((*stem, 'tie'))!r}; add it, true where neither won"
+                )
+            marks = np.array(
+                [
+                    [cell in ("1", "True") for cell in cells_of(table, column)]
+                    for column in (one, other, ties[0])
+                ]
+            )
+            wrong = marks.sum(axis=0) != 1
+            if wrong.any():
+                raise DataError(
+                    f"{table.place(int(wrong.argmax()))}: exactly one of {one!r}, {other!r} and "
+                    f"{ties[0]!r} is true in each row; correct the row, or drop it"
+                )
+            yield (
+                f"the outcome in {one!r}, {other!r} and {ties[0]!r}",
+                marks[0].astype(float) - marks[1],
+            )
+
+
+def _goals(table: Table, pair: Pair, others: list[Any]) -> Iterator[tuple[str, Codes]]:
+    """Read the outcome from the goals or points of the two sides."""
+    candidates = [
+        (first, second)
+        for first, second, rest, _ in side_pairs(table, SIDES, others)
+        if set(rest.split()) & GOALS or rest in GOALS
+    ]
+    lower = {str(column).lower(): column for column in others}
+    if {"fthg", "ftag"} <= set(lower):
+        candidates.append((lower["fthg"], lower["ftag"]))
+    for first, second in candidates:
+        cells = cells_of(table, first), cells_of(table, second)
+        if not all(map(is_numeric, cells)):
+            continue
+        values = [[float(cell) if cell else np.nan for cell in side] for side in cells]
+        yield (
+            f"the result of {first!r} and {second!r}",
+            np.sign(np.subtract(values[0], values[1])),
+        )
+
+
+def _counts(table: Table, pair: Pair) -> Iterator[tuple[list[tuple[float, Any]], str]]:
+    """Read how often each side won, and how often neither."""
+    others = [column for column in table.frame.columns if column not in (pair.first, pair.second)]
+    for first, second, rest, _ in side_pairs(table, SIDES, others):
+        if not set(rest.split()) & WINS or not all(
+            is_numeric(cells_of(table, column)) for column in (first, second)
+        ):
+            continue
+        ties = [column for column in others if words(column) in (("tie",), ("ties",), ("draws",))]
+        counts = [(1.0, first), (-1.0, second), *((0.0, column) for column in ties[:1])]
+        yield counts, f"the counts {listed([column for _, column in counts])}"
+
+
+def _named(table: Table, names: dict[Any, str]) -> Table:
+    given = {ours: table.called(theirs) for theirs, ours in names.items()}
+    return replace(table, frame=table.frame.rename(columns=names), given={**table.given, **given})
+
+
+def rows_of(table: Table, rows: NDArray[np.int64]) -> Table:
+    """Return some rows of a table, which keep their places in messages."""
+    return replace(
+        table,
+        frame=table.frame.iloc[rows],
+        lines=None if table.lines is None else np.asarray(table.lines)[rows],
+        rows=rows if table.rows is None else np.asarray(table.rows)[rows],
+    )
+
+
+def _decided(table: Table, pair: Pair, codes: Codes) -> Table:
+    """Return the pairs with a column ``result``, without rows that have no outcome."""
+    rows = np.flatnonzero(~np.isnan(codes))
+    read = rows_of(_named(table, {pair.first: "first", pair.second: "second"}), rows)
+    results = np.array([{1.0: "1", 0.0: "0.5", -1.0: "0"}[code] for code in codes[rows]])
+    frame = read.frame.drop(columns=[c for c in ("winner", "tie") if c in read.frame.columns])
+    frame = frame.assign(result=results if table.text else results.astype(float))
+    left_out = len(codes) - len(rows)
+    if not left_out:
+        return replace(read, frame=frame)
+    verb = "is" if left_out == 1 else "are"
+    note = f"{counted(left_out, 'row')} without an outcome {verb} left out"
+    return replace(read, frame=frame, notes=(*read.notes, note))
+
+
+def _counted(table: Table, pair: Pair, counts: list[tuple[float, Any]]) -> Table:
+    """Return a row for each side that won at least once, with a column ``count``."""
+    named = _named(table, {pair.first: "first", pair.second: "second"})
+    pieces, rows = [], []
+    for code, column in counts:
+        values = np.array([float(cell or 0) for cell in cells_of(table, column)])
+        at = np.flatnonzero(values > 0)
+        result = {1.0: "1", 0.0: "0.5", -1.0: "0"}[code]
+        frame = named.frame.iloc[at].drop(columns=[column for _, column in counts])
+        number = [f"{value:g}" for value in values[at]] if table.text else values[at]
+        pieces.append(frame.assign(result=result if table.text else float(result), count=number))
+        rows.append(at)
+    read = rows_of(named, np.concatenate(rows))
+    return replace(read, frame=pd.concat(pieces))
+
+
+# Orders -----------------------------------------------------------------------------------------
+
+
+def _noun(column: Any) -> str:
+    return " ".join(part for part in words(column) if part not in NUMBERS | {"name", "title"})
+
+
+def _long_orders(table: Table) -> Iterator[Reading]:
+    """Read orders with a row for each item of each event."""
+    columns = list(table.frame.columns)
+    if {"list", "item", "place"} <= set(columns):
+        return
+    places = [
+        column
+        for name in PLACES
+        for column in columns
+        if words(column) == (name,) and _are_places(cells_of(table, column))
+    ]
+    if not places:
+        return
+    place, readings = places[0], {}
+    for event in columns:
+        if event == place or _noun(event) not in EVENTS:
+            continue
+        fitting = []
+        for item in columns:
+            if item in (place, event) or (_noun(item) or "name") not in ITEMS:
+                continue
+            keys = list(zip(cells_of(table, event), cells_of(table, item), strict=True))
+            if len(set(keys)) == len(keys) and len({e for e, _ in keys}) < len(keys):
+                fitting.append(item)
+        if fitting:
+            fitting.sort(key=lambda item: (is_numeric(cells_of(table, item)), columns.index(item)))
+            partition = tuple(pd.factorize(np.array(cells_of(table, event)))[0])
+            readings.setdefault(partition, (event, fitting[0]))
+    for event, item in readings.values():
+        yield Reading(
+            f"orders of {item!r} by {place!r} in each {event!r}",
+            lambda event=event, item=item: _placed(
+                _named(table, {event: "list", item: "item", place: "place"})
+            ),
+        )
+
+
+def _are_places(cells: list[str]) -> bool:
+    given = [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
+    return bool(given) and all(cell.isdigit() and int(cell) > 0 for cell in given)
+
+
+def _placed(table: Table) -> Table:
+    """Put those who did not finish below all others, and leave out those who did not start."""
+    cells = [cell.lower() for cell in cells_of(table, "place")]
+    last = np.array([cell in LAST for cell in cells])
+    out = np.array([cell in OUT for cell in cells])
+    places = table.frame["place"].astype(object).mask(last, "" if table.text else None)
+    if not table.text:
+        places = pd.to_numeric(places.mask(out, None))
+    notes = [
+        f"{counted(int(mask.sum()), 'row')} ({listed(sorted({cells[row] for row in np.flatnonzero(mask)}))}) "
+        f"{'is' if mask.sum() == 1 else 'are'} {what}"
+        for mask, what in (
+            (last, "below all others of the event"),
+            (out, "left out: who did not start is not compared"),
+        )
+        if mask.any()
+    ]
+    read = replace(table, frame=table.frame.assign(place=places), notes=(*table.notes, *notes))
+    return rows_of(read, np.flatnonzero(~out)) if out.any() else read
+
+
+def _orders_by_place(table: Table) -> Iterator[Reading]:
+    """Read orders with a row for each event and a column for each place."""
+    placed = {}
+    for column in table.frame.columns:
+        parts = words(column)
+        for at, part in enumerate(parts):
+            number = re.fullmatch(r"(\d+)(st|nd|rd|th|\.)?", part)
+            rank = (
+                int(number[1]) if number else _ORDINALS.index(part) + 1 if part in _ORDINALS else 0
+            )
+            rest = " ".join(parts[:at] + parts[at + 1 :])
+            if rank and rest in _PLACED:
+                placed.setdefault(rest, {})[rank] = column
+    for columns in placed.values():
+        if len(columns) < 3 or sorted(columns) != list(range(1, len(columns) + 1)):
+            continue
+        ordered = [columns[rank] for rank in sorted(columns)]
+        cells = [cells_of(table, column) for column in ordered]
+        sets = [set(column) - {""} for column in cells]
+        if any(map(is_numeric, cells)) or not sets[0] & set.union(*sets[1:]):
+            continue
+        yield Reading(
+            f"orders, from {ordered[0]!r} to {ordered[-1]!r}",
+            lambda ordered=ordered: _melted(table, ordered),
+        )
+
+
+def _melted(table: Table, ordered: list[Any]) -> Table:
+    """Return a row for each item of each order."""
+    rows, lists, items, places = [], [], [], []
+    for rank, column in enumerate(ordered, 1):
+        for row, cell in enumerate(cells_of(table, column)):
+            if cell:
+                rows.append(row)
+                lists.append(row)
+                items.append(table.frame[column].iloc[row])
+                places.append(rank)
+    return _orders(table, rows, lists, items, places, ordered)
+
+
+def _orders(
+    table: Table, rows: Any, lists: Any, items: Any, places: Any, used: Sequence[Any]
+) -> Table:
+    rows = np.asarray(rows, dtype=np.int64)
+    order = np.argsort(rows, kind="stable")
+    read = rows_of(table, rows[order])
+    frame = read.frame.drop(columns=list(used))
+    columns = {"list": lists, "item": items, "place": places}
+    for name, values in columns.items():
+        column = pd.Series([values[at] for at in order], dtype=object)
+        frame[name] = (column.map(str) if table.text else column.infer_objects()).to_numpy()
+    return replace(read, frame=frame)
+
+
+def _orders_by_item(table: Table) -> Iterator[Reading]:
+    """Read orders with a column for each item and a row for each event, or the other way round."""
+    columns = list(table.frame.columns)
+    cells = {column: cells_of(table, column) for column in columns}
+    ranks = [column for column in columns if _are_places(cells[column])]
+    named = [column for column in columns if column not in ranks]
+    if len(ranks) < 3 or len(named) > 1 + len(columns) // 4 or len(table.frame) < 2:
+        return
+    matrix = [[cells[column][row] for column in ranks] for row in range(len(table.frame))]
+    if all(map(_is_order, matrix)):
+        yield Reading(
+            f"orders, a row each, of {listed(ranks)}",
+            lambda: _by_item(table, ranks, range(len(matrix)), ranks, matrix),
+        )
+    labels = [column for column in named if len(set(cells[column])) == len(table.frame)]
+    if labels and len(table.frame) > 2 and all(map(_is_order, zip(*matrix, strict=True))):
+        items = table.frame[labels[0]].tolist()
+        yield Reading(
+            f"orders, a column each, of the items in {labels[0]!r}",
+            lambda: _by_item(
+                table, [*ranks, labels[0]], ranks, items, list(zip(*matrix, strict=True))
+            ),
+        )
+
+
+def _is_order(cells: Sequence[str]) -> bool:
+    """Tell whether the cells that are given are the numbers from 1 on, each once."""
+    given = [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
+    return len(given) > 1 and sorted(map(int, given)) == list(range(1, len(given) + 1))
+
+
+def _by_item(
+    table: Table, used: Sequence[Any], lists: Any, items: Sequence[Any], matrix: Any
+) -> Table:
+    entries = [
+        (row, number, item, cell)
+        for row, (number, cells) in enumerate(zip(lists, matrix, strict=True))
+        for item, cell in zip(items, cells, strict=True)
+        if cell
+    ]
+    rows, numbers, labels, places = zip(*entries, strict=True)
+    by_row = len(matrix) == len(table.frame)
+    return _placed(
+        _orders(table, rows if by_row else [0] * len(rows), numbers, labels, places, used)
+    )
+
+
+# The best and the worst ---------------------------------------------------------------------------
+
+
+def _best_worst(table: Table) -> Iterator[Reading]:
+    """Read the best and the worst of the items that were shown."""
+    columns = list(table.frame.columns)
+    best = [column for column in columns if words(column)[:1] in (("best",), ("most",))]
+    worst = [column for column in columns if words(column)[:1] in (("worst",), ("least",))]
+    if len(best) != 1 or len(worst) != 1:
+        return
+    stems: dict[str, list[Any]] = {}
+    for column in columns:
+        parts = words(column)
+        if len(parts) > 1 and re.fullmatch(r"\d+|[a-z]", parts[-1]):
+            stems.setdefault(" ".join(parts[:-1]), []).append(column)
+    for columns_shown in stems.values():
+        if len(columns_shown) < 3:
+            continue
+        yield Reading(
+            f"the best {best[0]!r} and the worst {worst[0]!r} of {listed(columns_shown)}",
+            lambda columns_shown=columns_shown: _extremes(table, best[0], worst[0], columns_shown),
+        )
+
+
+def _extremes(table: Table, best: Any, worst: Any, columns: list[Any]) -> Table:
+    """Return columns best, worst, item_1, item_2, ... with the labels of what was shown."""
+    names = {column: f"item_{number}" for number, column in enumerate(columns, 1)}
+    read = _named(table, {best: "best", worst: "worst", **names})
+    shown_labels = [cells_of(table, column) for column in columns]
+    for name, column in (("best", best), ("worst", worst)):
+        cells = cells_of(table, column)
+        if all(
+            cell in row for cell, row in zip(cells, zip(*shown_labels, strict=True), strict=True)
+        ):
+            continue
+        last = {words(column)[-1]: at for at, column in enumerate(columns)}
+        spots = [
+            last.get(cell.lower(), last.get(words(cell)[-1] if words(cell) else "", -1))
+            for cell in cells
+        ]
+        wrong = np.array([spot < 0 for spot in spots])
+        read.refuse(
+            name,
+            wrong,
+            f" is none of the items of the row, nor the name of one of {listed(columns)}",
+        )
+        chosen = [table.frame[columns[spot]].iloc[row] for row, spot in enumerate(spots)]
+        read = replace(read, frame=read.frame.assign(**{name: chosen}))
+    return read
+
+
+ORDERS = (_long_orders, _orders_by_place, _orders_by_item)
