@@ -34,6 +34,7 @@ from relpref.data.lists import (
     sizes_of,
 )
 from relpref.data.outcomes import labeled, probabilities, results, strengths, ties, weights
+from relpref.data.recognition import recognized
 from relpref.data.tables import (
     ROWS_LOOKED_AT,
     SUFFIXES,
@@ -500,7 +501,7 @@ def answer_table(
         raise DataError(
             f"{table.name}: the table has no rows; give at least one answer, or no table"
         )
-    return as_pairs(table, covariates)
+    return as_pairs(recognized(table), covariates)
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:

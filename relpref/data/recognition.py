@@ -108,6 +108,8 @@ def recognized(table: Table) -> Table:
     DataError
         If it can be read in two ways.
     """
+    if has_our_names(table):
+        return table
     readings = list(_best_worst(table)) or [
         reading for form in (_pairs, *ORDERS) for reading in form(table)
     ]
@@ -121,6 +123,33 @@ def recognized(table: Table) -> Table:
         return table
     read = readings[0].table()
     return replace(read, notes=(*read.notes, f"the table was read as {readings[0].description}"))
+
+
+def has_our_names(table: Table) -> bool:
+    """Tell whether a table has the columns of a form already, with labels or numbers in them."""
+    columns = set(table.frame.columns)
+    if len(columns) < table.frame.shape[1] or columns >= {"best", "worst", "item_1"}:
+        return len(columns) < table.frame.shape[1] or _labels_in(table, "best", "item_")
+    if columns >= {"first", "second"} and columns & {"winner", "result"}:
+        if "result" in columns:
+            return any(not cell or is_numeric([cell]) for cell in cells_of(table, "result"))
+        return _labels_in(table, "winner", ("first", "second"))
+    return any(
+        columns >= form
+        for form in (
+            {"winner", "loser"},
+            {"first", "second", "probability"},
+            {"list", "item", "place"},
+            {"choice", "item", "chosen"},
+        )
+    )
+
+
+def _labels_in(table: Table, column: str, others: str | tuple[str, ...]) -> bool:
+    """Tell whether some cell of a column is a label of its row."""
+    columns = [name for name in table.frame.columns if str(name).startswith(others)]
+    rows = zip(*(cells_of(table, name) for name in columns), strict=True)
+    return any(cell in row for cell, row in zip(cells_of(table, column), rows, strict=True))
 
 
 def cells_of(table: Table, column: Any) -> list[str]:
