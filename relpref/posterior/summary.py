@@ -27,15 +27,15 @@ def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str
     columns = [
         [f"{place}" for place in range(1, len(shown) + 1)],
         [label(_name(name)) for name in shown.index],
-        [_signed(mean) for mean in shown["mean"]],
+        [signed(mean) for mean in shown["mean"]],
         [
-            f"{_signed(lower)} to {_signed(upper)}" if np.isfinite(upper - lower) else ""
+            f"{signed(lower)} to {signed(upper)}" if np.isfinite(upper - lower) else ""
             for lower, upper in zip(shown["lower"], shown["upper"], strict=True)
         ],
     ]
     if "p_best" in shown:
         header.append("best")
-        columns.append([_percent(chance) for chance in shown["p_best"]])
+        columns.append([percent(chance) for chance in shown["p_best"]])
     if "tier" in shown and len(table) and table["tier"].iloc[-1] > 1:
         header.append("tier")
         columns.append([f"{tier}" for tier in shown["tier"]])
@@ -44,7 +44,7 @@ def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str
     return f"{text}\n({hidden} more)" if hidden else text
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"  # no negative zero
 
 
@@ -52,7 +52,7 @@ def _name(name: Hashable) -> str:
     return " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
 
 
-def _percent(chance: float) -> str:
+def percent(chance: float) -> str:
     if np.isnan(chance):
         return ""
     return "<1%" if 0 < chance < 0.01 else ">99%" if 0.99 < chance < 1 else f"{chance:.0%}"
