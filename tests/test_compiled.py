@@ -173,33 +173,23 @@ assert compilation_cache._cache is None
 
 
 def test_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("RELPREF_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     found = cache_folder()
     assert found is not None and found.parent == tmp_path / "home/.cache/relpref"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder() == found
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_folder() == tmp_path / "xdg/relpref" / found.name
     monkeypatch.setenv("RELPREF_CACHE", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own" / found.name
     monkeypatch.setenv("RELPREF_CACHE", "OFF")
     assert cache_folder() is None
-    monkeypatch.setenv("RELPREF_CACHE", "")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_folder() == tmp_path / "home/Library/Caches/relpref" / found.name
 
 
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> Path:
-        raise RuntimeError("no home")
-
-    for name in ("RELPREF_CACHE", "XDG_CACHE_HOME"):
+    for name in ("RELPREF_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", missing)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # there is no such user
     assert cache_folder() is None
 
 

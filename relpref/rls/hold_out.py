@@ -343,11 +343,11 @@ def nodes_out(
         blocks = [new]
         if one_domain:
             kept_rows = kept_columns = kept_rows & kept_columns
+        if one_domain and both:
             # The two folds exchanged leave the same nodes.
-            if both and row_fold > column_fold:
+            if row_fold > column_fold:
                 continue
-            if both:
-                blocks = [new, new[::-1]]
+            blocks.append(new[::-1])
         kept = np.flatnonzero(kept_rows), np.flatnonzero(kept_columns)
         part = _part(problem, *kept)
         for place, solution in path.solutions(part):
