@@ -34,7 +34,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
-    Mutant("likelihoods", "log_ndtr_curvature(z) * scale**2)", "log_ndtr_curvature(z) * scale)"),
+    Mutant("likelihoods", "log_ndtr_curvature(z) * scale**2", "log_ndtr_curvature(z) * scale"),
     Mutant(
         "likelihoods",
         "lower = jnp.where(grade == 0, -end, start) - sign * mean",
@@ -46,7 +46,9 @@ MUTANTS = (
         "meant * curvature + meant * (1 - meant) * jnp.square(gradient)",
     ),
     Mutant(
-        "likelihoods", "total = (scale * scale + variance) ** 0.5", "total = (scale * scale) ** 0.5"
+        "likelihoods",
+        "scale: ndtr(mean / (scale * scale + variance) ** 0.5)",
+        "scale: ndtr(mean / (scale * scale) ** 0.5)",
     ),
     Mutant("kernels", "jnp.exp(-strength * (u - 1))", "jnp.exp(-strength * u)"),
     Mutant("kernels", "(blocks - 1 - 2 * positions)", "(blocks - 2 * positions)"),
