@@ -47,8 +47,8 @@ MUTANTS = (
     ),
     Mutant(
         "likelihoods",
-        "return ndtr(mean / (scale * scale + variance) ** 0.5)",
-        "return ndtr(mean / (scale * scale) ** 0.5)",
+        "scale: ndtr(mean / (scale * scale + variance) ** 0.5)",
+        "scale: ndtr(mean / (scale * scale) ** 0.5)",
     ),
     Mutant("kernels", "jnp.exp(-strength * (u - 1))", "jnp.exp(-strength * u)"),
     Mutant("kernels", "(blocks - 1 - 2 * positions)", "(blocks - 2 * positions)"),

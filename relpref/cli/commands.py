@@ -188,9 +188,8 @@ COMMANDS = {
                 "package",
                 default="probit",
             ),
-            "--margins {common,rater,item,both}": _with(
-                "margin within which an answer is a tie: common to all answers, or for each "
-                "rater, each item, or both",
+            "--margins {common,rater}": _with(
+                "margin within which an answer is a tie: common to all answers, or for each rater",
                 default=None,
             ),
             "--ties {rao-kupper,davidson}": _with(

@@ -16,7 +16,7 @@ from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positi
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
-from relpref.likelihoods.answers import GROUP_SD, PLATES
+from relpref.likelihoods.answers import GROUP_SD
 from relpref.posterior.gaussian import Margins, generator
 from relpref.posterior.tables import (
     expectations,
@@ -455,8 +455,5 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
             "use a program of relpref.models, or leave the columns of answers out that it belongs "
             "to"
         )
-    # One row stands for all pairs: the tie margin is that of two typical items.
-    parameters = {
-        name: posterior.hyperparameters[name] for name in names if PLATES.get(name) != "item"
-    }
+    parameters = {name: posterior.hyperparameters[name] for name in names}
     return shared(Answers(posterior.likelihood, *of_its_raters(asked, parameters)))

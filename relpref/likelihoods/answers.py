@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_chec
 import numpy as np
 
 from relpref.data import Comparisons
+from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.likelihoods.chances import Floats, davidson_chances, graded_chances, logistic_chance
@@ -19,16 +20,8 @@ if TYPE_CHECKING:
     from relpref.likelihoods.comparison import Comparison
     from relpref.likelihoods.lists import ListComparison
 
-# Parameters of which there is one for each member of a plate: for each rater of the answers, or
-# each item of the data.
-PLATES = {"rater_noise": "rater", "rater_margin": "rater", "item_margin": "item"}
-# The scales of those of a plate: they are log-normal around 1, and this is the sd of their
-# logarithms.
-SPREADS = {
-    "rater_noise": "rater_spread",
-    "rater_margin": "rater_margin_spread",
-    "item_margin": "item_margin_spread",
-}
+# Parameters with an entry for each rater, log-normal around 1, and the sds of their logarithms.
+SPREADS = {"rater_noise": "rater_spread", "rater_margin": "rater_margin_spread"}
 # Of what the answers of a group have in common, a parameter of the program for any model of
 # answers.
 GROUP_SD = "group_sd"
@@ -39,7 +32,7 @@ class AnswerModel(Protocol):
     """A model of answers."""
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
-        """Its parameters for these columns, by site, and their default priors; those of `PLATES` for one member."""
+        """Its parameters for these columns, by site, and their default priors; those of `SPREADS` for one rater."""
 
     def value(self, answers: Comparisons) -> "Array":
         """What was observed, shape (m,)."""
@@ -65,18 +58,11 @@ class _Noisy:
     lists: ClassVar[str]  # whose model of orders it is
 
     lapse: bool = False
-    margins: Literal["common", "rater", "item", "both"] = field(default="common", kw_only=True)
+    margins: Literal["common", "rater"] = field(default="common", kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.margins not in ("common", "rater", "item", "both"):
-            raise DataError(
-                f"margins is {self.margins!r}; it is 'common', 'rater', 'item' or 'both'"
-            )
-
-    @property
-    def allows_padding(self) -> bool:
-        """Whether nothing has an entry for each item, see `relpref.data.padding.allows_padding`."""
-        return self.margins in ("common", "rater")
+        if self.margins not in ("common", "rater"):
+            raise DataError(f"margins is {self.margins!r}; it is 'common' or 'rater'")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -107,8 +93,7 @@ class _Noisy:
                 "leave lapse=True out, or read the "
                 "answers with lists='pairs'"
             )
-        needed = {"common": (), "item": ("tie",)}.get(self.margins, ("tie", "rater"))
-        for column in needed:
+        for column in ("tie", "rater") if self.margins == "rater" else ():
             if getattr(answers, column) is None:
                 raise DataError(
                     f"the likelihood {self._said} is for answers with the column {column!r}, which "
@@ -120,8 +105,7 @@ class _Noisy:
             "strength_steps": answers.strength is not None and answers.strengths > 1,
             "soft_noise": answers.probability is not None,
             "rater_noise": answers.rater is not None,
-            "rater_margin": self.margins in ("rater", "both"),
-            "item_margin": self.margins in ("item", "both"),
+            "rater_margin": self.margins == "rater",
             "position_bias": answers.shown_first is not None,
         }
         return [site for site, has in there.items() if has]
@@ -132,7 +116,7 @@ class _Noisy:
         return f"{type(self).__name__}({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
-        """Those of the columns that are there, see `sites`, and the scales of those of a plate, which come before them."""
+        """Those of the columns that are there, see `sites`, and the scales of those of raters, which come before them."""
         import numpyro.distributions as dist
 
         size = max(answers.strengths - 1, 1)
@@ -148,8 +132,6 @@ class _Noisy:
             "rater_noise": lambda: dist.LogNormal(0.0, 0.5),
             "rater_margin_spread": lambda: dist.HalfNormal(0.75),
             "rater_margin": lambda: dist.LogNormal(0.0, 0.5),
-            "item_margin_spread": lambda: dist.HalfNormal(0.75),
-            "item_margin": lambda: dist.LogNormal(0.0, 0.5),
             "position_bias": lambda: dist.Normal(0.0, 0.5),
         }
         sites += [SPREADS[site] for site in sites if site in SPREADS]
@@ -181,9 +163,6 @@ class _Noisy:
         margin = parameters.get("tie_margin", zero)
         if "rater_margin" in parameters and answers.rater is not None:
             margin = margin * parameters["rater_margin"][answers.rater]
-        if "item_margin" in parameters:
-            own = parameters["item_margin"]
-            margin = margin * own[answers.winner] * own[answers.loser]
         return margin
 
     def thresholds(
@@ -207,13 +186,8 @@ class _Noisy:
                 f" The {self.noise} noise of each rater has a scale of its own, 1 for a "
                 "typical one."
             )
-        if self.margins in ("rater", "both"):
+        if self.margins == "rater":
             sentence += " So has the difference below which a rater calls two items equal."
-        if self.margins in ("item", "both"):
-            sentence += (
-                " Each item has a factor of its own by which that difference is larger or "
-                "smaller for its pairs."
-            )
         if answers is not None and answers.shown_first is not None:
             sentence += " The item that is shown first may gain by it."
         if answers is not None and answers.covariates is not None:
@@ -279,6 +253,7 @@ def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListCo
     )
 
 
+@allows_padding
 @register_static
 @dataclass(frozen=True)
 class Probit(_Noisy):
@@ -294,10 +269,9 @@ class Probit(_Noisy):
         Whether some answers are given at random, each of the K offered outcomes equally often: (1 −
         ε)·p + ε/K. K is 2, or 3 with ties; with S strengths 2S, or 2S + 1. The share ε is learned.
         Not of reported probabilities.
-    margins : {"common", "rater", "item", "both"}
-        What the tie margin depends on: it is ``tie_margin`` times the ``rater_margin`` of the
-        rater, times the ``item_margin`` of either item, or all of these; by default ``tie_margin``
-        alone.
+    margins : {"common", "rater"}
+        Whether all ties have the same ``tie_margin``, or that of a rater is ``tie_margin`` times
+        their ``rater_margin``.
 
     Notes
     -----
@@ -306,12 +280,11 @@ class Probit(_Noisy):
     strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on
     the probit scale. ``rater_noise``: log-normal around 1, the unit of the utilities, with the
     log-sd ``rater_spread``. That is learned from all raters together; half-normal, scale ¾, so that
-    a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin`` and
-    ``item_margin``: likewise, with the log-sds ``rater_margin_spread`` and ``item_margin_spread``.
-    ``position_bias``: normal, sd ½: what an item gains by being shown first.
+    a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin``:
+    likewise, with the log-sd ``rater_margin_spread``. ``position_bias``: normal, sd ½: what an item
+    gains by being shown first.
     """
 
-    allows_padding = _Noisy.allows_padding  # each class declares it for itself
     noise: ClassVar[str] = "Gaussian"
     lists: ClassVar[str] = "Thurstone 1927"
 
@@ -382,6 +355,7 @@ class Probit(_Noisy):
         return self.described(answers, sentence, citation)
 
 
+@allows_padding
 @register_static
 @dataclass(frozen=True)
 class Logistic(_Noisy):
@@ -406,7 +380,6 @@ class Logistic(_Noisy):
         If ``ties`` or ``margins`` is none of these.
     """
 
-    allows_padding = _Noisy.allows_padding
     noise: ClassVar[str] = "logistic"
     lists: ClassVar[str] = "Luce 1959, Plackett 1975"
 
@@ -512,14 +485,6 @@ _MEANINGS = {
         "Rater margin spread: how different the tie margins of raters are, as the standard "
         "deviation of their logarithms."
     ),
-    "item_margin": (
-        "Item margin: how much more easily an item ties than a typical one. The tie margin of a "
-        "pair is multiplied by those of both items."
-    ),
-    "item_margin_spread": (
-        "Item margin spread: how different items are in how easily they tie, as the standard "
-        "deviation of the logarithms of their margins."
-    ),
     "lapse": "Lapse: the share of answers that are given at random, whatever the difference of "
     "utilities.",
     GROUP_SD: (
@@ -552,11 +517,3 @@ def answer_model(likelihood: Any) -> AnswerModel:
             "relpref.likelihoods.Logistic(), or leave it out"
         )
     return likelihood
-
-
-def of_items(hyperparameters: Mapping[str, Any], positions: Any) -> dict[str, Any]:
-    """Hyperparameters of some of the items: those that have an entry for each are cut, along the last axis."""
-    return {
-        site: np.asarray(value)[..., positions] if PLATES.get(site) == "item" else value
-        for site, value in hyperparameters.items()
-    }

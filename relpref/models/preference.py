@@ -28,7 +28,7 @@ from relpref.kernels import (
 )
 from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
 from relpref.likelihoods import AnswerModel, answer_model
-from relpref.likelihoods.answers import GROUP_SD, PLATES, SPREADS, weighted
+from relpref.likelihoods.answers import GROUP_SD, SPREADS, weighted
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.labels import Link, bernoulli
 from relpref.likelihoods.tilted import INTEGRATED
@@ -143,11 +143,10 @@ def sample_preferences(
         parts = {**parts, INDIVIDUAL: Identity(data.attributes.shape[0]).scaled(scale)}
     model, answers = answer_model(likelihood), data.comparisons
     values: dict[str, Array] = {}
-    sizes = {"rater": len(answers.raters), "item": data.attributes.shape[0]}
     for site, prior in model.parameters(answers).items():
         if (spread := values.get(SPREADS.get(site, ""))) is not None:
             prior = dist.LogNormal(0.0, spread)
-        with numpyro.plate(PLATES[site], sizes[PLATES[site]]) if site in PLATES else nullcontext():
+        with numpyro.plate("rater", len(answers.raters)) if site in SPREADS else nullcontext():
             values[site] = hyperparameters.sample(site, prior)
     group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)
     effects = 0.0

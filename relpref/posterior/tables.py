@@ -28,7 +28,7 @@ from relpref.data.tables import (
 from relpref.errors import DataError, UnknownLabelError
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel
-from relpref.likelihoods.answers import GROUP_SD, PLATES
+from relpref.likelihoods.answers import GROUP_SD, SPREADS
 from relpref.posterior.gaussian import Belief, Floats, Margins
 from relpref.posterior.tiers import TIER_PROBABILITY, tier_columns
 
@@ -170,7 +170,7 @@ def of_its_raters(
     asked: Comparisons, parameters: Mapping[str, Any]
 ) -> tuple[Comparisons, dict[str, Any]]:
     """Answers as if each came from a rater of its own: how many raters there are must not matter to what is compiled."""
-    shared = {site: value for site, value in parameters.items() if PLATES.get(site) != "rater"}
+    shared = {site: value for site, value in parameters.items() if site not in SPREADS}
     if asked.rater is None:
         return replace(asked, raters=()), shared
     own = {

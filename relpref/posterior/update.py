@@ -15,7 +15,7 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.importance import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, effective
 from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
-from relpref.likelihoods.answers import GROUP_SD, PLATES
+from relpref.likelihoods.answers import GROUP_SD, SPREADS
 from relpref.likelihoods.tilted import unwrap
 from relpref.models.preference import EFFECT_SCALE, GROUP_SD_PRIOR
 from relpref.posterior.base import FITTED
@@ -292,8 +292,7 @@ def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:
     if answers.group is not None:
         priors[GROUP_SD] = GROUP_SD_PRIOR
     for site, prior in priors.items():
-        sizes = {"rater": len(answers.raters), "item": data.num_items}
-        shape = (sizes[PLATES[site]],) if site in PLATES else prior.shape()
+        shape = (len(answers.raters),) if site in SPREADS else prior.shape()
         if site in values and np.shape(values[site]) in (shape, ()):
             continue
         # A vector's prior is that of each of its entries.

@@ -15,7 +15,7 @@ from relpref.data.tables import is_table
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit
-from relpref.likelihoods.answers import PLATES, of_items
+from relpref.likelihoods.answers import SPREADS
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Stored, checked, decode, encode
@@ -277,8 +277,6 @@ class UtilityPosterior(Posterior):
             parts=kept,
             info={**self.info, "about": f"{len(positions)} of {self.data.num_items} items"},
             sites={name: np.asarray(value)[..., rows] for name, value in self.sites.items()},
-            hyperparameters=of_items(self.hyperparameters, positions),
-            hyperparameter_draws=of_items(self.hyperparameter_draws, positions),
             origin=None,
             data=data,
         )
@@ -663,7 +661,7 @@ class UtilityPosterior(Posterior):
         }
         dims |= {
             "attributes": ["item", "attribute"],
-            **{site: [plate] for site, plate in PLATES.items()},
+            **{site: ["rater"] for site in SPREADS},
         }
         if np.ndim(self.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]

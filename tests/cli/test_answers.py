@@ -255,11 +255,10 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
         "--ties",
         "davidson",
     )
-    logistic += ("--margins", "item")
     assert ask("fit", "--out", "davidson", *logistic).code == 0
     found: Any = load_run(place / "davidson")
     assert found.metadata["options"]["ties"] == "davidson"
-    assert found.posterior.likelihood == Logistic(ties="davidson", margins="item")
+    assert found.posterior.likelihood == Logistic(ties="davidson")
     said = ask("fit", "--folder", "graded", "--out", "no", *names, "--ties", "davidson")
     assert said.code == 2 and "--likelihood probit: it cannot be made with --ties" in said.err
     said = ask(

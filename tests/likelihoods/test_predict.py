@@ -34,7 +34,6 @@ PARAMETERS = {
     "soft_noise": np.float64(0.6),
     "rater_noise": np.array([1.0, 0.5, 2.0]),
     "rater_margin": np.array([0.7, 1.0, 1.6]),
-    "item_margin": np.array([0.8, 1.1, 1.7]),
     "position_bias": np.float64(0.3),
 }
 
@@ -63,8 +62,7 @@ PARAMETERS = {
         *((Logistic(lapse, "davidson"), "tie rater shown_first") for lapse in (False, True)),
         (Probit(True, margins="rater"), "tie strength rater"),
         (Logistic(margins="rater"), "tie rater"),
-        (Probit(True, margins="item"), "tie"),
-        (Logistic(margins="both"), "tie rater strength"),
+        (Logistic(margins="rater"), "tie rater strength"),
         (Logistic(ties="davidson", margins="rater"), "tie rater"),
     ],
     ids=str,

@@ -22,8 +22,8 @@ NEW: dict[str, tuple[dict[str, list[Any]], dict[str, Any], dict[str, Any]]] = {
         {"tie": [True, False]},
         {"tie": True},
         {
-            "likelihood": Probit(margins="both"),
-            "fixed": {"tie_margin": 0.5, "item_margin_spread": 0.3, "rater_margin_spread": 0.3},
+            "likelihood": Probit(margins="rater"),
+            "fixed": {"tie_margin": 0.5, "rater_margin_spread": 0.3},
         },
     ),
     "strengths and groups": (

@@ -28,7 +28,6 @@ from relpref.infer.result import Solves
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.kernels.graph import with_scale
-from relpref.likelihoods.answers import PLATES
 from relpref.likelihoods.tilted import prior_quantile
 from relpref.limits import MAX_ITEMS_OF_ANSWERS
 from relpref.linalg import Dense, Identity, NamedSum, real
@@ -100,15 +99,7 @@ class LargeProblem:
         scaled = {name: with_scale(graph) for name, graph in data.relations.items()}
         errors = {name: error for name, (_, error) in scaled.items() if error is not None}
         new = replace(data, _graphs={name: graph for name, (graph, _) in scaled.items()})
-        found = cls(program, *_swapped(args, kwargs, data, new), new, errors)
-        own = [site.name for site in found._sample[2] if PLATES.get(site.name) == "item"]
-        if own:
-            raise UnsupportedProgramError(
-                f"{own[0]!r} has an entry for each item, and fits without a matrix of all items "
-                "have no place for that; leave "
-                "margins='item' out, or fit with structure='dense'"
-            )
-        return found
+        return cls(program, *_swapped(args, kwargs, data, new), new, errors)
 
     def called_with(self, data: PreferenceData) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with other data."""
