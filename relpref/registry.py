@@ -13,6 +13,8 @@ from typing import Any, Literal, get_args
 from relpref.errors import DataError
 
 Kind = Literal["program", "kernel", "likelihood", "engine", "score", "chapter"]
+# Parts of the package that those below them look up by name; nothing can be added to these.
+Closed = Literal["posterior", "report"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # Kinds of posteriors, which begin the names of chapters.
@@ -56,7 +58,7 @@ _SCORES = {
 }
 
 # Objects of the package: module that has them, and the attribute if that is not the name.
-OWN: dict[Kind, dict[str, str]] = {
+OWN: dict[Kind | Closed, dict[str, str]] = {
     "program": dict.fromkeys(_PROGRAMS, "relpref.models"),
     "kernel": dict.fromkeys(_KERNELS, "relpref.kernels")
     | {"NodeKernel": "relpref.rls.node_kernels"},
@@ -64,6 +66,14 @@ OWN: dict[Kind, dict[str, str]] = {
     "engine": dict.fromkeys(("EP", "Laplace"), "relpref.infer"),
     "score": {name: f"relpref.explore:{attribute}" for name, attribute in _SCORES.items()},
     "chapter": {},
+    "posterior": {
+        "program": "relpref.posterior.base:Posterior",
+        "utilities": "relpref.posterior.utility:UtilityPosterior",
+        "class": "relpref.posterior.classes:ClassPosterior",
+        "relation": "relpref.infer.relation_posterior:RelationPosterior",
+        "implicit": "relpref.infer.large.stored:implicit_belief",
+    },
+    "report": {"html": "relpref.report:write"},
 }
 
 _added: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -131,7 +141,7 @@ def register(kind: Kind, name: str, object: Any) -> None:
     _added[kind][name] = object
 
 
-def find(kind: Kind, name: str) -> Any:
+def find(kind: Kind | Closed, name: str) -> Any:
     """Registered object of that name; None if there is none."""
     if name in OWN[kind]:
         module, _, attribute = OWN[kind][name].partition(":")

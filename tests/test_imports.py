@@ -48,19 +48,22 @@ OPEN = (
     "parallel",
     "data_loaders",
     "registry",
+    "result",
 )
 
 
 def imports(path: Path) -> set[str]:
-    """Full names of what a module imports from the package, anywhere in it."""
-    found = set()
+    """Full names that a module imports anywhere, by ``import_module("...")``, too."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names |= {part.value for part in node.args if isinstance(part, ast.Constant)}
+    return names
 
 
 def room(name: str) -> str:
@@ -92,20 +95,32 @@ def test_imports_flow_one_way(name: str) -> None:
             assert {here, there} != {"data", "linalg"}, f"{name} imports {imported}"
 
 
+def graph() -> networkx.DiGraph:
+    """Imports between modules; those in functions, strings and ``TYPE_CHECKING`` count, too."""
+    modules = {name.removesuffix(".__init__") for name in MODULES}
+    edges = networkx.DiGraph()
+    edges.add_nodes_from(modules)
+    for name, imported in INSIDE.items():
+        for target in imported:
+            module = target if target in modules else target.rpartition(".")[0]
+            if module in modules and module != name.removesuffix(".__init__"):
+                edges.add_edge(name.removesuffix(".__init__"), module)
+    return edges
+
+
 def test_no_import_circle() -> None:
-    """Imports inside functions and under ``TYPE_CHECKING`` count, too."""
-    known = {name.removesuffix(".__init__") for name in MODULES}
-    graph = networkx.DiGraph()
-    for name, found in INSIDE.items():
-        here = name.removesuffix(".__init__")
-        for imported in found:
-            there = imported if imported in known else imported.rpartition(".")[0]
-            if there in known and there != here:
-                graph.add_edge(here, there)
-    circles = [
-        sorted(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1
-    ]
-    assert not circles
+    components = networkx.strongly_connected_components(graph())
+    assert not [sorted(circle) for circle in components if len(circle) > 1]
+
+
+def test_posteriors_import_no_engine() -> None:
+    """Neither posteriors nor what they import, in whatever way."""
+    engines = {"engine", "exact.engine", "laplace", "large.fit", "many", "samples", "assemble"}
+    edges = graph()
+    for name in edges:
+        if name.startswith("relpref.posterior.") or name == "relpref.infer.relation_posterior":
+            reached = networkx.descendants(edges, name)
+            assert not reached & {f"relpref.infer.{engine}" for engine in engines}, name
 
 
 def test_few_things_are_inspected_from_outside() -> None:
@@ -137,7 +152,7 @@ def test_few_modules_talk_to_arviz() -> None:
             i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found
         )
     ]
-    assert users == ["relpref.infer.result", "relpref.posterior.arviz"]
+    assert users == ["relpref.infer.smoothing", "relpref.posterior.arviz"]
 
 
 def run(script: str) -> str:

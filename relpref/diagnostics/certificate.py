@@ -9,9 +9,9 @@ import pandas as pd
 from relpref.blas import threads_for
 from relpref.infer.large.problem import answered
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import by_chain, convergence, threshold
 from relpref.infer.reweighting import MIN_EFFECTIVE, lists_in_groups, require_draws, weighted_draws
 from relpref.infer.sampling import UNMIXED
+from relpref.infer.smoothing import by_chain, convergence, threshold
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import generator
 

@@ -27,7 +27,7 @@ class HeldOut:
         the logarithm ``log_score``. Comparisons have ``p_first``, ``p_second`` and, if there are
         ties, ``p_tie``; the first is the item in the first column. Classes have ``p_<class>``, and
         scores of a relation ``mean`` and ``sd`` of the label. Reweighted draws have ``k_hat``: a
-        row above `relpref.infer.result.threshold`, at most 0.7, is unreliable.
+        row above `relpref.infer.smoothing.threshold`, at most 0.7, is unreliable.
     method : str
         Name of the way in which the answers were held out.
     notes : tuple of str

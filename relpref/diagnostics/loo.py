@@ -27,7 +27,7 @@ from relpref.files import made
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.call import Values, preference_data
 from relpref.infer.large.problem import answered
-from relpref.infer.result import FEWEST, smoothed, threshold
+from relpref.infer.smoothing import FEWEST, smoothed, threshold
 from relpref.journal import Journal, fingerprint
 from relpref.parallel import run_all
 from relpref.posterior.gaussian import Floats, generator

@@ -22,8 +22,8 @@ from relpref.infer.call import Values
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import by_chain, convergence
 from relpref.infer.reweighting import Target, directions, log_likelihood, whitened
+from relpref.infer.smoothing import by_chain, convergence
 from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, GaussianBelief, as_key

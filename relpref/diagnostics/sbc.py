@@ -38,7 +38,6 @@ from relpref.infer.call import Call, Model, Values, broadcast_fixed, running
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
 from relpref.infer.program import Program, discover
-from relpref.infer.result import CODES, Result
 from relpref.infer.sampling import UNMIXED
 from relpref.infer.sites import Sites
 from relpref.journal import Journal, fingerprint
@@ -49,6 +48,7 @@ from relpref.parallel import read_scheduler, run_all
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import GaussianBelief, as_key, key_words
 from relpref.posterior.points import probability_below
+from relpref.result import CODES, Result
 
 Hyperparameters = Literal["given", "integrate", "nuts", "maximize"]
 Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]

@@ -14,7 +14,6 @@ from relpref.data.covariates import EFFECT
 from relpref.infer.call import Values, preference_data
 from relpref.infer.evidence import Evidence, latent_moments
 from relpref.infer.layout import Layout
-from relpref.infer.result import Result, warn_user
 from relpref.infer.sampling import CHAINS
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.limits import MAX_NOTED_ITEMS, MAX_NUMBERS_OF_MIXTURE
@@ -24,6 +23,7 @@ from relpref.posterior.classes import ClassPosterior
 from relpref.posterior.gaussian import Floats, key_words, mixture
 from relpref.posterior.origin import Origin
 from relpref.posterior.utility import UTILITY, UtilityPosterior
+from relpref.result import Result, warn_user
 
 # Variance of a gap, relative to that of a utility, below which two items are one; correlation of
 # two parts that are told apart no more.

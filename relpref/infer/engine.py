@@ -31,7 +31,6 @@ from relpref.infer.importance import (
 from relpref.infer.large.fit import fit, fit_many
 from relpref.infer.plates import Averaged, Learned, learned, settled
 from relpref.infer.program import Program
-from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.sampling import UNMIXED, Density, sample
 from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters, judged_copies
 from relpref.infer.sites import Sites
@@ -40,6 +39,7 @@ from relpref.linalg.arrays import ravel
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin
+from relpref.result import CODES, Result, progress_line
 
 Strategy = Literal["integrate", "maximize", "em", "nuts"]
 

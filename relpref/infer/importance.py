@@ -21,10 +21,11 @@ from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
 from relpref.infer.call import Values, survey
 from relpref.infer.program import Program
-from relpref.infer.result import InferenceWarning, smoothed, warn_user
+from relpref.infer.smoothing import smoothed
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
 from relpref.limits import MAX_NUMBERS_OF_POINTS
+from relpref.result import InferenceWarning, warn_user
 
 Floats = NDArray[np.float64]
 

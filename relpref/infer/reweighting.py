@@ -24,9 +24,9 @@ from relpref.infer.call import Call, Values, survey
 from relpref.infer.gradient import tilted
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program
-from relpref.infer.result import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
 from relpref.infer.sites import Sites
+from relpref.infer.smoothing import Smoothed, smoothed, threshold
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.orders import NODES
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS

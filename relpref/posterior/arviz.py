@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relpref._version import __version__
-from relpref.infer.result import CODES
 from relpref.posterior.gaussian import generator
+from relpref.result import CODES
 
 
 class Groups(NamedTuple):

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -15,7 +14,6 @@ from scipy.special import ndtri
 from relpref.data import RelationData
 from relpref.data.arrays import shown
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
-from relpref.infer.result import InferenceWarning, Result, warn_user
 from relpref.posterior.arviz import Groups, draw_groups, native, plain_coordinates, tree
 from relpref.posterior.codec import Stored, checked, decode_data, encode_data, write
 from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
@@ -24,6 +22,7 @@ from relpref.posterior.plots import plot_forest
 from relpref.posterior.summary import Summary, fitted, forest
 from relpref.posterior.tables import check_interval
 from relpref.registry import find
+from relpref.result import InferenceWarning, Result, warn_user
 
 FITTED = "answers_at_fit"  # of ``info``: how many there were when hyperparameters were last fitted
 _SCORE = "score"  # the site of `relpref.models.conditional_ranking`
@@ -239,10 +238,7 @@ class PosteriorBase:
         StorageError
             If the file cannot be written.
         """
-        write: Any = import_module(
-            "relpref.report"
-        ).write  # reports know posteriors, and posteriors no more than this
-        written: Path = write(
+        written: Path = find("report", "html")(
             self, path, title=title, sections=sections, relations_evidence=relations_evidence
         )
         return written

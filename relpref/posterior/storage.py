@@ -5,21 +5,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from relpref.data.arrays import listed, shown
 from relpref.errors import StorageError
-from relpref.posterior.base import Posterior
 from relpref.posterior.codec import OLDEST, SCHEMA, checksum, dump, read
-from relpref.posterior.utility import UtilityPosterior
-
-if TYPE_CHECKING:
-    from relpref.infer.relation_posterior import RelationPosterior
+from relpref.registry import find
 
 
-def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
+def load(path: str | os.PathLike[str], *, program: Any = None) -> Any:
     """Read the file of a posterior, see `relpref.load`."""
     arrays, attributes = read(Path(path))
     schema = attributes.get("relpref_schema")
@@ -64,9 +60,7 @@ class _Arrays(dict[str, Any]):
         return super().get(name, default)
 
 
-def unpack(
-    arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA
-) -> "Posterior | RelationPosterior":
+def unpack(arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA) -> Any:
     """A posterior from the arrays and the JSON of a file; an error where ``posterior.arrays()`` would not make these."""
     watched = _Arrays(arrays)
     try:
@@ -74,9 +68,8 @@ def unpack(
         content = _with_former_defaults(content, schema)
         posterior = _kind(content).from_arrays(watched, content, program)
         if posterior.kind == "utilities" and posterior.belief is None:
-            from relpref.infer.large.stored import implicit_belief
-
-            posterior = replace(posterior, belief=implicit_belief(watched, posterior))
+            belief = find("posterior", "implicit")(watched, posterior)
+            posterior = replace(posterior, belief=belief)
     except StorageError:
         raise
     except Exception as error:  # of a damaged or forged file any part may be anything
@@ -91,16 +84,11 @@ def unpack(
 
 
 def _kind(content: Mapping[str, Any]) -> Any:
-    """The class of the posterior that is in a file. Those that need JAX are imported when there is one."""
-    if content.get("kind") == "relation":
-        from relpref.infer.relation_posterior import RelationPosterior
-
-        return RelationPosterior
-    if content.get("kind") == "class":
-        from relpref.posterior.classes import ClassPosterior
-
-        return ClassPosterior
-    return UtilityPosterior if content.get("data") else Posterior
+    """Class of the posterior that is in a file; those that need JAX are imported here."""
+    kind = content.get("kind", "utilities" if content.get("data") else "program")
+    if kind not in ("program", "utilities", "class", "relation"):
+        raise StorageError(f"the file holds the kind of posterior {shown(kind)}; it is damaged")
+    return find("posterior", kind)
 
 
 _FORMER_KERNEL = {"object": "kernel:SquaredExponential", "fields": {"shared_lengthscale": False}}

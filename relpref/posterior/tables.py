@@ -26,11 +26,11 @@ from relpref.data.tables import (
     unused_note,
 )
 from relpref.errors import DataError, UnknownLabelError
-from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, SPREADS
 from relpref.posterior.gaussian import Belief, Floats, Margins
 from relpref.posterior.tiers import TIER_PROBABILITY, tier_columns
+from relpref.result import warn_user
 
 Positions = NDArray[np.int32]
 _ENDS = ("first", "second")

@@ -13,7 +13,6 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, changed
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.importance import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, effective
-from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
 from relpref.likelihoods.answers import GROUP_SD, SPREADS
 from relpref.likelihoods.tilted import unwrap
@@ -23,6 +22,7 @@ from relpref.posterior.gaussian import Floats, mixture
 from relpref.posterior.origin import Origin
 from relpref.posterior.quick import RankOne, cavity_of, match, quick_error, through
 from relpref.posterior.tables import rows_of
+from relpref.result import InferenceWarning
 
 Hyperparameters = Literal["keep", "refit", "schedule"]
 

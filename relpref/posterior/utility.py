@@ -13,7 +13,6 @@ from relpref.data.covariates import EFFECT
 from relpref.data.parts import induced
 from relpref.data.tables import is_table
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
-from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.likelihoods.answers import SPREADS
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
@@ -39,6 +38,7 @@ from relpref.posterior.tables import (
     summaries,
     tier_table,
 )
+from relpref.result import warn_user
 
 UTILITY = "utility"  # the site of preference programs
 

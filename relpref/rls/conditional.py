@@ -17,9 +17,9 @@ from relpref.errors import DataError
 from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
 from relpref.infer.exact.solve import EdgeLabels, EdgeScores, RelationProblem, Scores
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import InferenceWarning, warn_user
 from relpref.limits import MAX_EVIDENCE_EDGES
 from relpref.posterior.gaussian import key_words
+from relpref.result import InferenceWarning, warn_user
 from relpref.rls.hold_out import RegularizationPath
 from relpref.rls.node_kernels import Kernel, RelationEstimator
 from relpref.rls.spectrum import RidgeSpectrum

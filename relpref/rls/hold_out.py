@@ -14,9 +14,9 @@ from relpref.infer.exact.closed import KroneckerFit
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edges import require_converged
 from relpref.infer.exact.solve import RelationProblem, Scores
-from relpref.infer.result import InferenceWarning, Result, warn_user
 from relpref.kernels import Side
 from relpref.linalg import require_memory
+from relpref.result import InferenceWarning, Result, warn_user
 from relpref.rls.spectrum import centered_eigen
 from relpref.rls.splits import EdgeKFold, PerNode
 

@@ -23,8 +23,8 @@ from relpref.data import PreferenceData
 from relpref.diagnostics import Certificate, certify
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
-from relpref.infer.result import smoothed, threshold
 from relpref.infer.reweighting import log_evidences_of, reweighted_moments
+from relpref.infer.smoothing import smoothed, threshold
 from relpref.kernels import Precomputed
 from relpref.models import ranking_classifier, xpgp
 from relpref.posterior.base import Posterior

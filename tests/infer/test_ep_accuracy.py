@@ -12,10 +12,10 @@ from numpyro import handlers
 from scipy.special import log_ndtr, ndtr
 
 from relpref.infer import EP
-from relpref.infer.result import InferenceWarning
 from relpref.infer.sites import Fit, Sites, advance, begin, cavities
 from relpref.infer.spaces import Factorised, Marginals
 from relpref.likelihoods import GradedComparison, ProbitComparison, TiltedMoments
+from relpref.result import InferenceWarning
 
 
 @pytest.mark.parametrize(

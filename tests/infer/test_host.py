@@ -14,12 +14,12 @@ from relpref.data import PreferenceData
 from relpref.infer import EP, Laplace
 from relpref.infer.evidence import evaluate, expectation_propagation, use_dual_space
 from relpref.infer.program import Program
-from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Sites
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense
 from relpref.models import xpgp
+from relpref.result import CODES, Result
 
 
 def table(number: int, answers: int, **columns: Any) -> PreferenceData:

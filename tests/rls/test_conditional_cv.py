@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.result import InferenceWarning
+from relpref.result import InferenceWarning
 from relpref.rls import (
     BothKFold,
     ConditionalRanker,

@@ -24,7 +24,6 @@ from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, prefe
 from relpref.infer.large.spaces import Shared
 from relpref.infer.layout import Layout, Observation, may_be_padded, shared_noise
 from relpref.infer.program import Program
-from relpref.infer.result import Solves
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.kernels.graph import with_scale
@@ -35,6 +34,7 @@ from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.utility import UtilityPosterior
 from relpref.registry import unbound
+from relpref.result import Solves
 
 Positions = NDArray[np.integer[Any]]
 

@@ -11,11 +11,11 @@ from relpref.errors import InferenceError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.spaces import Shared, space_of
 from relpref.infer.large.sparse import Latents, SparsePosterior
-from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Fit, Problem, Sites, cavities, matched, run
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, require_memory
 from relpref.posterior.gaussian import key_words
+from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
 Tilted = Callable[[Any, Any], TiltedMoments]
