@@ -123,7 +123,7 @@ class Loop:
     goal, top
         When enough is known, see `relpref.explore.expected_gain`.
     **limits
-        Limits on questions: ``items``, ``most_appearances``, ``hardest``, ``repeats``, see
+        Limits on questions: ``items``, ``most_appearances``, ``max_wrong``, ``repeats``, see
         `relpref.explore.next_pairs`.
 
     Attributes
@@ -407,12 +407,12 @@ class Loop:
         if answered == pairs:
             return f"{text}, by all together."
         skipped = len({frozenset(pair) for pair in self._store.avoided(rater_name(rater))[0]})
-        most, hardest = (self._limits.get(name) for name in ("most_appearances", "hardest"))
+        most, max_wrong = (self._limits.get(name) for name in ("most_appearances", "max_wrong"))
         reasons = {
             "only some items are asked about": self._limits.get("items") is not None,
             f"an item that was in {counted(most or 0, 'answer')} is not asked about again": most
             is not None,
-            f"pairs whose probability is nearer than {hardest} to one half are too hard": hardest
+            f"pairs are too hard if a wrong answer has a probability above {max_wrong}": max_wrong
             is not None,
             f"you skipped {skipped}": skipped,
         }

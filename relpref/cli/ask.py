@@ -105,7 +105,7 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
         prompt=chosen.question,
         ties=not chosen.no_ties,
         most_appearances=chosen.most_appearances,
-        hardest=chosen.hardest,
+        max_wrong=chosen.max_wrong,
         repeats=chosen.repeats,
     )
 

@@ -317,8 +317,8 @@ COMMANDS = {
             "--score NAME": "how questions are chosen, see docs/scores.md",
             "--items A,B,...": "ask about these only; a label with a comma in quotation marks",
             "--most-appearances N": "do not ask about an item that was in N answers",
-            "--hardest P": "leave out pairs whose preference probability is nearer than P to one "
-            "half, such as 0.02",
+            "--max-wrong P": "leave out pairs whose less likely answer has a probability above P, "
+            "such as 0.48",
             "--repeats N": _with(
                 "ask a pair again up to N times (default: 0)", type=integer(0), default=0
             ),

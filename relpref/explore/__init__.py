@@ -1,4 +1,4 @@
-"""Which question to ask next, and what its answer is worth."""
+"""Choice of the next question, and the gain that its answer is expected to bring."""
 
 from relpref.explore.choices import next_choices
 from relpref.explore.choose import next_pairs

@@ -285,7 +285,7 @@ def test_a_page_without_its_packages(
     [
         (("--score", "cleverest"), "cleverest"),
         (("--items", "tea,cofee"), "cofee"),
-        (("--hardest", "2"), "hardest"),
+        (("--max-wrong", "2"), "max_wrong"),
         (("--rater", ""), "rater"),
         (("--rater", "x" * 81, "--web"), "1 to 80 characters"),
         (("--answers", "0"), "less than 1"),

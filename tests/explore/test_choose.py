@@ -93,7 +93,7 @@ def test_limit_on_appearances(posterior: UtilityPosterior, labels: list[str]) ->
 
 def test_difficulty_limit(posterior: UtilityPosterior) -> None:
     every = next_pairs(posterior, 99)
-    table = next_pairs(posterior, 99, hardest=0.2)
+    table = next_pairs(posterior, 99, max_wrong=0.3)
     hard = np.abs(every["probability"] - 0.5) < 0.2
     assert 0 < hard.sum() < len(every)
     assert set(asked(table)) == set(asked(every[~hard]))
@@ -226,12 +226,16 @@ def test_items_that_are_the_same_to_the_model(make: Callable[..., UtilityPosteri
         ({"score": Bald}, "instance"),
         ({"repeats": -1}, "repeats is -1"),
         ({"most_appearances": 0}, "most_appearances is 0"),
-        ({"hardest": 0.5}, "hardest is 0.5"),
+        ({"max_wrong": 0.6}, "max_wrong is 0.6"),
         ({"items": "e1"}, "give a list of labels"),
         ({"items": ["nobody"]}, "nobody"),
         ({"pairs": ["e1"]}, r"pairs\[0\]"),
         ({"pairs": [("e1", "e1")]}, "with itself"),
         ({"avoid": [("e1", "x")]}, "x"),
+        (
+            {"pairs": pd.DataFrame({"first": ["e1"], "second": ["e2"], "rater": ["ann"]})},
+            "pairs is a table with the columns 'first', 'second', 'rater'",
+        ),
     ],
 )
 def test_bad_input(arguments: dict[str, Any], words: str, posterior: UtilityPosterior) -> None:

@@ -86,6 +86,6 @@ def test_difficulty_of_reported_probabilities(
 ) -> None:
     reports = pd.DataFrame({"first": ["e0"], "second": ["e1"], "probability": [0.7]})
     posterior = make(labels, answers=reports, soft_noise=0.5)
-    table = next_pairs(posterior, 99, hardest=0.2)
+    table = next_pairs(posterior, 99, max_wrong=0.3)
     assert 0 < len(table) < 35
     assert np.all(np.abs(table["probability"] - 0.5) >= 0.2)
