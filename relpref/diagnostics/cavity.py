@@ -6,7 +6,7 @@ the predictor without the answer is the cavity of expectation propagation, and t
 the answer is the normalizer of its tilted distribution there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,11 +18,10 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow, Groups, Items, Weights, middle_of, offset_and_noise
+from relpref.infer.arrow import Arrow, Groups, Items, middle_of, offset_and_noise
 from relpref.infer.call import Values, survey
 from relpref.infer.evidence import known_sites, log_of_sites
 from relpref.infer.gradient import tilted
-from relpref.infer.joint import joint_on_host
 from relpref.infer.layout import Observation, Reading
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
@@ -123,10 +122,6 @@ class Question:
         if origin is None and scale is not None:
             sites = [np.reshape(posterior.sites[name], shape) for name in ("precision", "shift")]
         self.components = Components(draws, location, scale, *sites)
-        # Laplace's sites of lists are blocks.
-        self._joint: list[Weights] = []
-        if origin is None and layout.ordered and source.engine.at_mode:
-            self._set_sites_at_mode()
         if layout.integrated:
             self.components = self.components._replace(apart=self._group_margins())
         # The decisions on one example follow each other until one of them ends at a class.
@@ -157,31 +152,10 @@ class Question:
                 "some answers share noise and depend on more than two latents each, or on "
                 "hyperparameters; leaving them out is not supported"
             )
-        for at, part in enumerate(self._parts()):
+        for part in self._parts():
             location, offset, sds = map(np.asarray, offset_and_noise(program.at(part.moving)))
             centered = part._replace(location=part.location - location)
-            weights = self._joint[at].groups if self._joint else None
-            yield cavities_of_groups(arrow, centered, offset, sds, self._counts, weights)
-
-    def _set_sites_at_mode(self) -> None:
-        """Set the sites to Laplace's at the mode, which are blocks for lists."""
-        program, arrow = self._program.at_a_point(), self._program.arrow
-        assert arrow is not None and program.rows is not None
-        precision, shift = np.zeros((2, *self.components.precision.shape))
-        with float64():
-            for at, part in enumerate(self._parts()):
-                here = program.at(part.moving)
-                location, offset, _ = map(np.asarray, offset_and_noise(here))
-                value = program.rows.apply(np.asarray(part.location) - location)
-                joint = joint_on_host(arrow, here, {}, lambda points: points)
-                around, alone = joint.at(value), joint.alone
-                moments = _tilted(here, value + offset, 1 - alone)
-                curvature = np.asarray(moments.curvature)
-                self._joint.append(joint.weights(self._counts * curvature, around.second))
-                precision[at] = alone * curvature
-                shift[at] = alone * np.asarray(moments.gradient) + precision[at] * value
-                shift[at] += around.slope + (1 - alone) * joint.times(self._joint[at], value)
-        self.components = self.components._replace(precision=precision, shift=shift)
+            yield cavities_of_groups(arrow, centered, offset, sds, self._counts)
 
     @property
     def _counts(self) -> Floats:
@@ -401,19 +375,13 @@ def _tilted(program: Program, mean: Array, variance: Array) -> TiltedMoments:
 
 
 def cavities_of_groups(
-    arrow: Arrow,
-    part: Components,
-    offset: Any,
-    sds: Any,
-    counts: Any,
-    curvatures: Sequence[Any] | None = None,
+    arrow: Arrow, part: Components, offset: Any, sds: Any, counts: Any
 ) -> list[tuple[Groups, Floats, Floats]]:
     """Mean and covariance of the predictors of groups without the groups' sites.
 
     They are of shapes (g, p) and (g, p, p) for g groups of p rows. ``part`` is one component whose
     location is relative to the prior mean. Without the sites of a group, whose rows are N(m, G),
-    predictors are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G). Sites with ``curvatures``, blocks of shape
-    (g, p, p), are of rows without their shared noise, which is added last.
+    predictors are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G).
     """
     blocks, rows, cavities = arrow.blocks, arrow.rows, []
     assert rows is not None
@@ -424,13 +392,8 @@ def cavities_of_groups(
         *map(blocks.cut, (counts * part.precision, counts * part.shift, offset)),
         strict=True,
     )
-    for at, (group, (columns, entries), factor, tau, nu, start) in enumerate(each):
-        identity, shared = np.eye(tau.shape[1]), factor @ factor.swapaxes(1, 2)
-        if curvatures is None:
-            noise, sites = shared, tau[:, None, :] * identity
-        else:
-            # Sites of rows without noise are blocks, and the precisions of single rows are 0.
-            noise, sites = 0 * shared, np.asarray(curvatures[at])
+    for group, (columns, entries), factor, tau, nu, start in each:
+        identity, noise = np.eye(tau.shape[1]), factor @ factor.swapaxes(1, 2)
         pulled = middle_of(tau, factor).weights @ noise  # MC
         left = identity - pulled.swapaxes(1, 2)
         spread = noise - noise @ pulled
@@ -439,8 +402,8 @@ def cavities_of_groups(
             spread = spread + left @ entries @ prior @ entries.swapaxes(1, 2) @ left.swapaxes(1, 2)
         predictor = _times(entries, np.asarray(part.location)[columns])
         mean = _times(left, predictor) + _times(noise, nu - _times(pulled, nu))
-        without = np.linalg.inv(identity - spread @ sites)
-        covariance = without @ spread + (shared - noise)
+        without = np.linalg.inv(identity - spread * tau[:, None, :])
+        covariance = without @ spread
         mean = _times(without, mean - _times(spread, nu)) + start
         cavities.append((group, mean, 0.5 * (covariance + covariance.swapaxes(1, 2))))
     return cavities

@@ -30,9 +30,8 @@ from relpref.result import CODES, Result
 
 _CONVERGED = CODES.index(Result.converged)
 _EXACT = 1e-6  # relative error of a derivative by which a row says whose it is
-_TURNS = (
-    6  # searches with entries of plates, at most; before each but the first their scale is found
-)
+# Searches with entries of plates, at most; before each but the first their scale is found
+_TURNS = 6
 _SETTLED = 0.03  # by how much the logarithms of scales may still move
 _LEAST_CURVATURE = 0.5
 _LOG_SCALES = np.linspace(-6.0, 3.0, 361)

@@ -78,20 +78,17 @@ class _Noisy:
             If there is a column that the likelihood does not use.
         """
         for column in ("tie", "strength", "probability"):
-            random = (
-                self.lapse and column == "probability"
-            )  # there is no number of outcomes to choose from
+            # There is no number of outcomes to choose from.
+            random = self.lapse and column == "probability"
             if getattr(answers, column) is not None and (random or column not in self.columns):
                 raise DataError(
                     f"the likelihood {self._said} does not use the column {column!r} of the "
-                    "answers; use the default likelihood, "
-                    "Probit(), or leave the column out"
+                    "answers; use the default likelihood, Probit(), or leave the column out"
                 )
         if self.lapse and answers.list is not None:
             raise DataError(
                 "the likelihood with lapse=True is for single answers, and some are in lists; "
-                "leave lapse=True out, or read the "
-                "answers with lists='pairs'"
+                "leave lapse=True out, or read the answers with lists='pairs'"
             )
         for column in ("tie", "rater") if self.margins == "rater" else ():
             if getattr(answers, column) is None:
@@ -161,7 +158,7 @@ class _Noisy:
     def margin(answers: Comparisons, parameters: Mapping[str, Any], zero: Any) -> Any:
         """The tie margin, shape () or (m,); ``zero`` where there are no ties."""
         margin = parameters.get("tie_margin", zero)
-        if "rater_margin" in parameters and answers.rater is not None:
+        if "rater_margin" in parameters:
             margin = margin * parameters["rater_margin"][answers.rater]
         return margin
 
@@ -180,15 +177,16 @@ class _Noisy:
     def described(
         self, answers: Comparisons | None, sentence: str, citation: str | None
     ) -> Description:
-        """The sentence, with what is said of raters, positions and lapses."""
-        if answers is not None and answers.rater is not None:
+        """The sentence, and more about the other columns and lapses."""
+        columns = {} if answers is None else answers.columns
+        if "rater" in columns:
             sentence += (
                 f" The {self.noise} noise of each rater has a scale of its own, 1 for a "
                 "typical one."
             )
         if self.margins == "rater":
             sentence += " So has the difference below which a rater calls two items equal."
-        if answers is not None and answers.shown_first is not None:
+        if "shown_first" in columns:
             sentence += " The item that is shown first may gain by it."
         if answers is not None and answers.covariates is not None:
             names = ", ".join(covariate.name for covariate in answers.covariates_are)
@@ -196,22 +194,21 @@ class _Noisy:
                 f" What is known of its two sides ({names}) adds to that difference, with "
                 "effects that are Gaussian a priori."
             )
-        if answers is not None and answers.list is not None:
+        if "list" in columns:
             sentence += (
                 " A choice or an order is one look at all its items, each of which is seen with "
                 f"{self.noise} noise of its own "
                 f"({self.lists})."
             )
-        if answers is not None and answers.group is not None:
+        if "group" in columns:
             sentence += (
                 " Answers of one group share a deviation of the difference from that of "
                 "the utilities; each group has another one."
             )
-        if answers is not None and answers.weight is not None:
+        if "weight" in columns:
             sentence += (
                 " The probability of each answer is taken to the power of its weight: a weighted "
-                "likelihood, which is no model of how "
-                "people answer."
+                "likelihood, which is no model of how people answer."
             )
         if self.lapse:
             sentence += (
@@ -343,14 +340,12 @@ class Probit(_Noisy):
             )
             citation = (
                 "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a "
-                "Modified Thurstone-Mosteller "
-                "Model. Biometrics 16(1)."
+                "Modified Thurstone-Mosteller Model. Biometrics 16(1)."
             )
         else:
             sentence = (
-                "An answer favors the first of two with the probability Φ of the "
-                "difference "
-                "of their utilities."
+                "An answer favors the first of two with the probability Φ of the difference of "
+                "their utilities."
             )
         return self.described(answers, sentence, citation)
 
@@ -429,13 +424,11 @@ class Logistic(_Noisy):
     def describe(self, answers: Comparisons | None = None) -> Description:
         sentence = (
             "An answer favors the first of two with the probability of the logistic function of "
-            "the difference of their utilities "
-            "(Bradley and Terry 1952)."
+            "the difference of their utilities (Bradley and Terry 1952)."
         )
         citation = (
             "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. "
-            "The Method of Paired Comparisons. "
-            "Biometrika 39(3/4)."
+            "The Method of Paired Comparisons. Biometrika 39(3/4)."
         )
         if answers is not None and answers.tie is not None and self.ties == "davidson":
             sentence += (
@@ -489,8 +482,7 @@ _MEANINGS = {
     "utilities.",
     GROUP_SD: (
         "Group sd: by how much the difference of two items deviates from that of their utilities "
-        "in all answers of a group, as a standard "
-        "deviation; 1 is the noise of a single answer."
+        "in all answers of a group, as a standard deviation; 1 is the noise of a single answer."
     ),
     "effect_scale": (
         "Effect scale: the standard deviation of effects of covariates, in units of utility; of "

@@ -86,13 +86,23 @@ class ListComparison(OfComparison):
     @property
     def without_moments(self) -> str | None:
         """Why expectation propagation does not take it."""
+        if self.single.noise is not GUMBEL:
+            return None
+        return (
+            "expectation propagation has no lists with logistic noise (Plackett and Luce): take "
+            "the likelihood Probit(), whose lists are Thurstone's, fit with Laplace, or sample "
+            "with numpyro's NUTS"
+        )
+
+    @property
+    def without_mode(self) -> str | None:
+        """Why Laplace's method does not take it."""
         if self.single.noise is GUMBEL:
-            return (
-                "expectation propagation has no lists with logistic noise (Plackett and Luce): "
-                "take the likelihood Probit(), whose lists "
-                "are Thurstone's, fit with Laplace, or sample with numpyro's NUTS"
-            )
-        return None
+            return None
+        return (
+            "Laplace has no lists with Gaussian noise (Thurstone): fit with EP, or take the "
+            "likelihood Logistic(), whose lists are those of Plackett and Luce"
+        )
 
     @property
     def _scale(self) -> Array:

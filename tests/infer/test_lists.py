@@ -87,7 +87,9 @@ def test_order_and_names_leave_no_trace(engine: Any, lists: list[tuple[int, ...]
     for one in (table, turned):
         answers = orderings(one, list="no", item="item", position="place")
         data = PreferenceData.from_tables(list(range(5)), answers)
-        found.append(engine(preference_gp, fixed=FIXED).run(0, data, progress_bar=False))
+        likelihood = Logistic() if engine is Laplace else Probit()
+        options = {"progress_bar": False, "likelihood": likelihood}
+        found.append(engine(preference_gp, fixed=FIXED).run(0, data, **options))
     first, other = found
     assert other.mean()[names] == pytest.approx(first.mean(), abs=1e-6)
     assert other.sd()[names] == pytest.approx(first.sd(), abs=1e-6)
@@ -104,6 +106,10 @@ def test_without_padding(data: PreferenceData) -> None:
 
 
 def test_refused(data: PreferenceData) -> None:
+    remedy = r"Laplace has no lists with Gaussian noise \(Thurstone\): fit with EP"
+    for engine in (Laplace(preference_gp), Laplace(preference_gp, hyperparameters="em")):
+        with pytest.raises(UnsupportedProgramError, match=remedy):
+            engine.run(0, data, progress_bar=False)
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         EP(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=Logistic())
     with pytest.raises(DataError, match="lapse=True is for single answers"):

@@ -26,9 +26,8 @@ from relpref.posterior.origin import Origin
 from relpref.result import CODES, Result, progress_line
 
 _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
-_FLOOR = (
-    1e-14  # noise that rounding adds to every label, relative to the size of the kernel of pairs
-)
+# Noise that rounding adds to every label, relative to the size of the kernel of pairs
+_FLOOR = 1e-14
 
 _NOT_INTEGRATED = (
     "hyperparameters are at their maximum, where all scores have one closed form; "

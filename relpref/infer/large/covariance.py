@@ -86,9 +86,8 @@ class Conditioned(_Downdated):
 
     before: NamedSum  # K, of size n
     touched: Positions  # T, shape (t,)
-    projection: (
-        Any  # A, sparse, shape (r, t); the identity where there are more answers than entries
-    )
+    # A, sparse, shape (r, t); the identity where there are more answers than entries
+    projection: Any
     weights: Floats  # M, positive semidefinite, shape (r, r)
 
     def matmul(self, vectors: ArrayLike) -> Floats:

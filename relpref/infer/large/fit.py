@@ -233,9 +233,8 @@ def fit_many(
         if left_out > _MUCH:
             warn_user(
                 f"{INDUCING} inducing items leave out {left_out:.0%} of the attributes' prior "
-                "variance: intervals come out that much too "
-                "narrow; fewer attributes, longer lengthscales, or fewer answers at a time keep "
-                "more"
+                "variance: intervals come out that much too narrow; fewer attributes, longer "
+                "lengthscales, or fewer answers at a time keep more"
             )
     if found.detail:
         info["detail"] = found.detail

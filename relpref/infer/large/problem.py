@@ -123,9 +123,8 @@ class LargeProblem:
             if isinstance(error.obj, PartialGraph):
                 raise UnsupportedProgramError(
                     f"the program asks a relation for its {error.name}, which there is not for so "
-                    "many items; make its parts as the "
-                    "programs of relpref.models do (relpref.kernels.GraphCovariance), or fit with "
-                    "structure='dense'"
+                    "many items; make its parts as the programs of relpref.models do "
+                    "(relpref.kernels.GraphCovariance), or fit with structure='dense'"
                 ) from None
             raise
 
@@ -170,8 +169,7 @@ class LargeProblem:
                 if lost:
                     raise UnsupportedProgramError(
                         f"part {name!r} of the prior: no site of the program is the {lost[0]} of "
-                        "its kernel as it stands, so it is unknown "
-                        "what is to be learned"
+                        "its kernel as it stands, so it is unknown what is to be learned"
                     )
                 priors = {site: sites[site]["fn"] for site in named.values() if site}
                 found[name] = Learnable(
@@ -226,8 +224,7 @@ class LargeProblem:
         if rows is None:
             raise UnsupportedProgramError(
                 "an answer of the program looks at other utilities than those of two items, which "
-                "programs for so many items "
-                "may not do; fit with structure='dense'"
+                "programs for so many items may not do; fit with structure='dense'"
             )
         parts = self._parts(reading.covariance.blocks[0])
         prior = NamedSum({name: shown(part, name, progress_bar) for name, part in parts.items()})
@@ -447,8 +444,7 @@ def answered(posterior: Asked) -> Asked:
     if origin is None or not origin.engine:
         raise UnsupportedProgramError(
             "the posterior does not know its program, which says what an answer's probability is; "
-            "fit in this session, or with a "
-            "program of relpref.models before saving"
+            "fit in this session, or with a program of relpref.models before saving"
         )
     positions = touched(posterior.data)
     if len(positions) > MAX_ITEMS_OF_ANSWERS:
@@ -512,13 +508,11 @@ def approximations(posterior: Posterior) -> list[str]:
     if searched is not None and answers is not None and searched < answers.num_answers:
         said.append(
             f"Hyperparameters were searched for by {searched} of the {answers.num_answers} "
-            "answers, drawn at random; the posterior itself "
-            "knows all of them."
+            "answers, drawn at random; the posterior itself knows all of them."
         )
     if info.get("at_boundary"):
         said.append(
             f"The search ended where its range ends, at {info['at_boundary']}: the answers ask for "
-            "a value beyond what the prior takes to be "
-            "plausible."
+            "a value beyond what the prior takes to be plausible."
         )
     return said

@@ -29,9 +29,8 @@ class SparseFit(NamedTuple):
 
     sites: Sites  # NumPy arrays, shape (m,)
     parts: dict[str, Floats]  # of the mean of all utilities, less their prior means, shape (n,)
-    mean_error: (
-        Floats  # what the errors of the variances do to the mean, as a standard error, shape (n,)
-    )
+    # What the errors of the variances do to the mean, as a standard error, shape (n,)
+    mean_error: Floats
     gap_variance: Floats  # of the rows' projections, shape (m,)
     gap_variance_error: Floats  # standard error of the estimate at these sites, 0 where it is exact
     log_evidence: float
