@@ -22,8 +22,9 @@ from relpref.ask.guard import listen
 from relpref.ask.items import View, name, standings, visible
 from relpref.ask.learning import up_to_date
 from relpref.ask.loop import Loop
+from relpref.ask.session import Session
 from relpref.ask.store import AnswerStore
-from relpref.ask.web import Pages, guarded, table_file, templates, view_of
+from relpref.ask.web import Pages, guarded, page, ranking_file, view_of
 from relpref.errors import DataError, RelprefError
 from relpref.limits import MAX_INTERVALS
 from relpref.runs import ANSWERS, RECORD, REPORT, load_run
@@ -105,7 +106,6 @@ class _Gallery:
         self._folder, self._ask = folder, ask
         self._summaries: dict[str, _Summary] = {}
         self._lock = threading.Lock()
-        self._templates = templates()
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -144,8 +144,7 @@ class _Gallery:
 
     def ranking_table(self, request: Request) -> Response:
         """Send the full ranking of a run as a file."""
-        ranking = self._ranked(request).ranking
-        return table_file(ranking.rename_axis("item").reset_index(), "ranking.csv")
+        return ranking_file(self._ranked(request).ranking)
 
     def report(self, request: Request) -> Response:
         """Send the report in the folder of a run, or else a new one."""
@@ -177,8 +176,7 @@ class _Gallery:
         return summary
 
     def _render(self, template: str, **values: Any) -> HTMLResponse:
-        title = name(self._folder.absolute().name).head
-        return HTMLResponse(self._templates.get_template(template).render(title=title, **values))
+        return page(template, title=name(self._folder.absolute().name).head, **values)
 
 
 class _Asking:
@@ -186,7 +184,7 @@ class _Asking:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._open: dict[str, tuple[Pages, Router]] = {}
+        self._open: dict[str, tuple[Session, Router]] = {}
         self._lock = threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,18 +196,18 @@ class _Asking:
         with self._lock:
             if run not in self._open:
                 try:
-                    pages = Pages(Loop.open(folder), root="../../")
+                    session = Session(Loop.open(folder))
                 except DataError as error:
                     raise HTTPException(409, visible(error)) from None
-                self._open[run] = pages, Router(pages.routes())
-                pages.refiner.start()
+                self._open[run] = session, Router(Pages(session, root="../../").routes())
+                session.start()
             return self._open[run][1]
 
     def close(self) -> None:
         """Refine and publish what is left."""
-        for pages, _ in self._open.values():
-            pages.refiner.close()
-            pages.loop.close()
+        for session, _ in self._open.values():
+            session.close()
+            session.loop.close()
 
 
 def _folder_of(parent: Path, run: str) -> Path:

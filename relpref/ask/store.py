@@ -142,6 +142,12 @@ class Question:
     left: Any
     rater: str
 
+    @property
+    def sides(self) -> dict[str, Any]:
+        """Labels by the outcome that prefers them, the left one first."""
+        sides = {"first": self.first, "second": self.second}
+        return sides if self.left == self.first else dict(reversed(sides.items()))
+
 
 _ORIGINS = {
     "fitted": "the run was fitted on it",

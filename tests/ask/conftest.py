@@ -7,36 +7,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.ask import Progress
+from relpref.ask import Item, Progress, Question
 from relpref.errors import DataError
 
 TOKEN = "a-token"
 HOST = "http://127.0.0.1:8123"
-
-
-@dataclass(frozen=True)
-class Item:
-    label: Any
-    text: str = ""
-    image: Path | None = None
-    link: str | None = None
-    attributes: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Question:
-    id: str
-    first: Any
-    second: Any
-    left: Any
-    rater: str
 
 
 @dataclass
@@ -101,8 +82,8 @@ class FakeLoop:
             self.events.append((kind, current, rater))
 
     def answer(self, question: str, outcome: str, rater: str) -> None:
-        if outcome == "tie" and not self.ties:
-            raise DataError("no ties")
+        if outcome not in ("first", "second", *["tie"] * self.ties):
+            raise DataError(f"no answer {outcome}")
         self._close(question, outcome, rater)
 
     def skip(self, question: str, rater: str) -> None:

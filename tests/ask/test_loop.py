@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from relpref.ask import store
-from relpref.ask.learning import export_known, up_to_date
+from relpref.ask.learning import export_left, up_to_date
 from relpref.ask.loop import Loop
 from relpref.ask.schema import now
 from relpref.ask.store import AnswerStore
@@ -454,7 +454,7 @@ def test_answers_that_are_gone_or_of_another_run_are_noticed(run: Path, tmp_path
                 opens()
             assert not store.exists() or not store.read_bytes()
     exported = tmp_path / "known.csv"
-    assert export_known(load_run(run), exported) == 9 and len(pd.read_csv(exported)) == 5
+    assert export_left(load_run(run), exported) == 9 and len(pd.read_csv(exported)) == 5
     shutil.copy(copy / "answers.sqlite", store)
     with pytest.raises(StorageError, match="not the answers that the run knows"):
         opened(run)
