@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.csgraph
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from relpref.data.arrays import refuse_first
 from relpref.errors import DataError
@@ -419,15 +419,6 @@ class Graph:
         for name in ("cliques", "reference"):
             graph.__dict__.pop(name, None)
         return graph
-
-    def grown(
-        self, num_nodes: int, source: ArrayLike, target: ArrayLike, weight: ArrayLike
-    ) -> "Graph":
-        """Return the graph with so many nodes and more edges, arrays of shape (e,), and the scale of reference of this one."""
-        added = ((self.source, source), (self.target, target), (self.weight, weight))
-        edges: Any = [np.concatenate([before, np.asarray(more)]) for before, more in added]
-        kept: Any = {"frozen_reference": self.reference, "counts_cliques": self.counts_cliques}
-        return Graph(num_nodes, *edges, **kept)
 
     def padded(self, size: int) -> "Graph":
         """Return the graph with nodes without links up to so many in all.

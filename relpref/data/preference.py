@@ -26,18 +26,17 @@ from relpref.data.comparisons import (
     read_comparisons,
     with_known_labels,
 )
-from relpref.data.graph import Graph
-from relpref.data.items import ItemTable, read_item_table, without_table
-from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
-from relpref.data.links import (
-    Links,
-    Read,
+from relpref.data.edges import (
+    EdgeTable,
     graph_notes,
     part_names,
     project,
-    read_relation,
+    read_edges,
     read_relations,
 )
+from relpref.data.graph import Graph
+from relpref.data.items import ItemTable, read_item_table, without_table
+from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
 from relpref.errors import DataError
 from relpref.pytree import register
@@ -76,7 +75,7 @@ class PreferenceData:
     attribute_scale: NDArray[np.float64]
     comparisons: Comparisons
     _graphs: dict[str, Graph]
-    _links: dict[str, Links] = field(default_factory=dict)
+    _links: dict[str, EdgeTable] = field(default_factory=dict)
     answered: bool = True
     notes: tuple[str, ...] = ()
 
@@ -230,7 +229,7 @@ class PreferenceData:
         return MappingProxyType(self._graphs)
 
     @property
-    def links(self) -> Mapping[str, Links]:
+    def links(self) -> Mapping[str, EdgeTable]:
         """Links of each directed or bipartite relation, from which its graphs are made; read-only."""
         return MappingProxyType(self._links)
 
@@ -461,26 +460,19 @@ class PreferenceData:
         all_links, notes = dict(self.links), [*kept, *newcomers.notes, *_alike_items(index.labels)]
         for name in dict.fromkeys(self.relation_of(part) for part in self.relations):
             before = {part: self.relations[part] for part in self.parts_of(name)}
-            read = self._read_more(name, more[name], index) if name in more else None
+            edges = self._edges_of(name)
+            stale, new = graph_notes(name, edges, before), []
+            if name in more:
+                added = self._read_more(name, more[name], index)
+                edges, new = edges.joined(added), [*added.notes]
             if name in all_links:
-                if read is not None:
-                    all_links[name] = all_links[name].with_newcomers(read.edges, read.targets)
-                # Also without new links: the traffic of a random walk depends on how many items
-                # there are.
-                grown = project(name, all_links[name], len(index), before)
-            else:
-                edges = (
-                    ()
-                    if read is None
-                    else (read.edges.source, read.edges.target, read.edges.weight)
-                )
-                grown = {name: before[name].grown(len(index), *(edges or ([], [], [])))}
+                all_links[name] = edges
+            # Also without new edges: the traffic of a random walk depends on how many items there
+            # are.
+            grown = project(name, edges, len(index), before)
             _check_cliques(grown)
             graphs |= grown
-            stale = graph_notes(name, self.links.get(name), before)
-            new = (() if read is None else read.notes) + graph_notes(
-                name, all_links.get(name), grown
-            )
+            new += graph_notes(name, edges, grown)
             notes = [note for note in notes if note not in stale]
             notes += [note for note in new if note not in notes]
         return replace(
@@ -509,27 +501,28 @@ class PreferenceData:
                         "cannot be an item; give newcomers labels of their own"
                     )
 
-    def _read_more(self, name: str, value: Any, index: LabelIndex) -> Read:
-        """Read the links of newcomers."""
-        links = self.links.get(name)
-        read = read_relation(name, value, index, links)
-        if links is None and read.relation.kind not in (None, "undirected"):
-            raise DataError(
-                f"relation {name!r}: it was read as an undirected relation, but the newcomers' is "
-                f"{read.relation.kind}; pass the table alone"
-            )
-        edges, bipartite = read.edges, read.relation.kind == "bipartite"
-        known = (edges.source < self.num_items) & (bipartite | (edges.target < self.num_items))
-        if known.any():
-            row = int(np.argmax(known))
+    def _edges_of(self, name: str) -> EdgeTable:
+        """Return the edges of a relation; of an undirected one those of its graph."""
+        if name in self._links:
+            return self._links[name]
+        graph = self._graphs[name]
+        return EdgeTable(Relation(None), graph.source, graph.target, graph.weight)
+
+    def _read_more(self, name: str, value: Any, index: LabelIndex) -> EdgeTable:
+        """Read the edges of newcomers."""
+        edges = read_edges(name, value, index, self._edges_of(name))
+        bipartite = edges.relation.kind == "bipartite"
+        old = (edges.source < self.num_items) & (bipartite | (edges.target < self.num_items))
+        if old.any():
+            row = int(np.argmax(old))
             source = shown(index.labels[int(edges.source[row])])
-            target = shown((read.targets if bipartite else index.labels)[int(edges.target[row])])
+            target = shown((edges.targets if bipartite else index.labels)[int(edges.target[row])])
             what = f"{source} is" if bipartite else f"both {source} and {target} are"
             raise DataError(
                 f"{edges.where(row)}: {what} known already; extend adds edges of newcomers "
                 "only: drop the row, or rebuild the data with from_tables"
             )
-        return read
+        return edges
 
     def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
         """Return the data as DataFrames, from which `from_tables` makes equal data.
@@ -551,17 +544,8 @@ class PreferenceData:
         names = pd.Index(list(self.attribute_names), dtype=object)
         items = pd.DataFrame(np.array(self.attributes), index=labels.rename("item"), columns=names)
         comparisons = self.comparisons.table(self.labels)
-        relations: dict[str, Any] = {}
-        for part, graph in self.relations.items():
-            name = self.relation_of(part)
-            if name in self.links:
-                relations[name] = self.links[name].table(self.labels)
-            else:
-                ends = {
-                    end: labels.take(np.asarray(getattr(graph, end)))
-                    for end in ("source", "target")
-                }
-                relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
+        names_of_relations = dict.fromkeys(map(self.relation_of, self.relations))
+        relations = {name: self._edges_of(name).table(self.labels) for name in names_of_relations}
         return items, comparisons, relations
 
     def groups(self) -> NDArray[np.int32]:
@@ -631,7 +615,7 @@ def _met(compared: list[Any], relations: Mapping[str, Any]) -> ItemTable:
     """Those that answers and relations are about."""
     index = GrowingIndex(dict.fromkeys(compared))
     for name, value in relations.items():
-        read_relation(name, value, index)
+        read_edges(name, value, index)
     if not len(index):
         raise DataError(
             "items: there are none; give items, or answers or relations, which name them"

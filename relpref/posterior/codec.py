@@ -19,8 +19,8 @@ import scipy.sparse
 from relpref._version import __version__
 from relpref.data import (
     Comparisons,
+    EdgeTable,
     Graph,
-    Links,
     PreferenceData,
     Rankings,
     Relation,
@@ -30,8 +30,7 @@ from relpref.data import (
 )
 from relpref.data.arrays import shown
 from relpref.data.covariates import Covariate
-from relpref.data.edges import checked_sparse
-from relpref.data.links import OPTIONS
+from relpref.data.relation import OPTIONS, checked_sparse
 from relpref.errors import StorageError
 from relpref.files import replaced
 from relpref.limits import require_memory
@@ -525,7 +524,7 @@ def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -
         check_arguments(Relation, options, "a relation")
         targets = decode_labels(stored["targets"])
         part = f"{prefix}/links_{row}_"
-        links[checked(stored["name"], str, "a relation")] = Links(
+        links[checked(stored["name"], str, "a relation")] = EdgeTable(
             Relation(None, **options),
             positions(arrays, part + "source", size),
             positions(arrays, part + "target", len(targets) or size),

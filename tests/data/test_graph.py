@@ -115,20 +115,17 @@ def test_matrices_and_degrees() -> None:
     assert graph.component.tolist() == [0, 0, 0, 1]
 
 
-def test_growing_keeps_the_reference() -> None:
+def test_the_reference_is_the_graph_or_what_is_given() -> None:
     graph = random_graph(3)
-    grown = graph.grown(14, [12], [0], [5.0])
-    assert grown.num_nodes == 14
-    assert grown.num_edges == graph.num_edges + 1
-    assert grown.mean_degree != graph.mean_degree
-    again = grown.grown(15, [14], [13], [1.0])
-    for later in (grown, again):
-        for got, expected in zip(later.reference, graph.reference, strict=True):
-            np.testing.assert_array_equal(got, expected)
-    own = graph.reference
-    np.testing.assert_array_equal(own.eigenvalues, graph.spectrum.eigenvalues)
-    np.testing.assert_array_equal(own.gap_weights, graph.spectrum.gap_weights)
-    assert own.mean_degree == graph.mean_degree
+    reference = graph.reference
+    np.testing.assert_array_equal(reference.eigenvalues, graph.spectrum.eigenvalues)
+    np.testing.assert_array_equal(reference.gap_weights, graph.spectrum.gap_weights)
+    assert reference.mean_degree == graph.mean_degree
+    for larger in (
+        Graph(14, [12], [0], [5.0], reference),
+        random_graph(4).with_reference(reference),
+    ):
+        assert larger.reference is reference and larger.mean_degree != graph.mean_degree
 
 
 def test_pytree_round_trip_and_placeholders() -> None:
@@ -230,15 +227,9 @@ def test_a_ring_is_one_clique(nodes: int) -> None:
     assert len(maximal_cliques(nodes + 1, [*ring, 0], [*np.roll(ring, 1), nodes])) > 1
 
 
-def test_cliques_are_counted_when_asked_for_and_again_after_growth() -> None:
-    graph = random_graph(3)
-    assert graph.cliques is None
-    counted = graph.with_cliques()
-    assert len(jax.tree.leaves(counted)) == 9
-    grown = counted.grown(13, [12], [0], [1.0])
-    assert grown.cliques is not None
-    assert grown.cliques.shape == (13, 13)
-    assert graph.grown(13, [], [], []).cliques is None
+def test_cliques_are_counted_when_asked_for() -> None:
+    assert random_graph(3).cliques is None
+    assert len(jax.tree.leaves(random_graph(3).with_cliques())) == 9
 
 
 @settings(max_examples=30, deadline=None)

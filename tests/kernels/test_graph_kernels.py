@@ -173,7 +173,8 @@ def test_every_kernel(kernel: Any, parameters: Any) -> None:
     assert all(prior.shape() == () for prior in kernel.parameters(GRAPH).values())
     # Newcomers do not change what it is scaled by; the old nodes' pairs alone count where there is
     # no spectrum.
-    grown = GRAPH.grown(9, [8, 8], [0, 4], [5.0, 1.0])
+    ends, weights = ([*LOW, 0, 4], [*HIGH, 8, 8]), [*WEIGHTS, 5.0, 1.0]
+    grown = Graph(9, *ends, weights, GRAPH.reference, counts_cliques=True)
     raw, found = (
         dense(kernel, grown, **parameters),
         dense(kernel, grown, normalize=True, **parameters),
