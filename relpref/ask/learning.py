@@ -15,6 +15,7 @@ import pandas as pd
 
 from relpref.ask.store import AnswerStore, Changes
 from relpref.ask.tables import answers_table, with_shared, write_answers
+from relpref.data.tables import Table
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
 from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
@@ -58,7 +59,7 @@ def without_others(posterior: UtilityPosterior, changes: Changes, rater: str) ->
     return posterior if others is None else posterior.update(withdraw=others)
 
 
-def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame | None:
+def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> Table | None:
     """Answers in the columns of the run's model; None if there are no answers."""
     if table.empty:
         return None
@@ -126,7 +127,7 @@ def check_known(run: Run) -> None:
 def export_known(run: Run, path: str | os.PathLike[str]) -> int:
     """Write the answers in the posterior of a run whose store is lost; returns their number."""
     data = askable(run).data
-    write_answers(data.comparisons.table(data.labels), path)
+    write_answers(data.comparisons.written(data.labels), path)
     return data.num_answers
 
 
@@ -142,8 +143,9 @@ def export_left(run: Run, path: str | os.PathLike[str]) -> int:
         if store.version < (run.metadata.get("answers") or {"version": 0})["version"]:
             return export_known(run, path)
         table = answers_table(store, askable(run).data)
+        number = int(store.changes().added["count"].sum())
     write_answers(table, path)
-    return int(table["count"].sum())
+    return number
 
 
 def known_version(run: Run, store: AnswerStore) -> int:
