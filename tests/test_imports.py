@@ -221,9 +221,6 @@ NAMES = {
         "Rankings",
         "Relation",
         "RelationData",
-        "best_worst",
-        "choices",
-        "orderings",
     ],
     "relpref.diagnostics": [
         "calibrate",

@@ -12,6 +12,7 @@ import pandas as pd
 
 from relpref.ask.store import AnswerStore, Changes
 from relpref.ask.tables import answers_table, with_shared, write_answers
+from relpref.data.tables import Table
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
 from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
@@ -55,7 +56,7 @@ def without_others(posterior: UtilityPosterior, changes: Changes, rater: str) ->
     return posterior if others is None else posterior.update(withdraw=others)
 
 
-def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame | None:
+def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> Table | None:
     """Answers in the columns of the run's model; None if there are no answers."""
     if table.empty:
         return None
@@ -126,14 +127,15 @@ def export_left(run: Run, path: str | os.PathLike[str]) -> int:
     If the store is lost, or lacks answers of the posterior, those of the posterior are written.
     """
     data = askable(run).data
-    table = data.comparisons.table(data.labels)
+    table, number = data.comparisons.written(data.labels), data.num_answers
     store = AnswerStore.read(run.folder / ANSWERS, damaged_log=True)
     if store is not None:
         with store:
             if store.version >= (run.metadata.get("answers") or {"version": 0})["version"]:
                 table = answers_table(store, data)
+                number = int(store.changes().added["count"].sum())
     write_answers(table, path)
-    return int(table["count"].sum())
+    return number
 
 
 def known_version(run: Run, store: AnswerStore) -> int:

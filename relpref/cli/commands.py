@@ -159,11 +159,6 @@ COMMANDS = {
                 "NAME_second), or a column NAME with the label of the side that has the property, "
                 "such as home"
             ),
-            "--lists {exact,pairs}": _with(
-                "what pairs with the same value in the column list are: one order of their items "
-                "(exact), or independent answers (pairs)",
-                default="exact",
-            ),
             **_INCOMPLETE,
             "--model MODEL": _with(
                 "xpgp uses attributes and relations, preference_gp attributes alone; or a program "

@@ -51,7 +51,7 @@ class Known(NamedTuple):
 
 def parsed(cells: Any, *, text: bool) -> Any:
     """The cells of a piece of a column as numbers, where all are, to save memory; otherwise as they are."""
-    values = from_text(cells.tolist(), False) if text else from_cells(cells)
+    values = from_text(cells.tolist()) if text else from_cells(cells)
     return cells if values is None or not np.isfinite(values).all() else values
 
 
@@ -100,14 +100,12 @@ def read_column(
     if text:  # pieces that were numbers are so already
         strings = [at for at, cell in enumerate(there) if isinstance(cell, str)]
         words = pd.Series([there[at] for at in strings], dtype=object)
-        # An opening number says that true is none.
         values = numbers(
             words,
             name,
             lambda at: where(int(rows[strings[at]])),
             text=True,
             remedy=remedy,
-            opening=("", "0"),
         )
         for at, value in zip(strings, values.tolist(), strict=True):
             there[at] = value

@@ -4,149 +4,45 @@ What is kept of a list are the pairs between neighboring blocks: every item of a
 to every item of the next. Other pairs follow from these, and items of one block have no pair.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, refuse_first
+from relpref.data.arrays import counted
+from relpref.data.columns import COLUMNS, NOT_COMPARED, Rows
 from relpref.errors import DataError
 
 Columns = dict[str, Any]
 Positions = NDArray[np.int64]
 
 NO_LISTS = {"list": None, "list_label": None}  # the columns, where no answer is in a list
-_REMEDY = (
-    "give every item of a place above every item of the next, as choices and orderings do, "
-    "or read pairs as they are with lists='pairs'"
-)
 
 
-def read_lists(
-    columns: Columns, number: Positions, place: Callable[[int], str]
-) -> tuple[Columns, tuple[str, ...]]:
-    """Columns of answers in which the pairs of lists are those that are kept, and notes on what was tidied.
-
-    Parameters
-    ----------
-    columns : dict of arrays
-        As of `relpref.data.Comparisons`, with ``list_label``; ``count`` repeats a list with fresh
-        noise.
-    number : array of int, shape (m,)
-        The list of each row, −1 where there is none. A list of two is a comparison, or a tie, like
-        any other.
-    place : callable
-        How a row is called in messages.
-
-    Raises
-    ------
-    DataError
-        If the pairs of a list are no ordered partition of its items, or a list has strengths or
-        several raters.
-    """
-    rows = np.flatnonzero(number >= 0)
-    winner, loser, of_row = (
-        np.asarray(part)[rows].astype(np.int64)
-        for part in (columns["winner"], columns["loser"], number)
-    )
-    _check_columns(columns, rows, of_row, place)
-
-    def refuse(wrong: Any, reason: str) -> None:
-        refuse_first(wrong, lambda row: f"{place(int(rows[row]))}: {reason}")
-
-    items = int(max(winner.max(initial=0), loser.max(initial=0))) + 1
-    pair = np.stack([of_row, np.minimum(winner, loser), np.maximum(winner, loser)])
-    order = np.lexsort(pair[::-1])
-    twice = np.zeros(len(rows), dtype=bool)
-    twice[order[1:]] = (pair[:, order][:, 1:] == pair[:, order][:, :-1]).all(axis=0)
-    refuse(twice, "the list has this pair of items twice; drop a row")
-    slots, place_of = np.unique(
-        np.concatenate([of_row * items + winner, of_row * items + loser]), return_inverse=True
-    )
-    above, below = np.split(place_of, 2)
-    of_slot = slots // items
-    size = np.bincount(of_slot)
-    tied = np.asarray(columns["tie"])[rows] if "tie" in columns else np.zeros(len(rows), dtype=bool)
-    strict = ~tied
-    # The block of each item is the length of the longest path to it.
-    block = np.zeros(len(slots), dtype=np.int64)
-    for _ in range(int(size.max(initial=0))):
-        further = block.copy()
-        np.maximum.at(further, below[strict], block[above[strict]] + 1)
-        if np.array_equal(further, block):
-            break
-        block = further
-    fall = block[below] - block[above]
-    refuse(strict & (fall <= 0), f"the pairs of the list contradict each other; {_REMEDY}")
-    refuse(
-        tied & (fall != 0),
-        f"the two are tied, but not with the same items above or below them; {_REMEDY}",
-    )
-    width = int(block.max(initial=0)) + 2
-    blocks = np.bincount(of_slot * width + block, minlength=len(size) * width).reshape(
-        len(size), width
-    )
-    near = strict & (fall == 1)
-    there = np.bincount(of_row[near] * width + block[above[near]], minlength=blocks.size).reshape(
-        blocks.shape
-    )
-    wanted = blocks[:, :-1] * blocks[:, 1:]
-    short = (there[:, :-1] != wanted).any(axis=1)
-    refuse(
-        short[of_row],
-        f"some pairs of the list are missing, and its others do not tell them; {_REMEDY}",
-    )
-
-    two = size[of_row] == 2
-    number = number.copy()
-    number[rows[two]] = -1
-    columns = columns | {"list_label": np.where(number < 0, -1, columns["list_label"])}
-    kept = np.ones(len(number), dtype=bool)
-    kept[rows] = two | near
-    nothing = counted(len(np.unique(of_row[~two])) - len(np.unique(of_row[~two & near])), "list")
-    notes = () if nothing.startswith("0") else (f"{nothing} with all items tied left out",)
-    columns = {name: np.asarray(column)[kept] for name, column in columns.items()}
-    if "tie" in columns and tied.any() and not columns["tie"].any():
-        del columns["tie"]
-    return numbered(_repeated(columns | {"list": number[kept]})), notes
-
-
-def _check_columns(
-    columns: Columns, rows: Positions, of_row: Positions, place: Callable[[int], str]
-) -> None:
-    """Refuse what lists have no place for."""
-    for name in ("strength", "probability"):
-        if name in columns and len(rows):
-            raise DataError(
-                f"{place(int(rows[0]))}: answers with the column {name!r} cannot be in lists; "
-                "leave one of the two columns out"
-            )
-    if "shown_first" in columns:
-        refuse_first(
-            np.asarray(columns["shown_first"])[rows] != 0,
-            lambda row: (
-                f"{place(int(rows[row]))}: the effect of being shown first in a list is unknown; "
-                "leave the cell blank"
-            ),
-        )
-    _, first, which = np.unique(of_row, return_index=True, return_inverse=True)
-    for name in ("rater", "count", "group"):
-        values = np.asarray(columns[name])[rows] if name in columns else of_row
-        wrong = np.flatnonzero(values != values[first][which])
-        if len(wrong):
-            raise DataError(
-                f"{place(int(rows[wrong[0]]))}: the {name} is not that of the list's other rows; "
-                "correct it"
-            )
+def read_lists(rows: Rows) -> None:
+    """Read which list each pair is part of; ``count`` repeats a list with fresh noise."""
+    table, columns = rows.table, rows.columns
+    stated = np.flatnonzero(~table.blank("list"))
+    names = table.labels("list", stated)
+    place_of = {label: place for place, label in enumerate(dict.fromkeys(names))}
+    numbers = np.full(len(table.frame), -1)
+    numbers[stated] = [place_of[label] for label in names]
+    # A list with one pair is a list of two items: a comparison, or a tie, like any other.
+    listed = (numbers >= 0) & (np.bincount(numbers + 1)[numbers + 1] > 1)
+    numbers[~listed] = -1
+    if listed.any():
+        columns |= {"list": numbers, "list_label": numbers}
+        rows.columns = numbered(_repeated(columns))
+        rows.labels["lists"] = tuple(place_of)
 
 
 def _repeated(columns: Columns) -> Columns:
-    """Lists that were given several times as so many lists."""
+    """Repeat lists that were given several times."""
     listed = columns["list"] >= 0
     times = np.where(listed, columns["count"], 1)
     columns = {name: np.repeat(column, times, axis=0) for name, column in columns.items()}
-    copy = np.concatenate([np.arange(number) for number in times] or [np.zeros(0, dtype=np.int64)])
+    copy = np.concatenate([np.arange(number) for number in times])
     listed = columns["list"] >= 0
     lists = int(columns["list"].max(initial=-1)) + 1
     return columns | {
@@ -173,27 +69,33 @@ def numbered(columns: Columns) -> Columns:
 def contents(
     columns: Mapping[str, Any], rows: Positions, which: Positions, lists: int
 ) -> Positions:
-    """What each list says: the number of its entries, its rater, its group, and its entries; −1 where there are no more, shape (lists, ...).
+    """Describe each list by whole numbers, shape (lists, ...), −1 where there are no more.
 
-    The entries of a pair are its two items and the bits of its covariates.
+    They are the number of its entries, its rater, group and other columns, and the entries: the two
+    items of each pair and the bits of its covariates.
     """
     winner, loser = (np.asarray(columns[end])[rows].astype(np.int64) for end in ("winner", "loser"))
-    bits = np.asarray(columns.get("covariates", np.zeros((len(columns["winner"]), 0))))[rows].view(
-        np.int64
-    )
-    said = np.column_stack([winner, loser, bits])
+    covariates = np.asarray(columns.get("covariates", np.zeros((len(columns["winner"]), 0))))
+    entries = np.column_stack([winner, loser, covariates[rows].view(np.int64)])
     order = np.lexsort((loser, winner, which))
     sizes = np.bincount(which, minlength=lists)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    width = said.shape[1]
-    found = np.full((lists, 3 + width * int(sizes.max(initial=0))), -1, dtype=np.int64)
-    found[:, 0] = width * sizes
-    for at, name in enumerate(("rater", "group"), start=1):
-        if name in columns:
-            found[which, at] = np.asarray(columns[name])[rows]
+    width, shared = entries.shape[1], _shared(columns)
+    content = np.full(
+        (lists, 1 + len(shared) + width * int(sizes.max(initial=0))), -1, dtype=np.int64
+    )
+    content[:, 0] = width * sizes
+    for at, name in enumerate(shared, start=1):
+        content[which, at] = np.asarray(columns[name], dtype=np.float64)[rows].view(np.int64)
     for at in range(width):
-        found[which[order], 3 + at + width * place] = said[order, at]
-    return found
+        content[which[order], 1 + len(shared) + at + width * place] = entries[order, at]
+    return content
+
+
+def _shared(columns: Mapping[str, Any]) -> list[str]:
+    """Return the columns that are the same in all rows of a list."""
+    apart = ("list", *NOT_COMPARED, "winner", "loser", "covariates")
+    return [name for name in COLUMNS if name in columns and name not in apart]
 
 
 def chosen_lists(columns: Columns, chosen: Positions) -> Columns:
@@ -267,7 +169,7 @@ def _said(columns: Mapping[str, Any]) -> list[bytes]:
     number = np.asarray(columns["list"]).astype(np.int64)
     rows = np.flatnonzero(number >= 0)
     said = contents(columns, rows, number[rows], int(number.max(initial=-1)) + 1)
-    return [row[: 3 + row[0]].tobytes() for row in said]
+    return [row[: 1 + len(_shared(columns)) + row[0]].tobytes() for row in said]
 
 
 def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]:
@@ -286,3 +188,41 @@ def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]
     between = bool(np.any((wins[below] > 0) & (wins[above] > 1)))
     longest = [int(np.bincount(part, minlength=1).max()) for part in (number, slots // items)]
     return 1 << max(lists - 1, 0).bit_length(), longest[0], longest[1], between
+
+
+class Orders(NamedTuple):
+    """Lists, and pairs as lists of two, with an entry for each item of each list."""
+
+    row: Positions  # a row of the answers in which the item is
+    number: Positions  # its list; those of the pairs come after the others
+    item: Positions
+    place: Positions
+    covariates: Any  # shape (..., q), less those of an item of the list
+
+
+def orders_of(columns: Mapping[str, Any]) -> Orders:
+    """Return answers item by item, sorted by their lists."""
+    ends = [np.asarray(columns[end]).astype(np.int64) for end in ("winner", "loser")]
+    number = np.asarray(columns["list"]).astype(np.int64)
+    alone = number < 0
+    number = np.where(alone, number.max(initial=-1) + np.cumsum(alone), number)
+    items = int(np.max(ends, initial=0)) + 1
+    slots, first, which = np.unique(
+        np.concatenate([number * items + end for end in ends]),
+        return_index=True,
+        return_inverse=True,
+    )
+    above, below = np.split(which, 2)
+    strict = ~np.asarray(columns.get("tie", np.zeros(len(number), dtype=bool)))
+    place = np.ones(len(slots), dtype=np.int64)
+    while np.any(place[below[strict]] <= place[above[strict]]):
+        np.maximum.at(place, below[strict], place[above[strict]] + 1)
+    more = np.asarray(columns.get("covariates", np.zeros((len(number), 0))))
+    covariates = np.zeros((len(slots), more.shape[1]))
+    known = np.append(True, np.diff(slots // items) > 0)
+    while not known.all():
+        down, up = known[above] & ~known[below], known[below] & ~known[above]
+        covariates[below[down]] = covariates[above[down]] - more[down]
+        covariates[above[up]] = covariates[below[up]] + more[up]
+        known[below[down]] = known[above[up]] = True
+    return Orders(first % len(number), slots // items, slots % items, place, covariates)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from relpref.data.arrays import read_only
+from relpref.data.columns import COLUMNS
 from relpref.data.comparisons import Comparisons
 from relpref.data.preference import PreferenceData
 
@@ -22,13 +23,9 @@ from relpref.data.preference import PreferenceData
 _STEP_OF_ITEMS, _PARTS_OF_ITEMS = 64, 8
 _STEP_OF_ANSWERS, _PARTS_OF_ANSWERS = 256, 2
 # A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
-_NEUTRAL = {
+_NEUTRAL = {name: column.absent or 0 for name, column in COLUMNS.items()} | {
     "probability": 0.5,
     "strength": 1,
-    "list": -1,
-    "list_label": -1,
-    "group": -1,
-    "weight": 1,
 }
 
 # The attribute; where it depends on an object's fields, its class has a property of this name.
@@ -76,7 +73,7 @@ def padded_answers(answers: Comparisons) -> Comparisons:
     more = room_for(len(answers.winner)) - len(answers.winner)
     columns: dict[str, Any] = {
         name: np.concatenate(
-            [column, np.full((more, *column.shape[1:]), _NEUTRAL.get(name, 0), column.dtype)]
+            [column, np.full((more, *column.shape[1:]), _NEUTRAL[name], column.dtype)]
         )
         for name, column in answers.columns.items()
     }

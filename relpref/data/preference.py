@@ -17,15 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import chosen_rows, counted, read_only, shown
 from relpref.data.attributes import Known, standardization
-from relpref.data.comparisons import NAME as COMPARISONS
-from relpref.data.comparisons import (
-    Comparisons,
-    ListReading,
-    answer_table,
-    compared,
-    read_comparisons,
-    with_known_labels,
-)
+from relpref.data.comparisons import Comparisons, read_comparisons
 from relpref.data.edges import (
     EdgeTable,
     graph_notes,
@@ -34,6 +26,7 @@ from relpref.data.edges import (
     read_edges,
     read_relations,
 )
+from relpref.data.forms import NAME, answer_table, compared
 from relpref.data.graph import Graph
 from relpref.data.items import ItemTable, read_item_table, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
@@ -91,7 +84,6 @@ class PreferenceData:
         relations: Mapping[str, Any] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
-        lists: ListReading = "exact",
         covariates: Sequence[str] = (),
     ) -> "PreferenceData":
         """Validate tables. How they were read is in ``notes``.
@@ -119,25 +111,22 @@ class PreferenceData:
             columns: ``tie`` (true or false), ``strength`` (1 = slightly, 2, ...; blank for a tie),
             ``rater`` (who answered), ``shown_first`` (which of the two was; blank where that is not
             known), ``count`` (how often; default 1), ``weight`` (for how much each of them counts:
-            its probability is taken to this power), ``list`` (see `choices` and `orderings`),
-            ``group`` (what answers have in common beyond their items: the question, the match, the
-            pair of texts; blank where nothing). Other columns are not used, and noted.
+            its probability is taken to this power), ``group`` (what answers have in common beyond
+            their items: the question, the match, the pair of texts; blank where nothing). Other
+            columns are not used, and noted.
 
             Orders have the columns ``list``, ``item`` and ``place`` (1 is the best, equal places
             are ties, and a blank is below all others); choices ``choice``, ``item`` and ``chosen``
             (true once in each choice); and the best and the worst of several ``best``, ``worst``
-            and what was shown, ``item_1``, ``item_2``, .... Or `Rankings`.
+            and what was shown, ``item_1``, ``item_2``, .... Or `Rankings`. An order of two items is
+            a pair. The answers of one list come from one look at its items: each item is seen with
+            noise of its own, which all its comparisons in the list share.
         relations : mapping of str to table, list of edges, Series, graph, matrix, path of a file or
         Relation, optional
             Edges by name, see `Relation`. A table has the columns ``source``, ``target`` and,
             optionally, ``weight``.
         columns : mapping of str to str, optional
             What the table of answers calls these columns: ``{"winner": "better", "rater": "who"}``.
-        lists : {"exact", "pairs"}
-            The pairs of one list come from one look at its items, so they are not independent: each
-            item is seen with its own noise, which its pairs share. They are to tell an ordered
-            partition of the list's items. With ``"pairs"`` each pair is an answer of its own;
-            intervals are too narrow then, and the notes say so.
         covariates : sequence of str, optional
             What is known of either side of an answer and may favor it, such as ``["home",
             "length"]``. A covariate x of numbers or categories is in the columns ``x_winner`` and
@@ -154,12 +143,12 @@ class PreferenceData:
             If a comparison or a relation names something that is no item.
         """
         if hasattr(answers, "rankers") and items is None and not relations:
-            return cls.from_rankings(answers, lists=lists)
-        table = None if answers is None else answer_table(answers, columns, covariates, lists)
+            return cls.from_rankings(answers)
+        table = None if answers is None else answer_table(answers, columns, covariates)
         labels = [] if table is None else compared(table, covariates)
         given = checked_relations(relations)
         read = _met(labels, given) if items is None else read_item_table(items, compared=labels)
-        return assembled(read, {**read.relations, **given}, table, lists, covariates)
+        return assembled(read, {**read.relations, **given}, table, covariates)
 
     @classmethod
     def from_files(
@@ -169,7 +158,6 @@ class PreferenceData:
         relations: Mapping[str, str | os.PathLike[str] | Relation] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
-        lists: ListReading = "exact",
         covariates: Sequence[str] = (),
     ) -> "PreferenceData":
         """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; labels from CSV are always text.
@@ -183,7 +171,6 @@ class PreferenceData:
             Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the
             order of the items (``.mtx``, ``.mtx.gz``, ``.npz``).
         columns : mapping of str to str, optional
-        lists : {"exact", "pairs"}
         covariates : sequence of str, optional
             See `from_tables`.
 
@@ -195,9 +182,7 @@ class PreferenceData:
         items, answers = (
             None if path is None else Path(path) for path in (items_path, answers_path)
         )
-        return cls.from_tables(
-            items, answers, relations, columns=columns, lists=lists, covariates=covariates
-        )
+        return cls.from_tables(items, answers, relations, columns=columns, covariates=covariates)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
@@ -214,13 +199,13 @@ class PreferenceData:
         return cls.from_files(*find_files(path))
 
     @classmethod
-    def from_rankings(cls, rankings: Any, *, lists: ListReading = "exact") -> "PreferenceData":
-        """The items of `Rankings`, with their attributes and relations, and each ranking as an answer; ``lists`` is as in `from_tables`.
+    def from_rankings(cls, rankings: Any) -> "PreferenceData":
+        """Return the items of `Rankings` with each ranking as an answer.
 
         Items that a ranking does not rank have no part in it: `Rankings.completed` puts them below
         all others. A ranking of one item alone is refused.
         """
-        data: PreferenceData = rankings.items.with_comparisons(rankings, lists=lists)
+        data: PreferenceData = rankings.items.with_comparisons(rankings)
         return data
 
     @property
@@ -359,25 +344,24 @@ class PreferenceData:
         table: Any,
         *,
         columns: Mapping[str, str] | None = None,
-        lists: ListReading = "exact",
         covariates: Sequence[str] = (),
     ) -> "PreferenceData":
-        """Return the data with other answers in place of these; known raters keep their places, and covariates stay what they are.
+        """Return the data with other answers in place of these.
+
+        Known raters and groups keep their places, and covariates stay what they are.
 
         Parameters
         ----------
         table : DataFrame
         columns : mapping of str to str, optional
-        lists : {"exact", "pairs"}
         covariates : sequence of str, optional
             As in `from_tables`, and so are the errors.
         """
         answers, more = read_comparisons(
-            table, self._label_index, columns, lists, covariates, self.comparisons
+            table, self._label_index, columns, covariates, self.comparisons
         )
-        kept = tuple(note for note in self.notes if not note.startswith(f"{COMPARISONS}:"))
-        comparisons = with_known_labels(answers, self.comparisons)
-        return replace(self, comparisons=comparisons, answered=True, notes=more + kept)
+        kept = tuple(note for note in self.notes if not note.startswith(f"{NAME}:"))
+        return replace(self, comparisons=answers, answered=True, notes=more + kept)
 
     def without_relation(self, name: str) -> "PreferenceData":
         """Return the data without one relation, or without one role of a directed relation; an error if there is none."""
@@ -536,14 +520,15 @@ class PreferenceData:
             Index: labels; columns: attributes.
         comparisons : DataFrame, m rows
             Columns winner, loser, count and the others that are there; first, second in place of
-            winner, loser with probabilities.
+            winner, loser with probabilities. With lists, columns list, item and place: a row for
+            each item of each list, where a pair is a list of two.
         relations : dict of str to DataFrame or Relation
             Columns source, target, weight; in a `Relation` where it is directed or bipartite.
         """
         labels = label_column(self.labels)
         names = pd.Index(list(self.attribute_names), dtype=object)
         items = pd.DataFrame(np.array(self.attributes), index=labels.rename("item"), columns=names)
-        comparisons = self.comparisons.table(self.labels)
+        comparisons = self.comparisons.written(self.labels)
         names_of_relations = dict.fromkeys(map(self.relation_of, self.relations))
         relations = {name: self._edges_of(name).table(self.labels) for name in names_of_relations}
         return items, comparisons, relations
@@ -635,13 +620,12 @@ def assembled(
     read: ItemTable,
     relations: Mapping[str, Any] | None,
     comparisons: Any = None,
-    lists: ListReading = "exact",
     covariates: Sequence[str] = (),
 ) -> PreferenceData:
     """Make the data of items that were read; see `PreferenceData.from_tables` for the rest."""
     index = read.index()
     graphs, links, notes = read_relations(checked_relations(relations), index)
-    answers, more = read_comparisons(comparisons, index, lists=lists, covariates=covariates)
+    answers, more = read_comparisons(comparisons, index, covariates=covariates)
     center, scale = standardization(read.attributes)
     return PreferenceData(
         labels=index.labels,

@@ -48,11 +48,12 @@ class Table:
         default_factory=dict
     )  # what columns were called before they were renamed
     first: int = 0  # number of the first row where this is a piece of a larger table
-    opening: "Table | None" = None  # the first row of the file where this is a later piece of it
     decimal: str = "."  # mark in text
     notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
     rows: Any = None  # numbers of the rows as they were given, where these were made of them
     known: Container[Any] = ()  # labels that are read as they are, see `read_labels`
+    # Whether its column ``list`` joins the pairs of neighboring blocks of a list.
+    neighbors: bool = False
     blanks: set[str] = field(default_factory=set)  # labels read so far that had blanks around them
     columns: dict[Any, tuple[Any, list[Any]]] = field(
         default_factory=dict
@@ -119,17 +120,18 @@ class Table:
     def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.float64]:
         """Return the numbers in all or some cells of a column, see `numbers`."""
         cells, place = self.points(self.frame[column]), self.place
-        opening = None
         if rows is not None:
             cells, place = cells.iloc[rows].infer_objects(), lambda row: self.place(int(rows[row]))
-        elif self.opening is not None:
-            opening = (
-                replace(self.opening, name=self.name).place(0),
-                self.opening.frame[column].iloc[0],
-            )
-        return numbers(
-            cells, self.called(column), place, text=self.text, remedy=remedy, opening=opening
-        )
+        return numbers(cells, self.called(column), place, text=self.text, remedy=remedy)
+
+    def truths(self, column: Hashable) -> NDArray[np.bool_]:
+        """Return which cells of a column say true; 1 is true, and 0 is false."""
+        remedy, cells = "write true or false", self.frame[column].tolist()
+        if self.text and all(cell in TRUTH for cell in cells):
+            return np.array([TRUTH[cell] == 1 for cell in cells], dtype=bool)
+        values = self.numbers(column, remedy)
+        self.refuse(column, ~np.isin(values, (0, 1)), f" is neither true nor false; {remedy}")
+        return values == 1
 
     def points(self, cells: Any) -> Any:
         """Cells of numbers with a decimal point."""
@@ -148,27 +150,15 @@ class Table:
 
 
 def numbers(
-    column: Any,
-    name: str,
-    where: Place,
-    *,
-    text: bool,
-    remedy: str,
-    opening: tuple[str, str] | None = None,
+    column: Any, name: str, where: Place, *, text: bool, remedy: str
 ) -> NDArray[np.float64]:
     """Return a column as finite floating point numbers, or refuse its first cell that is none.
 
     ``where`` maps a row to the words that name its place, ``text`` says that cells come from a CSV
-    file. ``opening`` are place and content of the file's first cell where this is a later piece:
-    true and false are numbers where all cells of a column are.
+    file.
     """
-    true_or_false = opening is None or opening[1] in TRUTH
-    if opening is not None and true_or_false and not column.isin(list(TRUTH)).all():
-        raise DataError(
-            f"{opening[0]}, column {name!r}: {shown(opening[1])} is not a number; {remedy}"
-        )
     cells = column.tolist()
-    values = from_text(cells, true_or_false) if text else from_cells(column)
+    values = from_text(cells) if text else from_cells(column)
     if values is not None and np.isfinite(values).all():
         return values
     if not cells:
@@ -195,9 +185,8 @@ def numbers(
     )
 
 
-def from_text(cells: list[str], true_or_false: bool) -> NDArray[np.float64] | None:
-    if cells and true_or_false and all(cell in TRUTH for cell in cells):
-        return np.asarray([TRUTH[cell] for cell in cells])
+def from_text(cells: list[str]) -> NDArray[np.float64] | None:
+    """Return the numbers in cells of a file; None if a cell is no number."""
     # Python reads 1_5 as 15; in a table it is a slip.
     if any("_" in cell for cell in cells):
         return None
@@ -478,14 +467,13 @@ def read_pieces(
             return
         content = decompressed(file, stream) if suffix == ".csv.gz" else stream
         with io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as text:
-            first: Table | None = None
+            decimal = ""
             for lines, frame, style in _csv_frames(file, text, max_columns):
-                if first is None:
-                    first = _opened(Table(frame, str(file), lines, text=True), style)
-                    yield first
-                    first = replace(first, frame=frame.iloc[:1].copy(), lines=lines[:1], notes=())
-                else:
-                    yield replace(first, frame=frame, lines=lines, opening=first)
+                table = Table(frame, str(file), lines, text=True)
+                if not decimal:
+                    table = _opened(table, style)
+                    decimal = table.decimal
+                yield replace(table, decimal=decimal)
 
 
 def _opened(table: Table, style: "_Style") -> Table:

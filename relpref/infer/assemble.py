@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
-from relpref.data.comparisons import COMPOSED, weight_note
+from relpref.data.comparisons import weight_note
 from relpref.data.covariates import EFFECT
 from relpref.infer.call import Values, preference_data
 from relpref.infer.evidence import Evidence, latent_moments
@@ -80,7 +80,7 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
         weights = (
             {} if data.comparisons.weight is None else {"weights": weight_note(data.comparisons)}
         )
-        common["info"] = {**common["info"], **group_notes(data), **composed_note(data), **weights}
+        common["info"] = {**common["info"], **group_notes(data), **weights}
         model = origin.keywords.get("likelihood")
         # A custom program may mean something else by the word.
         own = isinstance(model, AnswerModel) and not isinstance(model, type)
@@ -114,12 +114,6 @@ def group_notes(data: PreferenceData) -> dict[str, Any]:
     )
     warn_user(note)
     return {"groups": note}
-
-
-def composed_note(data: PreferenceData) -> dict[str, Any]:
-    """Of what the answers were composed, for ``info``."""
-    notes = [note for note in data.notes if COMPOSED in note]
-    return {"answers": "; ".join(notes)} if notes else {}
 
 
 def prior_notes(

@@ -88,7 +88,7 @@ class _Noisy:
         if self.lapse and answers.list is not None:
             raise DataError(
                 "the likelihood with lapse=True is for single answers, and some are in lists; "
-                "leave lapse=True out, or read the answers with lists='pairs'"
+                "leave lapse=True out, or leave lists of more than two items out"
             )
         for column in ("tie", "rater") if self.margins == "rater" else ():
             if getattr(answers, column) is None:
@@ -232,7 +232,7 @@ def weighted(found: Any, answers: Comparisons) -> Any:
         raise DataError(
             "some answers have weights and some are in lists, whose probability has no power that "
             "an engine knows; leave the column "
-            "'weight' out, repeat lists by 'count', or read the answers with lists='pairs'"
+            "'weight' out, or repeat lists by 'count'"
         )
     from relpref.likelihoods.weighted import WeightedComparison
 

@@ -29,6 +29,7 @@ from relpref.data import (
     ScaleReference,
 )
 from relpref.data.arrays import shown
+from relpref.data.columns import COLUMNS
 from relpref.data.covariates import Covariate
 from relpref.data.relation import OPTIONS, checked_sparse
 from relpref.errors import StorageError
@@ -360,21 +361,7 @@ _ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
 _OF_RANKINGS = ("label", "features", "residual")
 _OF_RELATIONS = ("symmetry", "shift", "observed")
 _EDGES = ("source", "target", "weight")
-_COLUMN = Literal[
-    "winner",
-    "loser",
-    "count",
-    "tie",
-    "strength",
-    "probability",
-    "rater",
-    "shown_first",
-    "list",
-    "list_label",
-    "group",
-    "covariates",
-    "weight",
-]
+_COLUMN: Any = Literal[tuple(COLUMNS)]
 DATA = {
     "entities": str,
     "attribute_names": list[str],

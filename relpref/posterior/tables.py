@@ -12,10 +12,9 @@ from scipy.special import ndtri
 from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import counted, listed, nearest, shown
-from relpref.data.comparisons import COLUMNS
+from relpref.data.columns import COLUMNS, Rows
 from relpref.data.covariates import Covariate, asked_covariates, both_sides, known_columns
 from relpref.data.labels import LabelIndex, is_missing
-from relpref.data.lists import NO_LISTS
 from relpref.data.tables import (
     Table,
     as_table,
@@ -119,10 +118,12 @@ def questions(
         if "home" in table.frame and not any(covariate.name == "home" for covariate in sides):
             given["home"] = table.frame["home"]  # which is refused
     columns: dict[str, Any] = {
-        n: np.zeros((len(first), *c.shape[1:]), c.dtype) for n, c in answers.columns.items()
+        name: np.zeros((len(first), *column.shape[1:]), column.dtype)
+        if COLUMNS[name].asked
+        else None
+        for name, column in answers.columns.items()
     }
-    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None}
-    columns |= {**NO_LISTS, "group": None, "weight": None}
+    columns |= {"winner": first, "loser": second}
     if rater is not None:
         places = places_of_raters(answers, rater, len(first))
         columns["rater"] = places if np.any(places >= 0) else None
@@ -138,7 +139,7 @@ def questions(
     if given:
         columns["covariates"] = asked_covariates(sides, given, items, ends)
     if table is not None and sides:
-        differences = np.subtract(*both_sides(table, _ENDS, items, ends, sides))
+        differences = np.subtract(*both_sides(Rows(table, items, _ENDS, *ends), sides))
         columns["covariates"] = columns["covariates"] + differences
     return replace(answers, **columns)
 

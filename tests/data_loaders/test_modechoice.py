@@ -36,24 +36,22 @@ def test_shapes_and_labels(choices: ModeChoice) -> None:
     assert choices.items.shape == (840, 3)
     assert choices.items.index[0] == "t001:air" and choices.items.index[-1] == "t210:car"
     assert list(choices.items.columns) == ["terminal_time", "cost", "travel_time"]
-    assert len(choices.answers) == 630
+    assert len(choices.answers) == 840
     assert choices.traveler["t017:train"] == "t017" and choices.mode["t017:train"] == "train"
     assert choices.travelers.shape == (210, 4)
     data = PreferenceData.from_tables(choices.items, choices.answers, choices.relations)
-    assert data.notes == () and data.comparisons.list_sizes == (256, 3, 4, False)
+    assert data.notes == ("answers: the rows were read as choices",)
+    assert data.comparisons.list_sizes == (256, 3, 4, False)
     assert data.num_answers == data.num_comparisons == 630
 
 
-def test_every_choice_is_compared_with_the_three_others(choices: ModeChoice) -> None:
-    winner, loser = choices.answers["winner"], choices.answers["loser"]
-    of = choices.traveler
-    assert (of.loc[winner].to_numpy() == of.loc[loser].to_numpy()).all()
+def test_every_traveler_chose_one_of_four_alternatives(choices: ModeChoice) -> None:
     table = raw()
     chosen = table[table["choice"] == 1].set_index("individual")["mode"]
-    for traveler, rows in choices.answers.groupby(of.loc[winner].to_numpy()):
-        assert rows["winner"].nunique() == 1 and rows["loser"].nunique() == 3
+    for traveler, rows in choices.answers.groupby("choice"):
+        assert (choices.traveler[rows["item"]] == traveler).all() and len(rows) == 4
         mode = MODES[chosen[int(str(traveler)[1:])] - 1]
-        assert rows["winner"].iloc[0] == f"{traveler}:{mode}"
+        assert rows["item"][rows["chosen"]].tolist() == [f"{traveler}:{mode}"]
         assert choices.travelers.loc[traveler, "chosen"] == mode
 
 

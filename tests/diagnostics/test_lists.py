@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 import relpref
 from relpref import PreferenceData
-from relpref.data import Rankings, orderings
+from relpref.data import Rankings
 from relpref.diagnostics import influence, k_fold, leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP
@@ -30,11 +30,11 @@ def orders(number: int, size: int) -> pd.DataFrame:
         noisy = utility[chosen] + np.sqrt(0.5) * rng.normal(size=size)
         ranked = enumerate(chosen[np.argsort(-noisy)], start=1)
         rows += [(at, ITEMS[item], place) for place, item in ranked]
-    return pd.DataFrame(rows, columns=["no", "item", "place"])
+    return pd.DataFrame(rows, columns=["list", "item", "place"])
 
 
-TABLE = orderings(orders(9, 4), list="no", item="item", position="place")
-PAIRS = pd.DataFrame({"winner": list("aab"), "loser": list("bcd")})
+TABLE = orders(9, 4)
+PAIRS = pd.DataFrame({"list": list("xxyyzz"), "item": list("abacbd"), "place": [1, 2] * 3})
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +118,7 @@ def test_rows_that_follow_from_others() -> None:
         for number, row in enumerate(table.itertuples())
         for item in row[3]
     ]
-    answers = orderings(
-        pd.DataFrame(rows, columns=["no", "item", "place"]),
-        list="no",
-        item="item",
-        position="place",
-    )
+    answers = pd.DataFrame(rows, columns=["list", "item", "place"])
     data = PreferenceData.from_tables(ITEMS, answers)
     posterior = fit(data, fixed={"individual_amplitude": 0.7})
     found = leave_one_out(posterior).table["log_score"].to_numpy()

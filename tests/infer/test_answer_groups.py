@@ -77,15 +77,13 @@ REPORTED = TABLE.rename(columns={"winner": "first", "loser": "second"}).assign(
     probability=np.linspace(0.2, 0.9, len(TABLE))
 )
 LISTS = pd.DataFrame(
-    [("i0", "i1", 1, "g"), ("i1", "i2", 1, "g"), ("i0", "i2", 1, "g"), ("i2", "i3", None, "g")]
+    [(1, "i0", 1, "g"), (1, "i1", 2, "g"), (1, "i2", 3, "g"), (3, "i2", 1, "g"), (3, "i3", 2, "g")]
     + [
-        ("i4", "i3", 2, "h"),
-        ("i3", "i1", 2, "h"),
-        ("i4", "i1", 2, "h"),
-        ("i5", "i4", None, None),
-        ("i6", "i5", None, None),
+        *[(2, "i4", 1, "h"), (2, "i3", 2, "h"), (2, "i1", 3, "h")],
+        *[(4, "i5", 1, None), (4, "i4", 2, None)],
+        *[(5, "i6", 1, None), (5, "i5", 2, None)],
     ],
-    columns=["winner", "loser", "list", "group"],
+    columns=["list", "item", "place", "group"],
 )
 MORE: dict[str, Any] = {"tie_margin": 0.3, "rater_noise": np.array([0.7, 1.4]), "soft_noise": 0.6}
 

@@ -17,10 +17,8 @@ from scipy import special, stats
 
 import relpref
 from relpref import PreferenceData
-from relpref.data import choices
 from relpref.errors import DataError, StorageError, UnknownLabelError
 from relpref.infer import EP, Laplace, from_samples, noncentered
-from relpref.infer.assemble import composed_note
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
 from relpref.models import preference_gp
@@ -368,15 +366,6 @@ def test_plain_answers_have_no_raters_or_positions(posterior: Any) -> None:
         posterior.prefer(pair, rater="x")
     with pytest.raises(DataError, match="do not say which item was shown first"):
         posterior.prefer(pair, shown_first=[pair[0][0]])
-
-
-def test_info_says_that_answers_are_composed() -> None:
-    votes = pd.DataFrame({"poll": [1, 1, 1], "who": LABELS, "won": [0, 1, 0]})
-    composed = choices(votes, question="poll", item="who", chosen="won")
-    items = pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS)
-    data = PreferenceData.from_tables(items, composed, lists="pairs")
-    assert "2 pairs composed from 1 choice or list" in composed_note(data)["answers"]
-    assert composed_note(data_of("graded")) == {}
 
 
 @dataclass(frozen=True)

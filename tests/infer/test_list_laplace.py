@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from relpref import PreferenceData
-from relpref.data import orderings
 from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
@@ -117,7 +116,8 @@ def test_two_items_are_a_comparison() -> None:
     data = [
         PreferenceData.from_tables(list("abc"), [("a", "b"), ("c", "b")]),
         PreferenceData.from_tables(
-            list("abc"), pd.DataFrame({"winner": ["a", "c"], "loser": ["b", "b"], "list": [1, 2]})
+            list("abc"),
+            pd.DataFrame({"list": [1, 1, 2, 2], "item": list("abcb"), "place": [1, 2, 1, 2]}),
         ),
     ]
     one, other = (
@@ -160,12 +160,7 @@ def test_against_a_sampler() -> None:
     for number in range(12):
         order = rng.permutation(6)[:4]
         rows += [(number, f"i{item}", place) for place, item in enumerate(sorted(order), 1)]
-    table = orderings(
-        pd.DataFrame(rows, columns=["no", "item", "place"]),
-        list="no",
-        item="item",
-        position="place",
-    )
+    table = pd.DataFrame(rows, columns=["list", "item", "place"])
     data = PreferenceData.from_tables([f"i{at}" for at in range(6)], table)
     kernel = numpyro.infer.NUTS(numpyro.handlers.condition(preference_gp, FIXED))
     mcmc = numpyro.infer.MCMC(kernel, num_warmup=200, num_samples=1000, progress_bar=False)

@@ -11,7 +11,6 @@ import pytest
 from scipy import special, stats
 
 from relpref import PreferenceData
-from relpref.data import orderings
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
 from relpref.infer.evidence import evaluate, expectation_propagation
@@ -219,17 +218,15 @@ def test_other_reasons_not_to_average() -> None:
     assert "averaged" not in found.info
     orders = pd.DataFrame(
         {
-            "who": list("xxxyyyxxx"),
+            "rater": list("xxxyyyxxx"),
             "list": np.repeat([0, 1, 2], 3),
             "item": list("abcbcacba"),
             "place": [1, 2, 3] * 3,
         }
     )
-    table = orderings(orders, list="list", item="item", position="place")
-    table["rater"] = np.where(table["list"] == 1, "y", "x")
     items = pd.DataFrame({"one": [0.0, 1, 2]}, index=list("abc"))
     listed: Any = EP(preference_gp, hyperparameters="maximize").run(
-        0, PreferenceData.from_tables(items, table), progress_bar=False, **OPTIONS
+        0, PreferenceData.from_tables(items, orders), progress_bar=False, **OPTIONS
     )
     assert listed.hyperparameters["rater_spread"] == pytest.approx(MEDIAN, rel=1e-3)
 

@@ -191,7 +191,7 @@ def test_a_long_order_of_exchangeable_items(likelihood: Any) -> None:
     log_probability = np.log(posterior.order(items[2 : 2 + size]))
     assert log_probability == pytest.approx(-gammaln(size + 1), abs=0.01)
     if likelihood.noise == "Gaussian":
-        rows = pd.DataFrame({"winner": items[:-1], "loser": items[1:], "list": 0})
+        rows = pd.DataFrame({"list": 0, "item": items, "place": range(1, len(items) + 1)})
         posterior = EP(preference_gp).run(
             0, PreferenceData.from_tables(items, rows), progress_bar=False
         )
