@@ -1,6 +1,6 @@
 """Answers about lists: orders, choices, best and worst, whose rows share the noise of their items."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -93,6 +93,11 @@ class ListComparison(OfComparison):
                 "are Thurstone's, fit with Laplace, or sample with numpyro's NUTS"
             )
         return None
+
+    @property
+    def outcomes(self) -> Any:
+        """Outcomes of single answers; a list has orders instead."""
+        return self.single.outcomes
 
     @property
     def _scale(self) -> Array:

@@ -13,7 +13,6 @@ import pytest
 
 from relpref import PreferenceData
 from relpref.data import orderings
-from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.infer.program import Program
@@ -190,9 +189,6 @@ def test_against_a_sampler(likelihood: Any) -> None:
 
 
 def test_refused() -> None:
-    posterior = fit(LogisticComparison, ROWS, 0.7)
-    with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
-        leave_one_out(posterior)
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         fit(LogisticComparison, ROWS, 0.7, engine=EP)
     with pytest.raises(UnsupportedProgramError, match="space='auto'"):

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.data import PreferenceData, choices, orderings
+from relpref.data import PreferenceData, orderings
 from relpref.diagnostics import Certificate, HeldOut, leave_one_out
 from relpref.explore import ExpectedGain
 from relpref.infer import EP, UtilityPosterior
-from relpref.infer.assemble import composed_note
 from relpref.models import xpgp
 from relpref.report.page import render
 from relpref.report.trust import Checked, favorites
@@ -289,23 +288,6 @@ def test_what_is_not_known_says_why(make: Make, prose: Callable[..., str]) -> No
     bad = prose(make(info={**make().info, "result": "max_iterations"}))
     assert "No answers were left out and predicted: the computation did not converge." in bad
     assert "What to ask next" not in bad
-
-
-def test_pairs_of_a_choice_are_not_scored(make: Make, prose: Callable[..., str]) -> None:
-    """The siblings of a pair tell its winner, so a good score says nothing of the model."""
-    asked = pd.DataFrame(
-        [(row, name, name == "a") for row in range(10) for name in "abcdefgh"],
-        columns=["no", "name", "taken"],
-    )
-    data = make().data.with_comparisons(
-        choices(asked, question="no", item="name", chosen="taken"), lists="pairs"
-    )
-    info = {**make().info, **composed_note(data)}
-    perfect = held_out([[0.8, 0, 0.2]] * 70, [0] * 70)
-    text = prose(make(data, info=info), leave_one_out=perfect)
-    assert "the other pairs of a choice tell the winner" in text
-    for claim in ("confident", "Log loss", "Accuracy", "at odds", "had a probability under"):
-        assert claim not in text
 
 
 def test_items_of_which_the_answers_say_little(
