@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow, Blocks, Items, Weights, middle_of, offset_and_noise
+from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of, offset_and_noise
 from relpref.infer.call import Values, survey
 from relpref.infer.evidence import known_sites, log_of_sites
 from relpref.infer.gradient import tilted
@@ -28,7 +28,8 @@ from relpref.infer.joint import joint_on_host
 from relpref.infer.layout import Observation, Reading
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Cavity, Sites
+from relpref.infer.sites import Cavity, Sites, cavities
+from relpref.infer.spaces import Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.chances import NOISE
@@ -81,8 +82,8 @@ class Predictive(NamedTuple):
     side: Any
     # Whether the answer compares two, whose order is arbitrary, unlike yes and no; shape (m,).
     paired: Any
-    # Log probability of one answer of each row in each component, shape (K, m); that of a list is
-    # in its first row, and 0 in the others.
+    # Log probability of one answer of each row in each component, shape (K, m); that of a list or
+    # an example is in its first row.
     log_score: Any
     # Change of each component's mean without the row's block: the sum of the block's steps times
     # Σa with a the row's projection; shape (K, m).
@@ -102,8 +103,8 @@ class Predictive(NamedTuple):
 class Question:
     """A posterior and answers to its program, prepared to be predicted.
 
-    ``observed`` are the names of the observed sites. ``block`` is the number of the first row of
-    each row's block, shape (m,).
+    ``observed`` are the names of the observed sites, ``classes`` the labels of classes. ``block``
+    is the number of the first row of each row's block, shape (m,).
 
     Parameters
     ----------
@@ -144,41 +145,36 @@ class Question:
         if origin is None and scale is not None:
             sites = [np.reshape(posterior.sites[name], shape) for name in ("precision", "shift")]
         self.components = Components(draws, location, scale, *sites)
-        self.block = np.arange(layout.num_rows)
         # The decisions on one example follow each other until one of them ends at a class.
-        self._classes = posterior.kind == "classes"
+        self.classes: tuple[Any, ...] = getattr(posterior, "classes", ())
+        decisions = max(len(self.classes) - 1, 1)
+        self.block = np.arange(layout.num_rows) // decisions * decisions
         if program.arrow is not None:
             with float64():
                 at_mode = origin is None and layout.ordered and source.engine.at_mode
                 self._cut_blocks(self._sites_at_mode() if at_mode else None)
 
-    def _averaged(self, weights: Floats) -> Predictive:
-        """Predict all rows, lists row by row; ``weights`` of components have shape (K, m)."""
-        predictions = _predict(self._program, self._classes, self.components, weights)
-        predictive = Predictive(*map(np.asarray, predictions))
-        if not self._program.layout.ordered:
-            return predictive
-        unknown: dict[str, Any] = {
-            name: np.where(self._listed, np.nan, getattr(predictive, name))
-            for name in ("chance", "moments", "side")
-        }
-        return predictive._replace(**unknown)
-
-    def reweighted(self, weights: Floats) -> Predictive:
-        """Predictions of rows, without scores of lists, for ``weights`` of components, (K, m)."""
+    def answer(self, weights: Floats | None = None) -> Predictive:
+        """Predict all rows; ``weights`` of components, shape (K, m), replace the posterior's."""
+        if weights is None:
+            weights = np.repeat(self.weights[:, None], len(self.block), axis=1)
         with float64():
-            return self._averaged(weights)
-
-    def answer(self) -> Predictive:
-        """Predict all rows."""
-        with float64():
-            predictive = self._averaged(np.repeat(self.weights[:, None], len(self.block), axis=1))
+            predictions = _predict(self._program, bool(self.classes), self.components, weights)
+            predictive = Predictive(*map(np.asarray, predictions))
             if self._program.layout.ordered:
-                predictive = predictive._replace(log_score=self._with_lists(predictive.log_score))
+                listed = ~np.isnan(self._list_scores)
+                scores = np.where(listed, self._list_scores, predictive.log_score)
+                unknown: dict[str, Any] = {
+                    name: np.where(listed[0], np.nan, getattr(predictive, name))
+                    for name in ("chance", "moments", "side")
+                }
+                predictive = predictive._replace(log_score=scores, **unknown)
             # Decisions of a classifier that were not reached do not count.
             scores = np.where(predictive.count > 0, predictive.log_score, 0.0)
             leaving = np.zeros_like(scores)
             np.add.at(leaving.T, self.block, scores.T)
+            if self.classes:
+                predictive = predictive._replace(log_score=leaving)
             if self.integrated:
                 self._set_log_evidence(leaving)
             return predictive._replace(leaving=leaving[:, self.block])
@@ -204,7 +200,7 @@ class Question:
         return weights
 
     def _cut_blocks(self, curvatures: list[Weights] | None) -> None:
-        """Compute the cavities of blocks in each component."""
+        """Compute the cavities of blocks in each component, and scores of lists from them."""
         arrow, program = self._program.arrow, self._program
         if arrow is None or arrow.rows is None:
             raise UnsupportedProgramError(
@@ -212,20 +208,22 @@ class Question:
                 "hyperparameters; leaving them out is not supported"
             )
         # Lists of Plackett and Luce have Gumbel noise, which is no part of the cavity.
-        self._gumbel = any(site.without_moments is not None for site in survey(program.call))
+        gumbel = any(site.without_moments is not None for site in survey(program.call))
         self._blocks: list[list[Block]] = []
-        self._scales: list[Floats] = []  # of the noise of rows of lists
         apart = np.full((len(self.weights), 3, len(self.block) + 1), np.nan)  # with padding
+        self._list_scores = np.where(arrow.kinds[0].group >= 0, 0.0, apart[:, 0, :-1])
         for at, part in enumerate(self._parts()):
             location, offset, sds = map(np.array, offset_and_noise(program.at(part.moving)))
-            self._scales.append(sds[0] / NOISE)
-            sds[:1] *= not self._gumbel
+            scale = sds[0] / NOISE if gumbel else None
+            sds[:1] *= not gumbel
             part = part._replace(location=part.location - location)
             weights = curvatures[at].groups if curvatures else None
             blocks = cavities_of_blocks(arrow, part, offset, sds, self._counts, weights)
             self._blocks.append(blocks)
             for rows, mean, covariance, step in blocks:
                 apart[at][:, rows] = mean, np.diagonal(covariance, axis1=1, axis2=2), step
+            if program.layout.ordered:
+                _score_lists(self._list_scores[at], arrow.kinds[0], blocks, scale)
         self.components = self.components._replace(apart=apart[:, :, :-1])
         for group in arrow.blocks.groups:
             inside = group.rows < len(self.block)
@@ -250,59 +248,30 @@ class Question:
         counts = self._counts
         for total, part, blocks in zip(leaving, self._parts(), self._blocks, strict=True):
             program = self._program.at(part.moving)
-            offset = np.asarray(offset_and_noise(program)[1])
-            tau, nu, copies, start = (
-                np.append(each, 0.0) for each in (part.precision, part.shift, counts, offset)
+            offset, sites = (
+                np.asarray(offset_and_noise(program)[1]),
+                Sites(part.precision, part.shift),
             )
-            cavity, integrals = np.zeros((2, len(counts) + 1)), []
+            precision, pull, start = (
+                np.append(each, 0.0) for each in (counts * sites[0], counts * sites[1], offset)
+            )
+            moments, integrals = np.zeros((2, len(counts) + 1)), []
             for rows, mean, covariance, _ in blocks:
-                precision, pull = (copies * tau)[rows], (copies * nu)[rows]
-                mean = mean - start[rows]
-                system = np.eye(rows.shape[1]) + covariance * precision[:, None, :]
-                inside = np.linalg.inv(system) @ covariance
-                rest = pull - precision * mean
+                mean, tau = mean - start[rows], precision[rows]
+                system = np.eye(rows.shape[1]) + covariance * tau[:, None, :]
+                inside, rest = np.linalg.inv(system) @ covariance, pull[rows] - tau * mean
                 response = _times(inside, rest)
-                variance = np.diagonal(inside, axis1=1, axis2=2)
-                removed = variance * np.minimum(copies[rows], 1.0)
-                left = 1 - removed * tau[rows]
-                cavity[:, rows] = (mean + response - removed * nu[rows]) / left, variance / left
-                quadratic = np.sum(mean * (pull + rest) + rest * response, axis=1)
+                moments[:, rows] = mean + response, np.diagonal(inside, axis1=1, axis2=2)
+                quadratic = np.sum(mean * (pull[rows] + rest) + rest * response, axis=1)
                 integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
-            mean, variance = cavity[:, :-1]
-            log_normalizer = np.asarray(_tilted(program, mean + offset, variance).log_normalizer)
-            sites = Sites(part.precision, part.shift)
-            single = log_of_sites(counts, log_normalizer, sites, Cavity(mean, variance))
+            cavity = cavities(
+                counts, sites, Marginals(moments[0, :-1], moments[1, :-1], np.zeros(()))
+            )
+            log_normalizer = _tilted(program, cavity.mean + offset, cavity.variance).log_normalizer
+            single = log_of_sites(counts, np.asarray(log_normalizer), sites, cavity)
             single = np.append(single, 0.0)
             for rows, integral in integrals:
                 total[rows[:, 0]] = integral + single[rows].sum(axis=1)
-
-    @property
-    def _listed(self) -> Any:
-        """Mask of the rows of lists, shape (m,)."""
-        return self._program.arrow.kinds[0].group >= 0
-
-    def _with_lists(self, log_score: Floats) -> Floats:
-        """Score each list by its order, in its first row."""
-        arrow, number = self._program.arrow, len(self.block)
-        assert arrow is not None
-        kind = arrow.kinds[0]
-        log_score = np.where(self._listed, 0.0, log_score)
-        for group in Blocks.of([kind]).groups:
-            rows, inside = group.rows, group.rows < number
-            at_rows = np.where(inside, rows, 0)
-            entries = np.where(inside[:, :, None], kind.entry[at_rows], 0.0)
-            gaps = Items.of(kind.column[at_rows], entries).entries
-            # Items up to a common constant, which gaps do not determine.
-            back, places = np.linalg.pinv(gaps), _places(gaps)
-            for scores, blocks, scales in zip(log_score, self._blocks, self._scales, strict=True):
-                mean, covariance = _moments_of(blocks, rows, number)
-                mean, covariance = _times(back, mean), back @ covariance @ back.swapaxes(1, 2)
-                log_probability, scale = log_ordered, np.ones((len(rows), 1))
-                if self._gumbel:
-                    log_probability, scale = _log_plackett_luce, scales[rows[:, :1]]
-                covariance = covariance / np.square(scale)[:, :, None]
-                scores[rows[:, 0]] = log_probability(mean / scale, covariance, places)
-        return log_score
 
     def projection(self) -> Any:
         """Linear part of the predictors, shape (m, n); sparse if rows have few nonzero entries."""
@@ -472,6 +441,27 @@ def cavities_of_blocks(
     return cavities
 
 
+def _score_lists(scores: Floats, kind: Kind, blocks: list[Block], scale: Floats | None) -> None:
+    """Set the log probability of each list, in its first row; the scores have shape (m,).
+
+    ``scale`` of Gumbel noise is that of each row; None if the noise is Gaussian.
+    """
+    number = len(scores)
+    for group in Blocks.of([kind]).groups:
+        rows, inside = group.rows, group.rows < number
+        at_rows = np.where(inside, rows, 0)
+        entries = np.where(inside[:, :, None], kind.entry[at_rows], 0.0)
+        gaps = Items.of(kind.column[at_rows], entries).entries
+        # Items up to a common constant, which gaps do not determine.
+        back, places = np.linalg.pinv(gaps), _places(gaps)
+        if scale is not None:
+            back = back / scale[rows[:, 0], None, None]
+        mean, covariance = _moments_of(blocks, rows, number)
+        moments = _times(back, mean), back @ covariance @ back.swapaxes(1, 2)
+        log_probability = log_ordered if scale is None else _log_plackett_luce
+        scores[rows[:, 0]] = log_probability(*moments, places)
+
+
 def _moments_of(blocks: list[Block], rows: Any, number: int) -> tuple[Floats, Floats]:
     """Cavity means and covariances of lists, whose rows, shape (l, p), each lie in one block."""
     mean, covariance = np.zeros(rows.shape), np.zeros((*rows.shape, rows.shape[1]))
@@ -549,9 +539,8 @@ def _cavities(
 ) -> tuple[Array, Array, Array]:
     """Mean and variance of every predictor without its own answer, and the step of the mean.
 
-    Each has shape (m,). The cavity is N((m − vν)/(1 − vτ), v/(1 − vτ)), as in
-    `relpref.infer.sites.cavities`. Taking the site out is a change of rank one: the mean moves by
-    Σa (τm − ν)/(1 − vτ).
+    Each has shape (m,). Taking the site out is a change of rank one: the mean moves by Σa (τc − ν),
+    where c is the mean of the cavity.
     """
     mean = reading.projection.apply(part.location - reading.location)
     if part.scale is None:
@@ -564,19 +553,17 @@ def _cavities(
         variance = jnp.sum(rows.entry[:, :, None] * spread * rows.entry[:, None, :], axis=(1, 2))
     variance = jnp.maximum(variance, 0.0)  # rounding, where two items are the same to the model
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
-    copies = jnp.minimum(counts, 1.0)
-    precision, shift = copies * part.precision, copies * part.shift
-    left = 1 - variance * precision
-    step = (precision * mean - shift) / left
-    cavity = (mean - variance * shift) / left, variance / left
+    copies, sites = jnp.minimum(counts, 1.0), Sites(part.precision, part.shift)
+    cavity = cavities(counts, sites, Marginals(mean, variance, jnp.zeros(())))
+    step = copies * (sites.precision * cavity.mean - sites.shift)
     gaussian = known_sites(reading.observations, reading.offset)
     if gaussian is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
-        closed = gaussian.rows & (precision > 0)
+        closed = gaussian.rows & (copies * sites.precision > 0)
         exact = _exact_cavities(reading, part, counts)
-        cavity = jnp.where(closed, exact[0], cavity[0]), jnp.where(closed, exact[1], cavity[1])
+        cavity = Cavity(*(jnp.where(closed, *both) for both in zip(exact, cavity, strict=True)))
         moves = closed & (variance > 0)
-        step = jnp.where(moves, (cavity[0] - mean) / jnp.where(moves, variance, 1.0), step)
-    return cavity[0] + reading.offset, cavity[1], step
+        step = jnp.where(moves, (cavity.mean - mean) / jnp.where(moves, variance, 1.0), step)
+    return cavity.mean + reading.offset, cavity.variance, step
 
 
 def _exact_cavities(reading: Reading, part: Components, counts: Array) -> tuple[Array, Array]:

@@ -42,9 +42,9 @@ class HeldOut:
     single : array of bool, shape (m,) or (0,)
         Answers that compare nothing, so that the two categories cannot be exchanged. If it is empty
         all rows are as ``paired`` says.
-    moments : array, shape (3, m), or None
+    moments : array, shape (3, m) or (3, 0)
         Mean, variance and third central moment of the log score of a random answer, if the
-        predictions are right; NaN if the other possible answers are unknown. None after k-fold.
+        predictions are right; NaN if the other possible answers are unknown. Empty after k-fold.
     """
 
     table: pd.DataFrame
@@ -54,7 +54,7 @@ class HeldOut:
     outcome: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     paired: bool = False
     single: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))
-    moments: Floats | None = None
+    moments: Floats = field(default_factory=lambda: np.empty((3, 0)))
 
     @property
     def weight(self) -> Floats:

@@ -25,7 +25,7 @@ from relpref.diagnostics.cavity import Predictive, Question
 from relpref.diagnostics.held_out import HeldOut
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.files import made
-from relpref.infer import ClassPosterior, Posterior, RelationPosterior
+from relpref.infer import Posterior, RelationPosterior
 from relpref.infer.call import Values, preference_data
 from relpref.infer.large.problem import answered
 from relpref.infer.result import FEWEST, smoothed, threshold
@@ -60,18 +60,15 @@ class Given(Question):
                 "posterior.prefer"
             )
         super().__init__(posterior, values=values)
-        self.posterior, self.paired, self.classes = posterior, False, tuple[Any, ...]()
-        self.unit = self.first = np.arange(len(self.block))
-        if isinstance(posterior, ClassPosterior):
-            self.table, self.outcome = posterior.examples()
-            number = len(self.table)
-            decisions = len(self.unit) // max(number, 1)
-            self.unit, self.first = self.unit // decisions, self.unit[::decisions]
-            self.block = self.first[self.unit]
-            self.classes, self.single = posterior.classes, np.ones(number, dtype=bool)
-            self.predictive = self.answer()
-            return
+        self.posterior, self.paired = posterior, False
         rows = self.predictive = self.answer()
+        self.unit = self.first = np.arange(len(self.block))
+        if posterior.kind == "classes":
+            examples: Any = posterior
+            self.table, self.outcome = examples.examples()
+            self.first, self.unit = np.unique(self.block, return_inverse=True)
+            self.single = np.ones(len(self.first), dtype=bool)
+            return
         data = posterior.datasets().get("data") if posterior.kind == "utilities" else None
         if data is None or len(self.observed) > 1 or not np.array_equal(rows.count, data.count):
             sites = objects(self.observed[site] for site in rows.site)
@@ -110,16 +107,6 @@ class Given(Question):
         chance = predictive.chance if self.paired else predictive.chance[[2, 0]]
         return np.asarray(chance.T[self.first])
 
-    def log_scores(self, predictive: Predictive) -> Floats:
-        """Log scores of answers in each component, shape (K, answers).
-
-        Decisions of a classifier that were not reached do not count.
-        """
-        single = np.where(predictive.count > 0, predictive.log_score, 0.0)
-        log_score = np.zeros((len(single), len(self.table)))
-        np.add.at(log_score.T, self.unit, single.T)
-        return log_score
-
     def held_out(
         self,
         chances: Floats,
@@ -127,7 +114,7 @@ class Given(Question):
         method: str,
         notes: tuple[str, ...] = (),
         k_hat: Floats | None = None,
-        moments: Floats | None = None,
+        moments: Any = np.empty((3, 0)),  # noqa: B008
     ) -> HeldOut:
         """Predictions as `HeldOut`."""
         table = self.table.assign(probability=np.exp(log_score), log_score=log_score)
@@ -140,9 +127,8 @@ class Given(Question):
                 table["p_tie"] = tie
         if k_hat is not None:
             table["k_hat"] = k_hat
-        return HeldOut(
-            table, method, notes, chances, self.outcome, self.paired, self.single, moments
-        )
+        kinds = self.outcome, self.paired, self.single
+        return HeldOut(table, method, notes, chances, *kinds, moments)
 
 
 class LeftOut(NamedTuple):
@@ -194,7 +180,8 @@ def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> L
             "fit with EP, or leave the column 'group' out"
         )
     # p(h | others) is proportional to p(h | all)/p(y | h, others), y all answers that are left out.
-    leaving, k_hat, notes = given.predictive.leaving[:, given.first].T, None, ()
+    leaving = given.predictive.leaving[:, given.first].T
+    k_hat, notes = None, tuple[str, ...]()
     if sampled:
         log_weights, k_hat = smoothed(-leaving)
         limit = threshold(len(prior))
@@ -205,8 +192,8 @@ def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> L
         log_weights = np.log(prior) - leaving
         log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
     weights = np.exp(log_weights)[given.unit].T
-    log_score = logsumexp(log_weights + given.log_scores(given.predictive).T, axis=1)
-    predictive = given.reweighted(weights)
+    log_score = logsumexp(log_weights + given.predictive.log_score[:, given.first].T, axis=1)
+    predictive = given.answer(weights)
     held_out = given.held_out(
         given.chances(predictive),
         log_score,
@@ -375,7 +362,8 @@ def k_fold(
     options: dict[str, Any] = {"label": "folds", "kept": folder, "progress_bar": progress_bar}
     for at, (predictive, weights) in run_all(predict, trained, scheduler, **options):
         test = of_answer == left[at]
-        scores = logsumexp(given.log_scores(predictive) + np.log(weights)[:, None], axis=0)[test]
+        scores = predictive.log_score[:, given.first[test]]
+        scores = logsumexp(scores + np.log(weights)[:, None], axis=0)
         chances = given.chances(predictive)[test]
         record = {"fold": left[at], "log_score": scores, "chances": chances}
         done[left[at]] = record
