@@ -1,6 +1,6 @@
 """Answers about lists: orders, choices, best and worst, whose rows share the noise of their items."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -103,6 +103,11 @@ class ListComparison(OfComparison):
             "Laplace has no lists with Gaussian noise (Thurstone): fit with EP, or take the "
             "likelihood Logistic(), whose lists are those of Plackett and Luce"
         )
+
+    @property
+    def outcomes(self) -> Any:
+        """Outcomes of single answers; a list has orders instead."""
+        return self.single.outcomes
 
     @property
     def _scale(self) -> Array:

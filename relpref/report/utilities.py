@@ -474,10 +474,11 @@ def _surprises(subject: Subject | None) -> Chapter | None:
     title, table, held = "Surprising answers", subject.checked.influence, subject.checked.held_out
     if held is None or table is None:
         return None
+    rows = held.forecasts or held
     facts: dict[str, Any] = {
         "s": subject,
         "reported": held.forecasts is None,
-        "answers": held.num_answers,
+        "answers": rows.num_answers,
     }
     if held.forecasts is not None:
         # The probability of the preferred side, whatever the strength.

@@ -14,7 +14,6 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import compare, influence, k_fold, leave_one_out, raters
-from relpref.diagnostics.loo import Given
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
 from relpref.kernels import SquaredExponential
@@ -327,33 +326,3 @@ def test_one_that_did_not_converge_warns(posterior: UtilityPosterior) -> None:
     hasty = replace(posterior, info={**posterior.info, "result": "max_iterations"})
     with pytest.warns(InferenceWarning, match="max_iterations"):
         leave_one_out(hasty)
-
-
-def test_pairs_of_a_list_leave_alone_which_is_no_test_of_prediction(
-    posterior: UtilityPosterior,
-) -> None:
-    composed = replace(
-        posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"}
-    )
-    found = leave_one_out(composed)
-    assert found.composed
-    (note,) = found.notes
-    assert note.startswith("9 pairs composed from 2 lists; a pair leaves alone, and the others")
-    assert "no measure" in note
-    assert "no measure of prediction" in repr(found)
-    alone = leave_one_out(posterior)
-    assert not alone.composed
-    assert alone.notes == ()
-
-
-def test_a_list_leaves_whole_with_its_rater(posterior: UtilityPosterior) -> None:
-    composed = replace(
-        posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"}
-    )
-    given = Given(composed)
-    rows = len(given.table)
-    found = given.held_out(
-        np.full((rows, 3), 1 / 3), np.full(rows, -1.0), "3 folds", lists_leave=True
-    )
-    assert not found.composed
-    assert found.notes == ("9 pairs composed from 2 lists",)

@@ -275,12 +275,14 @@ def test_a_mixture_is_reweighted() -> None:
 
 
 def rated_by(contrary: bool, seed: int) -> UtilityPosterior:
-    """Six raters, of whom the second may prefer what is worse."""
-    rng = np.random.default_rng(seed)
-    items = item_table(10)
-    utility = 2 * items["size"].to_numpy()
+    """Six raters of utilities drawn from the model; the second may prefer what is worse."""
+    rng, items = np.random.default_rng(seed), item_table(10)
     first = rng.integers(10, size=150)
     second = (first + rng.integers(1, 10, size=150)) % 10
+    pairs = pd.DataFrame({"winner": items.index[first], "loser": items.index[second]})
+    questions = PreferenceData.from_tables(items, pairs).without_answers()
+    model = numpyro.handlers.seed(preference_gp, seed)
+    utility = np.asarray(numpyro.handlers.trace(model).get_trace(questions)["utility"]["value"])
     rater = rng.integers(6, size=150)
     gap = utility[first] - utility[second]
     gap = np.where((rater == 1) & contrary, -gap, gap)

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from relpref import PreferenceData
-from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.infer.program import Program
@@ -174,9 +173,6 @@ def test_against_a_sampler() -> None:
 
 
 def test_refused() -> None:
-    posterior = fit(ROWS, 0.7)
-    with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
-        leave_one_out(posterior)
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         fit(ROWS, 0.7, engine=EP)
     with pytest.raises(UnsupportedProgramError, match="space='auto'"):

@@ -290,16 +290,6 @@ def test_what_is_not_known_says_why(make: Make, prose: Callable[..., str]) -> No
     assert "What to ask next" not in bad
 
 
-def test_pairs_of_a_choice_are_not_scored(make: Make, prose: Callable[..., str]) -> None:
-    """The siblings of a pair tell its winner, so a good score says nothing of the model."""
-    info = {**make().info, "answers": "answers: 70 pairs composed from 10 choices or lists"}
-    perfect = held_out([[0.8, 0, 0.2]] * 70, [0] * 70)
-    text = prose(make(info=info), leave_one_out=perfect)
-    assert "the other pairs of a choice tell the winner" in text
-    for claim in ("confident", "Log loss", "Accuracy", "at odds", "had a probability under"):
-        assert claim not in text
-
-
 def test_items_of_which_the_answers_say_little(
     make: Make, prose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
