@@ -145,7 +145,7 @@ def read_edges(
 ) -> EdgeTable:
     """Read a relation in any form, each edge once.
 
-    Newcomers' edges keep the options of the relation's edges ``before``, and its targets come first.
+    Newcomers' edges keep the options of the relation's edges ``before``, whose targets come first.
     """
     called = f"relation {name!r}"
     relation = value if isinstance(value, Relation) else Relation(value)
@@ -525,7 +525,7 @@ def _refuse_two_weights(
 def project(
     name: str, edges: EdgeTable, num_items: int, before: Graphs | None = None
 ) -> dict[str, Graph]:
-    """Make the undirected graphs of a relation; those of newcomers have the scales of ``before``."""
+    """Make the undirected graphs of a relation, scaled by the graphs ``before`` newcomers came."""
     relation = edges.relation
     graphs: dict[str, Graph] = {}
     for part in part_names(name, relation):
