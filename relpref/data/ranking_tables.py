@@ -190,6 +190,10 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
     return _ranked(rows, np.arange(len(labels)), keys, labels, items, by, where, blanks)
 
 
+def _same(place: str, _: int) -> str:
+    return place
+
+
 def _blocks(order: Any, where: str, blanks: set[str]) -> list[list[Any]]:
     """Read an order as lists of tied labels; ``blanks`` receives those with blanks around them."""
     if isinstance(order, str | bytes | AbstractSet) or not isinstance(order, Iterable):
@@ -201,7 +205,7 @@ def _blocks(order: Any, where: str, blanks: set[str]) -> list[list[Any]]:
     for place, entry in enumerate(order):
         tied = isinstance(entry, tuple | list | AbstractSet)
         at = f"{where}, place {place}"
-        labels = read_labels(list(entry) if tied else [entry], lambda _, at=at: at, (), blanks)
+        labels = read_labels(list(entry) if tied else [entry], partial(_same, at), (), blanks)
         if not labels:
             raise DataError(f"{at}: the tie is empty; remove it")
         # Nothing may depend on the order inside a set, which is another in every process.
@@ -323,8 +327,8 @@ def _read_long(table: Table, items: Any) -> Read:
             )
     numbers = {key: number for number, key in enumerate(rankers)}
     rows = np.array([numbers[key] for key in keys], dtype=np.int64)
-    codes, by = np.arange(len(labels)), tuple(rankers.values())
-    return _ranked(rows, codes, places, labels, items, by, table.cell("item"), table.blanks)
+    codes, gave = np.arange(len(labels)), tuple(rankers.values())
+    return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), table.blanks)
 
 
 def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
@@ -359,7 +363,7 @@ def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
             "nothing is known of them"
         )
     names = _names(file, metadata)
-    counts, entries = [], list[tuple[int, int, int]]()
+    counts, entries = list[int](), list[tuple[int, int, int]]()
     for place, line in lines:
         if line[0] != "#":
             count, blocks = _read_order(place, line, kind, len(names))
