@@ -271,17 +271,10 @@ class Graph:
 
     def adjacency(self) -> Any:
         """Return the symmetric matrix of weights W, a scipy CSR array of shape (n, n)."""
-        ends = np.concatenate([[self.source, self.target], [self.target, self.source]], axis=1)
-        weights = np.tile(self.weight, 2)
-        return scipy.sparse.csr_array(
-            (weights, tuple(ends)), shape=(self.num_nodes, self.num_nodes)
+        upper = scipy.sparse.csr_array(
+            (self.weight, (self.source, self.target)), shape=(self.num_nodes, self.num_nodes)
         )
-
-    def laplacian(self) -> NDArray[np.float64]:
-        """Return the combinatorial Laplacian D - W, dense, of shape (n, n)."""
-        laplacian: NDArray[np.float64] = -self.adjacency().toarray()
-        np.fill_diagonal(laplacian, self.degree)
-        return laplacian
+        return upper + upper.T
 
     @cached_property
     def degree(self) -> NDArray[np.float64]:

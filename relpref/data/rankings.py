@@ -37,14 +37,6 @@ _RANKINGS_SHOWN = 5
 _BLOCKS_SHOWN = 10
 
 
-def _blocks(places: NDArray[np.int32], items: Sequence[Hashable]) -> list[tuple[Hashable, ...]]:
-    """Return the blocks of one ranking, best first."""
-    order = np.argsort(places, kind="stable")
-    order = order[places[order] >= 0]
-    blocks = np.split(order, np.flatnonzero(np.diff(places[order])) + 1)
-    return [tuple(items[item] for item in block) for block in blocks if len(block)]
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Rankings:
     """Ordered partitions of labeled items: validated, immutable.
@@ -438,13 +430,15 @@ class Rankings:
 
     def orders(self) -> list[list[Any]]:
         """Return each ranking, best first, with a tuple for each tie, as `from_orders` reads it."""
-        return [
-            [
-                block if len(block) > 1 or isinstance(block[0], tuple) else block[0]
-                for block in blocks
-            ]
-            for blocks in (_blocks(places, self.items.labels) for places in self.positions)
-        ]
+        orders = []
+        for places in self.positions:
+            order = np.argsort(places, kind="stable")[(places < 0).sum() :]
+            blocks = np.split(order, np.flatnonzero(np.diff(places[order])) + 1)
+            ties = [tuple(self.items.labels[item] for item in block) for block in blocks]
+            orders.append(
+                [tie if len(tie) > 1 or isinstance(tie[0], tuple) else tie[0] for tie in ties]
+            )
+        return orders
 
     def __getitem__(self, chosen: Any) -> "Rankings":
         """Return some of the rankings: a number, a slice, a mask or an array of numbers."""
@@ -505,8 +499,11 @@ class Rankings:
         if not isinstance(self.positions, np.ndarray):
             return repr(self)
         lines = [repr(self)]
-        for ranker, places in zip(self.rankers[:_RANKINGS_SHOWN], self.positions, strict=False):
-            blocks = [" = ".join(map(str, block)) for block in _blocks(places, self.items.labels)]
+        for ranker, order in zip(self.rankers, self[:_RANKINGS_SHOWN].orders(), strict=False):
+            blocks = [
+                " = ".join(map(str, block)) if isinstance(block, tuple) else str(block)
+                for block in order
+            ]
             more = [f"{len(blocks) - _BLOCKS_SHOWN} more"] if len(blocks) > _BLOCKS_SHOWN else []
             lines.append(f"  {ranker}: {' > '.join([*blocks[:_BLOCKS_SHOWN], *more])}")
         return "\n".join([*lines, "  ..."] if len(self) > _RANKINGS_SHOWN else lines)

@@ -63,20 +63,12 @@ class RelationValues:
     @property
     def rows(self) -> Positions:
         """Conditioning node of each observed pair, shape (q,)."""
-        return (
-            np.repeat(np.arange(self.shape[0]), self.shape[1])
-            if self.edges is None
-            else self.edges[0]
-        )
+        return np.indices(self.shape)[0].reshape(-1) if self.edges is None else self.edges[0]
 
     @property
     def columns(self) -> Positions:
         """Object of each observed pair, shape (q,)."""
-        return (
-            np.tile(np.arange(self.shape[1]), self.shape[0])
-            if self.edges is None
-            else self.edges[1]
-        )
+        return np.indices(self.shape)[1].reshape(-1) if self.edges is None else self.edges[1]
 
     @cached_property
     def row_counts(self) -> Positions:
