@@ -23,7 +23,7 @@ from relpref.data.labels import (
     label_column,
     read_labels,
 )
-from relpref.data.relation import OPTIONS, Relation, is_matrix_file, read_matrix
+from relpref.data.relation import Relation, is_matrix_file, read_matrix
 from relpref.data.tables import Table, as_table, check_columns, is_table, known_names, read_pieces
 from relpref.errors import DataError
 from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
@@ -99,24 +99,6 @@ def part_names(name: str, relation: Relation) -> tuple[str, ...]:
     return (name,)
 
 
-class TargetIndex(GrowingIndex):
-    """Targets of a bipartite relation, in order of appearance; none may be the label of an item."""
-
-    def __init__(self, items: LabelIndex, targets: Iterable[Hashable] = ()) -> None:
-        super().__init__(targets)
-        self._items = items.positions
-
-    def locate(self, labels: Sequence[Hashable], where: Place, remedy: str) -> NDArray[np.int32]:
-        if not self._items.keys().isdisjoint(labels):
-            row = next(row for row, label in enumerate(labels) if label in self._items)
-            raise DataError(
-                f"{where(row)}: {shown(labels[row])} is an item, but a bipartite relation links "
-                'items to something else; if items link to each other use kind="directed" or '
-                '"undirected", otherwise rename the targets'
-            )
-        return super().locate(labels, where, remedy)
-
-
 def read_relations(
     relations: Mapping[str, Any], items: LabelIndex
 ) -> tuple[dict[str, Graph], dict[str, EdgeTable], Notes]:
@@ -145,7 +127,7 @@ def read_edges(
 ) -> EdgeTable:
     """Read a relation in any form, each edge once.
 
-    Newcomers' edges keep the options of the relation's edges ``before``, and its targets come first.
+    Newcomers' edges keep the options of the relation's edges ``before``, whose targets come first.
     """
     called = f"relation {name!r}"
     relation = value if isinstance(value, Relation) else Relation(value)
@@ -158,7 +140,7 @@ def read_edges(
             f"{relation.kind}; pass the table alone"
         )
     bipartite = relation.kind == "bipartite"
-    targets = TargetIndex(items, before.targets if before else ()) if bipartite else items
+    targets = GrowingIndex(before.targets if before else ()) if bipartite else items
     edges = _read_form(relation, called, items, targets)
     require_memory(
         _BYTES_PER_EDGE * edges.source.size,
@@ -171,9 +153,7 @@ def read_edges(
 def _with_options(before: Relation, relation: Relation, called: str) -> Relation:
     """Return newcomers' relation with the options of the relation before, which it may repeat."""
     same = replace(before, table=relation.table)
-    if relation.kind is not None and any(
-        getattr(relation, option) != getattr(same, option) for option in OPTIONS
-    ):
+    if relation.kind is not None and vars(relation) != vars(same):
         raise DataError(
             f"{called}: it was read as a {before.kind} relation with other options than those "
             "given for the newcomers; pass the table alone"
@@ -319,10 +299,16 @@ def _edges_of_tables(
             raise DataError(
                 f"{table.name}: the table has no rows; give an edge or leave the relation out"
             )
-        source, target = (
-            index.locate(table.labels(name), table.cell(name), remedy)
-            for name, index in (("source", items), ("target", targets))
-        )
+        source = items.locate(table.labels("source"), table.cell("source"), remedy)
+        if targets is not items:
+            table.refuse(
+                "target",
+                np.array([label in items.positions for label in table.labels("target")]),
+                " is an item, but a bipartite relation links items to something else; if items "
+                'link to each other use kind="directed" or "undirected", otherwise rename the '
+                "targets",
+            )
+        target = targets.locate(table.labels("target"), table.cell("target"), remedy)
         if "weight" in table.frame.columns:
             weight = table.numbers("weight", _WEIGHT_REMEDY)
         else:
@@ -404,8 +390,7 @@ def _edges_of_matrix(matrix: Any, called: str, relation: Relation, items: LabelI
                 f"{_KIND_REMEDY}"
             )
         # The two triangles of a symmetric matrix are not a repetition.
-        both = matrix.maximum(transposed) if difference.nnz else matrix
-        matrix = scipy.sparse.triu(both, format="csr")
+        matrix = scipy.sparse.triu(matrix.maximum(transposed), format="csr")
     stored = matrix.tocoo()
     source, target = (end.astype(np.int32, copy=False) for end in stored.coords)
     place = _place_in_matrix(matrix, called, items)
@@ -499,33 +484,23 @@ def _refuse_two_weights(
     differs = ~first[1:] & (weight[rows[1:]] != weight[rows[:-1]])
     opposite = edges.source[rows[1:]] != edges.source[rows[:-1]]
 
-    def ends(row: int) -> list[str]:
-        return [shown(labels[0][edges.source[row]]), shown(labels[1][edges.target[row]])]
-
-    def repeated(at: int) -> str:
+    def two_weights(at: int, remedy: str) -> str:
         before, row = sorted(rows[at : at + 2].tolist())
+        source, target = labels[0][edges.source[row]], labels[1][edges.target[row]]
         return (
-            f"{where(row)}: the edge from {' to '.join(ends(row))} has the weight {weight[row]}, "
-            f"but the weight {weight[before]} at {where(before)}; keep one of the two rows"
+            f"{where(row)}: the edge from {shown(source)} to {shown(target)} has the weight "
+            f"{weight[row]}, but the weight {weight[before]} at {where(before)}; {remedy}"
         )
 
-    def both_ways(at: int) -> str:
-        forward, back = rows[at : at + 2].tolist()
-        return (
-            f"{called}: the edge between {' and '.join(ends(forward))} has the weight "
-            f"{weight[forward]} ({where(forward)}) in one direction and {weight[back]} "
-            f"({where(back)}) in the other; {_KIND_REMEDY}"
-        )
-
-    refuse_first(differs & ~opposite, repeated)
+    refuse_first(differs & ~opposite, lambda at: two_weights(at, "keep one of the two rows"))
     if edges.relation.kind is None:
-        refuse_first(differs, both_ways)
+        refuse_first(differs, lambda at: two_weights(at, _KIND_REMEDY))
 
 
 def project(
     name: str, edges: EdgeTable, num_items: int, before: Graphs | None = None
 ) -> dict[str, Graph]:
-    """Make the undirected graphs of a relation; those of newcomers have the scales of ``before``."""
+    """Make the undirected graphs of a relation, scaled by the graphs ``before`` newcomers came."""
     relation = edges.relation
     graphs: dict[str, Graph] = {}
     for part in part_names(name, relation):

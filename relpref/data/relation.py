@@ -64,9 +64,9 @@ class Relation:
         items (targets), and two that link to the same target are joined; a table or a networkx
         graph.
     form : {"roles", "random_walk"}, optional
-        Form of a directed relation. By default an item has two roles, each with a utility of its own:
-        ``<name>_linking`` joins those who link to the same item (bibliographic coupling),
-        ``<name>_linked`` those to whom the same item links (co-citation). ``"random_walk"`` joins
+        Form of a directed relation. By default an item has two roles, each with its own utility:
+        ``<name>_linking`` joins items that link to the same item (bibliographic coupling),
+        ``<name>_linked`` items to which the same item links (co-citation). ``"random_walk"`` joins
         items by how often a walk along the links goes from one to the other (Chung 2005), one graph
         for both directions.
     hubs : {"weight", "count"}, optional
@@ -77,7 +77,7 @@ class Relation:
         Largest number of links to a target; targets with more are left out, and a note counts
         them. A hub of degree d makes d² edges. Not for random walks.
     teleport : float, optional
-        Probability that the random walk goes anywhere instead of along a link; 0.15 by default.
+        Probability that the random walk goes anywhere instead of along a link; default 0.15.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def says_kind(word: str) -> bool:
 
 
 def with_kind(path: Path, word: str) -> Path | Relation:
-    """Return the file of a relation with the kind and options in a word; the path if it is empty."""
+    """Return the file of a relation with the kind and options in a word; the path without one."""
     if not word:
         return path
     kind, *options = word.split(",")

@@ -38,22 +38,25 @@ def test_orders_become_blocks(rankings: Rankings) -> None:
     ]
     assert rankings.shape == (4, 4)
     assert not rankings.positions.flags.writeable
+    assert isinstance(rankings.items, PreferenceData)
+    assert rankings.items.num_comparisons == 0 and rankings.items.attributes.shape == (4, 0)
 
 
 @pytest.mark.parametrize(
-    ("rows", "kind"),
+    ("rows", "kind", "text"),
     [
-        ([0], "full"),
-        ([0, 1], "top-k"),
-        ([1, 2], "exhaustive"),
-        ([0, 3], "non-exhaustive"),
-        ([], "full"),
+        ([0], "full", "1 full ranking of 4 items"),
+        ([0, 1], "top-k", "2 partly top-k rankings of 4 items"),
+        ([1, 2], "exhaustive", "2 partly exhaustive rankings of 4 items"),
+        ([0, 3], "non-exhaustive", "2 partly non-exhaustive rankings of 2 to 4 of 4 items"),
+        ([], "full", ""),
     ],
 )
 def test_the_kind_is_the_narrowest_that_holds_for_all(
-    rankings: Rankings, rows: list[int], kind: str
+    rankings: Rankings, rows: list[int], kind: str, text: str
 ) -> None:
     assert rankings[rows].kind == kind
+    assert not rows or repr(rankings[rows]) == f"Rankings({text})"
 
 
 def test_the_order_of_items_in_a_set_is_the_same_in_every_process() -> None:
@@ -93,18 +96,10 @@ def test_censoring_keeps_what_it_says(raw: list[list[int]], k: int) -> None:
     given = Rankings.from_orders(orders, items=range(len(raw[0])))
     again = Rankings.from_orders(given.orders(), items=range(len(raw[0])))
     np.testing.assert_array_equal(given.positions, again.positions)
-    np.testing.assert_array_equal(given.reversed().reversed().positions, given.positions)
-    for changed in (given.top(k), given.subset(k, 3), given.coarsened(k, 3), given.reversed()):
-        # Blocks are numbered without gaps, from 0.
-        for row in changed.positions:
-            assert set(row[row >= 0]) == set(range(row.max() + 1))
-    for before, top, some, coarse in zip(
-        given.positions,
-        given.top(k).positions,
-        given.subset(k, 3).positions,
-        given.coarsened(k, 3).positions,
-        strict=True,
-    ):
+    changed = [each.positions for each in (given.top(k), given.subset(k, 3), given.coarsened(k, 3))]
+    for row in np.concatenate(changed):  # blocks are numbered without gaps, from 0
+        assert set(row[row >= 0]) == set(range(row.max() + 1))
+    for before, top, some, coarse in zip(given.positions, *changed, strict=True):
         ranked = before >= 0
         np.testing.assert_array_equal(top, np.minimum(before, k))
         assert (some >= 0).sum() == min(k, ranked.sum()) and not (some >= 0)[~ranked].any()
@@ -143,9 +138,9 @@ def test_labels(rankings: Rankings) -> None:
     labelled = rankings.with_labels(["w", "e", "w", "e"])
     assert labelled.classes == ("e", "w")
     np.testing.assert_array_equal(labelled.label, [1, 0, 1, 0])
-    assert labelled.without_labels().label is None and labelled.without_labels().classes == (
-        "e",
-        "w",
+    assert (labelled.without_labels().label, labelled.without_labels().classes) == (
+        None,
+        ("e", "w"),
     )
     held_out = rankings[:2].with_labels(np.array(["w", "w"]), classes=labelled.classes)
     np.testing.assert_array_equal(held_out.label, [1, 1])
@@ -201,11 +196,11 @@ def test_items_are_matched_by_label(rankings: Rankings) -> None:
 @pytest.mark.parametrize(
     ("orders", "arguments", "message"),
     [
-        ([["a", "b", "a"]], {}, "ranking 0: the item 'a' is in it twice"),
+        ([["a", "b", "a"]], {}, "ranking 0, place 2: the item 'a' was .* at ranking 0, place 0"),
         (
             [["a", ("b", "a")]],
             {"rankers": ["ann"]},
-            "ranking 0 .of 'ann'.: the item 'a' is in it twice",
+            "ranking 0 .of 'ann'., place 1: the item 'a' was already in ranking 0 .of 'ann'. at",
         ),
         ([["a", "b"], []], {}, "ranking 1: it ranks nothing"),
         ([["a", ()]], {}, "ranking 0, place 1: the tie is empty"),
@@ -292,23 +287,16 @@ def test_keys_that_cannot_be_used(rankings: Rankings, key: object) -> None:
 
 
 @pytest.mark.parametrize("number", [1.5, 0, None])
-def test_numbers_to_keep_are_whole(rankings: Rankings, number: Any) -> None:
-    for censor in (
-        rankings.top,
-        lambda k: rankings.subset(k, 0),
-        lambda k: rankings.coarsened(k, 0),
-    ):
-        with pytest.raises(DataError, match="keep a whole number"):
-            censor(number)
+@pytest.mark.parametrize("name", ["top", "subset", "coarsened"])
+def test_numbers_to_keep_are_whole(rankings: Rankings, name: str, number: Any) -> None:
+    with pytest.raises(DataError, match="keep a whole number"):
+        getattr(rankings, name)(number, *([0] if name != "top" else []))
 
 
 def test_it_prints_readably(rankings: Rankings) -> None:
-    assert repr(rankings[0]) == "Rankings(1 full ranking of 4 items)"
-    assert repr(rankings) == "Rankings(4 partly non-exhaustive rankings of 2 to 4 of 4 items)"
-    assert (
-        repr(rankings[:2].with_labels(["x", "y"]))
-        == "Rankings(2 partly top-k rankings of 4 items, classes 'x' (1), 'y' (1))"
-    )
+    labeled = rankings[:2].with_labels(["x", "y"])
+    assert repr(labeled).endswith("rankings of 4 items, classes 'x' (1), 'y' (1))")
+    assert repr(labeled.without_labels()).endswith("rankings of 4 items, 2 classes)")
     assert str(rankings).splitlines()[2:4] == ["  bob: b > a > c = d", "  cid: a = b > c = d"]
     assert str(Rankings.from_orders([["a"]] * 6)).endswith("  4: a\n  ...")
 
@@ -331,16 +319,3 @@ def test_it_is_a_pytree_that_compiles_once(rankings: Rankings) -> None:
         and again.classes == first.classes
         and again.orders() == first.orders()
     )
-
-
-def test_to_frame_is_long_with_one_for_the_best(rankings: Rankings) -> None:
-    frame = rankings[[1, 3]].to_frame()
-    assert frame.columns.tolist() == ["ranker", "item", "position"]
-    assert frame.to_numpy().tolist() == [
-        ["bob", "b", 1], ["bob", "a", 2], ["bob", "c", 3], ["bob", "d", 3], ["dee", "d", 1], ["dee", "b", 2],
-    ]  # fmt: skip
-
-
-def test_items_without_anything_are_preference_data(rankings: Rankings) -> None:
-    assert isinstance(rankings.items, PreferenceData)
-    assert rankings.items.num_comparisons == 0 and rankings.items.attributes.shape == (4, 0)
