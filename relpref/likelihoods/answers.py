@@ -1,7 +1,7 @@
 """Models of answers, which choose a distribution by the columns of the answers. JAX is imported when that is made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -50,7 +50,7 @@ class AnswerModel(Protocol):
     # answers without JAX.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Noisy:
     """The columns of answers as parameters and values, whatever the noise on the gap."""
 
@@ -58,7 +58,7 @@ class _Noisy:
     lists: ClassVar[str]  # whose model of orders it is
 
     lapse: bool = False
-    margins: Literal["common", "rater"] = field(default="common", kw_only=True)
+    margins: Literal["common", "rater"] = "common"
 
     def __post_init__(self) -> None:
         if self.margins not in ("common", "rater"):
@@ -352,7 +352,7 @@ class Probit(_Noisy):
 
 @allows_padding
 @register_static
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Logistic(_Noisy):
     """Logistic noise on the gap: the model of Bradley & Terry, with ties and strengths.
 

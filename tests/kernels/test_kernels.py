@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from relpref.kernels import (
     SquaredExponential,
     SquaredExponentialPlusLinear,
 )
+from relpref.kernels.attribute import Stationary
 from relpref.likelihoods import Logistic, Probit
 
 KERNELS: tuple[Any, ...] = (SquaredExponential(), Matern32(), Matern52(), Linear())
@@ -55,6 +57,22 @@ def dense(kernel: Any, *args: Any, **parameters: Any) -> Any:
         return np.asarray(
             jax.jit(lambda values: kernel(*args, **values, **switches).dense())(values)
         )
+
+
+@pytest.mark.parametrize(
+    "base", [Stationary, Linear, SquaredExponentialPlusLinear, Probit, Logistic]
+)
+def test_fields_of_a_base_are_given_by_name(base: Any) -> None:
+    """The first field of a class from outside is its own."""
+
+    @dataclass(frozen=True)
+    class Outside(base):  # type: ignore[misc]
+        power: float = 1.0
+
+        def correlation(self, squared: jax.Array) -> jax.Array:
+            return (1 + squared / (2 * self.power)) ** -self.power
+
+    assert replace(Outside(2.0), power=1.0) == Outside()
 
 
 def points(n: int = 9, d: int = 3) -> Any:

@@ -42,25 +42,28 @@ PARAMETERS = {
     ("model", "columns"),
     [
         *(
-            (Probit(lapse), columns)
+            (Probit(lapse=lapse), columns)
             for lapse in (False, True)
             for columns in ("", "rater shown_first", "tie")
         ),
         (Probit(), "strength rater"),
-        (Probit(True), "tie strength rater shown_first"),
-        (Probit(True), "strength"),
+        (Probit(lapse=True), "tie strength rater shown_first"),
+        (Probit(lapse=True), "strength"),
         (Probit(), "probability"),
         (Probit(), "probability rater shown_first"),
         *(
-            (Logistic(lapse), columns)
+            (Logistic(lapse=lapse), columns)
             for lapse in (False, True)
             for columns in ("", "rater shown_first")
         ),
         (Logistic(), "tie"),
-        (Logistic(True), "tie strength rater shown_first"),
+        (Logistic(lapse=True), "tie strength rater shown_first"),
         (Logistic(), "strength"),
-        *((Logistic(lapse, "davidson"), "tie rater shown_first") for lapse in (False, True)),
-        (Probit(True, margins="rater"), "tie strength rater"),
+        *(
+            (Logistic(lapse=lapse, ties="davidson"), "tie rater shown_first")
+            for lapse in (False, True)
+        ),
+        (Probit(lapse=True, margins="rater"), "tie strength rater"),
         (Logistic(margins="rater"), "tie rater"),
         (Logistic(margins="rater"), "tie rater strength"),
         (Logistic(ties="davidson", margins="rater"), "tie rater"),

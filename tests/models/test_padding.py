@@ -301,7 +301,7 @@ def test_who_declares_that() -> None:
     for other in (
         Own(),
         Precomputed(),
-        RelationVectors(Linear(True)),
+        RelationVectors(Linear(shared_lengthscale=True)),
         RelationVectors(Own(True)),
         Inner(Own()),
         program,
