@@ -103,7 +103,6 @@ def test_accessible(posterior: UtilityPosterior, read: Any) -> None:
 
 def test_same_input_same_bytes(tmp_path: Path, make: Any) -> None:
     first = write(make(), tmp_path / "a.html", relations_evidence=False).read_bytes()
-    assert write(make(), tmp_path / "b.html", relations_evidence=False).read_bytes() == first
     helpers = Path(__file__).with_name("conftest.py")
     code = (
         "import importlib.util, sys\n"
@@ -117,7 +116,7 @@ def test_same_input_same_bytes(tmp_path: Path, make: Any) -> None:
         "from matplotlib import pyplot\n"
         "assert not pyplot.get_fignums()\n"
     )
-    other = tmp_path / "c.html"
+    other = tmp_path / "b.html"
     environment = os.environ | {
         "PYTHONHASHSEED": "12",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
