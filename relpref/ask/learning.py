@@ -163,11 +163,7 @@ def known_version(run: Run, store: AnswerStore) -> int:
 
 
 def publish(
-    folder: Path,
-    record: Mapping[str, Any],
-    posterior: Posterior,
-    store: AnswerStore,
-    version: int,
+    folder: Path, record: Mapping[str, Any], posterior: Posterior, store: AnswerStore, version: int
 ) -> bool:
     """Atomically replace the posterior of a run by that of the answers up to a version.
 

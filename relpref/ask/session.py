@@ -24,6 +24,11 @@ class Unfinished(KeyboardInterrupt):
     """Interrupt during the last refinement; its thread ends when the compiled code returns."""
 
 
+def not_counted(error: Exception) -> str:
+    """Sentence for the rater whose answer could not be written."""
+    return f"{error}. This was not counted; everything before it is safe. Try it again."
+
+
 class Session:
     """Actions of raters on the questions of a loop, which is refined in the background.
 

@@ -42,16 +42,7 @@ from relpref.posterior.tables import objects
 
 _UNSEEN = set(BLANKS) - {" "}
 # Columns of the table ``event`` that describe an answer.
-COLUMNS = (
-    "winner",
-    "loser",
-    "count",
-    "tie",
-    "strength",
-    "probability",
-    "rater",
-    "shown_first",
-)
+COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")
 
 
 def rater_name(given: Any) -> str:

@@ -10,16 +10,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import accumulate, zip_longest
 from types import FrameType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from relpref.ask.items import Item
-from relpref.ask.loop import Progress
-from relpref.ask.session import Session
+from relpref.ask.session import Session, not_counted
 from relpref.ask.store import Question
 from relpref.data.arrays import label, width
-from relpref.errors import DataError
+from relpref.errors import DataError, StorageError
+
+if TYPE_CHECKING:
+    from relpref.ask.loop import Progress
 
 Action = Literal["left", "right", "tie", "skip", "undo", "why", "ranking", "redraw", "quit"]
 
@@ -132,7 +134,7 @@ _MAX_FACTS = 12
 _MAX_NAME = 28  # columns of a name in the ranking
 
 
-def headline(rater: str, progress: Progress) -> str:
+def headline(rater: str, progress: "Progress") -> str:
     """Name of the rater and the numbers of answers so far."""
     counts = f"{progress.answers} answered"
     if progress.skips:
@@ -304,6 +306,10 @@ class Terminal:
             )
         except DataError as error:
             self._notice = str(error)
+        except StorageError as error:
+            if not self._keys.raw or not self._loop.in_place:
+                raise
+            self._notice = not_counted(error)
         self.answers += self._loop.progress(self._rater).answers - before
 
     def _show(self, question: Question | None) -> None:

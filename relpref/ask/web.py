@@ -34,7 +34,7 @@ from starlette.staticfiles import StaticFiles
 from relpref.ask.guard import Guard, form_of, listen
 from relpref.ask.items import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
 from relpref.ask.loop import Loop
-from relpref.ask.session import Session
+from relpref.ask.session import Session, not_counted
 from relpref.ask.store import Question, rater_name
 from relpref.errors import DataError, StorageError
 
@@ -211,8 +211,7 @@ class Pages:
         except DataError as error:
             return self._questions(rater, 409, str(error))
         except StorageError as error:
-            words = f"{error}. This was not counted; everything before it is safe. Try it again."
-            return self._questions(rater, 503, words)
+            return self._questions(rater, 503, not_counted(error))
         return _to_questions(rater)
 
     def _questions(self, rater: str, status: int = 200, notice: str = "") -> Response:

@@ -107,7 +107,7 @@ _INCOMPLETE = {
         "what a missing item of a PrefLib ballot means; ranked below all others (top-k), or not "
         "part of the question (subset)",
         default=None,
-    ),
+    )
 }
 _PORT = {"--port N": _with("port of the page (default: a free one)", type=integer(0), default=0)}
 
@@ -343,9 +343,7 @@ COMMANDS = {
         {
             **_RUN,
             "--items N": _with(
-                "compare at most N items; those with the most answers",
-                type=integer(2),
-                default=150,
+                "compare at most N items; those with the most answers", type=integer(2), default=150
             ),
             "--draws N": _with(
                 "samples of NUTS, of all chains together", type=integer(100), default=2000
@@ -405,8 +403,7 @@ COMMANDS = {
                     "--objects FILE": "labels and features of the second argument, where it is "
                     "of another kind",
                     "--relation FILE": _with(
-                        "columns source, target, value; absent pairs are unknown",
-                        required=True,
+                        "columns source, target, value; absent pairs are unknown", required=True
                     ),
                     **_OUT,
                     **_FORCE,

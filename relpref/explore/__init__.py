@@ -17,12 +17,4 @@ from relpref.explore.scores import Variance as Variance
 from relpref.explore.stopping import ExpectedGain as ExpectedGain
 from relpref.explore.stopping import expected_gain, why
 
-__all__ = [
-    "SCORES",
-    "Score",
-    "TopK",
-    "expected_gain",
-    "next_choices",
-    "next_pairs",
-    "why",
-]
+__all__ = ["SCORES", "Score", "TopK", "expected_gain", "next_choices", "next_pairs", "why"]

@@ -67,11 +67,10 @@ class Limits:
 
 def _labels(name: str, pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     """Read pairs of labels; a table may have no columns but those of the two items."""
-    columns = list(as_table(pairs, name).frame.columns) if is_table(pairs) else []
-    if len(columns) > 2:
+    if is_table(pairs) and len(columns := list(as_table(pairs, name).frame)) > 2:
         raise DataError(
             f"{name} is a table with the columns {listed(columns)}; a question is chosen by its "
-            f"two items alone, so give a table of these two columns"
+            "two items alone, so give a table of these two columns"
         )
     return pairs_of_labels(pairs)
 
@@ -118,19 +117,16 @@ class Asked:
     def left(self) -> int:
         """Count the questions that may still be asked, with the repeats of each pair."""
         pool, most = self.pool(), self._limits.repeats + 1
-        here = np.zeros(self._number, dtype=bool)
-        here[pool.members] = True
         avoided = self._avoided[0] * self._number + self._avoided[1]
-        answered = ~np.isin(self._codes, avoided)
-        codes = np.concatenate([avoided, self._codes[answered]])
-        used = np.concatenate(
-            [np.full(len(avoided), most), np.minimum(self._times[answered], most)]
-        )
-        inside = here[np.stack(np.divmod(codes, self._number))].all(axis=0)
+        codes = np.union1d(self._codes, avoided)
+        used = np.zeros(len(codes))
+        used[np.isin(codes, self._codes)] = np.minimum(self._times, most)  # both are sorted
+        used[np.isin(codes, avoided)] = most
+        inside = np.isin(np.divmod(codes, self._number), pool.members).all(axis=0)
         pairs = len(pool.members) * (len(pool.members) - 1) // 2
         if self._listed is not None:
             inside &= np.isin(codes, self._listed[0] * self._number + self._listed[1])
-            pairs = int(here[self._listed].all(axis=0).sum())
+            pairs = int(np.isin(self._listed, pool.members).all(axis=0).sum())
         return max(pairs * most - int(used[inside].sum()), 0)
 
     def add(self, first: int, second: int) -> None:

@@ -320,25 +320,18 @@ def shared(answers: Answers) -> Answers:
 def _noise(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Array, Array, bool]:
-    distribution, shared = _asked(model, jnp.zeros(1), asked, parameters)
-    return (
-        _scale(distribution, shared),
-        jnp.max(distribution.outermost),
-        distribution.outcomes is None,
-    )
+    distribution, _, scale = _asked(model, jnp.zeros(1), asked, parameters)
+    return scale, jnp.max(distribution.outermost), distribution.outcomes is None
 
 
 def _asked(
     model: AnswerModel, gap: Array, asked: Comparisons, parameters: Mapping[str, Array]
-) -> tuple[Comparison, Array]:
-    """Answers given gaps, and the variance that the effect of a new group adds to each gap."""
+) -> tuple[Comparison, Array, Array]:
+    """Answers given gaps, the variance that a new group adds to each gap, and the noise scale."""
     given = {name: real(value) for name, value in parameters.items()}
     shared = jnp.square(given.pop(GROUP_SD, jnp.zeros(())))
-    return model(gap, asked, **given), shared
-
-
-def _scale(distribution: Comparison, shared: Array) -> Array:
-    return jnp.sqrt(jnp.square(jnp.max(distribution.scale)) + shared)
+    distribution = model(gap, asked, **given)
+    return distribution, shared, jnp.sqrt(jnp.square(jnp.max(distribution.scale)) + shared)
 
 
 @lazy_jit(static_argnums=0)
@@ -350,7 +343,7 @@ def _forecast(
     variance: Array,
 ) -> Forecast:
     mean = real(mean)
-    distribution, shared = _asked(model, mean, asked, parameters)
+    distribution, shared, _ = _asked(model, mean, asked, parameters)
     # Derivatives in the mean are the same for the gap and for its sum with the effect of a group.
     variance = real(variance) + shared
     if distribution.outcomes is None:
@@ -404,14 +397,13 @@ def _information(
 ) -> tuple[Array]:
     """H(answer) − E[H(answer | gap)] (Houlsby et al. 2011)."""
     mean, variance = real(mean), real(variance)
-    distribution, shared = _asked(model, mean, asked, parameters)
-    scale = _scale(distribution, shared)
+    distribution, shared, scale = _asked(model, mean, asked, parameters)
     if distribution.outcomes is None:
         return (0.5 * jnp.log1p(variance / jnp.square(scale)),)
     values = distribution.outcomes[0]
 
     def entropy(gap: Array) -> Array:
-        given, _ = _asked(model, gap, asked, parameters)
+        given, *_ = _asked(model, gap, asked, parameters)
         if GROUP_SD in parameters:
             chances = _moments(given, gap, jnp.broadcast_to(shared, gap.shape)).log_normalizer
         else:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 from relpref.ask import Item, Progress, Question
+from relpref.cli import main
 from relpref.errors import DataError
 
 TOKEN = "a-token"
@@ -33,6 +35,7 @@ class FakeLoop:
     trouble: str = ""
     title: str = "Drinks"
     prompt: str = "Which would you rather drink?"
+    in_place: bool = True
     refined: int = 0
     events: list[tuple[str, Question, str]] = field(default_factory=list)
     open: dict[str, list[Question]] = field(default_factory=dict)
@@ -210,6 +213,34 @@ def fake() -> Callable[..., FakeLoop]:
 def visit() -> Callable[..., Visitor]:
     """Make a page on a loop, and a visitor."""
     return Visitor
+
+
+@pytest.fixture(scope="session")
+def page(fake: Callable[..., FakeLoop]) -> Callable[..., Visitor]:
+    """Make a loop of labels, and a visitor to its page; ``visitor.loop`` is the loop."""
+
+    def make(*labels: Any, rater: str | None = None, per_page: int = 1, **about: Any) -> Visitor:
+        return Visitor(fake(*labels, **about), rater=rater, per_page=per_page)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def fit(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Fit answers, and items unless they are empty, with hyperparameters that are held."""
+
+    def fit(items: str, answers: str, options: str = "", **held: float) -> Path:
+        folder = tmp_path_factory.mktemp("fitted")
+        (folder / "comparisons.csv").write_text(answers)
+        tables = f"--answers {folder}/comparisons.csv"
+        if items:
+            (folder / "entities.csv").write_text(items)
+            tables += f" --items {folder}/entities.csv"
+        fixed = " ".join(f"--fixed={name}={value}" for name, value in held.items())
+        assert main(f"fit {tables} {options} {fixed} --quiet --out {folder}/run".split()) == 0
+        return folder / "run"
+
+    return fit
 
 
 @contextmanager

@@ -5,7 +5,7 @@ the page.
 import io
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +28,11 @@ PAIRS = ["ab", "bc", "cd", "de", "ef", "fg", "ab", "gf"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
+def made(fit: Any) -> Any:
     table = pd.DataFrame(map(list, PAIRS), columns=["winner", "loser"])
     table["tie"], table["rater"] = [False, False, True, False] * 2, ["ann", "bob"] * 4
-    table.to_csv(folder / "answers.csv", index=False)
     held = {"individual_amplitude": 1, "tie_margin": 0.3, "rater_margin_spread": 0.3}
-    options = [f"--fixed={name}={value}" for name, value in held.items()]
-    command = [
-        "fit",
-        "--answers",
-        str(folder / "answers.csv"),
-        "--margins",
-        "rater",
-        "--quiet",
-        *options,
-    ]
-    assert main([*command, "--out", str(folder / "run")]) == 0
-    return folder / "run"
+    return fit("", table.to_csv(index=False), "--margins rater", **held)
 
 
 @pytest.fixture
@@ -102,7 +89,7 @@ def test_somebody_new_at_a_terminal(
     assert "3 answers given now" in said.out and not said.err
 
 
-def test_somebody_new_on_the_page(loop: Loop, visit: Callable[..., Any]) -> None:
+def test_somebody_new_on_the_page(loop: Loop, visit: Any) -> None:
     pytest.importorskip("starlette", reason="the page needs the extra web")
     visitor = visit(loop)
     for rater in ("new", "newer"):

@@ -1,3 +1,4 @@
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -73,11 +74,11 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run the command line in this process."""
+    """Run a command line in this process; further arguments are not split into words."""
 
-    def run(*arguments: object) -> Said:
+    def run(command: str, *arguments: object) -> Said:
         capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
+        code = main([*shlex.split(command), *map(str, arguments)])
         return Said(code, *capsys.readouterr())
 
     return run

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,20 +40,19 @@ def test_help_fits_one_screen_with_an_example(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "the following arguments are required: COMMAND (see relpref --help)"),
-        (["fitt"], "invalid choice: 'fitt'"),
-        (["fit", "a.csv", "b.csv"], "unrecognized arguments: b.csv (see relpref fit --help)"),
-        (["rank"], "the following arguments are required: RUN"),
-        (["rank", "run", "--top", "0"], "0 is less than 1"),
-        (["rank", "run", "--interval", "wide"], "'wide' is not a number"),
-        (["rank", "run", "-o", "text"], "invalid choice: 'text'"),
-        (["prefer", "run"], "the following arguments are required: LABEL"),
+        ("", "the following arguments are required: COMMAND (see relpref --help)"),
+        ("fitt", "invalid choice: 'fitt'"),
+        ("fit a.csv b.csv", "unrecognized arguments: b.csv (see relpref fit --help)"),
+        ("rank", "the following arguments are required: RUN"),
+        ("rank run --top 0", "0 is less than 1"),
+        ("rank run --interval wide", "'wide' is not a number"),
+        ("rank run -o text", "invalid choice: 'text'"),
+        ("prefer run", "the following arguments are required: LABEL"),
     ],
 )
-def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str) -> None:
-    assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
+def test_wrong_usage(ask: Any, arguments: str, reason: str) -> None:
+    said = ask(arguments)
+    assert (said.code, said.out) == (2, "")
     assert said.err.startswith("relpref: error: ") and said.err.count("\n") == 1
     assert reason in said.err
 

@@ -1,6 +1,5 @@
 """The next questions: limits, batches, ties, and bad input."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -30,9 +29,8 @@ def test_every_pair_but_the_answered_ones_once(
     assert set(asked(table)) == every - {frozenset({"e0", "e1"}), frozenset({"e1", "e2"})}
 
 
-@pytest.mark.parametrize("name", SCORES)
-def test_the_table_says_what_prefer_says(name: str, posterior: UtilityPosterior) -> None:
-    table = next_pairs(posterior, 3, score=name)
+def test_the_table_says_what_prefer_says(posterior: UtilityPosterior) -> None:
+    table = next_pairs(posterior, 3)
     assert list(table) == ["first", "second", "score", "probability", "gap_mean", "gap_sd"]
     told = posterior.prefer(list(zip(table["first"], table["second"], strict=True)))
     for column in ("probability", "gap_mean", "gap_sd"):
@@ -54,12 +52,7 @@ def test_repeats(posterior: UtilityPosterior) -> None:
     once = asked(next_pairs(posterior, 9, pairs=pairs, repeats=1))
     assert sorted(map(sorted, once)) == [["e0", "e1"], ["e3", "e4"], ["e3", "e4"]]
     # The pair of e1 and e2 was answered three times already.
-    assert (
-        sum(
-            pair == {"e1", "e2"} for pair in asked(next_pairs(posterior, 9, pairs=pairs, repeats=3))
-        )
-        == 1
-    )
+    assert asked(next_pairs(posterior, 9, pairs=pairs, repeats=3)).count({"e1", "e2"}) == 1
 
 
 def test_items_and_pairs(posterior: UtilityPosterior) -> None:
@@ -99,9 +92,7 @@ def test_difficulty_limit(posterior: UtilityPosterior) -> None:
     assert set(asked(table)) == set(asked(every[~hard]))
 
 
-def test_a_batch_is_not_the_best_of_a_single_question(
-    make: Callable[..., UtilityPosterior],
-) -> None:
+def test_a_batch_is_not_the_best_of_a_single_question(make: Any) -> None:
     # Three near-copies of one uncertain item: alone, each pair with it looks best; together they
     # would ask the same thing.
     covariance = np.eye(6) * 0.3
@@ -113,10 +104,7 @@ def test_a_batch_is_not_the_best_of_a_single_question(
         answers=pd.DataFrame({"winner": ["d"], "loser": ["e"]}),
     )
     batch = next_pairs(posterior, 3)
-    alone = [
-        pair for pair in next_pairs(posterior, 1, avoid=[])[["first", "second"]].to_numpy().tolist()
-    ]
-    assert asked(batch)[0] == frozenset(alone[0])
+    assert asked(batch)[0] == asked(next_pairs(posterior))[0]
     assert batch["score"].is_monotonic_decreasing
     copies = [len(pair & {"a", "b", "c"}) for pair in asked(batch)]
     others = [
@@ -130,7 +118,7 @@ def test_a_batch_is_not_the_best_of_a_single_question(
 
 @pytest.mark.parametrize("name", ["bald", "variance"])
 def test_members_of_a_batch_are_the_best_by_the_covariance_after_those_before(
-    name: str, make: Callable[..., UtilityPosterior], labels: list[str]
+    name: str, make: Any, labels: list[str]
 ) -> None:
     """By enumeration of all pairs and both answers; integrals over gaps, and over what means will
     be, by the trapezoidal rule.
@@ -178,10 +166,10 @@ def test_members_of_a_batch_are_the_best_by_the_covariance_after_those_before(
     assert changed, "two questions, each the best by itself, would have been the same"
 
 
-def test_ties_are_broken_by_the_key(make: Callable[..., UtilityPosterior]) -> None:
+def test_ties_are_broken_by_the_key(make: Any) -> None:
     n = 40
     posterior = make(list(range(n)), mean=np.zeros(n), covariance=np.eye(n))
-    for name in ("bald", "ratio", "random"):
+    for name in ("bald", "ratio"):
         same = [asked(next_pairs(posterior, score=name, rng_key=3))[0] for _ in range(2)]
         assert same[0] == same[1]
         found = [
@@ -194,7 +182,7 @@ def test_ties_are_broken_by_the_key(make: Callable[..., UtilityPosterior]) -> No
     assert asked(next_pairs(posterior)) == asked(next_pairs(posterior))
 
 
-def test_raters(make: Callable[..., UtilityPosterior], labels: list[str]) -> None:
+def test_raters(make: Any, labels: list[str]) -> None:
     table = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "rater": ["ann", "bob"]})
     posterior = make(labels, answers=table, rater_noise=np.array([0.2, 3.0]))
     ann, bob = (next_pairs(posterior, rater=rater) for rater in ("ann", "bob"))
@@ -205,7 +193,7 @@ def test_raters(make: Callable[..., UtilityPosterior], labels: list[str]) -> Non
         next_pairs(posterior, rater="nobody")
 
 
-def test_items_that_are_the_same_to_the_model(make: Callable[..., UtilityPosterior]) -> None:
+def test_items_that_are_the_same_to_the_model(make: Any) -> None:
     covariance = np.ones((4, 4)) + np.diag([0.0, 0.0, 0.0, 0.5])
     posterior = make(
         list("abcd"),
@@ -243,16 +231,12 @@ def test_bad_input(arguments: dict[str, Any], words: str, posterior: UtilityPost
         next_pairs(posterior, **arguments)
 
 
-def test_a_posterior_without_numbers(
-    make: Callable[..., UtilityPosterior], labels: list[str]
-) -> None:
+def test_a_posterior_without_numbers(make: Any, labels: list[str]) -> None:
     with pytest.raises(DataError, match="no numbers"):
         next_pairs(make(labels, mean=np.full(len(labels), np.nan)))
 
 
-def test_a_parameter_that_is_missing(
-    make: Callable[..., UtilityPosterior], labels: list[str]
-) -> None:
+def test_a_parameter_that_is_missing(make: Any, labels: list[str]) -> None:
     table = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "tie": [True, False]})
     with pytest.raises(DataError, match="tie_margin"):
         next_pairs(make(labels, answers=table))
