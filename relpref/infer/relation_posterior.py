@@ -9,35 +9,20 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from scipy.special import ndtr
 
 from relpref.compiled import float64
-from relpref.data import PreferenceData, RelationData
+from relpref.data import RelationData
 from relpref.data.arrays import counted, label
-from relpref.data.relation_data import Symmetry
 from relpref.errors import DataError, StorageError
 from relpref.infer.exact.closed import Loss
-from relpref.infer.exact.domain import Asked, Domain, NodeKernel
-from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores, Solver
+from relpref.infer.exact.domain import Asked, Domain
+from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores
 from relpref.infer.exact.structure import ProgramKernel
 from relpref.likelihoods import CentredNormal
 from relpref.posterior.arviz import CHAINS, Groups, native, plain_coordinates, sample_stats, tree
 from relpref.posterior.base import PosteriorBase
-from relpref.posterior.codec import (
-    DATA,
-    Stored,
-    checked,
-    decode,
-    decode_data,
-    decode_labels,
-    decode_values,
-    encode,
-    encode_data,
-    encode_labels,
-    sparse_arrays,
-    sparse_matrix,
-)
+from relpref.posterior.codec import Arrays, Stored, check_arguments, checked, decode, encode
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import plot_forest
@@ -50,38 +35,10 @@ from relpref.posterior.tables import (
     tier_table,
 )
 
-_PLAIN = {"noise": float, "shift": float, "log_evidence": float | None}
-_OPTIONS = {"loss": Loss, "symmetry": Symmetry, "pair_kernel": str, "solver": Solver}
-_DOMAIN = {
-    "labels": str,
-    "name": str,
-    "feature_names": list[str] | None,
-    "kernel": Any,
-    "sparse": list[int] | None,
-    "standardize?": bool,
-}
-_PROGRAM = {
-    "origin": str,
-    "field": str,
-    "nodes": DATA,
-    "objects": dict[str, Any] | None,
-    "symmetry": Symmetry,
-    "shift": float,
-}
-_CONTENT = {
-    "kind": str,
-    "plain": _PLAIN,
-    "info": dict[str, Any],
-    "hyperparameters": list[str],
-    "shape": list[int],
-    "options": _OPTIONS,
-    "regularization": float,
-    "scale": float,
-    "nodes": _DOMAIN,
-    "objects": dict[str, Any] | None,
-    "program": dict[str, Any] | None,
-    "stopped?": bool,
-}
+_PROBLEM = ("loss", "symmetry", "pair_kernel", "solver", "shift", "values")
+_PROGRAM = {"origin": str, "field": str, "data": Any}
+_DATA = ("nodes", "objects", "symmetry", "shift", "distinct", "observed")
+_DOMAIN = ("labels", "features", "kernel", "name", "feature_names", "standardize")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -373,75 +330,69 @@ class RelationPosterior(PosteriorBase):
         return Groups(groups, coords, dims)
 
     def arrays(self) -> Stored:
-        """A closed form is solved again when it is asked."""
-        arrays, facts = self._stored_facts()
+        """Arrays and JSON for a file; a closed form is solved again when it is asked."""
+        arrays, content = self._encoded("problem", "solution")
         problem, solution = self.problem, self.solution
-        arrays |= {"values": problem.values.values} | solution.arrays()
-        if problem.values.edges is not None:
-            arrays["rows"], arrays["columns"] = problem.values.edges
-        one_kind = problem.objects is problem.nodes
-        content = {
-            "kind": "relation",
-            "plain": {name: getattr(self, name) for name in _PLAIN},
-            "shape": list(problem.values.shape),
-            "options": {name: getattr(problem, name) for name in _OPTIONS},
+        scores: dict[str, Any] = {
             "regularization": solution.regularization,
             "scale": solution.scale,
-            "nodes": _encode_domain(problem.nodes, "nodes", arrays),
-            "objects": None if one_kind else _encode_domain(problem.objects, "objects", arrays),
-            "program": _encode_program(problem.nodes, arrays),
+            **solution.arrays(),
         }
-        if "dual" in arrays:
-            content["stopped"] = solution.stopped
-        return arrays, facts | content
+        if "dual" in scores:
+            scores["stopped"] = solution.stopped
+        values = {name: getattr(problem, name) for name in _PROBLEM}
+        content |= {
+            "problem": encode(values, arrays, "problem"),
+            "solution": encode(scores, arrays, "solution"),
+            "nodes": _encode_domain(problem.nodes, "nodes", arrays),
+            "objects": None,
+            "program": None,
+        }
+        if problem.objects is not problem.nodes:
+            content["objects"] = _encode_domain(problem.objects, "objects", arrays)
+        kernel: Any = problem.nodes.kernel
+        if problem.nodes.features is None and kernel.data is not None:
+            kept, origin = kernel.origin.encoded()
+            if origin is not None:  # a later session can call the program for new nodes
+                values = {name: getattr(kernel.data, name) for name in _DATA}
+                data = encode(values, arrays, "data")
+                content["program"] = {"origin": origin, "field": kernel.field, "data": data}
+                arrays |= kept
+        return arrays, content
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, Any], content: Any, program: Any = None
-    ) -> "RelationPosterior":
-        """The inverse of `arrays`; ``program`` is the caller's own."""
-        checked(content, _CONTENT, "the posterior")
-        facts, plain = cls._facts(arrays, content), content["plain"]
-        values = decode_values(arrays, content["shape"])
+    def from_arrays(cls, arrays: Arrays, content: Any, program: Any = None) -> "RelationPosterior":
+        """Decode what `arrays` made; ``program`` is the user's own."""
+        apart = ("problem", "solution", "nodes", "objects", "program")
+        facts = cls._decoded(arrays, content, *apart)
+        values, scores = (decode(content[name], arrays, name) for name in ("problem", "solution"))
         origin = data = None
         field = ""
         if content["program"] is not None:
             stored = checked(content["program"], _PROGRAM, "the program")
-            nodes, others = (
-                stored[s] and decode_data(arrays, stored[s], s) for s in ("nodes", "objects")
-            )
-            distinct, field = arrays.get("distinct"), stored["field"]
-            data = RelationData(
-                nodes, others, values, stored["symmetry"], stored["shift"], distinct
-            )
+            parts = decode(stored["data"], arrays, "data")
+            check_arguments(RelationData, parts, "the data")
+            data, field = RelationData(values=values["values"], **parts), stored["field"]
             origin = Origin.decoded(stored["origin"], data, arrays, program)
 
         def domain(side: Literal["nodes", "objects"]) -> Domain:
-            stored = checked(content[side], _DOMAIN, f"the {side}")
-            kernel, features = stored["kernel"], None
-            if kernel is None:  # that of a program, for nodes that come later where it is known
-                known = data if origin else None
-                matrix = arrays[f"{side}_kernel"]
-                kernel = ProgramKernel(origin, known, facts["hyperparameters"], field, side, matrix)
-            else:
-                kernel = checked(decode(kernel), NodeKernel, f"the kernel of the {side}")
-                if stored["sparse"] is None:
-                    features = arrays[f"{side}_features"]
-                else:
-                    features = sparse_matrix(arrays, f"{side}_", stored["sparse"])
-            names = stored["feature_names"] and tuple(stored["feature_names"])
-            labels, name = decode_labels(stored["labels"]), stored["name"]
-            # Earlier files have the features as they were given.
-            return Domain(labels, features, kernel, name, names, stored.get("standardize", False))
+            parts = decode(content[side], arrays, side)
+            if parts["features"] is None:
+                # New nodes need the program, where it is in the file.
+                known, matrix = (data if origin else None), parts["kernel"]
+                parts["kernel"] = ProgramKernel(
+                    origin, known, facts["hyperparameters"], field, side, matrix
+                )
+            check_arguments(Domain, parts, f"the {side}")
+            return Domain(**parts)
 
         first = domain("nodes")
         second = first if content["objects"] is None else domain("objects")
-        problem = RelationProblem(first, second, values, **content["options"], shift=plain["shift"])
-        scales = content["regularization"], content["scale"]
-        solution: Scores = ClosedScores(problem, *scales)
-        if "dual" in arrays:
-            solution = EdgeScores(problem, *scales, arrays["dual"], content["stopped"])
-        return cls(problem, solution, log_evidence=plain["log_evidence"], **facts)
+        check_arguments(RelationProblem, values, "the relation")
+        problem = RelationProblem(first, second, **values)
+        solve = EdgeScores if "dual" in scores else ClosedScores
+        check_arguments(solve, scores, "the scores")
+        return cls(problem, solve(problem, **scores), **facts)
 
     def _summarized(self, top: int, interval: float) -> list[str]:
         first = self.nodes.labels[0]
@@ -499,54 +450,16 @@ def labelled_frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:
     return pd.DataFrame(values, index=rows, columns=columns)
 
 
-def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "labels": encode_labels(domain.labels),
-        "name": domain.name,
-        "feature_names": domain.feature_names and list(domain.feature_names),
-        "kernel": None,
-        "sparse": None,
-        "standardize": domain.standardize,
-    }
+def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> Any:
+    values = {name: getattr(domain, name) for name in _DOMAIN}
     if domain.features is None:  # the kernel is that of a program
-        arrays[f"{side}_kernel"] = domain.gram
-        return content
+        values["kernel"] = domain.gram
     try:
-        content["kernel"] = encode(domain.kernel)
-    except TypeError as error:
+        encode(values["kernel"], {}, side)
+    except StorageError as error:
         raise StorageError(
             f"the kernel of the {side} cannot be stored ({error}); kernels by name and those of "
-            "relpref.kernels on "
-            "attributes can: or give the kernel matrix with kernel='precomputed'"
+            "relpref.kernels on attributes can: or give the kernel matrix with "
+            "kernel='precomputed'"
         ) from None
-    if issparse(domain.features):
-        content["sparse"] = list(domain.features.shape)
-        arrays |= sparse_arrays(domain.features.astype(np.float64), f"{side}_")
-    else:
-        arrays[f"{side}_features"] = np.asarray(domain.features, dtype=np.float64)
-    return content
-
-
-def _encode_program(domain: Domain, arrays: dict[str, Any]) -> dict[str, Any] | None:
-    """The program and its data, where a later session can call it: for nodes that come later."""
-    kernel: Any = domain.kernel
-    if domain.features is not None or kernel.data is None:
-        return None
-    data = kernel.data
-    kept, origin = kernel.origin.encoded()
-    if origin is None:
-        return None
-    arrays |= kept
-    content = {
-        "origin": origin,
-        "field": kernel.field,
-        "symmetry": data.symmetry,
-        "shift": data.shift,
-    }
-    for side in ("nodes", "objects"):
-        items: PreferenceData | None = getattr(data, side)
-        more, content[side] = ({}, None) if items is None else encode_data(items, side)
-        arrays |= more
-    if data.distinct is not None:
-        arrays["distinct"] = data.distinct
-    return content
+    return encode(values, arrays, side)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -15,7 +15,15 @@ from relpref.data import RelationData
 from relpref.data.arrays import shown
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.posterior.arviz import Groups, draw_groups, native, plain_coordinates, tree
-from relpref.posterior.codec import Stored, checked, decode_data, encode_data, write
+from relpref.posterior.codec import (
+    Arrays,
+    Stored,
+    check_arguments,
+    checked,
+    decode,
+    encode,
+    write,
+)
 from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import plot_forest
@@ -26,19 +34,6 @@ from relpref.result import InferenceWarning, Result, warn_user
 
 FITTED = "answers_at_fit"  # of ``info``: how many there were when hyperparameters were last fitted
 _SCORE = "score"  # the site of `relpref.models.conditional_ranking`
-_CONTENT = {
-    "kind?": Literal["class"],
-    "slices": dict[str, list[int]],
-    "parts": dict[str, list[str]],
-    "hyperparameters": list[str],
-    "sites": list[str],
-    "log_evidence": float | None,
-    "info": dict[str, Any],
-    "origin": str | None,
-    "data": dict[str, Any] | None,
-    "likelihood?": dict[str, Any],
-}
-
 T = TypeVar("T")
 
 
@@ -243,29 +238,38 @@ class PosteriorBase:
         )
         return written
 
-    def _stored_facts(self) -> Stored:
-        """What files of every posterior hold."""
-        arrays = {
-            f"hyperparameters/{name}": np.asarray(v) for name, v in self.hyperparameters.items()
+    def _encoded(self, *apart: str) -> Stored:
+        """Arrays and JSON of the fields, apart from some that have another form in files."""
+        arrays: dict[str, Any] = {}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        content = {
+            name: encode(value, arrays, name)
+            for name, value in values.items()
+            if name not in ("info", *apart)
         }
-        content = {"hyperparameters": list(self.hyperparameters), "info": dict(self.info)}
-        return {"key": self.key, **arrays}, content
+        return arrays, {"kind": self.kind, "info": dict(self.info), **content}
 
-    @staticmethod
-    def _facts(arrays: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-        """The inverse of `_stored_facts`."""
-        values = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
-        info, plain = (
-            content["info"],
-            {n: float(v) if v.ndim == 0 else v for n, v in values.items()},
-        )
+    @classmethod
+    def _decoded(cls, arrays: Arrays, content: Mapping[str, Any], *apart: str) -> dict[str, Any]:
+        """Decode the fields that `_encoded` made, and check them against their declared types."""
+        values = {
+            name: stored if name == "info" else decode(stored, arrays, name)
+            for name, stored in content.items()
+            if name not in ("kind", *apart)
+        }
+        check_arguments(cls, values, "the posterior")
+        values["hyperparameters"] = {
+            name: float(value) if np.ndim(value) == 0 else value
+            for name, value in values["hyperparameters"].items()
+        }
+        info = values["info"]
         checked(info.get("engine"), str, "the engine")
         if info.get("result") not in Result.__members__:
             raise StorageError(
                 f"the result is {shown(info.get('result'))}, which no engine ends with; the file "
                 "is damaged"
             )
-        return {"hyperparameters": plain, "info": info, "key": arrays["key"]}
+        return values
 
     def _rng(self, key: Any) -> np.random.Generator:
         return generator(self.key if key is None else key)
@@ -542,69 +546,22 @@ class Posterior(PosteriorBase):
         return Groups(groups, coords, dims)
 
     def arrays(self) -> Stored:
-        arrays, content = self._stored_facts()
+        arrays, content = self._encoded("belief", "joint", "origin")
         arrays |= self.whole.arrays()
-        if self.prior_log_weights is not None:
-            arrays["prior_log_weights"] = self.prior_log_weights
-        for group in ("sites", "hyperparameter_draws"):
-            arrays |= {
-                f"{group}/{name}": np.asarray(value) for name, value in getattr(self, group).items()
-            }
-        for row, parts in enumerate(self.parts.values()):
-            for kind, named in (("mean", parts.means), ("covariance", parts.covariances)):
-                arrays |= {
-                    f"parts/{kind}_{row}_{at}": values for at, values in enumerate(named.values())
-                }
-        content |= {
-            "slices": {name: [rows.start, rows.stop] for name, rows in self.slices.items()},
-            "parts": {site: list(parts.means) for site, parts in self.parts.items()},
-            "sites": list(self.sites),
-            "log_evidence": self.log_evidence,
-            "origin": None,
-            "data": None,
-        }
-        if self.data is not None:
-            more, content["data"] = encode_data(self.data)
-            kept, content["origin"] = ({}, None) if self.origin is None else self.origin.encoded()
-            arrays |= {**kept, **more}
+        content["origin"] = None
+        if self.data is not None and self.origin is not None:
+            kept, content["origin"] = self.origin.encoded()
+            arrays |= kept
         return arrays, content
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, Any], content: Any, program: Any = None, **more: Any
-    ) -> "Posterior":
-        """The inverse of `arrays`; ``program`` is the caller's own."""
-        checked(content, _CONTENT, "the posterior")
-        parts = {}
-        for row, (site, names) in enumerate(content["parts"].items()):
-            means = {name: arrays[f"parts/mean_{row}_{at}"] for at, name in enumerate(names)}
-            paths = {name: f"parts/covariance_{row}_{at}" for at, name in enumerate(names)}
-            parts[site] = Parts(
-                means, {name: arrays[path] for name, path in paths.items() if path in arrays}
-            )
-        paths = {name: f"hyperparameter_draws/{name}" for name in content["hyperparameters"]}
-        belief: Any = belief_from(
-            arrays
-        )  # None where `relpref.posterior.storage` makes it of the prior
-        if content["data"] is not None:
-            data = decode_data(arrays, content["data"])
-            more |= {
-                "data": data,
-                "origin": Origin.decoded(content["origin"], data, arrays, program),
-            }
-        return cls(
-            belief=belief,
-            hyperparameter_draws={
-                name: arrays[path] for name, path in paths.items() if path in arrays
-            },
-            prior_log_weights=arrays.get("prior_log_weights"),
-            slices={name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
-            parts=parts,
-            log_evidence=content["log_evidence"],
-            sites={name: arrays[f"sites/{name}"] for name in content["sites"]},
-            **cls._facts(arrays, content),
-            **more,
-        )
+    def from_arrays(cls, arrays: Arrays, content: Any, program: Any = None) -> "Posterior":
+        """Decode what `arrays` made; ``program`` is the user's own."""
+        values = cls._decoded(arrays, content, "origin")
+        origin = Origin.decoded(content["origin"], values["data"], arrays, program)
+        # The belief is None where `relpref.posterior.storage` makes it of the prior.
+        belief: Any = belief_from(arrays)
+        return cls(belief=belief, origin=origin, **values)
 
     def __repr__(self) -> str:
         sites = ", ".join(f"{name}[{rows.stop - rows.start}]" for name, rows in self.slices.items())

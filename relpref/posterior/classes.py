@@ -20,7 +20,6 @@ from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.arviz import Groups, plain_coordinates
 from relpref.posterior.base import Posterior
-from relpref.posterior.codec import Stored
 from relpref.posterior.gaussian import Belief, Floats
 from relpref.posterior.tables import label_index, objects
 
@@ -170,10 +169,6 @@ class ClassPosterior(Posterior):
             np.concatenate(part, axis=1) for part in zip(*parts, strict=True)
         )
         return mean, variance, probability
-
-    def arrays(self) -> Stored:
-        arrays, content = super().arrays()
-        return arrays, {**content, "kind": "class"}
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
         groups, coords, dims = super().groups(num_samples, rng_key)

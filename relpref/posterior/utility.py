@@ -17,7 +17,7 @@ from relpref.likelihoods import AnswerModel, Probit
 from relpref.likelihoods.answers import PLATES, of_items
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
-from relpref.posterior.codec import Stored, checked, decode, encode
+from relpref.posterior.codec import Arrays, Stored
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, Margins
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
@@ -38,6 +38,7 @@ from relpref.posterior.tables import (
     summaries,
     tier_table,
 )
+from relpref.registry import name_of
 from relpref.result import warn_user
 
 UTILITY = "utility"  # the site of preference programs
@@ -624,23 +625,18 @@ class UtilityPosterior(Posterior):
         return run_again(self, origin, self.sites, grown_values(self, data), told, progress_bar)
 
     def arrays(self) -> Stored:
-        arrays, content = super().arrays()
-        try:
-            return arrays, content | {"likelihood": encode(self.likelihood)}
-        except TypeError:  # answers cannot be predicted from the file
+        if name_of("likelihood", type(self.likelihood)) is None:
             raise StorageError(
                 f"the likelihood {type(self.likelihood).__name__} cannot be stored; those of "
                 "relpref.likelihoods can, and others after "
                 "relpref.register('likelihood', name, class)"
-            ) from None
+            )
+        return super().arrays()
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, Any], content: Any, program: Any = None, **more: Any
-    ) -> "Posterior":
-        likelihood = checked(decode(content["likelihood"]), AnswerModel, "the likelihood")
-        found: Any = super().from_arrays(arrays, content, program, likelihood=likelihood)
-        return found.with_whole(found.belief) if EFFECT in found.slices else found
+    def from_arrays(cls, arrays: Arrays, content: Any, program: Any = None) -> "Posterior":
+        posterior: Any = super().from_arrays(arrays, content, program)
+        return posterior.with_whole(posterior.belief) if EFFECT in posterior.slices else posterior
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
         # Every answer in a row of its own: a row of count k has k replicates, not one k times.

@@ -18,7 +18,6 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.likelihoods.orders import log_probability
 from relpref.models import preference_gp
-from relpref.posterior import codec
 
 ITEMS = list("abcdef")
 FIXED = {"individual_amplitude": 1.2}
@@ -220,10 +219,6 @@ def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
     both = posterior.update(again)
     assert labels(both) == [*races[:3], *(f"{race} again" for race in races[:3])]
     assert labels(both.update(withdraw=start)) == [f"{race} again" for race in races[:3]]
-    arrays, content = codec.encode_data(data)
-    content["columns"].remove("list_label")
-    before = codec.decode_data(arrays, {k: v for k, v in content.items() if k != "lists"})
-    assert before.comparisons.lists == (0, 1, 2)  # of files without labels
     kept = data.select_answers(rows_of("Imola", data))
     assert labels(fit(kept, fixed=FIXED)) == ["Imola"]
     twice = PreferenceData.from_tables(list("abcd"), start.assign(count=2))

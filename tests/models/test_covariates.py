@@ -262,7 +262,8 @@ def test_updates_are_fits(tmp_path: Path) -> None:
     with pytest.raises(
         StorageError, match="said to have 2 effects of covariates; the file is damaged"
     ):
-        unpack({**arrays, "data/covariates": arrays["data/covariates"][:, :1]}, dump(content))
+        name = "data.comparisons/covariates"
+        unpack({**arrays, name: arrays[name][:, :1]}, dump(content))
     with pytest.raises(
         DataError, match="no column 'home', and answers so far have the covariates home, length"
     ):

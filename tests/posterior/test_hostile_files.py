@@ -300,7 +300,7 @@ def test_arguments_are_of_the_types_that_are_declared(
         nothing_happens(),
         pytest.raises(StorageError, match="what the file says of the program: "),
     ):
-        storage.unpack(arrays, dump(content | {"origin": dump(call)})).origin.keywords  # type: ignore[union-attr]  # noqa: B018
+        storage.unpack(arrays, dump(content | {"origin": dump(call)})).origin.keywords  # noqa: B018
     loaded: Any = relpref.load(path)
     pd.testing.assert_frame_equal(loaded.ranking(), saved["utilities"].ranking())
     for _ in range(2):
@@ -325,11 +325,11 @@ def test_options_of_the_engine_are_checked(name: str, value: Any, saved: dict[st
     call = json.loads(content["origin"])
     call["engine"][name] = value
     with pytest.raises(StorageError):
-        storage.unpack(arrays, dump(content | {"origin": dump(call)})).origin.engine  # type: ignore[union-attr]  # noqa: B018
+        storage.unpack(arrays, dump(content | {"origin": dump(call)})).origin.engine  # noqa: B018
 
 
 @pytest.mark.parametrize(
-    "name", ["data/winner", "data/relation_0_source", "data/relation_0_weight"]
+    "name", ["data.comparisons/winner", "data._graphs.next/source", "data._graphs.next/weight"]
 )
 def test_positions_that_lead_nowhere(name: str, saved: dict[str, Any]) -> None:
     arrays, content = saved["utilities"].arrays()
@@ -346,12 +346,12 @@ def test_sparse_features_are_checked_before_they_are_used(tmp_path: Path) -> Non
         features, np.arange(25.0).reshape(5, 5)
     )
     arrays, content = ranker.posterior_.arrays()
-    for name, value in (("nodes_indices", 2**30), ("nodes_indptr", 2**30), ("nodes_indices", -5)):
-        bad = arrays[name].copy()
+    for name, value in (("indices", 2**30), ("indptr", 2**30), ("indices", -5)):
+        bad = arrays[f"nodes.features/{name}"].copy()
         bad[-1] = value
         with pytest.raises(StorageError):
-            storage.unpack(arrays | {name: bad}, dump(content))
-    pointers = arrays["nodes_indptr"]
+            storage.unpack(arrays | {f"nodes.features/{name}": bad}, dump(content))
+    pointers = arrays["nodes.features/indptr"]
     for bad in (
         0 * pointers,
         pointers[::-1],
@@ -359,7 +359,7 @@ def test_sparse_features_are_checked_before_they_are_used(tmp_path: Path) -> Non
         np.r_[0, pointers[-1], 0 * pointers[2:]],
     ):
         with pytest.raises(StorageError, match="index pointers do not rise from 0 to 10"):
-            storage.unpack(arrays | {"nodes_indptr": bad}, dump(content))
+            storage.unpack(arrays | {"nodes.features/indptr": bad}, dump(content))
 
 
 def test_a_file_leads_nowhere_else(saved: dict[str, Any], tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_a_file_leads_nowhere_else(saved: dict[str, Any], tmp_path: Path) -> Non
 def test_a_group_inside_itself(saved: dict[str, Any], tmp_path: Path) -> None:
     saved["utilities"].save(tmp_path / "run.nc")
     with h5py.File(tmp_path / "run.nc", "a") as file:
-        file["data/data"] = file["data"]
+        file["sites/sites"] = file["sites"]
     with pytest.raises(StorageError, match=r"run\.nc cannot be read"):
         relpref.load(tmp_path / "run.nc")
 
