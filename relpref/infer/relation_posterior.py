@@ -36,7 +36,7 @@ from relpref.posterior.tables import (
 )
 
 _PROBLEM = ("loss", "symmetry", "pair_kernel", "solver", "shift", "values")
-_PROGRAM = {"origin": str, "field": str, "data": Any}
+_PROGRAM = {"origin": dict[str, Any], "field": str, "data": Any}
 _DATA = ("nodes", "objects", "symmetry", "shift", "distinct", "observed")
 _DOMAIN = ("labels", "features", "kernel", "name", "feature_names", "standardize")
 

@@ -280,8 +280,10 @@ def decode(stored: Any, arrays: Arrays, path: str) -> Any:
                 array = array.astype(bool)
             if array.dtype.name != dtype:
                 raise StorageError(f"{path} is of the type {array.dtype}, not {shown(dtype)}")
-            array.flags.writeable = False
-            return array[()] if array.ndim == 0 else array
+            return decode(array, arrays, path)
+        case np.ndarray():  # put there by `relpref.posterior.former`
+            stored.flags.writeable = False
+            return stored[()] if stored.ndim == 0 else stored
         case {"slice": [int(start), int(stop)]}:
             return slice(start, stop)
         case {"sparse": dict(named)}:

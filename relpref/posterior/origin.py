@@ -1,6 +1,5 @@
 """The origin of a posterior: the program, its arguments and the engine, to be run again or stored."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -93,8 +92,8 @@ class Origin:
 
         return Program.for_samples(self.program, self.args, self.kwargs)
 
-    def encoded(self) -> tuple[dict[str, Any], str | None]:
-        """Arrays and text for a file; None if a later session cannot call the program the same way.
+    def encoded(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Arrays and JSON for a file; None if a later session cannot call the program the same way.
 
         It can if the data are the only argument, and `encode` takes the options. Priors are left
         out, and the origin is incomplete then. A program that is not registered leaves its name.
@@ -113,13 +112,14 @@ class Origin:
                 else {},
                 "complete": origin.complete and not origin.kwargs.get("priors"),
             }
-            return (arrays, dump(content)) if len(origin.args) == 1 else ({}, None)
+            dump(content)
+            return (arrays, content) if len(origin.args) == 1 else ({}, None)
         except (TypeError, StorageError):
             return {}, None
 
     @classmethod
     def decoded(
-        cls, stored: str | None, data: Any, arrays: Arrays, program: Any = None
+        cls, stored: dict[str, Any] | None, data: Any, arrays: Arrays, program: Any = None
     ) -> "Origin | None":
         """Decode what `encoded` made; None for a program that is neither registered nor given.
 
@@ -128,7 +128,7 @@ class Origin:
         """
         if stored is None:
             return None
-        content = checked(json.loads(stored), _CALL, "the call of the program")
+        content = checked(stored, _CALL, "the call of the program")
         kept = {name: arrays[name] for name in arrays if name.startswith("origin")}
         if program is None and ":" not in content["program"]:  # it was not registered
             return None

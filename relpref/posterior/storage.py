@@ -64,10 +64,9 @@ class _Arrays(dict[str, Any]):
 def unpack(arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA) -> Any:
     """A posterior from the arrays and the JSON of a file; an error where ``posterior.arrays()`` would not make these."""
     try:
-        content = json.loads(text)
+        content, watched = json.loads(text), _Arrays(arrays)
         if schema < SCHEMA:
-            arrays, content = upgraded(arrays, content, schema)
-        watched = _Arrays(arrays)
+            content = upgraded(content, watched, schema)
         cls = registered(("posterior",), f"posterior:{content['kind']}")
         posterior = cls.from_arrays(watched, content, program)
         if posterior.kind == "utilities" and posterior.belief is None:
