@@ -156,7 +156,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
             "leave_one_out, read the answers with lists='pairs', or leave the column 'group' out"
         )
     table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
-    projection, belief = left.given.projection(), posterior.whole
+    projection, belief = left.given.projection(), posterior.full
     matrix = None
     if posterior.kind == "classes":  # decisions on all examples may move
         column, matrix = "example", np.asarray(projection @ np.eye(belief.size))
@@ -176,7 +176,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         if matrix is not None:
             moved = moved @ matrix.T
         elif column == "item":
-            moved = np.asarray(posterior.seen(moved))
+            moved = np.asarray(posterior.displayed(moved))
         moved = moved / np.where(sd > 0, sd, np.inf)
         which[units] = np.argmax(np.abs(moved), axis=1)
         shift[units] = np.take_along_axis(moved, which[units, None], axis=1)[:, 0]
@@ -187,7 +187,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
 
 def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -> Floats:
     """Change of the latent mean when each of k answers is left out, shape (k, n)."""
-    belief, step, unit = posterior.whole, left.predictive.step, left.given.unit
+    belief, step, unit = posterior.full, left.predictive.step, left.given.unit
     first, last = np.searchsorted(unit, (units.start, units.stop))
     starts = np.searchsorted(unit, np.arange(units.start, units.stop))
     weights = left.weights[:, starts].T

@@ -164,7 +164,7 @@ def narrowed(
     ends = data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
     inside = np.isin(ends, positions).all(axis=1)
     limits = replace(limits, avoid=[avoid[row] for row in np.flatnonzero(inside)])
-    some = posterior.subset(positions.astype(np.int64), parts=False)
+    some = posterior.at_positions(positions.astype(np.int64), parts=False)
     return some, limits, appearances(data)[positions]
 
 

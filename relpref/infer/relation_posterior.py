@@ -1,4 +1,4 @@
-"""The posterior of a relation: scores of objects, conditional on a node, with the user's own labels."""
+"""Posterior of a relation: scores of objects, conditional on a node."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -86,12 +86,15 @@ class RelationPosterior(PosteriorBase):
 
     @property
     def noise(self) -> float:
-        """λ times the scale: variance of a label given its score, in one direction; see `label_variance`."""
+        """Variance of a label given its score, in one direction: λ times the scale."""
         return self.solution.scale * self.solution.regularization
 
     @property
     def label_variance(self) -> float:
-        """Variance of a pair's next label given its score: under a constraint it counts in both directions, so half of ``noise``."""
+        """Variance of a pair's next label given its score.
+
+        Under a constraint a label counts in both directions: half of ``noise``.
+        """
         return self.noise if self.problem.symmetry == "none" else 0.5 * self.noise
 
     def mean(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
@@ -164,7 +167,7 @@ class RelationPosterior(PosteriorBase):
         interval: float = 0.9,
         axes: Any = None,
     ) -> Any:
-        """Draw the ranking for one conditioning node: a dot for each score, a line for its interval, and a band for each tier.
+        """Draw the ranking for one conditioning node: dots, intervals, and bands for tiers.
 
         Parameters
         ----------
@@ -184,7 +187,7 @@ class RelationPosterior(PosteriorBase):
     def tiers(
         self, query: Any, objects: Any = None, *, probability: float = 0.95, rng_key: Any = None
     ) -> pd.DataFrame:
-        """Groups of objects whose order for one conditioning node is settled, as `UtilityPosterior.tiers` has them of items.
+        """Tiers of objects for one conditioning node, see `UtilityPosterior.tiers`.
 
         Parameters
         ----------
@@ -218,7 +221,7 @@ class RelationPosterior(PosteriorBase):
         return belief.project(weights), [right.labels[position] for position in kept]
 
     def prefer(self, query: Any, pairs: Iterable[tuple[Any, Any]]) -> pd.DataFrame:
-        """How likely the first object of each pair ranks above the second for a conditioning node.
+        """Probability that the first object of each pair ranks above the second for a node.
 
         Parameters
         ----------
@@ -253,7 +256,7 @@ class RelationPosterior(PosteriorBase):
         return self.belief(query, objects).draw(num_samples, self._rng(rng_key))
 
     def labels_of(self, query: Any, objects: Any = None) -> tuple[NDArray[np.intp], Floats]:
-        """Known labels for one conditioning node, as they were given: their objects among those asked for, and the labels, shape (l,).
+        """Known labels for a conditioning node, shape (l,), and positions of their objects.
 
         There are none of a new node. Arguments are those of `belief`.
         """
@@ -264,11 +267,14 @@ class RelationPosterior(PosteriorBase):
         row = np.flatnonzero(values.rows == asked.side.index[0])
         position = np.full(values.shape[1], -1, dtype=np.intp)
         position[right.side.index] = np.arange(len(right.labels))
-        found = position[values.columns[row]]
-        return found[found >= 0], self.shift + values.values[row][found >= 0]
+        places = position[values.columns[row]]
+        return places[places >= 0], self.shift + values.values[row][places >= 0]
 
     def log_likelihood(self, scores: Floats, labels: Floats) -> Floats:
-        """Log density of labels (l,) of one conditioning node at scores (..., l), one by one; with the ranking loss given the others."""
+        """Log density of each label (l,) of a conditioning node at scores (..., l).
+
+        With the ranking loss it is conditional on the other labels.
+        """
         with float64():
             noise = np.sqrt(self.label_variance)
             if self.loss == "regression":
@@ -286,7 +292,7 @@ class RelationPosterior(PosteriorBase):
     def to_datatree(
         self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None
     ) -> Any:
-        """Draws of scores and of next labels for one conditioning node as a DataTree, with its known labels beside them.
+        """DataTree with draws of scores and of next labels for one conditioning node.
 
         Arguments are those of `sample`; groups are those of `Posterior.to_datatree`,
         ``log_likelihood`` and ``observed_data`` where labels are known.
@@ -296,7 +302,7 @@ class RelationPosterior(PosteriorBase):
     def to_arviz(
         self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None
     ) -> Any:
-        """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
+        """DataTree of `to_datatree`, or the ``InferenceData`` of an installed ArviZ 0.x."""
         return native(self.to_datatree(query, objects, num_samples, rng_key))
 
     def groups(
@@ -319,12 +325,12 @@ class RelationPosterior(PosteriorBase):
         }
         names = plain_coordinates(self.objects.ask(objects).labels)
         coords = {"object": names}
-        known, labels = self.labels_of(query, objects)
-        if len(known):
-            groups["posterior_predictive"]["label"] = replicated[..., known]
-            groups["log_likelihood"] = {"label": self.log_likelihood(draws[..., known], labels)}
+        labelled, labels = self.labels_of(query, objects)
+        if len(labelled):
+            groups["posterior_predictive"]["label"] = replicated[..., labelled]
+            groups["log_likelihood"] = {"label": self.log_likelihood(draws[..., labelled], labels)}
             groups["observed_data"] = {"label": labels}
-            coords["labelled"] = [names[position] for position in known]
+            coords["labelled"] = [names[position] for position in labelled]
         groups["constant_data"] = {"label_sd": np.sqrt(self.label_variance)}
         dims = {"score": ["object"], "next_label": ["object"], "label": ["labelled"]}
         return Groups(groups, coords, dims)
@@ -379,9 +385,9 @@ class RelationPosterior(PosteriorBase):
             parts = decode(content[side], arrays, side)
             if parts["features"] is None:
                 # New nodes need the program, where it is in the file.
-                known, matrix = (data if origin else None), parts["kernel"]
+                examples, matrix = (data if origin else None), parts["kernel"]
                 parts["kernel"] = ProgramKernel(
-                    origin, known, facts["hyperparameters"], field, side, matrix
+                    origin, examples, facts["hyperparameters"], field, side, matrix
                 )
             check_arguments(Domain, parts, f"the {side}")
             return Domain(**parts)
@@ -426,14 +432,14 @@ class RelationPosterior(PosteriorBase):
 
     def _query(self, query: Any, objects: Any) -> tuple[Asked, Asked]:
         self._warn_if_not_converged()
-        one = query
+        nodes = query
         if not (hasattr(query, "ndim") and query.ndim == 2):
             if isinstance(query, list | set | dict | np.ndarray | pd.Series):
                 raise DataError(
                     f"query is a {type(query).__name__}; give one label, or one row of features"
                 )
-            one = [query]
-        asked = self.nodes.ask(one)
+            nodes = [query]
+        asked = self.nodes.ask(nodes)
         if len(asked.labels) != 1:
             raise DataError(
                 f"query has {len(asked.labels)} rows; ask for one conditioning node at a time"

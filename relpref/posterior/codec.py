@@ -45,7 +45,7 @@ _LABELS: dict[str, Callable[[Any], Any]] = {
 
 
 def encode_label(label: Any) -> Any:
-    """A label as JSON; what JSON has no type for becomes an object with one key, the type's name."""
+    """Encode a label as JSON; a type that JSON lacks becomes an object with its name as key."""
     if isinstance(label, tuple):
         return {"tuple": [encode_label(part) for part in label]}
     if type(label) in (str, int, bool):
@@ -156,7 +156,7 @@ def checked(value: Any, declared: Any, what: str) -> Any:
 
 
 def check_arguments(function: Any, given: Mapping[str, Any], what: str) -> None:
-    """Refuse keywords that a function does not have, and values that are not of the type it declares."""
+    """Refuse keywords that a function does not have, and values of the wrong type."""
     parameters = signature(function, eval_str=True).parameters
     keywords = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     declared = {name: part.annotation for name, part in parameters.items() if part.kind in keywords}
@@ -188,11 +188,14 @@ def sparse_matrix(arrays: Arrays, prefix: str, shape: Sequence[int]) -> Any:
 
 
 def check_registered(kinds: Sequence[Kind | Closed], stored: str) -> tuple[Kind | Closed, str]:
-    """Kind and name of the registered object that a file names as ``kind:name``, which is not imported for that."""
+    """Kind and name of a registered object, written ``kind:name`` in a file.
+
+    It is not imported.
+    """
     kind, _, name = stored.partition(":")
-    for one in kinds:
-        if one == kind and known(one, name):
-            return one, name
+    for allowed in kinds:
+        if allowed == kind and known(allowed, name):
+            return allowed, name
     raise StorageError(
         f"the file needs {shown(stored)}, which is not registered: if it is your own, call "
         "relpref.register before relpref.load; "
@@ -209,7 +212,7 @@ _OBJECTS: tuple[Kind | Closed, ...] = ("kernel", "likelihood", "record")
 
 
 def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
-    """Encode a value as JSON; its arrays are added to ``arrays``, by names that begin with the path.
+    """Encode a value as JSON, and add its arrays to ``arrays`` by their paths.
 
     Raises
     ------
@@ -389,7 +392,7 @@ def read(path: Path) -> Stored:
 
 
 def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
-    """Refuses what leads out of the file, is larger than the file says, or is no array of numbers."""
+    """Read the arrays of a group; links, huge arrays and other things are refused."""
     import h5py
 
     arrays: dict[str, Any] = {}
@@ -414,7 +417,7 @@ def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def checksum(arrays: Arrays, text: str) -> str:
-    """Of the content, so that a flipped bit is found whatever HDF5 makes of it."""
+    """Checksum of the content, so that flipped bits are detected."""
     digest = hashlib.sha256(text.encode(errors="surrogatepass"))
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

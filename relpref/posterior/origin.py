@@ -1,4 +1,4 @@
-"""The origin of a posterior: the program, its arguments and the engine, to be run again or stored."""
+"""Origin of a posterior: the program, its arguments and the engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -48,7 +48,7 @@ class Origin:
         return self.engine.fixed if self.engine else {}
 
     def unbound(self) -> "Origin":
-        """The same call with what was bound by ``functools.partial`` among the arguments, and the data by position."""
+        """The same call with arguments of ``functools.partial`` unbound, and data by position."""
         program, args, keywords = unbound(self.program, self.args, self.kwargs)
         args = args or tuple(keywords.pop("data") for _ in range("data" in keywords))
         return replace(self, program=program, args=args, kwargs=keywords)
@@ -87,7 +87,7 @@ class Origin:
         )
 
     def read(self) -> "Program":
-        """The program as it was called, with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
+        """Trace the program as it was called, with no site fixed; inside ``enable_x64``."""
         from relpref.infer.program import Program
 
         return Program.for_samples(self.program, self.args, self.kwargs)

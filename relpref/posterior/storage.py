@@ -1,4 +1,4 @@
-"""Posteriors from netCDF files: read back without pickle, without the program, and byte for byte the same when saved again."""
+"""Reader of posteriors in netCDF files; saved again, they have the same bytes."""
 
 import json
 import os
@@ -62,7 +62,7 @@ class _Arrays(dict[str, Any]):
 
 
 def unpack(arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA) -> Any:
-    """A posterior from the arrays and the JSON of a file; an error where ``posterior.arrays()`` would not make these."""
+    """Posterior from the arrays and the JSON of a file; refuses all that `arrays` cannot make."""
     try:
         content, watched = json.loads(text), _Arrays(arrays)
         if schema < SCHEMA:

@@ -164,7 +164,7 @@ def test_they_go_with_the_items(tmp_path: Path) -> None:
     _, _, data = simulated(3, 0.6)
     found = fitted(data)
     margins = found.hyperparameters["item_margin"]
-    some = found.about([7, 2, 9])
+    some = found.subset([7, 2, 9])
     np.testing.assert_array_equal(
         some.hyperparameters["item_margin"], margins[list(some.data.labels)]
     )
