@@ -62,7 +62,7 @@ def imports(path: Path) -> set[str]:
             assert node.level == 0, f"{path} imports relatively"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            names |= {part.value for part in node.args if isinstance(part, ast.Constant)}
+            names |= {str(part.value) for part in node.args if isinstance(part, ast.Constant)}
     return names
 
 

@@ -138,8 +138,8 @@ class Question:
                 "the program has other Gaussian sites at these answers than the posterior has"
             )
         self.observed, self.integrated = layout.observed, bool(layout.integrated)
-        self.weights = posterior.whole.weights
-        location, scale = posterior.whole.locations, posterior.whole.scales
+        self.weights = posterior.full.weights
+        location, scale = posterior.full.locations, posterior.full.scales
         shape = (len(location), layout.num_rows)
         sites = [np.zeros(shape)] * 2
         if origin is None and scale is not None:

@@ -151,7 +151,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     left = left_out(posterior)
     scores = left.held_out.log_scores
     table = left.given.table.assign(probability=np.exp(scores), log_score=scores)
-    belief, matrix = posterior.whole, None
+    belief, matrix = posterior.full, None
     if posterior.kind == "classes":  # decisions on all examples may move
         column, matrix = "example", np.asarray(left.given.projection() @ np.eye(belief.size))
         sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
@@ -170,7 +170,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         if matrix is not None:
             moved = moved @ matrix.T
         elif column == "item":
-            moved = np.asarray(posterior.seen(moved))
+            moved = np.asarray(posterior.displayed(moved))
         moved = moved / np.where(sd > 0, sd, np.inf)
         which[units] = np.argmax(np.abs(moved), axis=1)
         shift[units] = np.take_along_axis(moved, which[units, None], axis=1)[:, 0]

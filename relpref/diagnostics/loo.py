@@ -143,7 +143,7 @@ class LeftOut(NamedTuple):
 
     def moved(self, answers: slice) -> Floats:
         """Change of the latent mean when the block of each of k answers is left out, (k, n)."""
-        given, belief = self.given, self.given.posterior.whole
+        given, belief = self.given, self.given.posterior.full
         first = given.first[answers]
         parts = given.components
         weights = self.weights[:, first].T

@@ -144,7 +144,7 @@ def check(
     if rng_key is None:
         rng_key = jax.random.wrap_key_data(jnp.asarray(posterior.key))
     posterior, chosen, note = _subject(posterior, max_items, free, progress_bar)
-    belief = posterior.whole
+    belief = posterior.full
     if len(chosen) < belief.size:
         belief = belief.subset(chosen)
     covariance = belief.covariance()
@@ -258,7 +258,7 @@ def _subject(
     """
     size = posterior.belief.size
     if posterior.kind != "utilities" or size <= max_items:
-        return posterior, np.arange(posterior.whole.size), ""
+        return posterior, np.arange(posterior.full.size), ""
     if posterior.sampled:
         raise DataError(
             f"the posterior is made of draws of {size} items, and no engine can fit a part of them "
@@ -277,7 +277,7 @@ def _subject(
         f"Compared on {len(chosen)} of {size} items, which have many answers among themselves, by "
         f"{smaller.num_answers} of {data.num_answers} answers and with {how}."
     )
-    effects = posterior.whole.size - size  # of covariates, before the utilities
+    effects = posterior.full.size - size  # of covariates, before the utilities
     return again, np.concatenate([np.arange(effects), effects + chosen]), note
 
 
@@ -305,7 +305,7 @@ def _compared(
     posterior: Posterior, chosen: NDArray[np.intp], belief: Belief, nuts: Chains, note: str
 ) -> Check:
     """Compare the belief about the chosen entries with the draws of NUTS."""
-    utilities, effects = posterior.kind == "utilities", posterior.whole.size - posterior.belief.size
+    utilities, effects = posterior.kind == "utilities", posterior.full.size - posterior.belief.size
     latent, items = nuts.latent[..., effects:], chosen[effects:] - effects
     if utilities:  # only their differences are reported
         latent = latent - latent.mean(axis=-1, keepdims=True)

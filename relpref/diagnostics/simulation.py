@@ -275,7 +275,7 @@ class Asked(NamedTuple):
         """Posterior probability that the quantity lies below its true value."""
         if posterior.kind != "relation":
             values = {**posterior.hyperparameters, **posterior.hyperparameter_draws}
-            return self.below_belief(posterior.whole, values)
+            return self.below_belief(posterior.full, values)
         # The difference of two objects' scores for one node.
         objects = posterior.objects.labels
         node, pair = (

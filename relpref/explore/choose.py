@@ -176,7 +176,7 @@ def narrowed(
     ends = data.index([label for pair in limits.avoid for label in pair]).reshape(-1, 2)
     inside = np.isin(ends, positions).all(axis=1)
     limits = replace(limits, avoid=[limits.avoid[row] for row in np.flatnonzero(inside)])
-    some = posterior.subset(positions.astype(np.int64), parts=False)
+    some = posterior.at_positions(positions.astype(np.int64), parts=False)
     return some, limits, appearances(data)[positions]
 
 

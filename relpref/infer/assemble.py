@@ -88,7 +88,7 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
         found = UtilityPosterior(
             **common, likelihood=likelihood, slices=slices, origin=origin, data=data
         )
-        return found if len(slices) == 1 else found.with_whole(common["belief"])
+        return found if len(slices) == 1 else found.with_full(common["belief"])
     return Posterior(**common, slices=slices, origin=origin)
 
 

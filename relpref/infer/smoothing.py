@@ -13,7 +13,7 @@ _FAR = 1e300  # in the place of infinity, which must not be subtracted from itse
 
 
 class Smoothed(NamedTuple):
-    """Importance weights, the largest replaced by quantiles of a generalized Pareto distribution."""
+    """Importance weights with a tail smoothed by a generalized Pareto distribution."""
 
     log_weights: Floats  # of weights that add up to 1, shape (..., s)
     # Shape of the tail, shape (...): the weights have a finite variance below 0.5, a finite mean
@@ -29,9 +29,9 @@ class Smoothed(NamedTuple):
 def smoothed(log_weights: Floats) -> Smoothed:
     """Pareto-smoothed importance sampling of weights along the last axis.
 
-    See Vehtari, Simpson, Gelman, Yao & Gabry (2024). A row that cannot be smoothed has the k-hat inf
-    and its weights as given: fewer than 25 weights, NaN or +inf among them, all of them −inf, or all
-    but the largest zero to 308 digits.
+    See Vehtari, Simpson, Gelman, Yao & Gabry (2024). A row that cannot be smoothed has the k-hat
+    inf and its weights as given: fewer than 25 weights, NaN or +inf among them, all of them −inf,
+    or all but the largest zero to 308 digits.
     """
     array_stats = _array_stats()
     given = np.atleast_2d(log_weights)
@@ -71,8 +71,8 @@ def by_chain(draws: Floats, chains: int) -> Floats:
 def convergence(draws: Floats) -> tuple[float, float]:
     """Largest rank-normalized split R-hat and smallest bulk effective sample size.
 
-    Draws have the shape (chains, s, n); see Vehtari et al. (2021). NaN where a value never moves, or
-    a chain has fewer than four draws.
+    Draws have the shape (chains, s, n); see Vehtari et al. (2021). NaN where a value never moves,
+    or a chain has fewer than four draws.
     """
     array_stats = _array_stats()
     axes = {"chain_axis": 0, "draw_axis": 1}

@@ -1,4 +1,4 @@
-"""Posteriors from netCDF files: read back without pickle, without the program, and byte for byte the same when saved again."""
+"""Reader of posteriors in netCDF files; saved again, they have the same bytes."""
 
 import json
 import os
@@ -11,7 +11,8 @@ import numpy as np
 
 from relpref.data.arrays import listed, shown
 from relpref.errors import StorageError
-from relpref.posterior.codec import OLDEST, SCHEMA, checksum, dump, read
+from relpref.posterior.codec import OLDEST, SCHEMA, checksum, read, registered
+from relpref.posterior.former import upgraded
 from relpref.registry import find
 
 
@@ -61,12 +62,13 @@ class _Arrays(dict[str, Any]):
 
 
 def unpack(arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA) -> Any:
-    """A posterior from the arrays and the JSON of a file; an error where ``posterior.arrays()`` would not make these."""
-    watched = _Arrays(arrays)
+    """Posterior from the arrays and the JSON of a file; refuses all that `arrays` cannot make."""
     try:
-        content = json.loads(text)
-        content = _with_former_defaults(content, schema)
-        posterior = _kind(content).from_arrays(watched, content, program)
+        content, watched = json.loads(text), _Arrays(arrays)
+        if schema < SCHEMA:
+            content = upgraded(content, watched, schema)
+        cls = registered(("posterior",), f"posterior:{content['kind']}")
+        posterior = cls.from_arrays(watched, content, program)
         if posterior.kind == "utilities" and posterior.belief is None:
             belief = find("posterior", "implicit")(watched, posterior)
             posterior = replace(posterior, belief=belief)
@@ -81,30 +83,3 @@ def unpack(arrays: Mapping[str, Any], text: str, program: Any = None, schema: in
             f"nothing is known of the arrays {listed(sorted(watched.unused))}; it is damaged"
         )
     return posterior
-
-
-def _kind(content: Mapping[str, Any]) -> Any:
-    """Class of the posterior that is in a file; those that need JAX are imported here."""
-    kind = content.get("kind", "utilities" if content.get("data") else "program")
-    if kind not in ("program", "utilities", "class", "relation"):
-        raise StorageError(f"the file holds the kind of posterior {shown(kind)}; it is damaged")
-    return find("posterior", kind)
-
-
-_FORMER_KERNEL = {"object": "kernel:SquaredExponential", "fields": {"shared_lengthscale": False}}
-
-
-def _with_former_defaults(content: dict[str, Any], schema: int) -> dict[str, Any]:
-    """Add the kernel of attributes that was the default before schema 4 to a program's options."""
-    if schema == SCHEMA or not content.get("origin"):
-        return content
-    origin = json.loads(content["origin"])
-    kind, _, name = origin["program"].rpartition(":")
-    if kind and name in ("xpgp", "preference_gp"):
-        options = origin["kwargs"]["mapping"]
-        if (
-            "attributes_amplitude" in content["hyperparameters"]
-            and options.get("attribute_kernel") is None
-        ):
-            options["attribute_kernel"] = _FORMER_KERNEL
-    return {**content, "origin": dump(origin)}

@@ -33,7 +33,7 @@ PYTHON = """
 import relpref
 posterior = relpref.load(sys.argv[1])
 posterior.ranking(), posterior.tiers(), posterior.plot(), posterior.prefer([("tea", "water")]), posterior.utilities(), posterior.explain(), posterior.shares()
-posterior.mean(), posterior.sd(), posterior.sample(3), posterior.about(["tea", "water"]).ranking(), repr(posterior)
+posterior.mean(), posterior.sd(), posterior.sample(3), posterior.subset(["tea", "water"]).ranking(), repr(posterior)
 posterior.info, posterior.hyperparameters, posterior.origin is None, posterior.data.describe()
 print(json.dumps(loaded()))
 posterior.update([("tea", "water")])

@@ -67,7 +67,7 @@ def test_answered_is_the_posterior_of_a_program(sparse: UtilityPosterior) -> Non
     some = answered(sparse)
     assert some.data.num_comparisons == sparse.data.num_comparisons
     assert some.origin is not None and some.origin.args[0] is some.data
-    close(some.belief.covariance(), sparse.about(some.data.labels).belief.covariance())
+    close(some.belief.covariance(), sparse.subset(some.data.labels).belief.covariance())
     assert answered(some) is some
 
 

@@ -22,7 +22,6 @@ from relpref.likelihoods import Logistic
 from relpref.likelihoods.orders import GUMBEL, log_probability
 from relpref.likelihoods.orthants import log_stages
 from relpref.models import preference_gp
-from relpref.posterior import codec
 
 ITEMS = list("abcdef")
 FIXED = {"individual_amplitude": 1.2}
@@ -267,10 +266,6 @@ def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
     both = posterior.update(again)
     assert labels(both) == [*races[:3], *(f"{race} again" for race in races[:3])]
     assert labels(both.update(withdraw=start)) == [f"{race} again" for race in races[:3]]
-    arrays, content = codec.encode_data(data)
-    content["columns"].remove("list_label")
-    before = codec.decode_data(arrays, {k: v for k, v in content.items() if k != "lists"})
-    assert before.comparisons.lists == (0, 1, 2)  # of files without labels
     kept = data.select_answers(rows_of("Imola", data))
     assert labels(fit(kept, fixed=FIXED)) == ["Imola"]
     twice = PreferenceData.from_tables(list("abcd"), start.assign(count=2))

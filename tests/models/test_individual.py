@@ -148,8 +148,8 @@ def test_it_is_a_diagonal_where_there_are_no_matrices(
     np.testing.assert_allclose(found.covariance(), posterior.covariance(), atol=1e-5)
     with pytest.warns(UserWarning, match="2 groups"):
         larger = found.extend(["new"])
-    assert larger.about(["new", "e0"]).covariance()[1, 1] == pytest.approx(AMPLITUDE**2, abs=1e-6)
-    some = found.about(["e1", "e2", "e3"])
+    assert larger.subset(["new", "e0"]).covariance()[1, 1] == pytest.approx(AMPLITUDE**2, abs=1e-6)
+    some = found.subset(["e1", "e2", "e3"])
     np.testing.assert_allclose(some.explain()["individual"], some.explain()["mean"], atol=1e-9)
 
 

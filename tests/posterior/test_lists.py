@@ -329,7 +329,7 @@ def test_a_choice_of_two_is_a_preference_under_each_lapse() -> None:
 def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> None:
     """400,000 draws of effects, utilities and noise: false alarms in one of 10,000 for each."""
     posterior = seen_by_raters(likelihood=likelihood, hyperparameters="maximize", fixed=HELD)
-    drawn, rng = posterior.whole.draw(400_000, np.random.default_rng(3)), np.random.default_rng(4)
+    drawn, rng = posterior.full.draw(400_000, np.random.default_rng(3)), np.random.default_rng(4)
     effects, utility = drawn[:, :4], drawn[:, 4:]
     values = np.zeros((4, 4))  # home, length, style[long], style[plain]
     values[1, 0] = 1
@@ -356,7 +356,7 @@ def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> Non
 
 def test_draws_of_nuts_know_covariates_and_raters() -> None:
     posterior = seen_by_raters(fixed=HELD)
-    draws = posterior.whole.draw(4000, np.random.default_rng(0))
+    draws = posterior.full.draw(4000, np.random.default_rng(0))
     weights, noises = posterior.belief.weights, posterior.hyperparameter_draws["rater_noise"]
     noise = np.tile(weights @ noises, (4000, 1))
     sampled = replace(posterior, joint=DrawsBelief(draws), belief=DrawsBelief(draws[:, 4:]))

@@ -81,7 +81,7 @@ def test_a_rater_who_is_new_is_a_typical_one(case: Case) -> None:
         mixed = posterior.prefer(ASK, rater=["new", None, "bob"])
         pd.testing.assert_frame_equal(mixed[:2], new[:2])
         assert mixed["probability"][2] != new["probability"][2]
-        about = posterior.about(["a", "b", "c", "d"])
+        about = posterior.subset(["a", "b", "c", "d"])
         pd.testing.assert_frame_equal(about.prefer(ASK, rater="new"), new)
 
 

@@ -82,7 +82,7 @@ def test_the_error_is_estimated(posterior: Any) -> None:
         posterior.hyperparameters,
         answers,
         posterior.sites,
-        posterior.whole,
+        posterior.full,
         effects=2,
     )
     assert settled < 1e-5

@@ -239,6 +239,6 @@ class ImplicitBelief(GaussianBelief):
         if number > _WHOLE:
             raise DataError(
                 f"{what} {number} items were requested; more than 4000 are computed in parts: "
-                "posterior.about(labels) is the posterior of those, and ranking(top=...) gives "
+                "posterior.subset(labels) is the posterior of those, and ranking(top=...) gives "
                 "intervals of the best"
             )

@@ -452,7 +452,7 @@ def answered(posterior: Asked) -> Asked:
             f"answers are about {len(positions)} items, and what is said of answers needs a matrix "
             f"of these, which may be {MAX_ITEMS_OF_ANSWERS}; fit the "
             "answers about fewer (data.select_comparisons), or look at beliefs alone, without "
-            "answers: posterior.about(labels)"
+            "answers: posterior.subset(labels)"
         )
     problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
     with float64():
@@ -464,7 +464,7 @@ def answered(posterior: Asked) -> Asked:
     engine = origin.engine.changed(
         program, structure="dense", fixed=dict(posterior.hyperparameters)
     )
-    some = posterior.subset(positions)
+    some = posterior.at_positions(positions)
     # Nothing is searched for any more.
     info = {name: value for name, value in some.info.items() if name != "evaluations"}
     origin = replace(origin, program=program, args=args, kwargs=kwargs, engine=engine)
