@@ -1,4 +1,4 @@
-"""Change one sign, factor or index of the core at a time and see whether the default tests of its room notice.
+"""Change one sign, factor or index at a time and see whether the default tests of its room notice.
 
     python tools/mutate.py                 all mutants, two at a time
     python tools/mutate.py kernels rls     those of two rooms
@@ -156,6 +156,60 @@ MUTANTS = (
         "scores = 0.5 * (scores - sign * field[columns * m + rows])",
         "tests/models tests/infer",
     ),
+    Mutant(
+        "data",
+        "(positions < last[:, None]).sum(axis=1) == last",
+        "(positions < last[:, None]).sum(axis=1) >= last",
+    ),
+    Mutant("data", "axis=1) < blocks - 1", "axis=1) < blocks"),
+    Mutant(
+        "data",
+        "np.where(self.positions < 0, last + 1, self.positions)",
+        "np.where(self.positions < 0, last, self.positions)",
+    ),
+    Mutant(
+        "data",
+        'gap >= 0 if symmetry == "symmetric" else gap > 0',
+        'gap > 0 if symmetry == "symmetric" else gap >= 0',
+    ),
+    Mutant("data", "abs(middle - 1) < abs(middle)", "abs(middle - 1) > abs(middle)"),
+    Mutant("data", "kept = (rows >= 0) & (columns >= 0)", "kept = (rows >= 0) | (columns >= 0)"),
+    Mutant("data", "flat = rows * shape[1] + columns", "flat = rows * shape[0] + columns"),
+    Mutant("data", "size * 0.5 * (flow + flow.T)", "size * (flow + flow.T)"),
+    Mutant("data", "np.maximum(degree - 1, 1)", "np.maximum(degree, 1)"),
+    Mutant("posterior", "- 2 * scales[:, first, second]", "- scales[:, first, second]"),
+    Mutant("posterior", "(centred.T * self.weights) @ centred", "centred.T @ centred"),
+    Mutant("posterior", "scales += averages.mean(axis=1)", "scales -= averages.mean(axis=1)"),
+    Mutant("posterior", "size / (size - 1)", "(size - 1) / size"),
+    Mutant("posterior", "site / (1 + noise * site[0])", "site / (1 - noise * site[0])"),
+    Mutant("posterior", "1 + settled.sum(axis=0)", "1 + settled.sum(axis=1)"),
+    Mutant("posterior", "np.sqrt(1 - _WIDTH**2) * (places - mean) / sd", "(places - mean) / sd"),
+    Mutant(
+        "posterior",
+        "0.5 * (np.log(left) + precision",
+        "0.5 * (np.log(left) - precision",
+        "tests/posterior tests/models",
+    ),
+    Mutant(
+        "posterior",
+        "belief.scales / np.square(noise)[..., None]",
+        "belief.scales / noise[..., None]",
+    ),
+    Mutant(
+        "posterior",
+        "np.tensordot(weights, variances + np.square",
+        "np.tensordot(weights, variances - np.square",
+    ),
+    Mutant(
+        "diagnostics",
+        '(reported["mean"] - exact["mean"]) / scale',
+        '(exact["mean"] - reported["mean"]) / scale',
+    ),
+    Mutant("diagnostics", "(sizes + errors <= TOLERANCE)", "(sizes - errors <= TOLERANCE)"),
+    Mutant("diagnostics", "<= probability / 2", "<= probability"),
+    Mutant("diagnostics", "binom.sf(numbers - 1, size, GRID)", "binom.sf(numbers, size, GRID)"),
+    Mutant("diagnostics", "0.25 if single else 0.5", "0.5 if single else 0.25"),
+    Mutant("diagnostics", "-third / sd**3", "third / sd**3"),
 )
 
 
