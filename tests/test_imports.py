@@ -2,8 +2,10 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import networkx
@@ -342,3 +344,15 @@ def test_unknown_names_are_errors() -> None:
     with pytest.raises(AttributeError, match="'no_such'"):
         relpref.no_such  # noqa: B018
     assert {"PreferenceData", "infer", "models"} <= set(dir(relpref))
+
+
+def test_the_page_on_architecture_has_the_budgets_of_all_rooms() -> None:
+    root = PACKAGE.parent
+    tokens = tomllib.loads((root / "budget.toml").read_text(encoding="utf-8"))["tokens"]
+    page = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    thousands = {}
+    for heads, cells in re.findall(r"(\| `.*)\n\|[-|]+\n(\|[ \d|]+\|)\n", page):
+        names = re.findall(r"[\w_]+(?=`? \|)", heads)
+        thousands |= dict(zip(names, map(int, re.findall(r"\d+", cells)), strict=True))
+    assert thousands.keys() == tokens.keys()
+    assert all(number <= 1000 * thousands[room] for room, number in tokens.items())

@@ -169,3 +169,25 @@ def test_a_complete_relation_has_no_index() -> None:
     assert list(values.rows) == [0, 0, 0, 1, 1, 1] and list(values.columns) == [0, 1, 2, 0, 1, 2]
     some = values.select([0, 4])
     assert list(some.rows) == [0, 1] and not some.complete
+
+
+def test_edges_of_every_pair_are_complete() -> None:
+    rows, columns = (ends.ravel() for ends in np.indices((2, 3)))
+    order = np.random.default_rng(0).permutation(6)
+    values = RelationValues.of_edges((2, 3), rows[order], columns[order], 1.0 * order)
+    assert values.complete
+    np.testing.assert_array_equal(values.matrix, np.arange(6.0).reshape(2, 3))
+    assert not RelationValues.of_edges((2, 3), rows, 0 * columns, 1.0 * order).complete
+
+
+def test_distinct_edges_of_a_constrained_relation() -> None:
+    """Each pair of nodes once; a node with itself only where its label may be other than 0."""
+    values = RelationValues.of_matrix(np.zeros((3, 3)))
+    ends = {
+        symmetry: list(zip(values.rows[kept], values.columns[kept], strict=True))
+        for symmetry in ("none", "symmetric", "reciprocal")
+        for kept in [values.distinct(symmetry)]
+    }
+    assert len(ends["none"]) == 9
+    assert ends["symmetric"] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+    assert ends["reciprocal"] == [(0, 1), (0, 2), (1, 2)]

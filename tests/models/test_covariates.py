@@ -270,6 +270,16 @@ def test_updates_are_fits(tmp_path: Path) -> None:
         before.update([("i0", "i1")])
 
 
+def test_the_evidence_follows_new_scales(posterior: Any) -> None:
+    """A quick update has the evidence of a full one, where new answers change the scales."""
+    table = games(5, seed=9)
+    table[["length_first", "length_second"]] *= 8
+    full, quick = (posterior.update(table, quick=error) for error in (False, np.inf))
+    scales = [each.data.comparisons.covariate_scales[1] for each in (posterior, quick)]
+    assert scales[1] > 1.5 * scales[0]
+    assert quick.log_evidence == pytest.approx(full.log_evidence, abs=0.1)
+
+
 def assert_effects_are_there(table: Any, posterior: Any) -> None:
     assert table.index.tolist() == [*ITEMS, "effect of home", "effect of length"]
     effects = table[["mean", "sd"]].iloc[6:].to_numpy()

@@ -55,7 +55,7 @@ def trace(program: Any, *args: Any, values: Any = None, **kwargs: Any) -> Any:
 @pytest.mark.parametrize("double", [False, True])
 def test_sites_and_plates(double: bool, data: PreferenceData) -> None:
     with jax.enable_x64(double):
-        sites = trace(xpgp, data)
+        sites = trace(xpgp, data, values=HYPERPARAMETERS if double else None)
         names = [name for name, site in sites.items() if site["type"] == "sample"]
         assert names == [*HYPERPARAMETERS, "utility", "answer"]
         assert sites["attributes_lengthscale"]["value"].shape == (2,)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
 from relpref.infer import EP, ClassPosterior, Laplace, Posterior, from_samples
 from relpref.kernels import GivenFeatures
 from relpref.models import ranking_classifier
+from relpref.posterior.gaussian import GaussianBelief, MixtureBelief
 
 GIVEN = GivenFeatures()
 ITEMS = ["ale", "beer", "cider", "stout"]
@@ -61,6 +63,20 @@ def test_probabilities(posterior: ClassPosterior) -> None:
     ]
     pd.testing.assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
     assert (posterior.predict(NEW) == [NEW.classes[c] for c in NEW.label]).mean() > 0.5  # type: ignore[union-attr]
+
+
+def test_latents_of_a_mixture_vary_within_and_between(posterior: ClassPosterior) -> None:
+    before: Any = posterior.belief
+    step = np.random.default_rng(0).normal(size=before.size)
+    places = np.stack([before.location - step, before.location + step])
+    mixed = MixtureBelief(places, np.stack([before.scale] * 2), np.full(2, 0.5))
+    alone, ahead, both = (
+        replace(posterior, belief=belief).latent(NEW)
+        for belief in (before, GaussianBelief(places[1], before.scale), mixed)
+    )
+    np.testing.assert_allclose(both["mean"], alone["mean"], atol=1e-12)
+    between = (ahead["mean"] - alone["mean"]) ** 2
+    np.testing.assert_allclose(both["sd"] ** 2, alone["sd"] ** 2 + between, rtol=1e-10)
 
 
 def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
