@@ -173,11 +173,10 @@ class Comparisons:
         Of a list all rows are named, or none.
         """
         if self.list is not None:
-            columns = {**NO_LISTS, **_merged(chosen_lists(self.columns, rows), items)}
-        else:
-            columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
-            columns = _merged(columns, items)
-        return replace(self, **columns)
+            times = np.bincount(rows, minlength=len(self.winner))
+            return replace(self, **NO_LISTS | _merged(chosen_lists(self.columns, times), items))
+        columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
+        return replace(self, **_merged(columns, items))
 
     def rescaled(self) -> "Comparisons":
         """Return the answers with ``covariate_scales`` computed from them.
@@ -203,34 +202,27 @@ class Comparisons:
         The column ``list`` joins the pairs of neighboring blocks of a list; see `written` for a
         table that can be read.
         """
-        labels = label_column(items)
-        sides = (self.winner, self.loser)
+        labels, sides = label_column(items), (self.winner, self.loser)
         names = ("winner", "loser") if self.probability is None else ("first", "second")
-        columns: dict[str, Any] = {
-            name: labels.take(np.asarray(end)) for name, end in zip(names, sides, strict=True)
-        }
+        columns = dict(zip(names, map(labels.take, map(np.asarray, sides)), strict=True))
         columns |= self._cells(items)
         if self.covariates is not None:
-            columns |= written(
-                self.covariates_are, np.asarray(self.covariates), labels, sides, names
-            )
-        if self.list is not None:
-            columns["list"] = COLUMNS["list"].cells(np.asarray(self.list))
+            differences = np.asarray(self.covariates)
+            columns |= written(self.covariates_are, differences, labels, sides, names)
         return pd.DataFrame(columns)
 
     def _cells(self, items: Sequence[Any]) -> dict[str, Any]:
-        """Return the cells of columns other than items, lists and covariates."""
-        apart = ("winner", "loser", "list", "list_label", "covariates")
+        """Return the cells of the columns other than items and covariates."""
         cells = {}
-        for name, values in self.columns.items():
-            labels: Any = getattr(self, COLUMNS[name].labels) if COLUMNS[name].labels else ()
-            if name not in apart:
-                cells[name] = COLUMNS[name].cells(np.asarray(values), labels)
+        for name in self.columns.keys() - {"winner", "loser", "list_label", "covariates"}:
+            column = COLUMNS[name]
+            labels = getattr(self, column.labels) if column.labels else ()
+            cells[name] = column.cells(np.asarray(getattr(self, name)), labels)
         if self.shown_first is not None:
             first = np.where(self.shown_first > 0, self.winner, self.loser)
             places = np.where(self.shown_first == 0, -1, first)
             cells["shown_first"] = label_column((*items, None)).take(places)
-        return cells
+        return {name: cells[name] for name in COLUMNS if name in cells}
 
     def written(self, items: Sequence[Any]) -> pd.DataFrame:
         """Return a table with the items' labels, from which the same answers can be read.
@@ -240,18 +232,11 @@ class Comparisons:
         if self.list is None:
             return self.table(items)
         orders = orders_of(self.columns)
-        columns: dict[str, Any] = {
-            "list": orders.number,
-            "item": label_column(items).take(orders.item),
-            "place": orders.place,
-        }
-        columns |= {
-            name: pd.Series(cells).iloc[orders.row].array
-            for name, cells in self._cells(items).items()
-            if name != "tie"
-        }
-        columns |= written_items(self.covariates_are, orders.covariates, orders.number)
-        return pd.DataFrame(columns)
+        cells = pd.DataFrame(self._cells(items)).iloc[orders.row].reset_index(drop=True)
+        item = label_column(items).take(orders.item)
+        covariates = written_items(self.covariates_are, orders.covariates, orders.number)
+        cells = cells.assign(list=orders.number, item=item, place=orders.place, **covariates)
+        return cells.drop(columns="tie", errors="ignore")
 
 
 # Raters' labels never cause a compilation, but how many there are is the shape of a program.
@@ -305,6 +290,11 @@ def _grouped(columns: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.
     return group, order[differs]
 
 
+def _none() -> Comparisons:
+    """Return no answers."""
+    return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3)))
+
+
 def read_comparisons(
     value: Any,
     items: LabelIndex,
@@ -317,18 +307,15 @@ def read_comparisons(
     Repeated rows become one with the sum of their counts. Labels, covariates and strengths of
     ``known`` answers keep their places.
     """
-    before = Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3)))
-    before = known or before
-    names = tuple(covariate.name for covariate in before.covariates_are)
+    known = known or _none()
+    names = tuple(covariate.name for covariate in known.covariates_are)
     names = names or check_names(covariates, KNOWN)
     if value is None:
-        empty = Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3)))
-        return replace(empty, strengths=before.strengths), ()
-    labels = {"raters": before.raters, "groups": before.groups}
+        return replace(_none(), strengths=known.strengths), ()
+    labels = {"raters": known.raters, "groups": known.groups}
     as_they_are = ChainMap[Any, Any](items.positions, *map(dict.fromkeys, labels.values()))
     pairs = pair_table(answer_table(value, columns, names, as_they_are), names)
-    table, size = pairs.table, len(pairs.table.frame)
-    remedy = "correct the label, add it to the items, or drop the row"
+    table, remedy = pairs.table, "correct the label, add it to the items, or drop the row"
     first, second = (
         items.locate(table.labels(name), table.cell(name), remedy) for name in pairs.ends
     )
@@ -343,34 +330,27 @@ def read_comparisons(
     rows = Rows(table, items, pairs.ends, first, second, labels)
     notes += read_outcome(rows, pairs.outcome)
     read_columns(rows)
-    rows.columns.setdefault("count", np.ones(size, dtype=np.int64))
+    rows.columns.setdefault("count", np.ones(len(first), dtype=np.int64))
     what: tuple[Covariate, ...] = ()
     if names:
-        what, ahead = read_covariates(rows, names, before.covariates_are)
+        what, ahead = read_covariates(rows, names, known.covariates_are)
         turned = np.where(rows.columns["winner"] == first, 1.0, -1.0)
         rows.columns["covariates"] = turned[:, None] * ahead + 0.0
-    if "list" in table.frame.columns:
+    if table.neighbors and "list" in table.frame.columns:
         read_lists(rows)
     strength = rows.columns.get("strength", np.ones(1))
     answers = Comparisons(
         **_merged(rows.columns, items.labels),
-        **{name: labels for name, labels in rows.labels.items() if _has(rows, name)},
-        strengths=max(int(strength.max()), before.strengths),
+        **rows.labels,
+        strengths=max(int(strength.max()), known.strengths),
         covariates_are=what,
+        covariate_scales=known.covariate_scales,
     )
-    if before.covariates_are:
-        answers = replace(answers, covariate_scales=before.covariate_scales)
-    else:
-        answers = answers.rescaled()
+    answers = answers if known.covariates_are else answers.rescaled()
     notes += [*blank_note(table.blanks)]
     notes += [*alike_note(answers.raters, "rater"), *alike_note(answers.groups, "group")]
     notes += _notes(table, answers)
     return answers, tuple(f"{NAME}: {note}" for note in notes)
-
-
-def _has(rows: Rows, labels: str) -> bool:
-    """Whether the column of some labels was read."""
-    return any(COLUMNS[name].labels == labels for name in rows.columns)
 
 
 def _notes(table: Table, answers: Comparisons) -> list[str]:

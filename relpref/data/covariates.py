@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from relpref.data.arrays import did_you_mean, listed, shown
 from relpref.data.attributes import read_column
 from relpref.data.columns import Rows
-from relpref.data.labels import LabelIndex, is_missing, plain_labels
+from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
 from relpref.data.tables import Table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
@@ -259,27 +259,20 @@ def scales_of(
 def written(
     covariates: Sequence[Covariate], values: Floats, labels: Any, sides: Any, ends: Any
 ) -> dict[str, Any]:
-    """Columns of a table from which the same differences are read."""
-    found: dict[str, Any] = {}
-    for covariate, own in zip(
-        covariates, np.split(values, _ends_of(covariates), axis=1), strict=False
-    ):
-        columns = covariate.columns(ends)
+    """Return columns of a table of pairs from which the same differences are read."""
+    columns: dict[str, Any] = {}
+    parts = np.split(values, _ends_of(covariates), axis=1)
+    for covariate, part in zip(covariates, parts, strict=False):
         if covariate.kind == "side":
-            named = np.empty(len(labels) + 1, dtype=object)  # by the position plus one
-            named[1:] = labels
-            at = np.where(own[:, 0] > 0, sides[0], sides[1]) + 1
-            found[covariate.name] = named[np.where(own[:, 0] == 0, 0, at)]
-        elif covariate.kind == "number":
-            found |= dict(zip(columns, (own[:, 0], np.zeros(len(own))), strict=True))
-        else:  # where both have the same level it may be any
-            levels = np.array(covariate.levels, dtype=object)
-            found |= dict(
-                zip(columns, (levels[own.argmax(axis=1)], levels[own.argmin(axis=1)]), strict=True)
-            )
-            same = ~own.any(axis=1)
-            found[columns[1]][same] = found[columns[0]][same]
-    return found
+            named = np.where(part[:, 0] > 0, *sides)
+            cells = label_column((*labels, None)).take(np.where(part[:, 0] == 0, -1, named))
+            columns[covariate.name] = cells
+        else:
+            both = np.stack([part, np.zeros_like(part)], axis=1).reshape(-1, part.shape[1])
+            cells = _item_cells(covariate, both, np.repeat(np.arange(len(part)), 2))
+            names = covariate.columns(ends)
+            columns |= dict(zip(names, (cells[::2], cells[1::2]), strict=True))
+    return columns
 
 
 def written_items(
@@ -291,31 +284,30 @@ def written_items(
     ----------
     covariates : sequence of Covariate
     values : array of float64, shape (m, q)
-        Those of each item less those of an item of its list.
+        Those of each item less those of one item of its list.
     number : array of int, shape (m,)
         The list of each item, ascending.
     """
-    columns: dict[str, Any] = {}
-    starts = np.flatnonzero(np.diff(number, prepend=-1))
-    for covariate, part in zip(
-        covariates, np.split(values, _ends_of(covariates), axis=1), strict=False
-    ):
-        if covariate.kind == "category":
-            # The other item has the level that the others lack, any if all have the same.
-            level = np.minimum.reduceat(part, starts).argmin(axis=1)[
-                np.cumsum(np.diff(number, prepend=-1) > 0) - 1
-            ]
-            shifted = part + np.eye(part.shape[1])[level]
-            columns[covariate.name] = np.array(covariate.levels, dtype=object)[
-                shifted.argmax(axis=1)
-            ]
-        else:
-            columns[covariate.name] = part[:, 0]
-    return columns
+    parts = np.split(values, _ends_of(covariates), axis=1)
+    return {
+        covariate.name: _item_cells(covariate, part, number)
+        for covariate, part in zip(covariates, parts, strict=False)
+    }
+
+
+def _item_cells(covariate: Covariate, values: Floats, number: NDArray[Any]) -> Any:
+    """Return the numbers or levels of the items of lists, see `written_items`."""
+    if covariate.kind != "category" or not len(values):
+        return values[:, 0]
+    begins = np.diff(number, prepend=-1) > 0
+    # One item has the level that others of its list lack; any, if all have the same.
+    lacking = np.minimum.reduceat(values, np.flatnonzero(begins)).argmin(axis=1)
+    shifted = values + np.eye(values.shape[1])[lacking[np.cumsum(begins) - 1]]
+    return np.array(covariate.levels, dtype=object)[shifted.argmax(axis=1)]
 
 
 def equal_sides(covariates: Sequence[Covariate], rows: int) -> dict[str, Any]:
-    """Columns, beside winner and loser, of answers whose two sides are equal."""
+    """Return columns, beside winner and loser, of answers whose two sides are equal."""
     nothing = np.zeros((rows, sum(len(covariate.effects) for covariate in covariates)))
     nobody = np.zeros(rows, dtype=np.int32)
     return written(covariates, nothing, (), (nobody, nobody), ("winner", "loser"))

@@ -43,6 +43,7 @@ _LISTS = {
 }
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
 KNOWN = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ, *dict.fromkeys(chain(*_LISTS)))
+_EXTREMES = ("best", "worst")
 # Names of the columns of the items that were shown, beside best and worst.
 _SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
 
@@ -262,80 +263,63 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     two items is a pair, or a tie.
     """
     _check_list_form(table, form)
-    refused = [name for name in table.frame.columns if name in _READ]
-    refused = [name for name in refused if not COLUMNS[name].fits("place")]
-    if refused:
+    what, there = _LISTS[form], list(table.frame.columns)
+    if form[0] == "best":
+        form, table = ("list", "item", "place"), _orders_of_extremes(table)
+    shared = [name for name in there if name in _READ]
+    refused = next((name for name in shared if not COLUMNS[name].fits("place")), None)
+    if refused is not None:
         raise DataError(
-            f"{table.name}: answers with the column {refused[0]!r} cannot be in lists; leave one "
-            "of the two columns out"
+            f"{table.name}: answers with the column {refused!r} cannot be in lists; leave one of "
+            "the two columns out"
         )
-    given, at, best = table, np.arange(len(table.frame)), form[0] == "best"
-    if best:
-        at, items, places = _extremes(table)
-        index = table.frame.index
-        names = np.array(index if index.is_unique else range(len(index)), dtype=object)[at]
-        names = np.array(list(map(str, names)), dtype=object) if table.text else names
-        numbers = at
-    else:
-        items, numbers, names = _members(table, form)
-        places = (_places if form[0] == "list" else _chosen)(table, numbers, names)
+    lacking = next((name for name in covariates if name not in table.frame.columns), None)
+    if lacking is not None:
+        raise DataError(
+            f"{table.name}: there is no column {lacking!r} with the covariate of each item; "
+            "orders and choices have it beside the item, "
+            "and tables of the best and the worst have none"
+        )
+    items, numbers, names = _members(table, form)
+    places = (_places if form[0] == "list" else _chosen)(table, numbers, names)
     above, below, tie = _neighbors(numbers, places)
-    silent = len(np.unique(numbers)) - len(np.unique(numbers[above]))
     if not len(above):
         raise DataError(
             f"{table.name}: all items of each list are tied, so they order nothing; leave such "
             "lists out"
         )
-    shared = [name for name in table.frame.columns if name in _READ]
-    if not best:
-        for name in shared:
-            _refuse_several(table, name, form[0])
-    _, first, which, size = np.unique(
-        numbers, return_index=True, return_inverse=True, return_counts=True
-    )
+    for name in shared:
+        _refuse_several(table, name, form[0])
+    _, first, size = np.unique(numbers, return_index=True, return_counts=True)
     if "shown_first" in shared:
-        wrong = ~table.blank("shown_first")[at] & (size[which] > 2)
+        wrong = ~table.blank("shown_first") & (size[numbers] > 2)
         reason = "the effect of being shown first in a list is unknown; leave the cell blank"
-        refuse_first(wrong, lambda row: f"{table.place(int(at[row]))}: {reason}")
-    first = at[first[which[above]]]
-    labels = np.empty(len(items), dtype=object)
-    labels[:] = items
+        refuse_first(wrong, lambda row: f"{table.place(row)}: {reason}")
+    silent = len(first) - len(np.unique(numbers[above]))
+    rows = first[numbers[above]]
+    cells = {name: table.frame[name].to_numpy(dtype=object) for name in (*shared, *covariates)}
     columns: dict[str, Any] = {
-        "winner": labels[above],
-        "loser": labels[below],
-        "list": names[above],
+        "winner": label_column(items).take(above),
+        "loser": label_column(items).take(below),
+        "list": label_column(names).take(above),
+        **{name: cells[name][rows] for name in shared},
     }
     if tie.any():  # cells of a file are text
         columns["tie"] = np.where(tie, "true", "false") if table.text else tie
-    columns |= {name: table.frame[name].to_numpy(dtype=object)[first] for name in shared}
-    called = dict(table.given)
-    if not best:
-        called |= dict.fromkeys(_WINNER_FORM, table.called("item"))
     for name in covariates:
-        if best or name not in table.frame.columns:
-            raise DataError(
-                f"{table.name}: there is no column {name!r} with the covariate of each item; "
-                "orders and choices have it beside the item, "
-                "and tables of the best and the worst have none"
-            )
-        cells = table.frame[name].to_numpy(dtype=object)
-        columns |= {f"{name}_winner": cells[above], f"{name}_loser": cells[below]}
-    used = {*form, *shared, *covariates}
-    unused = [
-        column
-        for column in table.frame.columns
-        if column not in used and not (best and _SHOWN(str(column)))
-    ]
-    notes = [f"the rows were read as {_LISTS[form]}"] if table.name != _RANKINGS else []
+        columns |= {f"{name}_winner": cells[name][above], f"{name}_loser": cells[name][below]}
+    used = {*form, *_EXTREMES, *shared, *covariates}
+    unused = [column for column in there if column not in used and not _SHOWN(str(column))]
+    notes = [f"the rows were read as {what}"] if table.name != _RANKINGS else []
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
     return replace(
-        given,
-        frame=pd.DataFrame(columns, index=given.frame.index[first], dtype=object),
-        lines=None if given.lines is None else np.asarray(given.lines)[first],
-        rows=first,
-        given=called,
-        notes=(*given.notes, *notes),
+        table,
+        frame=pd.DataFrame(columns, index=table.frame.index[rows], dtype=object),
+        lines=None if table.lines is None else np.asarray(table.lines)[rows],
+        rows=rows if table.rows is None else table.rows[rows],
+        given={**table.given, **dict.fromkeys(_WINNER_FORM, table.called("item"))},
+        notes=(*table.notes, *notes),
         neighbors=True,
     )
 
@@ -352,7 +336,7 @@ def _refuse_several(table: Table, name: str, group: str) -> None:
 
 
 def _neighbors(
-    numbers: NDArray[Any], places: NDArray[np.float64]
+    numbers: NDArray[np.int64], places: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Find the pairs of neighboring blocks of lists.
 
@@ -370,26 +354,22 @@ def _neighbors(
     tie : array of bool, shape (k,)
         Whether they are the two items of a list that are tied.
     """
-    order = np.lexsort((places, numbers))
-    numbers, places = numbers[order], places[order]
-    begins = np.append(True, numbers[1:] != numbers[:-1])  # of a list
-    # Equal infinite places are one block, and their difference is not 0: compare, never subtract.
-    starts = np.flatnonzero(begins | np.append(True, places[1:] != places[:-1]))
-    sizes = np.diff(starts, append=len(order))
-    following = np.append(np.where(begins[starts[1:]], 0, sizes[1:]), 0)
-    times = np.repeat(following, sizes)  # how many pairs each row is the first of
-    above = np.repeat(np.arange(len(order)), times)
-    offset = np.arange(len(above)) - np.repeat(np.cumsum(times) - times, times)
-    below = np.repeat(np.append(starts[1:], 0), sizes)[above] + offset
-    lists = np.flatnonzero(begins)
-    tied = lists[np.isin(lists, starts[sizes == 2]) & (np.diff(lists, append=len(order)) == 2)]
-    above, below = np.append(above, tied), np.append(below, tied + 1)
-    tie = np.arange(len(above)) >= len(above) - len(tied)
-    sort = np.argsort(above, kind="stable")
-    return order[above[sort]], order[below[sort]], tie[sort]
+    # Ranks compare infinite places, whose differences would not be 0.
+    block = pd.Series(places).groupby(numbers).rank("dense").to_numpy()
+    order = np.lexsort((block, numbers))
+    table = pd.DataFrame({"list": numbers, "block": block, "row": np.arange(len(block))})
+    pairs = table.iloc[order].merge(
+        table.assign(block=block - 1), on=["list", "block"], suffixes=("", "_below")
+    )
+    size, blocks = np.bincount(numbers), pd.Series(block).groupby(numbers).max()
+    tied = np.flatnonzero(((size == 2) & (blocks == 1).reindex(range(len(size))))[numbers])
+    first, second = tied[np.lexsort((tied, numbers[tied]))].reshape(-1, 2).T
+    above, below = np.append(pairs["row"], first), np.append(pairs["row_below"], second)
+    order = np.argsort(numbers[above], kind="stable")
+    return above[order], below[order], (np.arange(len(above)) >= len(pairs))[order]
 
 
-def _members(table: Table, form: tuple[str, ...]) -> tuple[Any, NDArray[np.int64], Any]:
+def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np.int64], list[Any]]:
     """Read the items of lists: their labels, the number of each row's list, and its label."""
     place = table.cell(form[0])
     blank = f"the cell is blank; say to which {form[0]} the row belongs"
@@ -397,17 +377,13 @@ def _members(table: Table, form: tuple[str, ...]) -> tuple[Any, NDArray[np.int64
     items, names = table.labels("item"), table.labels(form[0])
     place_of = {label: at for at, label in enumerate(dict.fromkeys(names))}
     numbers = np.array([place_of[label] for label in names])
-    seen: set[tuple[int, Any]] = set()
+    seen: set[Any] = set()
     for row, key in enumerate(zip(numbers.tolist(), items, strict=True)):
         if key in seen:
-            raise DataError(
-                f"{table.place(row)}: {shown(items[row])} is in {shown(names[row])} twice; drop a "
-                "row"
-            )
+            twice = f"{shown(items[row])} is in {shown(names[row])} twice"
+            raise DataError(f"{table.place(row)}: {twice}; drop a row")
         seen.add(key)
-    labels = np.empty(len(names), dtype=object)
-    labels[:] = names
-    return items, numbers, labels
+    return items, numbers, names
 
 
 def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.float64]:
@@ -460,8 +436,8 @@ def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
     return at[order], [items[row] for row in order]
 
 
-def _extremes(table: Table) -> tuple[NDArray[np.int64], Any, NDArray[np.float64]]:
-    """Read the best and the worst of several: the row, the label and the place of each item."""
+def _orders_of_extremes(table: Table) -> Table:
+    """Return a table of the best and the worst of several as one of orders."""
     at, items = _shown_items(table)
     inside: list[list[Any]] = [[] for _ in range(len(table.frame))]
     for row, item in zip(at.tolist(), items, strict=True):
@@ -470,20 +446,16 @@ def _extremes(table: Table) -> tuple[NDArray[np.int64], Any, NDArray[np.float64]
                 f"{table.place(row)}: {shown(item)} is shown twice; correct one of the two cells"
             )
         inside[row].append(item)
-    ends = {}
-    for column in ("best", "worst"):
-        reason = " is none of the items of the row; name one of them"
-        table.refuse(column, table.blank(column), reason)
-        ends[column] = table.labels(column)
-        wrong = [item not in row for item, row in zip(ends[column], inside, strict=True)]
+    reason = " is none of the items of the row"
+    for column in _EXTREMES:
+        table.refuse(column, table.blank(column), f"{reason}; name one of them")
+        wrong = [item not in row for item, row in zip(table.labels(column), inside, strict=True)]
         table.refuse(
             column,
             np.array(wrong),
-            lambda row: (
-                f" is none of the items of the row, {listed(inside[row])}; name one of them"
-            ),
+            lambda row: f"{reason}, {listed(inside[row])}; name one of them",
         )
-    best, worst = ends.values()
+    best, worst = map(table.labels, _EXTREMES)
     refuse_first(
         np.array([first == last for first, last in zip(best, worst, strict=True)]),
         lambda row: (
@@ -491,11 +463,21 @@ def _extremes(table: Table) -> tuple[NDArray[np.int64], Any, NDArray[np.float64]
             "two cells, or drop the row"
         ),
     )
-    rows = zip(at.tolist(), items, strict=True)
+    index = table.frame.index
+    names = index if index.is_unique else pd.RangeIndex(len(index))
     places = [
-        1.0 if item == best[row] else 3.0 if item == worst[row] else 2.0 for row, item in rows
+        1 if item == best[row] else 3 if item == worst[row] else 2
+        for row, item in zip(at.tolist(), items, strict=True)
     ]
-    return at, items, np.array(places)
+    columns = {"list": names.take(at), "item": label_column(items), "place": np.array(places)}
+    if table.text:
+        columns = {name: [str(cell) for cell in cells] for name, cells in columns.items()}
+    return replace(
+        table,
+        frame=table.frame.iloc[at].assign(**columns),
+        lines=None if table.lines is None else np.asarray(table.lines)[at],
+        rows=at,
+    )
 
 
 def _orders_of_rankings(rankings: Any) -> pd.DataFrame:
