@@ -14,13 +14,12 @@ from relpref.data.arrays import counted, read_only, refuse_first, shown
 from relpref.data.columns import COLUMNS, NOT_COMPARED, Rows, read_columns, read_outcome
 from relpref.data.covariates import (
     Covariate,
-    check_names,
     read_covariates,
     scales_of,
     written,
     written_items,
 )
-from relpref.data.forms import KNOWN, NAME, answer_table, apart_note, pair_table
+from relpref.data.forms import KNOWN, NAME, answer_table, apart_note, check_names, pair_table
 from relpref.data.labels import LabelIndex, alike_note, blank_note, label_column
 from relpref.data.lists import (
     NO_LISTS,
@@ -43,7 +42,7 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Distinct answers, sorted by list, winner, loser and then the other columns; a pytree of its arrays.
+    """Distinct answers, sorted by the columns of the schema; a pytree of its arrays.
 
     Attributes
     ----------
@@ -307,12 +306,12 @@ def read_comparisons(
     Repeated rows become one with the sum of their counts. Labels, covariates and strengths of
     ``known`` answers keep their places.
     """
-    known = known or _none()
-    names = tuple(covariate.name for covariate in known.covariates_are)
+    before = known or _none()
+    names = tuple(covariate.name for covariate in before.covariates_are)
     names = names or check_names(covariates, KNOWN)
     if value is None:
-        return replace(_none(), strengths=known.strengths), ()
-    labels = {"raters": known.raters, "groups": known.groups}
+        return replace(_none(), strengths=before.strengths), ()
+    labels = {"raters": before.raters, "groups": before.groups}
     as_they_are = ChainMap[Any, Any](items.positions, *map(dict.fromkeys, labels.values()))
     pairs = pair_table(answer_table(value, columns, names, as_they_are), names)
     table, remedy = pairs.table, "correct the label, add it to the items, or drop the row"
@@ -333,7 +332,7 @@ def read_comparisons(
     rows.columns.setdefault("count", np.ones(len(first), dtype=np.int64))
     what: tuple[Covariate, ...] = ()
     if names:
-        what, ahead = read_covariates(rows, names, known.covariates_are)
+        what, ahead = read_covariates(rows, names, before.covariates_are)
         turned = np.where(rows.columns["winner"] == first, 1.0, -1.0)
         rows.columns["covariates"] = turned[:, None] * ahead + 0.0
     if table.neighbors and "list" in table.frame.columns:
@@ -342,11 +341,11 @@ def read_comparisons(
     answers = Comparisons(
         **_merged(rows.columns, items.labels),
         **rows.labels,
-        strengths=max(int(strength.max()), known.strengths),
+        strengths=max(int(strength.max()), before.strengths),
         covariates_are=what,
-        covariate_scales=known.covariate_scales,
+        covariate_scales=before.covariate_scales,
     )
-    answers = answers if known.covariates_are else answers.rescaled()
+    answers = answers if before.covariates_are else answers.rescaled()
     notes += [*blank_note(table.blanks)]
     notes += [*alike_note(answers.raters, "rater"), *alike_note(answers.groups, "group")]
     notes += _notes(table, answers)
@@ -395,38 +394,40 @@ class Change(NamedTuple):
 
 
 def changed(
-    known: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool
+    current: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool
 ) -> Change:
     """Join answers with others, or take others back; known labels of these have their places."""
     for name in COLUMNS:
-        if (getattr(known, name) is None) != (getattr(other, name) is None):
-            known = _with_column(name, known, other, "the answers so far", "the new answers")
-            other = _with_column(name, other, known, "the new answers", "the answers so far")
-    labels = {name: getattr(other, name) or getattr(known, name) for name in ("raters", "groups")}
-    labels["lists"] = known.lists if withdraw else known.lists + other.lists
+        if (getattr(current, name) is None) != (getattr(other, name) is None):
+            current = _with_column(name, current, other, "the answers so far", "the new answers")
+            other = _with_column(name, other, current, "the new answers", "the answers so far")
+    labels = {name: getattr(other, name) or getattr(current, name) for name in ("raters", "groups")}
+    labels["lists"] = current.lists if withdraw else current.lists + other.lists
     if other.list_label is not None:
         # Lists of equal labels are different ones, unless they are to be taken back.
-        place_of = {label: place for place, label in enumerate(known.lists)}
+        place_of = {label: place for place, label in enumerate(current.lists)}
         places = [place_of.get(label, -1) for label in other.lists] if withdraw else []
-        places = places or [len(known.lists) + place for place in range(len(other.lists))]
+        places = places or [len(current.lists) + place for place in range(len(other.lists))]
         other = replace(other, list_label=np.array([*places, -1], dtype=np.int32)[other.list_label])
     columns = {
         name: np.concatenate([column, other.columns[name]])
-        for name, column in known.columns.items()
+        for name, column in current.columns.items()
     }
-    if known.list is not None and withdraw:
-        columns["list"] = np.concatenate([known.list, known_lists(known.columns, other.columns)])
-    elif known.list is not None:
-        columns = joined_lists(known.columns, other.columns)
-    strengths = max(known.strengths, other.strengths)
+    if current.list is not None and withdraw:
+        columns["list"] = np.concatenate(
+            [current.list, known_lists(current.columns, other.columns)]
+        )
+    elif current.list is not None:
+        columns = joined_lists(current.columns, other.columns)
+    strengths = max(current.strengths, other.strengths)
     answers = replace(other, strengths=strengths, **labels)
     group, row = _grouped(columns)
-    size, rows = len(known.winner), group[len(known.winner) :]
+    size, rows = len(current.winner), group[len(current.winner) :]
     before = np.full(len(row), -1, dtype=np.int64)
     before[group[:size]] = np.arange(size)
     if not withdraw:
         return Change(replace(answers, **_merged(columns, items)), before, rows)
-    given = np.append(known.count, 0)[before].astype(np.int64)  # 0 for what was never given
+    given = np.append(current.count, 0)[before].astype(np.int64)  # 0 for what was never given
     taken = np.bincount(rows, other.count, minlength=len(row)).astype(np.int64)
     refuse_first(
         (taken > given)[rows],
@@ -439,7 +440,7 @@ def changed(
     kept = given > taken
     arrays = {name: column[row[kept]] for name, column in columns.items()}
     arrays["count"] = (given - taken)[kept]
-    if known.list is not None:
+    if current.list is not None:
         arrays = numbered(arrays)
     lists = {} if "list" in arrays else NO_LISTS
     return Change(replace(answers, **lists, **_arrays(arrays)), before[kept], before[rows])

@@ -1,4 +1,4 @@
-"""Covariates of an answer: what is known of each of its two sides, such as who is at home, or the length of a text."""
+"""Covariates of an answer: facts about its two sides, such as who is at home."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _CONTEXT = "describes a context of the answer, not a side, so it cannot favor ei
 
 @dataclass(frozen=True)
 class Covariate:
-    """What a covariate is: a number or a category of either side, or the side that a column names (or neither)."""
+    """A number or a category of either side, or the side that a column names, or neither."""
 
     name: str
     kind: Literal["number", "category", "side"]
@@ -43,30 +43,6 @@ class Covariate:
 def pair_of(name: str, ends: Sequence[str]) -> tuple[str, ...]:
     """The columns for the two sides of an answer."""
     return tuple(f"{name}_{end}" for end in ends)
-
-
-def known_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """All columns that covariates of these names may be in."""
-    ends = ("winner", "loser", "first", "second")
-    return tuple(column for name in names for column in (name, *pair_of(name, ends)))
-
-
-def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
-    """The names of covariates to be read; an error if they are no list of names, or one has another meaning."""
-    names = [names] if isinstance(names, str) else list(names or ())
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise DataError(
-                f"covariates: {shown(name)} is no name; write covariates=['length', 'home']"
-            )
-        if name in taken or names.count(name) > 1:
-            what = (
-                "is named twice"
-                if name not in taken
-                else "is a column of answers with a meaning of its own"
-            )
-            raise DataError(f"covariates: {name!r} {what}; leave it out, or rename the column")
-    return tuple(names)
 
 
 def read_covariates(
@@ -135,32 +111,30 @@ def _ends_of(covariates: Sequence[Covariate]) -> NDArray[np.int64]:
 def _covariate(rows: Rows, name: str) -> Covariate:
     """Return what a covariate is by its columns and their cells."""
     table = rows.table
-    columns, there = pair_of(name, rows.ends), list(table.frame.columns)
-    missing = [column for column in columns if column not in there]
+    columns, columns_there = pair_of(name, rows.ends), list(table.frame.columns)
+    missing = [column for column in columns if column not in columns_there]
     if not missing:
         if "category" in {_cells(table, column).kind for column in columns}:
             # Numbers on the other side are levels, too.
             levels = {text for column in columns for text in _as_text(table, column)}
             return Covariate(name, "category", tuple(sorted(levels)))
         return Covariate(name, "number")
-    if name not in there or len(missing) == 1:
+    if name not in columns_there or len(missing) == 1:
         either = f"{columns[0]!r} and {columns[1]!r}"
         raise DataError(
-            f"{table.name}: there is no column {missing[0]!r} among {listed(there)}; the covariate "
-            f"{name!r} is to be in {either} (its "
-            f"values of the two sides), or in a column {name!r} that names one of the two items or "
-            "is blank"
+            f"{table.name}: there is no column {missing[0]!r} among {listed(columns_there)}; the "
+            f"covariate {name!r} is to be in {either} (its values of the two sides), or in a "
+            f"column {name!r} that names one of the two items or is blank"
         )
     stated = np.flatnonzero(~table.blank(name))
     labels = table.labels(name, stated)
     named = np.array([rows.items.get(label) for label in labels], dtype=np.int64)
     if len(stated) and not np.any((named == rows.first[stated]) | (named == rows.second[stated])):
         raise DataError(
-            f"{table.cell(name, stated)(0)}: {shown(labels[0])} is neither of the "
-            "two items of the row, and no other row "
-            f"names one of its own: the column {_CONTEXT}. Give values of both sides in the "
-            f"columns {columns[0]!r} and {columns[1]!r}, or "
-            "leave it out of covariates"
+            f"{table.cell(name, stated)(0)}: {shown(labels[0])} is neither of the two items of the "
+            f"row, and no other row names one of its own: the column {_CONTEXT}. Give values of "
+            f"both sides in the columns {columns[0]!r} and {columns[1]!r}, or leave it out of "
+            "covariates"
         )
     return Covariate(name, "side")
 
@@ -189,16 +163,16 @@ def both_sides(rows: Rows, covariates: Sequence[Covariate]) -> tuple[Floats, Flo
         If a value is missing, not finite, no level that is known, or only one of the two sides has
         one.
     """
-    there, size = set(rows.table.frame.columns), len(rows.table.frame)
+    given_columns, size = set(rows.table.frame.columns), len(rows.table.frame)
     sides = [(np.zeros((size, 0)), np.zeros((size, 0)))]
     for covariate in covariates:
         columns = covariate.columns(rows.ends)
-        given = [column for column in columns if column in there]
+        given = [column for column in columns if column in given_columns]
         if not given:
             nothing = np.zeros((size, len(covariate.effects)))
             sides.append((nothing, nothing))
         elif len(given) < len(columns):
-            other = next(column for column in columns if column not in there)
+            other = next(column for column in columns if column not in given_columns)
             raise DataError(
                 f"{rows.table.name}: there is a column {given[0]!r} and none {other!r}; give both "
                 "sides"
@@ -319,21 +293,21 @@ def asked_covariates(
     items: LabelIndex,
     sides: tuple[Positions, Positions],
 ) -> Floats:
-    """Differences between the two of each pair that is asked about, shape (k, q); 0 of covariates that are not given.
+    """Return the differences between the two items of pairs, shape (k, q); 0 if not given.
 
     ``given`` are columns by name, or one value for all pairs: ``x_first`` and ``x_second``, or the
     item that a column x names.
     """
     ends = ("first", "second")
-    known = [column for covariate in covariates for column in covariate.columns(ends)]
-    table = _asked_table(covariates, known, given, len(sides[0]), "pair")
+    columns = [column for covariate in covariates for column in covariate.columns(ends)]
+    table = _asked_table(covariates, columns, given, len(sides[0]), "pair")
     return np.subtract(*both_sides(Rows(table, items, ends, *sides), covariates))
 
 
 def covariates_of_items(
     covariates: Sequence[Covariate], given: Mapping[str, Any], items: LabelIndex, chosen: Positions
 ) -> Floats:
-    """Covariates of each item of a list that is asked about, shape (k, q); 0 of those that are not given.
+    """Return the covariates of the items of a list, shape (k, q); 0 of those not given.
 
     Parameters
     ----------
@@ -360,7 +334,7 @@ def covariates_of_items(
 
 
 def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
-    """Position of the item of a list that a covariate names, −1 if it is missing."""
+    """Return the position of the item of a list that a covariate names, −1 if it is missing."""
     if is_missing(label):
         return -1
 
@@ -370,9 +344,9 @@ def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
     remedy = "name an item of the list"
     position = int(items.locate(plain_labels([label], where), where, remedy)[0])
     if position not in chosen:
-        there = listed(items.labels[at] for at in chosen)
+        items_there = listed(items.labels[at] for at in chosen)
         raise DataError(
-            f"{name}: {shown(label)} is none of the items of the list, {there}; {remedy}"
+            f"{name}: {shown(label)} is none of the items of the list, {items_there}; {remedy}"
         )
     return position
 
@@ -384,7 +358,7 @@ def _asked_table(
     size: int,
     unit: str,
 ) -> Table:
-    """Values that are given for some pairs, or items, as a table; its columns must be ``known``."""
+    """Return values for some pairs or items as a table; its columns must be ``known``."""
     for name in given:
         if not covariates:
             raise DataError(

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, did_you_mean, listed, refuse_first, shown
 from relpref.data.columns import COLUMNS
-from relpref.data.covariates import check_names, known_columns
 from relpref.data.labels import label_column, trimmed
 from relpref.data.tables import (
     ROWS_LOOKED_AT,
@@ -41,11 +40,39 @@ _LISTS = {
     ("choice", "item", "chosen"): "choices",
     ("best", "worst"): "the best and the worst of several",
 }
+_OPTIONAL = {
+    outcome: [name for name, column in COLUMNS.items() if column.fits(outcome)]
+    for outcome in ("loser", "winner", "result", "probability", "place")
+}
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
 KNOWN = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ, *dict.fromkeys(chain(*_LISTS)))
 _EXTREMES = ("best", "worst")
 # Names of the columns of the items that were shown, beside best and worst.
 _SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
+
+
+def known_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Return all columns that covariates of these names may be in."""
+    ends = (*_WINNER_FORM, *_PAIR_FORM)
+    return tuple(column for name in names for column in (name, *(f"{name}_{end}" for end in ends)))
+
+
+def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of covariates; refuses other values, and columns with another meaning."""
+    names = [names] if isinstance(names, str) else list(names or ())
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise DataError(
+                f"covariates: {shown(name)} is no name; write covariates=['length', 'home']"
+            )
+        if name in taken or names.count(name) > 1:
+            what = (
+                "is named twice"
+                if name not in taken
+                else "is a column of answers with a meaning of its own"
+            )
+            raise DataError(f"covariates: {name!r} {what}; leave it out, or rename the column")
+    return tuple(names)
 
 
 def answer_table(
@@ -59,10 +86,10 @@ def answer_table(
     The value is a table, a list of pairs, winner first, or `Rankings`; some ``labels`` are read as
     they are, see `read_labels`.
     """
-    known = (*KNOWN, *known_columns(check_names(covariates, KNOWN)))
+    names = (*KNOWN, *known_columns(check_names(covariates, KNOWN)))
     for name in columns or {}:
-        if name not in known and not _SHOWN(name):
-            hint = did_you_mean(name, known, f"they are {', '.join(known)}")
+        if name not in names and not _SHOWN(name):
+            hint = did_you_mean(name, names, f"they are {', '.join(names)}")
             raise DataError(f"columns: {name!r} is no column of answers; {hint}")
     if hasattr(value, "rankers"):
         value = Table(_orders_of_rankings(value), _RANKINGS)
@@ -80,7 +107,7 @@ def answer_table(
         value = pd.DataFrame(ends, dtype=object)
     if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
         raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
-    table = replace(known_names(renamed(as_table(value, NAME), columns), known), known=labels)
+    table = replace(known_names(renamed(as_table(value, NAME), columns), names), known=labels)
     if table.frame.empty:
         raise DataError(
             f"{table.name}: the table has no rows; give at least one answer, or no table"
@@ -113,16 +140,16 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
     if form is not None:
         table = _pairs_of_lists(table, form, covariates)
         return Pairs(table, _WINNER_FORM, "place", ())
-    there = set(table.frame.columns)
-    if "list" in there and not table.neighbors:
+    columns = set(table.frame.columns)
+    if "list" in columns and not table.neighbors:
         raise DataError(
             f"{table.name}: a table of pairs has no column 'list'; write a list as rows with the "
             "columns list, item and place, or rename the column, to 'group' if it names what "
             "answers have in common"
         )
     ends, outcome = _PAIR_FORM, "winner"
-    if "loser" in there or not there & set(_PAIR_FORM):
-        if "probability" in there:
+    if "loser" in columns or not columns & set(_PAIR_FORM):
+        if "probability" in columns:
             raise DataError(
                 f"{table.name}: a table with the column 'probability' names no winner; name its "
                 "columns first, second, probability (of the first being the better)"
@@ -131,16 +158,16 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
         ends, outcome = _WINNER_FORM, "loser"
     else:
         outcomes = ("probability", "result", "winner")
-        outcome = next((name for name in outcomes if name in there), "")
-        if not outcome and there.issuperset(_PAIR_FORM):
+        outcome = next((name for name in outcomes if name in columns), "")
+        if not outcome and columns.issuperset(_PAIR_FORM):
             raise DataError(
                 f"{table.name}: there is neither a column 'winner' nor 'probability' nor 'result' "
                 "beside first and second; name the one that holds the answers"
             )
         outcome = outcome or "winner"
     required = tuple(dict.fromkeys((*ends, outcome)))
-    optional = [name for name, column in COLUMNS.items() if column.fits(outcome)]
-    optional += [*known_columns(covariates), *(["list"] if table.neighbors else [])]
+    optional = [*_OPTIONAL[outcome], *known_columns(covariates)]
+    optional += ["list"] if table.neighbors else []
     allowed = tuple(name for name in optional if name not in required)
     notes = check_columns(table, required, allowed, KNOWN, _fitting(table, ends))
     return Pairs(table, ends, outcome, notes)
@@ -176,8 +203,10 @@ def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
 
     def fits(lacking: str, column: Any) -> bool:
         if lacking in ends:
-            there = [end for end in ends if end in table.frame.columns]
-            return len(there) == 2 or (len(there) == 1 and hold_one_set(table, there[0], column))
+            ends_there = [end for end in ends if end in table.frame.columns]
+            return len(ends_there) == 2 or (
+                len(ends_there) == 1 and hold_one_set(table, ends_there[0], column)
+            )
         cells = set(map(str, table.frame[column].iloc[:ROWS_LOOKED_AT]))
         if lacking in _NUMERIC:
             return cells <= TRUTH.keys() or all(number(cell, True) is not None for cell in cells)
@@ -228,11 +257,11 @@ def _refuse_named_winners(table: Table) -> None:
 
 def _list_form(table: Table) -> tuple[str, ...] | None:
     """Return the columns of the form of lists that a table has; None for a table of pairs."""
-    there = set(table.frame.columns)
-    if there & {*_WINNER_FORM, *_PAIR_FORM}:
+    columns = set(table.frame.columns)
+    if columns & {*_WINNER_FORM, *_PAIR_FORM}:
         return None
     for form in _LISTS:
-        if there & (set(form) - {"list", "item"}) or set(form[:2]) <= there:
+        if columns & (set(form) - {"list", "item"}) or set(form[:2]) <= columns:
             return form
     return None
 
@@ -263,11 +292,11 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     two items is a pair, or a tie.
     """
     _check_list_form(table, form)
-    what, there = _LISTS[form], list(table.frame.columns)
+    what, all_columns = _LISTS[form], list(table.frame.columns)
     if form[0] == "best":
         form, table = ("list", "item", "place"), _orders_of_extremes(table)
-    shared = [name for name in there if name in _READ]
-    refused = next((name for name in shared if not COLUMNS[name].fits("place")), None)
+    shared = [name for name in all_columns if name in _READ]
+    refused = next((name for name in shared if name not in _OPTIONAL["place"]), None)
     if refused is not None:
         raise DataError(
             f"{table.name}: answers with the column {refused!r} cannot be in lists; leave one of "
@@ -309,7 +338,7 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     for name in covariates:
         columns |= {f"{name}_winner": cells[name][above], f"{name}_loser": cells[name][below]}
     used = {*form, *_EXTREMES, *shared, *covariates}
-    unused = [column for column in there if column not in used and not _SHOWN(str(column))]
+    unused = [column for column in all_columns if column not in used and not _SHOWN(str(column))]
     notes = [f"the rows were read as {what}"] if table.name != _RANKINGS else []
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
@@ -430,7 +459,7 @@ def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
     """Read the items that were shown: the row and the label of each, row by row."""
     columns = [column for column in table.frame.columns if _SHOWN(str(column))]
     rows = [np.flatnonzero(~table.blank(column)) for column in columns]
-    labels = [table.labels(column, there) for column, there in zip(columns, rows, strict=True)]
+    labels = [table.labels(column, stated) for column, stated in zip(columns, rows, strict=True)]
     at, items = np.concatenate(rows), list(chain(*labels))
     order = np.argsort(at, kind="stable")
     return at[order], [items[row] for row in order]
