@@ -29,11 +29,10 @@ class Rows:
         The columns of the two items of each row.
     first, second : array of int32, shape (m,)
         The positions of these items.
-    labels : dict
-        Labels that have their places already, by their attribute of `Comparisons`; labels that are
-        read come after them.
-    columns : dict
-        Arrays that were read so far, by column.
+    before : dict
+        Labels of answers so far, by their attribute of `Comparisons`; new ones come after them.
+    labels, columns : dict
+        Labels and arrays that were read so far.
     """
 
     table: Table
@@ -41,6 +40,7 @@ class Rows:
     ends: tuple[str, str]
     first: Positions
     second: Positions
+    before: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     labels: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     columns: dict[str, Any] = field(default_factory=dict)
 
@@ -146,7 +146,7 @@ def labeled(rows: Rows, name: str, attribute: str) -> Positions | None:
     def order(label: Any) -> tuple[str, Any]:
         return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
 
-    before = rows.labels.get(attribute, ())
+    before = rows.before.get(attribute, ())
     rows.labels[attribute] = tuple(dict.fromkeys((*before, *sorted(set(cells), key=order))))
     place = {label: at for at, label in enumerate(rows.labels[attribute])}
     positions = np.full(len(rows.table.frame), -1, dtype=np.int32)

@@ -14,13 +14,12 @@ from relpref.data.arrays import counted, read_only, refuse_first, shown
 from relpref.data.columns import COLUMNS, NOT_COMPARED, Rows, read_columns, read_outcome
 from relpref.data.covariates import (
     Covariate,
-    check_names,
     read_covariates,
     scales_of,
     written,
     written_items,
 )
-from relpref.data.forms import KNOWN, NAME, answer_table, apart_note, pair_table
+from relpref.data.forms import KNOWN, NAME, answer_table, apart_note, check_names, pair_table
 from relpref.data.labels import LabelIndex, alike_note, blank_note, label_column
 from relpref.data.lists import (
     NO_LISTS,
@@ -43,7 +42,7 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Distinct answers, sorted by list, winner, loser and then the other columns; a pytree of its arrays.
+    """Distinct answers, sorted by the columns of the schema; a pytree of its arrays.
 
     Attributes
     ----------
@@ -173,11 +172,10 @@ class Comparisons:
         Of a list all rows are named, or none.
         """
         if self.list is not None:
-            columns = {**NO_LISTS, **_merged(chosen_lists(self.columns, rows), items)}
-        else:
-            columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
-            columns = _merged(columns, items)
-        return replace(self, **columns)
+            times = np.bincount(rows, minlength=len(self.winner))
+            return replace(self, **NO_LISTS | _merged(chosen_lists(self.columns, times), items))
+        columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
+        return replace(self, **_merged(columns, items))
 
     def rescaled(self) -> "Comparisons":
         """Return the answers with ``covariate_scales`` computed from them.
@@ -203,34 +201,27 @@ class Comparisons:
         The column ``list`` joins the pairs of neighboring blocks of a list; see `written` for a
         table that can be read.
         """
-        labels = label_column(items)
-        sides = (self.winner, self.loser)
+        labels, sides = label_column(items), (self.winner, self.loser)
         names = ("winner", "loser") if self.probability is None else ("first", "second")
-        columns: dict[str, Any] = {
-            name: labels.take(np.asarray(end)) for name, end in zip(names, sides, strict=True)
-        }
+        columns = dict(zip(names, map(labels.take, map(np.asarray, sides)), strict=True))
         columns |= self._cells(items)
         if self.covariates is not None:
-            columns |= written(
-                self.covariates_are, np.asarray(self.covariates), labels, sides, names
-            )
-        if self.list is not None:
-            columns["list"] = COLUMNS["list"].cells(np.asarray(self.list))
+            differences = np.asarray(self.covariates)
+            columns |= written(self.covariates_are, differences, labels, sides, names)
         return pd.DataFrame(columns)
 
     def _cells(self, items: Sequence[Any]) -> dict[str, Any]:
-        """Return the cells of columns other than items, lists and covariates."""
-        apart = ("winner", "loser", "list", "list_label", "covariates")
+        """Return the cells of the columns other than items and covariates."""
         cells = {}
-        for name, values in self.columns.items():
-            labels: Any = getattr(self, COLUMNS[name].labels) if COLUMNS[name].labels else ()
-            if name not in apart:
-                cells[name] = COLUMNS[name].cells(np.asarray(values), labels)
+        for name in self.columns.keys() - {"winner", "loser", "list_label", "covariates"}:
+            column = COLUMNS[name]
+            labels = getattr(self, column.labels) if column.labels else ()
+            cells[name] = column.cells(np.asarray(getattr(self, name)), labels)
         if self.shown_first is not None:
             first = np.where(self.shown_first > 0, self.winner, self.loser)
             places = np.where(self.shown_first == 0, -1, first)
             cells["shown_first"] = label_column((*items, None)).take(places)
-        return cells
+        return {name: cells[name] for name in COLUMNS if name in cells}
 
     def written(self, items: Sequence[Any]) -> pd.DataFrame:
         """Return a table with the items' labels, from which the same answers can be read.
@@ -240,18 +231,11 @@ class Comparisons:
         if self.list is None:
             return self.table(items)
         orders = orders_of(self.columns)
-        columns: dict[str, Any] = {
-            "list": orders.number,
-            "item": label_column(items).take(orders.item),
-            "place": orders.place,
-        }
-        columns |= {
-            name: pd.Series(cells).iloc[orders.row].array
-            for name, cells in self._cells(items).items()
-            if name != "tie"
-        }
-        columns |= written_items(self.covariates_are, orders.covariates, orders.number)
-        return pd.DataFrame(columns)
+        cells = pd.DataFrame(self._cells(items)).iloc[orders.row].reset_index(drop=True)
+        item = label_column(items).take(orders.item)
+        covariates = written_items(self.covariates_are, orders.covariates, orders.number)
+        cells = cells.assign(list=orders.number, item=item, place=orders.place, **covariates)
+        return cells.drop(columns="tie", errors="ignore")
 
 
 # Raters' labels never cause a compilation, but how many there are is the shape of a program.
@@ -305,6 +289,11 @@ def _grouped(columns: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.
     return group, order[differs]
 
 
+def _none() -> Comparisons:
+    """Return no answers."""
+    return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3)))
+
+
 def read_comparisons(
     value: Any,
     items: LabelIndex,
@@ -317,18 +306,15 @@ def read_comparisons(
     Repeated rows become one with the sum of their counts. Labels, covariates and strengths of
     ``known`` answers keep their places.
     """
-    before = Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3)))
-    before = known or before
+    before = known or _none()
     names = tuple(covariate.name for covariate in before.covariates_are)
     names = names or check_names(covariates, KNOWN)
     if value is None:
-        empty = Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3)))
-        return replace(empty, strengths=before.strengths), ()
+        return replace(_none(), strengths=before.strengths), ()
     labels = {"raters": before.raters, "groups": before.groups}
     as_they_are = ChainMap[Any, Any](items.positions, *map(dict.fromkeys, labels.values()))
     pairs = pair_table(answer_table(value, columns, names, as_they_are), names)
-    table, size = pairs.table, len(pairs.table.frame)
-    remedy = "correct the label, add it to the items, or drop the row"
+    table, remedy = pairs.table, "correct the label, add it to the items, or drop the row"
     first, second = (
         items.locate(table.labels(name), table.cell(name), remedy) for name in pairs.ends
     )
@@ -343,34 +329,27 @@ def read_comparisons(
     rows = Rows(table, items, pairs.ends, first, second, labels)
     notes += read_outcome(rows, pairs.outcome)
     read_columns(rows)
-    rows.columns.setdefault("count", np.ones(size, dtype=np.int64))
+    rows.columns.setdefault("count", np.ones(len(first), dtype=np.int64))
     what: tuple[Covariate, ...] = ()
     if names:
         what, ahead = read_covariates(rows, names, before.covariates_are)
         turned = np.where(rows.columns["winner"] == first, 1.0, -1.0)
         rows.columns["covariates"] = turned[:, None] * ahead + 0.0
-    if "list" in table.frame.columns:
+    if table.neighbors and "list" in table.frame.columns:
         read_lists(rows)
     strength = rows.columns.get("strength", np.ones(1))
     answers = Comparisons(
         **_merged(rows.columns, items.labels),
-        **{name: labels for name, labels in rows.labels.items() if _has(rows, name)},
+        **rows.labels,
         strengths=max(int(strength.max()), before.strengths),
         covariates_are=what,
+        covariate_scales=before.covariate_scales,
     )
-    if before.covariates_are:
-        answers = replace(answers, covariate_scales=before.covariate_scales)
-    else:
-        answers = answers.rescaled()
+    answers = answers if before.covariates_are else answers.rescaled()
     notes += [*blank_note(table.blanks)]
     notes += [*alike_note(answers.raters, "rater"), *alike_note(answers.groups, "group")]
     notes += _notes(table, answers)
     return answers, tuple(f"{NAME}: {note}" for note in notes)
-
-
-def _has(rows: Rows, labels: str) -> bool:
-    """Whether the column of some labels was read."""
-    return any(COLUMNS[name].labels == labels for name in rows.columns)
 
 
 def _notes(table: Table, answers: Comparisons) -> list[str]:
@@ -415,38 +394,40 @@ class Change(NamedTuple):
 
 
 def changed(
-    known: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool
+    current: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool
 ) -> Change:
     """Join answers with others, or take others back; known labels of these have their places."""
     for name in COLUMNS:
-        if (getattr(known, name) is None) != (getattr(other, name) is None):
-            known = _with_column(name, known, other, "the answers so far", "the new answers")
-            other = _with_column(name, other, known, "the new answers", "the answers so far")
-    labels = {name: getattr(other, name) or getattr(known, name) for name in ("raters", "groups")}
-    labels["lists"] = known.lists if withdraw else known.lists + other.lists
+        if (getattr(current, name) is None) != (getattr(other, name) is None):
+            current = _with_column(name, current, other, "the answers so far", "the new answers")
+            other = _with_column(name, other, current, "the new answers", "the answers so far")
+    labels = {name: getattr(other, name) or getattr(current, name) for name in ("raters", "groups")}
+    labels["lists"] = current.lists if withdraw else current.lists + other.lists
     if other.list_label is not None:
         # Lists of equal labels are different ones, unless they are to be taken back.
-        place_of = {label: place for place, label in enumerate(known.lists)}
+        place_of = {label: place for place, label in enumerate(current.lists)}
         places = [place_of.get(label, -1) for label in other.lists] if withdraw else []
-        places = places or [len(known.lists) + place for place in range(len(other.lists))]
+        places = places or [len(current.lists) + place for place in range(len(other.lists))]
         other = replace(other, list_label=np.array([*places, -1], dtype=np.int32)[other.list_label])
     columns = {
         name: np.concatenate([column, other.columns[name]])
-        for name, column in known.columns.items()
+        for name, column in current.columns.items()
     }
-    if known.list is not None and withdraw:
-        columns["list"] = np.concatenate([known.list, known_lists(known.columns, other.columns)])
-    elif known.list is not None:
-        columns = joined_lists(known.columns, other.columns)
-    strengths = max(known.strengths, other.strengths)
+    if current.list is not None and withdraw:
+        columns["list"] = np.concatenate(
+            [current.list, known_lists(current.columns, other.columns)]
+        )
+    elif current.list is not None:
+        columns = joined_lists(current.columns, other.columns)
+    strengths = max(current.strengths, other.strengths)
     answers = replace(other, strengths=strengths, **labels)
     group, row = _grouped(columns)
-    size, rows = len(known.winner), group[len(known.winner) :]
+    size, rows = len(current.winner), group[len(current.winner) :]
     before = np.full(len(row), -1, dtype=np.int64)
     before[group[:size]] = np.arange(size)
     if not withdraw:
         return Change(replace(answers, **_merged(columns, items)), before, rows)
-    given = np.append(known.count, 0)[before].astype(np.int64)  # 0 for what was never given
+    given = np.append(current.count, 0)[before].astype(np.int64)  # 0 for what was never given
     taken = np.bincount(rows, other.count, minlength=len(row)).astype(np.int64)
     refuse_first(
         (taken > given)[rows],
@@ -459,7 +440,7 @@ def changed(
     kept = given > taken
     arrays = {name: column[row[kept]] for name, column in columns.items()}
     arrays["count"] = (given - taken)[kept]
-    if known.list is not None:
+    if current.list is not None:
         arrays = numbered(arrays)
     lists = {} if "list" in arrays else NO_LISTS
     return Change(replace(answers, **lists, **_arrays(arrays)), before[kept], before[rows])

@@ -1,4 +1,4 @@
-"""Covariates of an answer: what is known of each of its two sides, such as who is at home, or the length of a text."""
+"""Covariates of an answer: facts about its two sides, such as who is at home."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from relpref.data.arrays import did_you_mean, listed, shown
 from relpref.data.attributes import read_column
 from relpref.data.columns import Rows
-from relpref.data.labels import LabelIndex, is_missing, plain_labels
+from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
 from relpref.data.tables import Table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
@@ -24,7 +24,7 @@ _CONTEXT = "describes a context of the answer, not a side, so it cannot favor ei
 
 @dataclass(frozen=True)
 class Covariate:
-    """What a covariate is: a number or a category of either side, or the side that a column names (or neither)."""
+    """A number or a category of either side, or the side that a column names, or neither."""
 
     name: str
     kind: Literal["number", "category", "side"]
@@ -43,30 +43,6 @@ class Covariate:
 def pair_of(name: str, ends: Sequence[str]) -> tuple[str, ...]:
     """The columns for the two sides of an answer."""
     return tuple(f"{name}_{end}" for end in ends)
-
-
-def known_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """All columns that covariates of these names may be in."""
-    ends = ("winner", "loser", "first", "second")
-    return tuple(column for name in names for column in (name, *pair_of(name, ends)))
-
-
-def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
-    """The names of covariates to be read; an error if they are no list of names, or one has another meaning."""
-    names = [names] if isinstance(names, str) else list(names or ())
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise DataError(
-                f"covariates: {shown(name)} is no name; write covariates=['length', 'home']"
-            )
-        if name in taken or names.count(name) > 1:
-            what = (
-                "is named twice"
-                if name not in taken
-                else "is a column of answers with a meaning of its own"
-            )
-            raise DataError(f"covariates: {name!r} {what}; leave it out, or rename the column")
-    return tuple(names)
 
 
 def read_covariates(
@@ -135,32 +111,30 @@ def _ends_of(covariates: Sequence[Covariate]) -> NDArray[np.int64]:
 def _covariate(rows: Rows, name: str) -> Covariate:
     """Return what a covariate is by its columns and their cells."""
     table = rows.table
-    columns, there = pair_of(name, rows.ends), list(table.frame.columns)
-    missing = [column for column in columns if column not in there]
+    columns, columns_there = pair_of(name, rows.ends), list(table.frame.columns)
+    missing = [column for column in columns if column not in columns_there]
     if not missing:
         if "category" in {_cells(table, column).kind for column in columns}:
             # Numbers on the other side are levels, too.
             levels = {text for column in columns for text in _as_text(table, column)}
             return Covariate(name, "category", tuple(sorted(levels)))
         return Covariate(name, "number")
-    if name not in there or len(missing) == 1:
+    if name not in columns_there or len(missing) == 1:
         either = f"{columns[0]!r} and {columns[1]!r}"
         raise DataError(
-            f"{table.name}: there is no column {missing[0]!r} among {listed(there)}; the covariate "
-            f"{name!r} is to be in {either} (its "
-            f"values of the two sides), or in a column {name!r} that names one of the two items or "
-            "is blank"
+            f"{table.name}: there is no column {missing[0]!r} among {listed(columns_there)}; the "
+            f"covariate {name!r} is to be in {either} (its values of the two sides), or in a "
+            f"column {name!r} that names one of the two items or is blank"
         )
     stated = np.flatnonzero(~table.blank(name))
     labels = table.labels(name, stated)
     named = np.array([rows.items.get(label) for label in labels], dtype=np.int64)
     if len(stated) and not np.any((named == rows.first[stated]) | (named == rows.second[stated])):
         raise DataError(
-            f"{table.cell(name, stated)(0)}: {shown(labels[0])} is neither of the "
-            "two items of the row, and no other row "
-            f"names one of its own: the column {_CONTEXT}. Give values of both sides in the "
-            f"columns {columns[0]!r} and {columns[1]!r}, or "
-            "leave it out of covariates"
+            f"{table.cell(name, stated)(0)}: {shown(labels[0])} is neither of the two items of the "
+            f"row, and no other row names one of its own: the column {_CONTEXT}. Give values of "
+            f"both sides in the columns {columns[0]!r} and {columns[1]!r}, or leave it out of "
+            "covariates"
         )
     return Covariate(name, "side")
 
@@ -189,16 +163,16 @@ def both_sides(rows: Rows, covariates: Sequence[Covariate]) -> tuple[Floats, Flo
         If a value is missing, not finite, no level that is known, or only one of the two sides has
         one.
     """
-    there, size = set(rows.table.frame.columns), len(rows.table.frame)
+    given_columns, size = set(rows.table.frame.columns), len(rows.table.frame)
     sides = [(np.zeros((size, 0)), np.zeros((size, 0)))]
     for covariate in covariates:
         columns = covariate.columns(rows.ends)
-        given = [column for column in columns if column in there]
+        given = [column for column in columns if column in given_columns]
         if not given:
             nothing = np.zeros((size, len(covariate.effects)))
             sides.append((nothing, nothing))
         elif len(given) < len(columns):
-            other = next(column for column in columns if column not in there)
+            other = next(column for column in columns if column not in given_columns)
             raise DataError(
                 f"{rows.table.name}: there is a column {given[0]!r} and none {other!r}; give both "
                 "sides"
@@ -259,27 +233,20 @@ def scales_of(
 def written(
     covariates: Sequence[Covariate], values: Floats, labels: Any, sides: Any, ends: Any
 ) -> dict[str, Any]:
-    """Columns of a table from which the same differences are read."""
-    found: dict[str, Any] = {}
-    for covariate, own in zip(
-        covariates, np.split(values, _ends_of(covariates), axis=1), strict=False
-    ):
-        columns = covariate.columns(ends)
+    """Return columns of a table of pairs from which the same differences are read."""
+    columns: dict[str, Any] = {}
+    parts = np.split(values, _ends_of(covariates), axis=1)
+    for covariate, part in zip(covariates, parts, strict=False):
         if covariate.kind == "side":
-            named = np.empty(len(labels) + 1, dtype=object)  # by the position plus one
-            named[1:] = labels
-            at = np.where(own[:, 0] > 0, sides[0], sides[1]) + 1
-            found[covariate.name] = named[np.where(own[:, 0] == 0, 0, at)]
-        elif covariate.kind == "number":
-            found |= dict(zip(columns, (own[:, 0], np.zeros(len(own))), strict=True))
-        else:  # where both have the same level it may be any
-            levels = np.array(covariate.levels, dtype=object)
-            found |= dict(
-                zip(columns, (levels[own.argmax(axis=1)], levels[own.argmin(axis=1)]), strict=True)
-            )
-            same = ~own.any(axis=1)
-            found[columns[1]][same] = found[columns[0]][same]
-    return found
+            named = np.where(part[:, 0] > 0, *sides)
+            cells = label_column((*labels, None)).take(np.where(part[:, 0] == 0, -1, named))
+            columns[covariate.name] = cells
+        else:
+            both = np.stack([part, np.zeros_like(part)], axis=1).reshape(-1, part.shape[1])
+            cells = _item_cells(covariate, both, np.repeat(np.arange(len(part)), 2))
+            names = covariate.columns(ends)
+            columns |= dict(zip(names, (cells[::2], cells[1::2]), strict=True))
+    return columns
 
 
 def written_items(
@@ -291,31 +258,30 @@ def written_items(
     ----------
     covariates : sequence of Covariate
     values : array of float64, shape (m, q)
-        Those of each item less those of an item of its list.
+        Those of each item less those of one item of its list.
     number : array of int, shape (m,)
         The list of each item, ascending.
     """
-    columns: dict[str, Any] = {}
-    starts = np.flatnonzero(np.diff(number, prepend=-1))
-    for covariate, part in zip(
-        covariates, np.split(values, _ends_of(covariates), axis=1), strict=False
-    ):
-        if covariate.kind == "category":
-            # The other item has the level that the others lack, any if all have the same.
-            level = np.minimum.reduceat(part, starts).argmin(axis=1)[
-                np.cumsum(np.diff(number, prepend=-1) > 0) - 1
-            ]
-            shifted = part + np.eye(part.shape[1])[level]
-            columns[covariate.name] = np.array(covariate.levels, dtype=object)[
-                shifted.argmax(axis=1)
-            ]
-        else:
-            columns[covariate.name] = part[:, 0]
-    return columns
+    parts = np.split(values, _ends_of(covariates), axis=1)
+    return {
+        covariate.name: _item_cells(covariate, part, number)
+        for covariate, part in zip(covariates, parts, strict=False)
+    }
+
+
+def _item_cells(covariate: Covariate, values: Floats, number: NDArray[Any]) -> Any:
+    """Return the numbers or levels of the items of lists, see `written_items`."""
+    if covariate.kind != "category" or not len(values):
+        return values[:, 0]
+    begins = np.diff(number, prepend=-1) > 0
+    # One item has the level that others of its list lack; any, if all have the same.
+    lacking = np.minimum.reduceat(values, np.flatnonzero(begins)).argmin(axis=1)
+    shifted = values + np.eye(values.shape[1])[lacking[np.cumsum(begins) - 1]]
+    return np.array(covariate.levels, dtype=object)[shifted.argmax(axis=1)]
 
 
 def equal_sides(covariates: Sequence[Covariate], rows: int) -> dict[str, Any]:
-    """Columns, beside winner and loser, of answers whose two sides are equal."""
+    """Return columns, beside winner and loser, of answers whose two sides are equal."""
     nothing = np.zeros((rows, sum(len(covariate.effects) for covariate in covariates)))
     nobody = np.zeros(rows, dtype=np.int32)
     return written(covariates, nothing, (), (nobody, nobody), ("winner", "loser"))
@@ -327,21 +293,21 @@ def asked_covariates(
     items: LabelIndex,
     sides: tuple[Positions, Positions],
 ) -> Floats:
-    """Differences between the two of each pair that is asked about, shape (k, q); 0 of covariates that are not given.
+    """Return the differences between the two items of pairs, shape (k, q); 0 if not given.
 
     ``given`` are columns by name, or one value for all pairs: ``x_first`` and ``x_second``, or the
     item that a column x names.
     """
     ends = ("first", "second")
-    known = [column for covariate in covariates for column in covariate.columns(ends)]
-    table = _asked_table(covariates, known, given, len(sides[0]), "pair")
+    columns = [column for covariate in covariates for column in covariate.columns(ends)]
+    table = _asked_table(covariates, columns, given, len(sides[0]), "pair")
     return np.subtract(*both_sides(Rows(table, items, ends, *sides), covariates))
 
 
 def covariates_of_items(
     covariates: Sequence[Covariate], given: Mapping[str, Any], items: LabelIndex, chosen: Positions
 ) -> Floats:
-    """Covariates of each item of a list that is asked about, shape (k, q); 0 of those that are not given.
+    """Return the covariates of the items of a list, shape (k, q); 0 of those not given.
 
     Parameters
     ----------
@@ -368,7 +334,7 @@ def covariates_of_items(
 
 
 def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
-    """Position of the item of a list that a covariate names, −1 if it is missing."""
+    """Return the position of the item of a list that a covariate names, −1 if it is missing."""
     if is_missing(label):
         return -1
 
@@ -378,9 +344,9 @@ def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
     remedy = "name an item of the list"
     position = int(items.locate(plain_labels([label], where), where, remedy)[0])
     if position not in chosen:
-        there = listed(items.labels[at] for at in chosen)
+        items_there = listed(items.labels[at] for at in chosen)
         raise DataError(
-            f"{name}: {shown(label)} is none of the items of the list, {there}; {remedy}"
+            f"{name}: {shown(label)} is none of the items of the list, {items_there}; {remedy}"
         )
     return position
 
@@ -392,7 +358,7 @@ def _asked_table(
     size: int,
     unit: str,
 ) -> Table:
-    """Values that are given for some pairs, or items, as a table; its columns must be ``known``."""
+    """Return values for some pairs or items as a table; its columns must be ``known``."""
     for name in given:
         if not covariates:
             raise DataError(

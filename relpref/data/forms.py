@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, did_you_mean, listed, refuse_first, shown
 from relpref.data.columns import COLUMNS
-from relpref.data.covariates import check_names, known_columns
 from relpref.data.labels import label_column, trimmed
 from relpref.data.tables import (
     ROWS_LOOKED_AT,
@@ -41,10 +40,39 @@ _LISTS = {
     ("choice", "item", "chosen"): "choices",
     ("best", "worst"): "the best and the worst of several",
 }
+_OPTIONAL = {
+    outcome: [name for name, column in COLUMNS.items() if column.fits(outcome)]
+    for outcome in ("loser", "winner", "result", "probability", "place")
+}
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
 KNOWN = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ, *dict.fromkeys(chain(*_LISTS)))
+_EXTREMES = ("best", "worst")
 # Names of the columns of the items that were shown, beside best and worst.
 _SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
+
+
+def known_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Return all columns that covariates of these names may be in."""
+    ends = (*_WINNER_FORM, *_PAIR_FORM)
+    return tuple(column for name in names for column in (name, *(f"{name}_{end}" for end in ends)))
+
+
+def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of covariates; refuses other values, and columns with another meaning."""
+    names = [names] if isinstance(names, str) else list(names or ())
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise DataError(
+                f"covariates: {shown(name)} is no name; write covariates=['length', 'home']"
+            )
+        if name in taken or names.count(name) > 1:
+            what = (
+                "is named twice"
+                if name not in taken
+                else "is a column of answers with a meaning of its own"
+            )
+            raise DataError(f"covariates: {name!r} {what}; leave it out, or rename the column")
+    return tuple(names)
 
 
 def answer_table(
@@ -58,10 +86,10 @@ def answer_table(
     The value is a table, a list of pairs, winner first, or `Rankings`; some ``labels`` are read as
     they are, see `read_labels`.
     """
-    known = (*KNOWN, *known_columns(check_names(covariates, KNOWN)))
+    names = (*KNOWN, *known_columns(check_names(covariates, KNOWN)))
     for name in columns or {}:
-        if name not in known and not _SHOWN(name):
-            hint = did_you_mean(name, known, f"they are {', '.join(known)}")
+        if name not in names and not _SHOWN(name):
+            hint = did_you_mean(name, names, f"they are {', '.join(names)}")
             raise DataError(f"columns: {name!r} is no column of answers; {hint}")
     if hasattr(value, "rankers"):
         value = Table(_orders_of_rankings(value), _RANKINGS)
@@ -79,7 +107,7 @@ def answer_table(
         value = pd.DataFrame(ends, dtype=object)
     if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
         raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
-    table = replace(known_names(renamed(as_table(value, NAME), columns), known), known=labels)
+    table = replace(known_names(renamed(as_table(value, NAME), columns), names), known=labels)
     if table.frame.empty:
         raise DataError(
             f"{table.name}: the table has no rows; give at least one answer, or no table"
@@ -112,16 +140,16 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
     if form is not None:
         table = _pairs_of_lists(table, form, covariates)
         return Pairs(table, _WINNER_FORM, "place", ())
-    there = set(table.frame.columns)
-    if "list" in there and not table.neighbors:
+    columns = set(table.frame.columns)
+    if "list" in columns and not table.neighbors:
         raise DataError(
             f"{table.name}: a table of pairs has no column 'list'; write a list as rows with the "
             "columns list, item and place, or rename the column, to 'group' if it names what "
             "answers have in common"
         )
     ends, outcome = _PAIR_FORM, "winner"
-    if "loser" in there or not there & set(_PAIR_FORM):
-        if "probability" in there:
+    if "loser" in columns or not columns & set(_PAIR_FORM):
+        if "probability" in columns:
             raise DataError(
                 f"{table.name}: a table with the column 'probability' names no winner; name its "
                 "columns first, second, probability (of the first being the better)"
@@ -130,16 +158,16 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
         ends, outcome = _WINNER_FORM, "loser"
     else:
         outcomes = ("probability", "result", "winner")
-        outcome = next((name for name in outcomes if name in there), "")
-        if not outcome and there.issuperset(_PAIR_FORM):
+        outcome = next((name for name in outcomes if name in columns), "")
+        if not outcome and columns.issuperset(_PAIR_FORM):
             raise DataError(
                 f"{table.name}: there is neither a column 'winner' nor 'probability' nor 'result' "
                 "beside first and second; name the one that holds the answers"
             )
         outcome = outcome or "winner"
     required = tuple(dict.fromkeys((*ends, outcome)))
-    optional = [name for name, column in COLUMNS.items() if column.fits(outcome)]
-    optional += [*known_columns(covariates), *(["list"] if table.neighbors else [])]
+    optional = [*_OPTIONAL[outcome], *known_columns(covariates)]
+    optional += ["list"] if table.neighbors else []
     allowed = tuple(name for name in optional if name not in required)
     notes = check_columns(table, required, allowed, KNOWN, _fitting(table, ends))
     return Pairs(table, ends, outcome, notes)
@@ -175,8 +203,10 @@ def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
 
     def fits(lacking: str, column: Any) -> bool:
         if lacking in ends:
-            there = [end for end in ends if end in table.frame.columns]
-            return len(there) == 2 or (len(there) == 1 and hold_one_set(table, there[0], column))
+            ends_there = [end for end in ends if end in table.frame.columns]
+            return len(ends_there) == 2 or (
+                len(ends_there) == 1 and hold_one_set(table, ends_there[0], column)
+            )
         cells = set(map(str, table.frame[column].iloc[:ROWS_LOOKED_AT]))
         if lacking in _NUMERIC:
             return cells <= TRUTH.keys() or all(number(cell, True) is not None for cell in cells)
@@ -227,11 +257,11 @@ def _refuse_named_winners(table: Table) -> None:
 
 def _list_form(table: Table) -> tuple[str, ...] | None:
     """Return the columns of the form of lists that a table has; None for a table of pairs."""
-    there = set(table.frame.columns)
-    if there & {*_WINNER_FORM, *_PAIR_FORM}:
+    columns = set(table.frame.columns)
+    if columns & {*_WINNER_FORM, *_PAIR_FORM}:
         return None
     for form in _LISTS:
-        if there & (set(form) - {"list", "item"}) or set(form[:2]) <= there:
+        if columns & (set(form) - {"list", "item"}) or set(form[:2]) <= columns:
             return form
     return None
 
@@ -262,80 +292,63 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     two items is a pair, or a tie.
     """
     _check_list_form(table, form)
-    refused = [name for name in table.frame.columns if name in _READ]
-    refused = [name for name in refused if not COLUMNS[name].fits("place")]
-    if refused:
+    what, all_columns = _LISTS[form], list(table.frame.columns)
+    if form[0] == "best":
+        form, table = ("list", "item", "place"), _orders_of_extremes(table)
+    shared = [name for name in all_columns if name in _READ]
+    refused = next((name for name in shared if name not in _OPTIONAL["place"]), None)
+    if refused is not None:
         raise DataError(
-            f"{table.name}: answers with the column {refused[0]!r} cannot be in lists; leave one "
-            "of the two columns out"
+            f"{table.name}: answers with the column {refused!r} cannot be in lists; leave one of "
+            "the two columns out"
         )
-    given, at, best = table, np.arange(len(table.frame)), form[0] == "best"
-    if best:
-        at, items, places = _extremes(table)
-        index = table.frame.index
-        names = np.array(index if index.is_unique else range(len(index)), dtype=object)[at]
-        names = np.array(list(map(str, names)), dtype=object) if table.text else names
-        numbers = at
-    else:
-        items, numbers, names = _members(table, form)
-        places = (_places if form[0] == "list" else _chosen)(table, numbers, names)
+    lacking = next((name for name in covariates if name not in table.frame.columns), None)
+    if lacking is not None:
+        raise DataError(
+            f"{table.name}: there is no column {lacking!r} with the covariate of each item; "
+            "orders and choices have it beside the item, "
+            "and tables of the best and the worst have none"
+        )
+    items, numbers, names = _members(table, form)
+    places = (_places if form[0] == "list" else _chosen)(table, numbers, names)
     above, below, tie = _neighbors(numbers, places)
-    silent = len(np.unique(numbers)) - len(np.unique(numbers[above]))
     if not len(above):
         raise DataError(
             f"{table.name}: all items of each list are tied, so they order nothing; leave such "
             "lists out"
         )
-    shared = [name for name in table.frame.columns if name in _READ]
-    if not best:
-        for name in shared:
-            _refuse_several(table, name, form[0])
-    _, first, which, size = np.unique(
-        numbers, return_index=True, return_inverse=True, return_counts=True
-    )
+    for name in shared:
+        _refuse_several(table, name, form[0])
+    _, first, size = np.unique(numbers, return_index=True, return_counts=True)
     if "shown_first" in shared:
-        wrong = ~table.blank("shown_first")[at] & (size[which] > 2)
+        wrong = ~table.blank("shown_first") & (size[numbers] > 2)
         reason = "the effect of being shown first in a list is unknown; leave the cell blank"
-        refuse_first(wrong, lambda row: f"{table.place(int(at[row]))}: {reason}")
-    first = at[first[which[above]]]
-    labels = np.empty(len(items), dtype=object)
-    labels[:] = items
+        refuse_first(wrong, lambda row: f"{table.place(row)}: {reason}")
+    silent = len(first) - len(np.unique(numbers[above]))
+    rows = first[numbers[above]]
+    cells = {name: table.frame[name].to_numpy(dtype=object) for name in (*shared, *covariates)}
     columns: dict[str, Any] = {
-        "winner": labels[above],
-        "loser": labels[below],
-        "list": names[above],
+        "winner": label_column(items).take(above),
+        "loser": label_column(items).take(below),
+        "list": label_column(names).take(above),
+        **{name: cells[name][rows] for name in shared},
     }
     if tie.any():  # cells of a file are text
         columns["tie"] = np.where(tie, "true", "false") if table.text else tie
-    columns |= {name: table.frame[name].to_numpy(dtype=object)[first] for name in shared}
-    called = dict(table.given)
-    if not best:
-        called |= dict.fromkeys(_WINNER_FORM, table.called("item"))
     for name in covariates:
-        if best or name not in table.frame.columns:
-            raise DataError(
-                f"{table.name}: there is no column {name!r} with the covariate of each item; "
-                "orders and choices have it beside the item, "
-                "and tables of the best and the worst have none"
-            )
-        cells = table.frame[name].to_numpy(dtype=object)
-        columns |= {f"{name}_winner": cells[above], f"{name}_loser": cells[below]}
-    used = {*form, *shared, *covariates}
-    unused = [
-        column
-        for column in table.frame.columns
-        if column not in used and not (best and _SHOWN(str(column)))
-    ]
-    notes = [f"the rows were read as {_LISTS[form]}"] if table.name != _RANKINGS else []
+        columns |= {f"{name}_winner": cells[name][above], f"{name}_loser": cells[name][below]}
+    used = {*form, *_EXTREMES, *shared, *covariates}
+    unused = [column for column in all_columns if column not in used and not _SHOWN(str(column))]
+    notes = [f"the rows were read as {what}"] if table.name != _RANKINGS else []
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
     return replace(
-        given,
-        frame=pd.DataFrame(columns, index=given.frame.index[first], dtype=object),
-        lines=None if given.lines is None else np.asarray(given.lines)[first],
-        rows=first,
-        given=called,
-        notes=(*given.notes, *notes),
+        table,
+        frame=pd.DataFrame(columns, index=table.frame.index[rows], dtype=object),
+        lines=None if table.lines is None else np.asarray(table.lines)[rows],
+        rows=rows if table.rows is None else table.rows[rows],
+        given={**table.given, **dict.fromkeys(_WINNER_FORM, table.called("item"))},
+        notes=(*table.notes, *notes),
         neighbors=True,
     )
 
@@ -352,7 +365,7 @@ def _refuse_several(table: Table, name: str, group: str) -> None:
 
 
 def _neighbors(
-    numbers: NDArray[Any], places: NDArray[np.float64]
+    numbers: NDArray[np.int64], places: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Find the pairs of neighboring blocks of lists.
 
@@ -370,26 +383,22 @@ def _neighbors(
     tie : array of bool, shape (k,)
         Whether they are the two items of a list that are tied.
     """
-    order = np.lexsort((places, numbers))
-    numbers, places = numbers[order], places[order]
-    begins = np.append(True, numbers[1:] != numbers[:-1])  # of a list
-    # Equal infinite places are one block, and their difference is not 0: compare, never subtract.
-    starts = np.flatnonzero(begins | np.append(True, places[1:] != places[:-1]))
-    sizes = np.diff(starts, append=len(order))
-    following = np.append(np.where(begins[starts[1:]], 0, sizes[1:]), 0)
-    times = np.repeat(following, sizes)  # how many pairs each row is the first of
-    above = np.repeat(np.arange(len(order)), times)
-    offset = np.arange(len(above)) - np.repeat(np.cumsum(times) - times, times)
-    below = np.repeat(np.append(starts[1:], 0), sizes)[above] + offset
-    lists = np.flatnonzero(begins)
-    tied = lists[np.isin(lists, starts[sizes == 2]) & (np.diff(lists, append=len(order)) == 2)]
-    above, below = np.append(above, tied), np.append(below, tied + 1)
-    tie = np.arange(len(above)) >= len(above) - len(tied)
-    sort = np.argsort(above, kind="stable")
-    return order[above[sort]], order[below[sort]], tie[sort]
+    # Ranks compare infinite places, whose differences would not be 0.
+    block = pd.Series(places).groupby(numbers).rank("dense").to_numpy()
+    order = np.lexsort((block, numbers))
+    table = pd.DataFrame({"list": numbers, "block": block, "row": np.arange(len(block))})
+    pairs = table.iloc[order].merge(
+        table.assign(block=block - 1), on=["list", "block"], suffixes=("", "_below")
+    )
+    size, blocks = np.bincount(numbers), pd.Series(block).groupby(numbers).max()
+    tied = np.flatnonzero(((size == 2) & (blocks == 1).reindex(range(len(size))))[numbers])
+    first, second = tied[np.lexsort((tied, numbers[tied]))].reshape(-1, 2).T
+    above, below = np.append(pairs["row"], first), np.append(pairs["row_below"], second)
+    order = np.argsort(numbers[above], kind="stable")
+    return above[order], below[order], (np.arange(len(above)) >= len(pairs))[order]
 
 
-def _members(table: Table, form: tuple[str, ...]) -> tuple[Any, NDArray[np.int64], Any]:
+def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np.int64], list[Any]]:
     """Read the items of lists: their labels, the number of each row's list, and its label."""
     place = table.cell(form[0])
     blank = f"the cell is blank; say to which {form[0]} the row belongs"
@@ -397,17 +406,13 @@ def _members(table: Table, form: tuple[str, ...]) -> tuple[Any, NDArray[np.int64
     items, names = table.labels("item"), table.labels(form[0])
     place_of = {label: at for at, label in enumerate(dict.fromkeys(names))}
     numbers = np.array([place_of[label] for label in names])
-    seen: set[tuple[int, Any]] = set()
+    seen: set[Any] = set()
     for row, key in enumerate(zip(numbers.tolist(), items, strict=True)):
         if key in seen:
-            raise DataError(
-                f"{table.place(row)}: {shown(items[row])} is in {shown(names[row])} twice; drop a "
-                "row"
-            )
+            twice = f"{shown(items[row])} is in {shown(names[row])} twice"
+            raise DataError(f"{table.place(row)}: {twice}; drop a row")
         seen.add(key)
-    labels = np.empty(len(names), dtype=object)
-    labels[:] = names
-    return items, numbers, labels
+    return items, numbers, names
 
 
 def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.float64]:
@@ -454,14 +459,14 @@ def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
     """Read the items that were shown: the row and the label of each, row by row."""
     columns = [column for column in table.frame.columns if _SHOWN(str(column))]
     rows = [np.flatnonzero(~table.blank(column)) for column in columns]
-    labels = [table.labels(column, there) for column, there in zip(columns, rows, strict=True)]
+    labels = [table.labels(column, stated) for column, stated in zip(columns, rows, strict=True)]
     at, items = np.concatenate(rows), list(chain(*labels))
     order = np.argsort(at, kind="stable")
     return at[order], [items[row] for row in order]
 
 
-def _extremes(table: Table) -> tuple[NDArray[np.int64], Any, NDArray[np.float64]]:
-    """Read the best and the worst of several: the row, the label and the place of each item."""
+def _orders_of_extremes(table: Table) -> Table:
+    """Return a table of the best and the worst of several as one of orders."""
     at, items = _shown_items(table)
     inside: list[list[Any]] = [[] for _ in range(len(table.frame))]
     for row, item in zip(at.tolist(), items, strict=True):
@@ -470,20 +475,16 @@ def _extremes(table: Table) -> tuple[NDArray[np.int64], Any, NDArray[np.float64]
                 f"{table.place(row)}: {shown(item)} is shown twice; correct one of the two cells"
             )
         inside[row].append(item)
-    ends = {}
-    for column in ("best", "worst"):
-        reason = " is none of the items of the row; name one of them"
-        table.refuse(column, table.blank(column), reason)
-        ends[column] = table.labels(column)
-        wrong = [item not in row for item, row in zip(ends[column], inside, strict=True)]
+    reason = " is none of the items of the row"
+    for column in _EXTREMES:
+        table.refuse(column, table.blank(column), f"{reason}; name one of them")
+        wrong = [item not in row for item, row in zip(table.labels(column), inside, strict=True)]
         table.refuse(
             column,
             np.array(wrong),
-            lambda row: (
-                f" is none of the items of the row, {listed(inside[row])}; name one of them"
-            ),
+            lambda row: f"{reason}, {listed(inside[row])}; name one of them",
         )
-    best, worst = ends.values()
+    best, worst = map(table.labels, _EXTREMES)
     refuse_first(
         np.array([first == last for first, last in zip(best, worst, strict=True)]),
         lambda row: (
@@ -491,11 +492,21 @@ def _extremes(table: Table) -> tuple[NDArray[np.int64], Any, NDArray[np.float64]
             "two cells, or drop the row"
         ),
     )
-    rows = zip(at.tolist(), items, strict=True)
+    index = table.frame.index
+    names = index if index.is_unique else pd.RangeIndex(len(index))
     places = [
-        1.0 if item == best[row] else 3.0 if item == worst[row] else 2.0 for row, item in rows
+        1 if item == best[row] else 3 if item == worst[row] else 2
+        for row, item in zip(at.tolist(), items, strict=True)
     ]
-    return at, items, np.array(places)
+    columns = {"list": names.take(at), "item": label_column(items), "place": np.array(places)}
+    if table.text:
+        columns = {name: [str(cell) for cell in cells] for name, cells in columns.items()}
+    return replace(
+        table,
+        frame=table.frame.iloc[at].assign(**columns),
+        lines=None if table.lines is None else np.asarray(table.lines)[at],
+        rows=at,
+    )
 
 
 def _orders_of_rankings(rankings: Any) -> pd.DataFrame:

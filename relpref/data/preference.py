@@ -160,7 +160,7 @@ class PreferenceData:
         columns: Mapping[str, str] | None = None,
         covariates: Sequence[str] = (),
     ) -> "PreferenceData":
-        """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; labels from CSV are always text.
+        """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; CSV labels are text.
 
         Parameters
         ----------
@@ -186,10 +186,10 @@ class PreferenceData:
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
-        """Read ``items.csv``, ``answers.csv`` and ``relations/*.csv`` (or other formats, see `from_files`) of a folder.
+        """Read ``items.csv``, ``answers.csv`` and ``relations/*.csv`` of a folder.
 
-        The first two may be called ``entities.csv`` and ``comparisons.csv``, as in the folder of a
-        run.
+        Other formats are those of `from_files`. The first two may be called ``entities.csv`` and
+        ``comparisons.csv``, as in the folder of a run.
 
         Parameters
         ----------
@@ -215,11 +215,11 @@ class PreferenceData:
 
     @property
     def links(self) -> Mapping[str, EdgeTable]:
-        """Links of each directed or bipartite relation, from which its graphs are made; read-only."""
+        """Links of each directed or bipartite relation, which its graphs are made of; read-only."""
         return MappingProxyType(self._links)
 
     def parts_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of a relation's graphs: itself, or the roles of a directed one; an error if there is none."""
+        """Return the names of a relation's graphs: its own, or the roles of a directed one."""
         check_known(name, (*self._links, *self._graphs))
         if name not in self._links:
             return (name,)
@@ -243,7 +243,7 @@ class PreferenceData:
 
     @property
     def count(self) -> NDArray[np.int32]:
-        """How often the answer was given, shape (m,)."""
+        """Count of each distinct answer, shape (m,)."""
         return self.comparisons.count
 
     @property
@@ -262,7 +262,7 @@ class PreferenceData:
 
     @cached_property
     def _structure(self) -> tuple[Any, ...]:
-        """Which graphs each relation of links has."""
+        """Names of the graphs of each relation of links."""
         return tuple((name, self.parts_of(name)) for name in self._links)
 
     @cached_property
@@ -270,7 +270,7 @@ class PreferenceData:
         return LabelIndex(self.labels, lambda row: f"items, row {row}")
 
     def standardized_attributes(self) -> Any:
-        """Return (attributes - center) / scale, shape (n, d); works inside compiled functions too."""
+        """Return (attributes - center) / scale, shape (n, d), also inside compiled functions."""
         return (self.attributes - self.attribute_center) / self.attribute_scale
 
     def index(self, labels: Iterable[Any]) -> NDArray[np.int32]:
@@ -289,7 +289,7 @@ class PreferenceData:
         return self._label_index.locate(plain_labels(labels, where), where, "use one of these")
 
     def without_answers(self) -> "PreferenceData":
-        """Return the same questions with the answers hidden: a program then treats them as unobserved."""
+        """Return the data with hidden answers, which programs treat as unobserved."""
         return replace(self, answered=False)
 
     def select_comparisons(self, chosen: ArrayLike) -> "PreferenceData":
@@ -308,7 +308,7 @@ class PreferenceData:
         return self.select_comparisons(chosen)
 
     def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
-        """Which distinct answers belong together, and what a group is called.
+        """Return the group of each distinct answer, and the noun for a group.
 
         Parameters
         ----------
@@ -318,8 +318,8 @@ class PreferenceData:
             known. A list is never parted.
         """
         answers = self.comparisons
-        known = {"rater": answers.rater, "group": answers.group}
-        if by in known and known[by] is None:
+        columns = {"rater": answers.rater, "group": answers.group}
+        if by in columns and columns[by] is None:
             raise DataError(f"by is {by!r}, but answers have no column {by!r}; leave out by 'pair'")
         if by == "rater":
             return np.asarray(answers.rater, dtype=np.int64), "rater"
@@ -364,7 +364,7 @@ class PreferenceData:
         return replace(self, comparisons=answers, answered=True, notes=more + kept)
 
     def without_relation(self, name: str) -> "PreferenceData":
-        """Return the data without one relation, or without one role of a directed relation; an error if there is none."""
+        """Return the data without one relation, or without one role of a directed relation."""
         parts = self.parts_of(name)
         graphs = {other: graph for other, graph in self._graphs.items() if other not in parts}
         links = {
@@ -376,7 +376,9 @@ class PreferenceData:
         return replace(self, _graphs=graphs, _links=links, notes=kept)
 
     def with_cliques(self, name: str) -> "PreferenceData":
-        """Return the data with the cliques of a (known) relation counted: ``HiddenCommonCause(method="cliques")``.
+        """Return the data with the cliques of a relation counted.
+
+        ``HiddenCommonCause(method="cliques")`` needs them.
 
         Raises
         ------
@@ -434,8 +436,8 @@ class PreferenceData:
                 )
         if items is None:
             raise DataError("items: there are no newcomers; give their labels (and attributes)")
-        known = Known(self.attribute_names, self.attribute_center, self.links)
-        newcomers = read_item_table(items, known)
+        attributes = Known(self.attribute_names, self.attribute_center, self.links)
+        newcomers = read_item_table(items, attributes)
         self._refuse_known(newcomers)
         more = {**newcomers.relations, **more}
         index = LabelIndex((*self.labels, *newcomers.labels), lambda row: f"items, row {row}")
@@ -496,9 +498,9 @@ class PreferenceData:
         """Read the edges of newcomers."""
         edges = read_edges(name, value, index, self._edges_of(name))
         bipartite = edges.relation.kind == "bipartite"
-        old = (edges.source < self.num_items) & (bipartite | (edges.target < self.num_items))
-        if old.any():
-            row = int(np.argmax(old))
+        familiar = (edges.source < self.num_items) & (bipartite | (edges.target < self.num_items))
+        if familiar.any():
+            row = int(np.argmax(familiar))
             source = shown(index.labels[int(edges.source[row])])
             target = shown((edges.targets if bipartite else index.labels)[int(edges.target[row])])
             what = f"{source} is" if bipartite else f"both {source} and {target} are"
@@ -584,7 +586,7 @@ class PreferenceData:
 
 
 def _check_cliques(graphs: Mapping[str, Graph]) -> None:
-    """Count the cliques of graphs that need them, and name a relation whose links do not allow it."""
+    """Count the cliques of graphs that need them; names a relation whose links do not allow it."""
     for name, graph in graphs.items():
         try:
             graph.cliques  # noqa: B018 (computed once and kept)
@@ -597,7 +599,7 @@ def _alike_items(labels: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _met(compared: list[Any], relations: Mapping[str, Any]) -> ItemTable:
-    """Those that answers and relations are about."""
+    """Return the items that answers and relations are about."""
     index = GrowingIndex(dict.fromkeys(compared))
     for name, value in relations.items():
         read_edges(name, value, index)

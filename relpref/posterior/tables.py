@@ -13,7 +13,8 @@ from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.columns import COLUMNS, Rows
-from relpref.data.covariates import Covariate, asked_covariates, both_sides, known_columns
+from relpref.data.covariates import Covariate, asked_covariates, both_sides
+from relpref.data.forms import known_columns
 from relpref.data.labels import LabelIndex, is_missing
 from relpref.data.tables import (
     Table,

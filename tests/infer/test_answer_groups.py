@@ -270,8 +270,8 @@ def test_answers_in_different_groups_stay_apart() -> None:
 def test_lists_within_groups() -> None:
     """Rows of one list in a group share the noise of the list and the effects of the group."""
     same(fit(read(LISTS)), fit(read(LISTS), explicit), 1e-6)
-    with pytest.raises(DataError, match="the group is not that of the list's other rows"):
-        read(LISTS.assign(group=[*"gghghhh", None, None]))
+    with pytest.raises(DataError, match="'h' is not the group of the first row of its list"):
+        read(LISTS.assign(group=[*"gghgghhh", *[None] * 4]))
 
 
 def test_updates_and_files(tmp_path: Any) -> None:
