@@ -17,6 +17,7 @@ from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.data.arrays import counted
 from relpref.diagnostics.certificate import called, comparison, off
+from relpref.diagnostics.simulation import nuts_draws
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.call import Values
 from relpref.infer.large.problem import answered
@@ -227,7 +228,7 @@ def sample(
         + 0.1 * jax.random.normal(jax.random.fold_in(key, at), (chains, *jnp.shape(value)))
         for at, (name, value) in enumerate(begin.items(), start=1)
     }
-    sampler: Any = MCMC(
+    sampler = MCMC(
         NUTS(potential_fn=potential),
         num_warmup=settings["warmup"],
         num_samples=-(-settings["draws"] // chains),
@@ -237,14 +238,14 @@ def sample(
     )
     if chains == 1:
         starts = {name: value[0] for name, value in starts.items()}
-    sampler.run(jax.random.fold_in(key, 0), init_params=starts, extra_fields=("diverging",))
-    states = sampler.get_samples()
+    grouped, divergences = nuts_draws(sampler, jax.random.fold_in(key, 0), init_params=starts)
+    states = {name: jnp.concatenate(value) for name, value in grouped.items()}
     vectors = jax.jit(lambda states: jax.lax.map(lambda state: latent(state)[0], states))(states)
     values = program.constrained({name: states[name] for name in theta}) if theta else {}
     return Chains(
         np.asarray(vectors).reshape(chains, -1, len(chosen)),
         {name: np.asarray(value) for name, value in values.items()},
-        int(np.sum(sampler.get_extra_fields()["diverging"])),
+        divergences,
     )
 
 
