@@ -139,10 +139,7 @@ class LeftOut(NamedTuple):
         given, belief = self.given, self.given.posterior.whole
         first = given.first[answers]
         parts = given.components
-        weights = self.weights[:, first].T
-        change = np.zeros((len(first), belief.size))
-        if len(parts.location) > 1:
-            change = weights @ parts.location - belief.mean()
+        change = self.weights[:, first].T @ parts.location - belief.mean()
         if parts.scale is None:
             return change
         blocks, place = np.unique(given.block[first], return_inverse=True)

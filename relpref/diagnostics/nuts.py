@@ -204,14 +204,15 @@ def sample(
     def latent(state: Values) -> tuple[Array, Array, Values, Any]:
         """Latent u, whitened w = c + R z, other values, and log prior of the hyperparameters."""
         white = center + factor @ state[_LATENT]
-        reading = program.read({name: state[name] for name in theta}) if theta or effects else None
-        values = {} if reading is None else dict(reading.hyperparameters)
-        for name, sd in zip(
-            effects, () if reading is None else reading.noise[-len(effects) :], strict=False
-        ):
-            values[name] = sd[0] * state[name]
-        if not theta or reading is None:
-            return location + lower @ white, white, values, 0.0
+        vector = location + lower @ white
+        if not (theta or effects):
+            return vector, white, {}, 0.0
+        reading = program.read({name: state[name] for name in theta})
+        sds = reading.noise[len(reading.noise) - len(effects) :]
+        values = {name: sd[0] * state[name] for name, sd in zip(effects, sds, strict=True)}
+        values |= reading.hyperparameters
+        if not theta:
+            return vector, white, values, 0.0
         root = cholesky(reading.covariance.congruence(lambda u: u[chosen])).lower
         return reading.location[chosen] + root @ white, white, values, reading.log_prior
 
@@ -374,13 +375,10 @@ def _hyperparameters(posterior: Posterior, nuts: Chains) -> pd.DataFrame:
     """Table of every entry of the hyperparameters, see `Check`."""
     rows = {}
     for name, draws in nuts.hyperparameters.items():
-        values = np.broadcast_to(posterior.hyperparameters[name], draws.shape[1:])
-        for index in np.ndindex(*values.shape):
-            at, column = np.ravel_multi_index(index, values.shape), draws[:, *index]
-            label = f"{name}[{at}]" if index else name
-            rows[label] = {
-                "value": values[index],
-                "nuts_mean": column.mean(),
-                "nuts_sd": column.std(ddof=1),
-            }
+        values = np.broadcast_to(posterior.hyperparameters[name], draws.shape[1:]).ravel()
+        for at, (value, entry) in enumerate(
+            zip(values, draws.reshape(len(draws), -1).T, strict=True)
+        ):
+            label = f"{name}[{at}]" if draws.ndim > 1 else name
+            rows[label] = {"value": value, "nuts_mean": entry.mean(), "nuts_sd": entry.std(ddof=1)}
     return pd.DataFrame.from_dict(rows, orient="index", dtype=float)
