@@ -7,7 +7,7 @@ the answer is the normalizer of its tilted distribution there.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise, permutations, product
+from itertools import chain, permutations, product
 from math import factorial, prod
 from typing import Any, NamedTuple
 
@@ -191,11 +191,10 @@ class Question:
             joint = joint_on_host(arrow, here, {}, lambda points: points)
             around, alone = joint.at(value), joint.alone
             moments = _tilted(here, value + offset, 1 - alone)
-            curvature = np.asarray(moments.curvature)
-            weights.append(joint.weights(self._counts * curvature, around.second))
-            precision[at] = alone * curvature
-            shift[at] = alone * np.asarray(moments.gradient) + precision[at] * value
-            shift[at] += around.slope + (1 - alone) * joint.times(weights[at], value)
+            precision[at] = alone * np.asarray(moments.curvature)
+            weights.append(joint.weights(0 * value, around.second))
+            slope = alone * np.asarray(moments.gradient) + around.slope
+            shift[at] = slope + precision[at] * value + joint.times(weights[at], value)
         self.components = self.components._replace(precision=precision, shift=shift)
         return weights
 
@@ -225,10 +224,10 @@ class Question:
             if program.layout.ordered:
                 _score_lists(self._list_scores[at], arrow.kinds[0], blocks, scale)
         self.components = self.components._replace(apart=apart[:, :, :-1])
+        block = np.append(self.block, 0)
         for group in arrow.blocks.groups:
-            inside = group.rows < len(self.block)
-            first = np.broadcast_to(group.rows[:, :1], inside.shape)
-            self.block[group.rows[inside]] = first[inside]
+            block[group.rows] = group.rows[:, :1]
+        self.block = block[:-1]
 
     @property
     def _counts(self) -> Floats:
@@ -248,10 +247,8 @@ class Question:
         counts = self._counts
         for total, part, blocks in zip(leaving, self._parts(), self._blocks, strict=True):
             program = self._program.at(part.moving)
-            offset, sites = (
-                np.asarray(offset_and_noise(program)[1]),
-                Sites(part.precision, part.shift),
-            )
+            offset = np.asarray(offset_and_noise(program)[1])
+            sites = Sites(part.precision, part.shift)
             precision, pull, start = (
                 np.append(each, 0.0) for each in (counts * sites[0], counts * sites[1], offset)
             )
@@ -264,9 +261,8 @@ class Question:
                 moments[:, rows] = mean + response, np.diagonal(inside, axis1=1, axis2=2)
                 quadratic = np.sum(mean * (pull[rows] + rest) + rest * response, axis=1)
                 integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
-            cavity = cavities(
-                counts, sites, Marginals(moments[0, :-1], moments[1, :-1], np.zeros(()))
-            )
+            mean, variance = moments[:, :-1]
+            cavity = cavities(counts, sites, Marginals(mean, variance, np.zeros(())))
             log_normalizer = _tilted(program, cavity.mean + offset, cavity.variance).log_normalizer
             single = log_of_sites(counts, np.asarray(log_normalizer), sites, cavity)
             single = np.append(single, 0.0)
@@ -315,7 +311,7 @@ def _usable(posterior: Posterior) -> Origin:
 
 @lazy_jit(static_argnums=1)
 def _predict(program: Program, classes: bool, components: Components, weights: Array) -> Predictive:
-    """Predictions of all rows, summed over the components one after the other."""
+    """Predictions of all rows, in each component and averaged over them."""
 
     def predict(part: Components, weight: Array) -> tuple[dict[str, Any], tuple[Array, Array]]:
         """Weighted terms of the sums over components, and the log scores and steps of this one."""
@@ -326,32 +322,23 @@ def _predict(program: Program, classes: bool, components: Components, weights: A
                 jnp.where(jnp.isnan(without), alone, without)
                 for without, alone in zip(part.apart, (mean, variance, step), strict=True)
             )
-        ends = np.cumsum([0, *(observation.value.size for observation in reading.observations)])
-        places = [slice(*pair) for pair in pairwise(ends)]
-        scores, chances, logs = zip(
-            *(
-                _outcomes(observation, mean[rows], variance[rows])
-                for observation, rows in zip(reading.observations, places, strict=True)
-            ),
-            strict=True,
-        )
+        ends = np.cumsum([observation.value.size for observation in reading.observations])[:-1]
+        parts = (jnp.split(each, ends) for each in (mean, variance))
+        outcomes = map(_outcomes, reading.observations, *parts)
+        scores, chances, logs = zip(*outcomes, strict=True)
+        shares = jnp.split(weight, ends)
         sums = {
-            "chances": [weight[i] * chance for i, chance in zip(places, chances, strict=True)],
-            "logs": [weight[i] * log for i, log in zip(places, logs, strict=True)],
+            "chances": [share * chance for share, chance in zip(shares, chances, strict=True)],
+            "logs": [share * log for share, log in zip(shares, logs, strict=True)],
             "classes": _by_class(reading, chances[0], weight) if classes else jnp.zeros((0, 0)),
         }
         return sums, (jnp.concatenate(scores), step)
 
-    def add(sums: Any, inputs: tuple[Components, Array]) -> tuple[Any, tuple[Array, Array]]:
-        terms, each = predict(*inputs)
-        return jax.tree.map(jnp.add, sums, terms), each
+    each, (log_score, step) = jax.lax.map(lambda part: predict(*part), (components, weights))
+    sums = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), each)
 
-    first = jax.tree.map(lambda leaf: leaf[0], components)
-    shapes, _ = jax.eval_shape(predict, first, weights[0])
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    sums, (log_score, step) = jax.lax.scan(add, zeros, (components, weights))
-
-    observations = program.at(first.moving).read().observations
+    first = {name: value[0] for name, value in components.moving.items()}
+    observations = program.at(first).read().observations
     sizes = np.array([observation.value.size for observation in observations])
     paired = np.array(
         [getattr(observation.likelihood, "paired", True) for observation in observations]
@@ -452,8 +439,11 @@ def _score_lists(scores: Floats, kind: Kind, blocks: list[Block], scale: Floats 
         at_rows = np.where(inside, rows, 0)
         entries = np.where(inside[:, :, None], kind.entry[at_rows], 0.0)
         gaps = Items.of(kind.column[at_rows], entries).entries
-        # Items up to a common constant, which gaps do not determine.
-        back, places = np.linalg.pinv(gaps), _places(gaps)
+        # Items up to a common constant, which gaps do not determine; blocks are 1 apart.
+        back, present = np.linalg.pinv(gaps), gaps.any(axis=1)
+        level = np.where(present, back.sum(axis=2), -np.inf)
+        places = np.where(present, level.max(axis=1, keepdims=True) - level, -1)
+        places = np.rint(places).astype(np.int64)
         if scale is not None:
             back = back / scale[rows[:, 0], None, None]
         mean, covariance = _moments_of(blocks, rows, number)
@@ -506,19 +496,6 @@ def _log_plackett_luce(mean: Floats, covariance: Floats, block: Any) -> Floats:
         logs = log_chosen(mean[owner, items].reshape(1, -1, size), spread, [1.0], last_block[0])
         total[lists] = logsumexp(logs.reshape(shape), axis=1)
     return total
-
-
-def _places(gaps: Floats) -> Any:
-    """Rank of each item within its list, from rows of shape (g, p, k); −1 for no item.
-
-    A row has 1 at the item above and −1 at the item below; items of one block have equal ranks.
-    """
-    above, below = (gaps > 0)[:, :, :, None], (gaps < 0)[:, :, None, :]
-    over = (above & below).any(axis=1)  # shape (g, k, k)
-    places = np.zeros(over.shape[:2], dtype=np.int64)
-    for _ in range(over.shape[1]):
-        places = np.max(over * (places[:, :, None] + 1), axis=1, initial=0)
-    return np.where(gaps.any(axis=1), places, -1)
 
 
 def _times(blocks: Any, vectors: Any) -> Floats:

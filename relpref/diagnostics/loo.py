@@ -48,8 +48,7 @@ class Given(Question):
 
     ``table``, ``outcome``, ``paired`` and ``single`` are those of `HeldOut`. ``predictive`` has the
     predictions of the program's rows. ``unit`` is the answer that each row belongs to, a list or an
-    example having several rows, and ``first`` the first row of each answer. ``classes`` are the
-    labels of the examples' classes.
+    example having several rows, and ``first`` the first row of each answer.
     """
 
     def __init__(self, posterior: Posterior, values: Mapping[str, Any] | None = None) -> None:
@@ -108,15 +107,9 @@ class Given(Question):
         return np.asarray(chance.T[self.first])
 
     def held_out(
-        self,
-        chances: Floats,
-        log_score: Floats,
-        method: str,
-        notes: tuple[str, ...] = (),
-        k_hat: Floats | None = None,
-        moments: Any = np.empty((3, 0)),  # noqa: B008
+        self, chances: Floats, log_score: Floats, method: str, k_hat: Any = None, **more: Any
     ) -> HeldOut:
-        """Predictions as `HeldOut`."""
+        """Predictions as `HeldOut`, with ``more`` of its attributes."""
         table = self.table.assign(probability=np.exp(log_score), log_score=log_score)
         for label, column in zip(self.classes, chances.T, strict=False):
             table[f"p_{label}"] = column
@@ -127,8 +120,8 @@ class Given(Question):
                 table["p_tie"] = tie
         if k_hat is not None:
             table["k_hat"] = k_hat
-        kinds = self.outcome, self.paired, self.single
-        return HeldOut(table, method, notes, chances, *kinds, moments)
+        kinds = {"outcome": self.outcome, "paired": self.paired, "single": self.single}
+        return HeldOut(table, method, chances=chances, **kinds, **more)
 
 
 class LeftOut(NamedTuple):
@@ -146,10 +139,7 @@ class LeftOut(NamedTuple):
         given, belief = self.given, self.given.posterior.full
         first = given.first[answers]
         parts = given.components
-        weights = self.weights[:, first].T
-        change = np.zeros((len(first), belief.size))
-        if len(parts.location) > 1:
-            change = weights @ parts.location - belief.mean()
+        change = self.weights[:, first].T @ parts.location - belief.mean()
         if parts.scale is None:
             return change
         blocks, place = np.unique(given.block[first], return_inverse=True)
@@ -194,14 +184,9 @@ def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> L
     weights = np.exp(log_weights)[given.unit].T
     log_score = logsumexp(log_weights + given.predictive.log_score[:, given.first].T, axis=1)
     predictive = given.answer(weights)
-    held_out = given.held_out(
-        given.chances(predictive),
-        log_score,
-        "leave-one-out",
-        notes,
-        k_hat,
-        predictive.moments[:, given.first],
-    )
+    more = {"notes": notes, "moments": predictive.moments[:, given.first]}
+    chances = given.chances(predictive)
+    held_out = given.held_out(chances, log_score, "leave-one-out", k_hat, **more)
     return LeftOut(held_out, given, weights)
 
 
@@ -343,8 +328,10 @@ def k_fold(
             "are not those of the comparisons alone; leave_one_out does"
         )
     grouped = not classes and data.comparisons.group is not None
-    groups, name = data.answer_groups(by or ("group" if grouped else "pair"))
-    fold = fold_of(groups, folds, rng, name)
+    groups, unit = data.answer_groups(by or ("group" if grouped else "pair"))
+    if not classes:  # an answer of several rows is in the fold of its first
+        groups = groups[given.first[given.unit]]
+    fold = fold_of(groups, folds, rng, unit)
     of_answer = fold if classes else fold[given.first]
     keep = hyperparameters == "keep"
     draws = dict(posterior.hyperparameter_draws) if keep else {}
@@ -369,13 +356,13 @@ def k_fold(
         done[left[at]] = record
         if journal is not None:
             journal.add(record)
-    log_score = np.empty(len(of_answer))
-    chances = np.empty((len(of_answer), done[0]["chances"].shape[1]))
-    for number, record in done.items():
-        test = of_answer == number
-        log_score[test], chances[test] = record["log_score"], record["chances"]
+    place = np.argsort(np.argsort(of_answer, kind="stable"))
+    chances, log_score = (
+        np.concatenate([done[number][name] for number in range(folds)])[place]
+        for name in ("chances", "log_score")
+    )
     again = "kept" if keep or not posterior.searched else "fitted again"
-    method = f"{folds} folds by {name}, hyperparameters {again}"
+    method = f"{folds} folds by {unit}, hyperparameters {again}"
     return given.held_out(chances, log_score, method)
 
 

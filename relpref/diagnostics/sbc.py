@@ -29,6 +29,7 @@ from relpref.diagnostics.simulation import (
     Quantity,
     Questions,
     Substituted,
+    nuts_draws,
     rank,
     usual,
 )
@@ -40,6 +41,7 @@ from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
 from relpref.infer.program import Program, discover
 from relpref.infer.sampling import UNMIXED
 from relpref.infer.sites import Sites
+from relpref.infer.smoothing import convergence
 from relpref.journal import Journal, fingerprint
 from relpref.kernels import Precomputed
 from relpref.limits import MAX_NUMBERS_OF_SIMULATIONS, MAX_SIMULATIONS_AT_ONCE
@@ -205,13 +207,11 @@ def _sampler(call: Call, draws: int, warmup: int) -> Any:
 def _nuts(
     call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300
 ) -> tuple[Values, Result]:
-    from numpyro.diagnostics import split_gelman_rubin
-
-    sampler = _sampler(call, draws, warmup)
-    sampler.run(key, *given)
-    samples: Values = sampler.get_samples()
-    r_hats = [np.nanmax(split_gelman_rubin(np.asarray(value)[None])) for value in samples.values()]
-    return samples, Result.converged if max(r_hats) <= UNMIXED else Result.hyperparameters_not_mixed
+    values, _ = nuts_draws(_sampler(call, draws, warmup), key, *given)
+    flat = [np.reshape(value, (1, draws, -1)) for value in values.values()]
+    r_hat = convergence(np.concatenate(flat, axis=2))[0]
+    result = Result.converged if r_hat <= UNMIXED else Result.hyperparameters_not_mixed
+    return {name: value[0] for name, value in values.items()}, result
 
 
 def _svi(

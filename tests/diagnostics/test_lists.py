@@ -287,12 +287,19 @@ def test_mixtures(data: PreferenceData) -> None:
     assert influence(posterior)["shift"].abs().between(0.01, 2).all()
 
 
-def test_folds(data: PreferenceData) -> None:
-    posterior = fit(data, fixed=FIXED)
-    folds = k_fold(posterior, 3, hyperparameters="keep", progress_bar=False).table
+@pytest.mark.parametrize("grouped", [False, True])
+def test_folds(grouped: bool) -> None:
+    """Lists are kept together, those without a group, too."""
+    table, fixed = lists(9), dict(FIXED)
+    if grouped:
+        table["group"] = table["list"].map(GROUPS)
+        fixed["group_sd"] = 0.7
+    posterior = fit(PreferenceData.from_tables(ITEMS, table), fixed=fixed)
+    folds = k_fold(posterior, 3, hyperparameters="keep", progress_bar=False)
+    assert folds.method.startswith("3 folds by group" if grouped else "3 folds by pair")
     near = leave_one_out(posterior).table
-    assert len(folds) == len(near)
-    assert folds["log_score"].to_numpy() == pytest.approx(near["log_score"].to_numpy(), abs=1.5)
+    assert len(folds.table) == len(near)
+    assert folds.log_scores == pytest.approx(near["log_score"].to_numpy(), abs=1.5)
 
 
 def test_raters_of_lists_are_refused() -> None:
