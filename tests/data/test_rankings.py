@@ -255,12 +255,16 @@ def test_indexing(rankings: Rankings) -> None:
     assert rankings[[True, False, False, True]].rankers == ("ann", "dee")
     assert rankings[1:3].rankers == ("bob", "cid") and rankings[[1, 1]].rankers == ("bob", "bob")
     assert [one.rankers for one in rankings] == [("ann",), ("bob",), ("cid",), ("dee",)]
-    for wrong in (4, [True], [0, 9]):
-        with pytest.raises(DataError, match="there are 4"):
+    assert len(rankings[[]]) == 0
+    for wrong, message in (
+        (4, "index 4 is out of bounds"),
+        ([0, 9], "index 9 is out of bounds"),
+        ([True], "the mask has the shape"),
+        (np.zeros((2, 2), dtype=int), "the shape is"),
+        ((0, 1), "choose rankings, not items"),
+    ):
+        with pytest.raises(DataError, match=message):
             rankings[wrong]
-    for items in (np.zeros((2, 2), dtype=int), (0, 1)):
-        with pytest.raises(DataError, match="not items"):
-            rankings[items]
     assert rankings[[2], ...].rankers == ("cid",)
 
 
