@@ -362,24 +362,32 @@ def _edges_of_matrix(matrix: Any, called: str, relation: Relation, items: LabelI
     # A copy in CSR, because repeated entries of a COO matrix mean their sum.
     matrix = scipy.sparse.csr_array(matrix, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
-    place = _place_in_matrix(matrix, called, items)
+    entries = matrix.tocoo()
+
+    def where(entry: int) -> str:
+        row, column = (int(end[entry]) for end in entries.coords)
+        ends = (items.labels[row], items.labels[column])
+        return f"{called}, entry ({row}, {column}) for {shown(ends)}"
+
     refuse_first(
-        ~(np.isfinite(matrix.data) & (matrix.data >= 0)),
+        ~(np.isfinite(entries.data) & (entries.data >= 0)),
         lambda entry: (
-            f"{place(entry)}: the weight {matrix.data[entry]} is not a finite positive number; "
+            f"{where(entry)}: the weight {entries.data[entry]} is not a finite positive number; "
             "correct or remove it"
         ),
     )
     notes: Notes = ()
     if zeros := int((matrix.data == 0).sum()):
-        entries = counted(zeros, "stored entry", "stored entries")
-        notes = (f"{called}: {entries} of weight 0 left out",)
+        stored = counted(zeros, "stored entry", "stored entries")
+        notes = (f"{called}: {stored} of weight 0 left out",)
         matrix.eliminate_zeros()
     if matrix.nnz == 0:
         raise DataError(
             f"{called}: the matrix has no entries; give at least one edge or leave the relation out"
         )
-    if relation.kind != "directed":
+    if relation.kind == "directed":
+        entries = matrix.tocoo()
+    else:
         transposed = scipy.sparse.csr_array(matrix.T)
         difference = (matrix != transposed).tocoo()
         if difference.nnz and relation.kind is None:
@@ -390,23 +398,9 @@ def _edges_of_matrix(matrix: Any, called: str, relation: Relation, items: LabelI
                 f"{_KIND_REMEDY}"
             )
         # The two triangles of a symmetric matrix are not a repetition.
-        matrix = scipy.sparse.triu(matrix.maximum(transposed), format="csr")
-    stored = matrix.tocoo()
-    source, target = (end.astype(np.int32, copy=False) for end in stored.coords)
-    place = _place_in_matrix(matrix, called, items)
-    return EdgeTable(relation, source, target, stored.data, (), place, notes)
-
-
-def _place_in_matrix(matrix: Any, called: str, items: LabelIndex) -> Place:
-    """Return what maps an entry of a CSR array to the words that name its place."""
-    starts, columns, labels = matrix.indptr, matrix.indices, items.labels
-
-    def where(entry: int) -> str:
-        row, column = int(np.searchsorted(starts, entry, side="right")) - 1, int(columns[entry])
-        ends = (labels[row], labels[column])
-        return f"{called}, entry ({row}, {column}) for {shown(ends)}"
-
-    return where
+        entries = scipy.sparse.triu(matrix.maximum(transposed), format="coo")
+    source, target = (end.astype(np.int32, copy=False) for end in entries.coords)
+    return EdgeTable(relation, source, target, entries.data, (), where, notes)
 
 
 def _tidied(
@@ -436,14 +430,9 @@ def _tidied(
         raise DataError(
             f"{called}: no edge is left but loops and zero weights; add edges or leave it out"
         )
-    source, target = edges.source[rows].astype(np.int64), edges.target[rows].astype(np.int64)
-    low, high, backward = source, target, np.zeros(1, dtype=bool)
-    if edges.undirected:
-        low, high, backward = (
-            np.minimum(source, target),
-            np.maximum(source, target),
-            source > target,
-        )
+    ends = np.stack([edges.source[rows], edges.target[rows]]).astype(np.int64)
+    backward = edges.undirected & (ends[0] > ends[1])
+    low, high = np.where(backward, ends[::-1], ends)
     # Equal edges follow one another, forward ones first; positions are below 2**31.
     key = (low << 32) | (high << 1) | backward
     order = np.argsort(key, kind="stable")

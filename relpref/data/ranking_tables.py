@@ -52,8 +52,7 @@ def generator(key: Any) -> np.random.Generator:
             raise DataError(
                 f"key is {shown(key)}; give a whole number from 0 on, or a key: jax.random.key(0)"
             )
-        if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key):
-            key = jax.random.key_data(key)
+        key = jax.random.key_data(key)
     return np.random.default_rng(np.asarray(key).tolist())
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import counted, listed, read_only, refuse_first, shown
+from relpref.data.arrays import chosen_rows, counted, listed, read_only, refuse_first, shown
 from relpref.data.items import ItemTable, read_item_table
 from relpref.data.labels import read_labels
 from relpref.data.preference import PreferenceData, assembled
@@ -35,6 +35,13 @@ from relpref.pytree import register
 _KINDS = ("full", "top-k", "exhaustive", "non-exhaustive")
 _RANKINGS_SHOWN = 5
 _BLOCKS_SHOWN = 10
+
+
+def _chosen(allowed: NDArray[np.bool_], number: int, rng_key: Any) -> NDArray[np.bool_]:
+    """Choose so many allowed places of each row at random, or all where these are fewer."""
+    draws = np.where(allowed, generator(rng_key).random(allowed.shape), np.inf)
+    ranks = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1)
+    return allowed & (ranks < number)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -396,9 +403,8 @@ class Rankings:
         The items are chosen among those that a ranking ranks; all are kept where these are fewer.
         """
         check_number(k, "k items")
-        draws = np.where(self.positions >= 0, generator(rng_key).random(self.shape), np.inf)
-        chosen = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < k
-        rows, columns = np.nonzero(chosen & (self.positions >= 0))
+        chosen = _chosen(self.positions >= 0, k, rng_key)
+        rows, columns = np.nonzero(chosen)
         return self._with_positions(
             numbered(rows, columns, self.positions[rows, columns], self.shape)
         )
@@ -411,16 +417,10 @@ class Rankings:
         2).
         """
         check_number(blocks, "blocks")
-        m, n = self.shape
-        # Of the places between two blocks, those with the smallest draws are cut.
-        draws = generator(rng_key).random((m, max(n - 1, 0)))
-        draws[np.arange(draws.shape[1]) >= self.positions.max(axis=1, keepdims=True, initial=0)] = (
-            np.inf
-        )
-        chosen = np.argsort(np.argsort(draws, axis=1), axis=1) < blocks - 1
-        cuts = np.zeros((m, n), dtype=np.int32)
-        np.cumsum(chosen & np.isfinite(draws), axis=1, out=cuts[:, 1:])
-        merged = np.take_along_axis(cuts, np.maximum(self.positions, 0), axis=1)
+        last = self.positions.max(axis=1, keepdims=True, initial=0)
+        cuts = _chosen(np.arange(1, self.shape[1]) <= last, blocks - 1, rng_key)
+        block = np.cumsum(np.pad(cuts, ((0, 0), (1, 0))), axis=1)
+        merged = np.take_along_axis(block, np.maximum(self.positions, 0), axis=1)
         return self._with_positions(np.where(self.positions >= 0, merged, -1))
 
     def _with_positions(self, positions: Any) -> "Rankings":
@@ -443,19 +443,13 @@ class Rankings:
     def __getitem__(self, chosen: Any) -> "Rankings":
         """Return some of the rankings: a number, a slice, a mask or an array of numbers."""
         # scikit-learn indexes whatever has a shape as if it were an array: [rows, ...].
-        if isinstance(chosen, tuple) and len(chosen) == 2 and chosen[1] is Ellipsis:
-            chosen = chosen[0]
-        if isinstance(chosen, list) and not chosen:
-            chosen = slice(0)
-        try:
-            rows = np.atleast_1d(np.arange(len(self))[chosen])
-            if rows.ndim > 1:
-                raise IndexError(f"the shape is {rows.shape}")
-        except IndexError as error:
-            raise DataError(
-                f"rankings[...]: {error}; choose rankings, not items, by a number, a slice, a mask "
-                f"or a list: there are {len(self)}"
-            ) from None
+        if isinstance(chosen, tuple):
+            chosen, *rest = chosen
+            if rest != [Ellipsis]:
+                raise DataError("rankings[...]: choose rankings, not items; give one index")
+        if isinstance(chosen, slice):
+            chosen = range(*chosen.indices(len(self)))
+        rows = chosen_rows(np.atleast_1d(chosen), len(self))
         picked = {
             name: read_only(np.asarray(value)[rows])
             for name in ("positions", "label", "features", "residual")

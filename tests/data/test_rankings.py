@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
 
 from relpref import PreferenceData, Rankings
@@ -30,12 +30,7 @@ def test_orders_become_blocks(rankings: Rankings) -> None:
         rankings.positions, [[0, 1, 2, 3], [1, 0, 2, 2], [0, 0, 1, 1], [-1, 1, -1, 0]]
     )
     assert rankings.kinds == ("full", "top-k", "exhaustive", "non-exhaustive")
-    assert rankings.orders() == [
-        ["a", "b", "c", "d"],
-        ["b", "a", ("c", "d")],
-        [("a", "b"), ("c", "d")],
-        ["d", "b"],
-    ]
+    assert rankings.orders() == [*ORDERS[:2], [("a", "b"), ("c", "d")], ORDERS[3]]
     assert rankings.shape == (4, 4)
     assert not rankings.positions.flags.writeable
     assert isinstance(rankings.items, PreferenceData)
@@ -150,22 +145,22 @@ def test_labels(rankings: Rankings) -> None:
         rankings.with_labels(by_name.sort_index(ascending=False))
 
 
+FRAME = pd.DataFrame({"class": list("ewwe")})
+EWWE = ["e", "w", "w", "e"]
+
+
 @pytest.mark.parametrize(
     ("labels", "classes", "message"),
     [
         (["e", "w"], None, "there are 2 for 4 rankings"),
         ("ewwe", None, "labels: got str; give a list"),
         (None, None, "labels: got NoneType; give a list"),
-        ({"e": 1, "w": 2, "n": 3, "s": 4}, None, "labels: got dict; give a list"),
-        ({"e", "w", "n", "s"}, None, "labels: got set; give a list"),
-        (
-            pd.DataFrame({"class": list("ewwe")}),
-            None,
-            r"labels: got DataFrame of shape \(4, 1\); give a list",
-        ),
-        (["e", "w", "w", "e"], ["e", "w", "e"], "'e' is among them twice"),
-        (["e", "w", "w", "e"], {"e", "w"}, "classes: got set"),
-        ([["e"], ["w"], ["w"], ["e"]], None, "ranking 0 .*the label .'e'. cannot be hashed"),
+        (dict.fromkeys("ewns", 1), None, "labels: got dict; give a list"),
+        ({*"ewns"}, None, "labels: got set; give a list"),
+        (FRAME, None, r"labels: got DataFrame of shape \(4, 1\); give a list"),
+        (EWWE, ["e", "w", "e"], "'e' is among them twice"),
+        (EWWE, {"e", "w"}, "classes: got set"),
+        ([["e"]] * 4, None, "ranking 0 .*the label .'e'. cannot be hashed"),
         (["e", None, "e", "w"], None, "ranking 1 .of 'bob'.: the label is missing"),
         ([1.0, 0.0, float("nan"), 1.0], None, "ranking 2 .of 'cid'.: the label is missing"),
         (["e", 1, "w", "e"], None, "different types"),
@@ -173,7 +168,7 @@ def test_labels(rankings: Rankings) -> None:
     ],
 )
 def test_labels_that_cannot_be_used(
-    rankings: Rankings, labels: object, classes: list[str] | None, message: str
+    rankings: Rankings, labels: object, classes: Any, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
         rankings.with_labels(labels, classes)
@@ -242,28 +237,17 @@ def test_features_are_kept_with_their_rankings(rankings: Rankings) -> None:
         rankings.with_features(np.ones((3, 1)))
 
 
-class Majority(ClassifierMixin, BaseEstimator):
-    """The least that scikit-learn calls a classifier, over rankings."""
-
-    def fit(self, rankings: Rankings, y: np.ndarray) -> "Majority":
-        assert isinstance(rankings, Rankings) and len(rankings) == len(y)
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict(self, rankings: Rankings) -> np.ndarray:
-        return np.array([int(order[0] == "a") for order in rankings.orders()])
-
-
 def test_scikit_learn_splits_rankings() -> None:
     y = np.tile([0, 1], 20)
-    rankings = Rankings.from_orders([["a", "b"] if one else ["b", "a"] for one in y])
+    rankings = Rankings.from_orders([["a", "b"] if first else ["b", "a"] for first in y])
     train, test, y_train, y_test = train_test_split(
         rankings, y, test_size=0.25, random_state=0, stratify=y
     )
     assert train.shape == (30, 2) and test.shape == (10, 2)
     np.testing.assert_array_equal([order[0] == "a" for order in test.orders()], y_test == 1)
     np.testing.assert_array_equal(y[list(train.rankers)], y_train)
-    assert cross_val_score(Majority(), rankings, y, cv=StratifiedKFold(4)).tolist() == [1, 1, 1, 1]
+    scores = cross_val_score(DummyClassifier(), rankings, y, cv=StratifiedKFold(4))
+    assert scores.tolist() == [0.5] * 4
 
 
 def test_indexing(rankings: Rankings) -> None:
@@ -271,12 +255,16 @@ def test_indexing(rankings: Rankings) -> None:
     assert rankings[[True, False, False, True]].rankers == ("ann", "dee")
     assert rankings[1:3].rankers == ("bob", "cid") and rankings[[1, 1]].rankers == ("bob", "bob")
     assert [one.rankers for one in rankings] == [("ann",), ("bob",), ("cid",), ("dee",)]
-    for wrong in (4, [True], [0, 9]):
-        with pytest.raises(DataError, match="there are 4"):
+    assert len(rankings[[]]) == 0
+    for wrong, message in (
+        (4, "index 4 is out of bounds"),
+        ([0, 9], "index 9 is out of bounds"),
+        ([True], "the mask has the shape"),
+        (np.zeros((2, 2), dtype=int), "the shape is"),
+        ((0, 1), "choose rankings, not items"),
+    ):
+        with pytest.raises(DataError, match=message):
             rankings[wrong]
-    for items in (np.zeros((2, 2), dtype=int), (0, 1)):
-        with pytest.raises(DataError, match="not items"):
-            rankings[items]
     assert rankings[[2], ...].rankers == ("cid",)
 
 

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from relpref import Rankings
 from relpref.data import read_table
@@ -118,23 +119,16 @@ def test_unknown_items_are_named() -> None:
         )
 
 
-scores = st.tuples(st.integers(1, 4), st.integers(1, 5)).flatmap(
-    lambda shape: st.lists(
-        st.lists(
-            st.sampled_from([0.0, -0.0, 1.0, 2.5, -3.0, float("nan")]),
-            min_size=shape[1],
-            max_size=shape[1],
-        ),
-        min_size=shape[0],
-        max_size=shape[0],
-    )
+scores = arrays(
+    float,
+    st.tuples(st.integers(1, 4), st.integers(1, 5)),
+    elements=st.sampled_from([0.0, -0.0, 1.0, 2.5, -3.0, np.nan]),
 )
 
 
 @given(scores)
 @settings(max_examples=60, deadline=None)
-def test_scores_dense_framed_and_sparse_agree_with_counting(raw: list[list[float]]) -> None:
-    values = np.array(raw)
+def test_scores_dense_framed_and_sparse_agree_with_counting(values: np.ndarray) -> None:
     if np.isnan(values).all(axis=1).any():
         return
     read = Rankings.from_scores(values)
@@ -154,42 +148,26 @@ def test_scores_dense_framed_and_sparse_agree_with_counting(raw: list[list[float
     assert framed.rankers == tuple(range(len(values)))[::-1]
 
 
+sparse = scipy.sparse.coo_array
+NOTHING, TWICE = sparse(([1.0], ([0], [0])), (2, 2)), sparse(([1.0, 2.0], ([0, 0], [0, 0])), (1, 2))
+
+
 @pytest.mark.parametrize(
     ("given", "arguments", "message"),
     [
         ([[1, np.inf]], {}, "ranking 0, column 1: the score is inf"),
-        (scipy.sparse.csr_array([[1.0, -np.inf]]), {}, "ranking 0, column 1: the score is -inf"),
-        (
-            [[1, 2], [np.nan, np.nan]],
-            {"rankers": ["x", "y"]},
-            "ranking 1 .of 'y'.: it ranks nothing",
-        ),
-        (
-            scipy.sparse.csr_array(([1.0], ([0], [0])), shape=(2, 2)),
-            {},
-            "ranking 1: it ranks nothing",
-        ),
-        (
-            scipy.sparse.coo_array(([1.0, 2.0], ([0, 0], [0, 0])), shape=(1, 2)),
-            {},
-            "stores an entry twice",
-        ),
+        (sparse([[1.0, -np.inf]]), {}, "ranking 0, column 1: the score is -inf"),
+        ([[1, 2], [np.nan] * 2], {"rankers": ["x", "y"]}, "ranking 1 .of 'y'.: it ranks nothing"),
+        (NOTHING, {}, "ranking 1: it ranks nothing"),
+        (TWICE, {}, "stores an entry twice"),
         ([["a", "b"]], {}, "they are not numbers"),
         ([[1j, 2]], {}, "complex numbers have no order"),
         ([1, 2], {}, r"their shape is \(2,\)"),
         (np.zeros((0, 3)), {}, r"their shape is \(0, 3\)"),
         ([[1, 2]], {"items": ["a"]}, "there are 1 for 2 columns"),
         ([[1, 2]], {"rankers": ["a", "b"]}, "2 labels for 1 ranking"),
-        (
-            pd.DataFrame({"a": ["much", "less"]}),
-            {},
-            "scores, row 0 .*column 'a': 'much' is not a number",
-        ),
-        (
-            scipy.sparse.csr_array(([1.0], ([0], [0])), shape=(10**6, 10**6)),
-            {},
-            "more than the limit",
-        ),
+        (pd.DataFrame({"a": ["much"]}), {}, "scores, row 0 .*column 'a': 'much' is not a number"),
+        (sparse(([1.0], ([0], [0])), (10**6, 10**6)), {}, "more than the limit"),
     ],
 )
 def test_scores_that_cannot_be_used(
