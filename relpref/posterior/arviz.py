@@ -16,7 +16,11 @@ from relpref.posterior.gaussian import generator
 
 
 class Groups(NamedTuple):
-    """What a DataTree is made of: arrays by group and variable, labels by dimension, and dimensions after chain and draw by variable."""
+    """Contents of a DataTree.
+
+    Arrays by group and variable, labels by dimension, and dimensions (after chain and draw) by
+    variable.
+    """
 
     groups: dict[str, dict[str, Any]]
     coords: dict[str, Any]
@@ -43,7 +47,7 @@ def native(tree: Any) -> Any:
 
 
 def draw_groups(posterior: Any, num_samples: int, rng_key: Any) -> Groups:
-    """Draws of a posterior's sites and hyperparameters, and where its program is known of its answers."""
+    """Draws of sites and hyperparameters, and answers where the program is available."""
     rng = generator(posterior.key if rng_key is None else rng_key)
     belief, weights = posterior.whole, posterior.whole.weights
     as_it_is = len(weights) > 1 and not np.ptp(weights)  # the draws, or one of each component
@@ -105,7 +109,10 @@ def sample_stats(posterior: Any, chains: int, per_chain: int) -> dict[str, Any]:
 
 
 def tree(posterior: Any, content: Groups) -> Any:
-    """The DataTree, with versions, seed and engine as attributes; without ArviZ's time stamp, so that equal input gives equal bytes."""
+    """Build the DataTree, with versions, seed and engine as attributes.
+
+    It has no time stamp, so that equal input gives equal bytes.
+    """
     import arviz_base
     import jax
     import numpyro

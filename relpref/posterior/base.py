@@ -1,4 +1,4 @@
-"""What an engine hands back: distributions of a program's Gaussian sites, and how they were found."""
+"""Posteriors: distributions of the Gaussian sites of a program, and facts about the fit."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Parts:
-    """The named parts of a site, after the data, shape (n,) each: means, and covariances of part and total, value by value.
+    """Posterior means of the named parts of a site, and covariances of part and total.
+
+    Arrays of shape (n,), value by value.
 
     They add up to the site's mean and variance.
     """
@@ -66,7 +68,7 @@ class _Told(Generic[T]):
 
 
 class PosteriorBase:
-    """What every posterior offers, whatever its values are.
+    """Base class of all posteriors.
 
     Attributes
     ----------
@@ -123,7 +125,7 @@ class PosteriorBase:
 
     @property
     def result(self) -> Result:
-        """How the inference ended."""
+        """Result code of the inference."""
         return Result[self.info["result"]]
 
     @property
@@ -154,11 +156,11 @@ class PosteriorBase:
         return {}
 
     def arrays(self) -> Stored:
-        """What a file holds: arrays by name, and the rest as JSON."""
+        """Arrays by name, and JSON, for a file."""
         raise NotImplementedError
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
-        """What ArviZ is given: groups of arrays, with their coordinates and dimensions."""
+        """Groups of arrays for ArviZ, with their coordinates and dimensions."""
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -172,7 +174,7 @@ class PosteriorBase:
         write(path, *self.arrays())
 
     def summary(self, top: int = 10, interval: float = 0.9) -> str:
-        """What to read first: the best with their intervals, where they come from, how the fit was made and the tables were read.
+        """Summary of the best values, the fit and the tables, for people.
 
         Parameters
         ----------
@@ -199,7 +201,7 @@ class PosteriorBase:
         return Summary("\n".join([*lines, "How the tables were read:", *notes] if notes else lines))
 
     def _summarized(self, top: int, interval: float) -> list[str]:
-        """What `summary` says of the values."""
+        """Lines of `summary` about the values."""
         return []
 
     def report(
@@ -395,7 +397,7 @@ class Posterior(PosteriorBase):
         )
 
     def reweighted(self, num_samples: int = 4000, rng_key: Any = None) -> "Posterior":
-        """Draws of the exact posterior at the hyperparameters, by importance weights, with the same methods as this one.
+        """Draws of the exact posterior at the hyperparameters, by importance weights.
 
         Draws of this posterior are weighted by the exact posterior over this one (Vehtari et al.
         2024) and resampled; of a mixture over hyperparameters with those of 25 components; of more
@@ -441,7 +443,7 @@ class Posterior(PosteriorBase):
     def reported(
         self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
     ) -> pd.DataFrame:
-        """``mean`` and ``sd`` of what people look at, by label; by another distribution, about ``chosen`` items alone, if it is given.
+        """``mean`` and ``sd`` of the values that people look at, by label.
 
         That is utilities less their average, by item, and then effects of covariates; a
         classifier's latent functions, by example (and by class, where there are more than two);
@@ -459,7 +461,7 @@ class Posterior(PosteriorBase):
         )
 
     def plot(self, top: int = 30, *, interval: float = 0.9, axes: Any = None) -> Any:
-        """Draw what `reported` holds, highest first: a dot for each mean and a line for its interval.
+        """Draw the values of `reported`, highest first, as dots with lines for their intervals.
 
         Of utilities that is the ranking, with a band for each tier where there are several (see
         `UtilityPosterior.tiers`).
@@ -488,7 +490,7 @@ class Posterior(PosteriorBase):
         return [forest(table, top, interval, "site", "value")]
 
     def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:
-        """What `plot` draws, highest first, and what the values are."""
+        """Table that `plot` draws, highest first, and the name of its values."""
         table = self.reported()
         reach = float(ndtri(0.5 + interval / 2)) * table["sd"]
         table = table.assign(lower=table["mean"] - reach, upper=table["mean"] + reach)
@@ -500,7 +502,10 @@ class Posterior(PosteriorBase):
         return np.concatenate([np.arange(rows.start, rows.stop) for rows in self.slices.values()])
 
     def seen(self, draws: Floats) -> Floats | None:
-        """What `reported` is about, draw by draw, shape (s, rows); None where it is more than a linear function of the draws."""
+        """Values of `reported` for each draw, shape (s, rows).
+
+        None where they are no linear function of the draws.
+        """
         return draws[:, self._order]
 
     def to_datatree(self, num_samples: int = 1000, rng_key: Any = None) -> Any:
@@ -525,7 +530,7 @@ class Posterior(PosteriorBase):
         return tree(self, self.groups(num_samples, rng_key))
 
     def to_arviz(self, num_samples: int = 1000, rng_key: Any = None) -> Any:
-        """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
+        """DataTree of `to_datatree`, or the ``InferenceData`` of an installed ArviZ 0.x."""
         return native(self.to_datatree(num_samples, rng_key))
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:

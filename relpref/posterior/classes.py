@@ -57,7 +57,10 @@ class ClassPosterior(Posterior):
         return self.data.classes
 
     def examples(self) -> tuple[pd.DataFrame, NDArray[np.intp]]:
-        """The examples that were learned from, edges in both directions once, with their ``class``; and its position."""
+        """Table of the training examples with their ``class``, and positions of the classes.
+
+        Edges in both directions are there once.
+        """
         distinct = getattr(self.data, "distinct", None)
         kept = slice(None) if distinct is None else distinct
         outcome = self.data.outcomes[kept]
@@ -139,7 +142,10 @@ class ClassPosterior(Posterior):
         return asked
 
     def _decide(self, asked: Examples) -> tuple[Floats, Floats, Floats]:
-        """Mean and variance of every decision's latent function, and the probability of going on; shape (s, m, k) each."""
+        """Mean and variance of the decisions' latent functions, and the probability of going on.
+
+        Arrays of shape (s, m, k).
+        """
         if self.origin is None:
             raise UnsupportedProgramError(
                 "this posterior does not know its program, so it cannot classify; fit with a "
@@ -208,7 +214,10 @@ def _decisions(
     location: Array,
     scale: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """For each of s Gaussians of weights: mean and variance of the latent functions, and probability of a 1; (s, m, k) each."""
+    """Mean and variance of the latent functions, and probability of a 1, shape (s, m, k) each.
+
+    They are computed for each of s Gaussians of weights.
+    """
     latents = _latents(call, layout, arrays, fixed, moving)
 
     def one(inputs: tuple[Values, Array, Array | None]) -> tuple[Array, Array, Array]:
