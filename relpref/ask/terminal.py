@@ -321,8 +321,8 @@ class Terminal:
         shown = []
         if question:
             texts += [headline(self._rater, progress), progress.outlook]
-            items = two_items(*map(loop.item, question.sides.values()), columns)
-            shown = [*wrapped(loop.prompt, columns), "", *items, ""]
+            left, right = map(loop.item, question.sides.values())
+            shown = [*wrapped(loop.prompt, columns), "", *two_items(left, right, columns), ""]
         else:
             texts.append(f"Nothing is left to ask. {loop.nothing_left(self._rater)}")
         lines = [line for text in texts for line in wrapped(text, columns)]

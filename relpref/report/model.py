@@ -88,12 +88,8 @@ def engine_of(posterior: Any) -> Description | None:
 
 def methods(posterior: Any, macro: str, **facts: Any) -> Chapter:
     """Chapter on model and computation, by a macro for the kind of posterior."""
-    engine, likelihood, kernels = (
-        engine_of(posterior),
-        likelihood_of(posterior),
-        kernels_of(posterior),
-    )
-    descriptions = (engine, likelihood, *kernels.values())
+    engine, likelihood = engine_of(posterior), likelihood_of(posterior)
+    descriptions = (engine, likelihood, *kernels_of(posterior).values())
     citations = {part.citation for part in descriptions if part is not None}
     facts |= {
         "posterior": posterior,
@@ -276,11 +272,7 @@ def _value(value: Any) -> str:
 def versions(posterior: Any) -> Chapter:
     """Chapter on versions and the random key, shown as its seed or as its words."""
     numbers = [int(word) for word in posterior.key]
-    key = (
-        f"seed {numbers[1]}"
-        if len(numbers) == 2 and numbers[0] == 0
-        else " ".join(map(str, numbers))
-    )
+    key = f"seed {numbers[1]}" if numbers[:-1] == [0] else " ".join(map(str, numbers))
     packages = [(name, version(name)) for name in ("jax", "numpyro", "numpy")]
     rows = [
         ("relpref", __version__),

@@ -1,10 +1,6 @@
-"""People who are new to a run whose answers name their raters: in the loop, in the terminal and on
-the page.
-"""
+"""People who are new to a run whose answers name their raters: in the loop and on the page."""
 
-import io
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,6 @@ import pytest
 
 from relpref.ask.learning import up_to_date
 from relpref.ask.loop import Loop
-from relpref.cli import main
 from relpref.runs import load_run
 
 # The answers of one rater alone need not connect all items, and are not those that hyperparameters
@@ -77,16 +72,6 @@ def test_somebody_new_is_asked_on_and_on(loop: Loop, run: Path, tmp_path: Path) 
         answer(again, "second")
         answer(again, "tie", "newest")
         assert again.posterior.data.num_answers == 11 and again.question("new") is not None
-
-
-def test_somebody_new_at_a_terminal(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Loop, "refine", lambda _: False)  # takes seconds, and is tested above
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nt\nwhy\ns\nu\nb\nr\nq\n"))
-    assert main(["ask", str(run), "--rater", "new"]) == 0
-    said = capsys.readouterr()
-    assert "3 answers given now" in said.out and not said.err
 
 
 def test_somebody_new_on_the_page(loop: Loop, visit: Any) -> None:

@@ -52,7 +52,9 @@ def test_repeats(posterior: UtilityPosterior) -> None:
     once = asked(next_pairs(posterior, 9, pairs=pairs, repeats=1))
     assert sorted(map(sorted, once)) == [["e0", "e1"], ["e3", "e4"], ["e3", "e4"]]
     # The pair of e1 and e2 was answered three times already.
-    assert asked(next_pairs(posterior, 9, pairs=pairs, repeats=3)).count({"e1", "e2"}) == 1
+    assert (
+        asked(next_pairs(posterior, 9, pairs=pairs, repeats=3)).count(frozenset({"e1", "e2"})) == 1
+    )
 
 
 def test_items_and_pairs(posterior: UtilityPosterior) -> None:
