@@ -350,7 +350,7 @@ def test_the_page_on_architecture_has_the_budgets_of_all_rooms() -> None:
     root = PACKAGE.parent
     tokens = tomllib.loads((root / "budget.toml").read_text(encoding="utf-8"))["tokens"]
     page = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    thousands = {}
+    thousands: dict[str, int] = {}
     for heads, cells in re.findall(r"(\| `.*)\n\|[-|]+\n(\|[ \d|]+\|)\n", page):
         names = re.findall(r"[\w_]+(?=`? \|)", heads)
         thousands |= dict(zip(names, map(int, re.findall(r"\d+", cells)), strict=True))

@@ -180,10 +180,11 @@ def test_a_complete_relation_has_no_index() -> None:
 def test_edges_of_every_pair_are_complete() -> None:
     rows, columns = (ends.ravel() for ends in np.indices((2, 3)))
     order = np.random.default_rng(0).permutation(6)
-    values = RelationValues.of_edges((2, 3), rows[order], columns[order], 1.0 * order)
+    labels = order.astype(np.float64)
+    values = RelationValues.of_edges((2, 3), rows[order], columns[order], labels)
     assert values.complete
     np.testing.assert_array_equal(values.matrix, np.arange(6.0).reshape(2, 3))
-    assert not RelationValues.of_edges((2, 3), rows, 0 * columns, 1.0 * order).complete
+    assert not RelationValues.of_edges((2, 3), rows, 0 * columns, labels).complete
 
 
 def test_distinct_edges_of_a_constrained_relation() -> None:

@@ -34,7 +34,7 @@ def check(function: Callable[..., Any], *args: Any, tolerance: float = 1e-13) ->
         assert isinstance(result, np.ndarray | np.generic)
         assert result.dtype == expected.dtype and result.shape == expected.shape
         slack = tolerance if result.dtype == np.float64 else 3e-6
-        np.testing.assert_allclose(result, np.asarray(expected), rtol=slack, atol=slack)
+        np.testing.assert_allclose(np.asarray(result), expected, rtol=slack, atol=slack)
     return steps
 
 

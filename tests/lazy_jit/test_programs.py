@@ -1,4 +1,4 @@
-"""What engines compute of the package's own programs, as steps and compiled."""
+"""Functions that engines take from the package's programs, as steps and compiled."""
 
 from typing import Any
 

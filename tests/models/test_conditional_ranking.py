@@ -60,7 +60,7 @@ def test_priors_and_options_are_checked() -> None:
 
 
 def test_the_density_of_contrasts() -> None:
-    """Of any orthonormal basis of the contrasts within groups; a group of one has none."""
+    """The density of any orthonormal basis of contrasts within groups; a group of one has none."""
     rng = np.random.default_rng(1)
     groups = np.array([0, 0, 0, 2, 2, 3])
     value, loc = rng.normal(size=(2, 6))

@@ -410,7 +410,7 @@ def test_programs_of_ones_own_may_leave_covariates_alone() -> None:
 
 @pytest.mark.slow
 def test_effects_are_calibrated() -> None:
-    """By simulation of effects, utilities and answers."""
+    """Effects, utilities and answers are simulated."""
     for hyperparameters in ("given", "integrate"):
         found = calibrate(
             preference_gp,

@@ -143,7 +143,7 @@ def test_newcomers_get_its_prior_variance_and_no_covariance(posterior: Any) -> N
 def test_it_is_a_diagonal_where_there_are_no_matrices(
     most_touched: int, posterior: Any, data: PreferenceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the items that answers are about, and with a sparse precision."""
+    """Both fits: by the items that answers are about, and with a sparse precision."""
     monkeypatch.setattr(large_fit, "MAX_REDUCED_ITEMS", most_touched)
     found = fit(data, structure="sparse")
     assert (found.info["space"] == "sparse") == (most_touched == 3)

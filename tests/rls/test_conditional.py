@@ -205,6 +205,7 @@ def test_warm_start() -> None:
 
 def test_what_is_refused() -> None:
     nodes, relation = players()
+    options: Any
     for options, given, message in (
         ({"symmetry": "reciprocal"}, relation + 0.3, "not reciprocal"),
         ({"symmetry": "symmetric"}, relation, "not symmetric"),
@@ -376,7 +377,7 @@ def test_the_next_label_under_a_constraint() -> None:
         labels = 0.5 * (field - field.T) + 0.5 * np.sqrt(0.4) * (noise - noise.T)
         known = labels.copy()
         known[0, 1] = known[1, 0] = np.nan
-        options = {"symmetry": "reciprocal", "regularization": 0.4, "tol": 1e-9}
+        options: Any = {"symmetry": "reciprocal", "regularization": 0.4, "tol": 1e-9}
         ranker = Ranker("gaussian", gamma=0.5, loss="regression", **options).fit(nodes, known)
         posterior = ranker.posterior_
         mean, sd = (part[0, 1] for part in ranker.predict(return_std=True))
@@ -413,7 +414,7 @@ def test_features_far_off_are_told() -> None:
 
 @pytest.mark.parametrize(("loss", "symmetry"), [("ranking", "none"), ("regression", "reciprocal")])
 def test_the_most_likely_regularization(loss: str, symmetry: str) -> None:
-    """By the default λ the evidence is the highest, in closed form and from the edges' kernel
+    """The default λ has the highest evidence, in closed form and from the edges' kernel
     alike.
     """
     rng = np.random.default_rng(5)

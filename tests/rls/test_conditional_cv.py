@@ -175,7 +175,7 @@ def test_regularisations_without_convergence_have_no_score(cv: Any) -> None:
 
 
 def test_a_small_incomplete_relation_has_a_best_regularisation() -> None:
-    """Of the default ones, whose smallest is too small for these kernels."""
+    """The smallest of the default ones is too small for these kernels."""
     rng = np.random.default_rng(0)
     nodes = rng.normal(size=(30, 3))
     relation = nodes @ rng.normal(size=(3, 3)) @ nodes.T + 0.3 * rng.normal(size=(30, 30))
@@ -209,6 +209,7 @@ def test_scoring_and_refusals() -> None:
 
     chosen = ConditionalRankerCV(regularizations=LAMBDAS, scoring=score).fit(nodes, relation)
     assert (chosen.scores_ <= 0).all()
+    options: Any
     for options, message in (
         ({"cv": "rows"}, "cv is 'rows'"),
         ({"regularizations": [0.0]}, "positive"),

@@ -137,7 +137,8 @@ def test_pure_noise_is_at_chance_and_leaks_are_not() -> None:
             (nearest.fit(features[train], labels[train]).predict(features[test]), labels[test])
             for train, test in splitter.split(edges)
         ]
-        return float(np.corrcoef(*map(np.concatenate, zip(*pairs, strict=True)))[0, 1])
+        predicted, known = map(np.concatenate, zip(*pairs, strict=True))
+        return float(np.corrcoef(predicted, known)[0, 1])
 
     for kind in SPLITTERS:
         assert abs(correlation(kind(4, shuffle=True, random_state=0, symmetric=True))) < 0.25
