@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import refuse_first, shown
-from relpref.data.labels import LabelIndex, label_column
+from relpref.data.labels import GrowingIndex, LabelIndex, label_column
 from relpref.data.tables import Table
 from relpref.limits import MAX_STRENGTHS
 
@@ -146,9 +146,9 @@ def labeled(rows: Rows, name: str, attribute: str) -> Positions | None:
     def order(label: Any) -> tuple[str, Any]:
         return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
 
-    before = rows.before.get(attribute, ())
-    rows.labels[attribute] = tuple(dict.fromkeys((*before, *sorted(set(cells), key=order))))
-    place = {label: at for at, label in enumerate(rows.labels[attribute])}
+    index, distinct = GrowingIndex(rows.before.get(attribute, ())), sorted(set(cells), key=order)
+    place = dict(zip(distinct, index.locate(distinct, str, ""), strict=True))
+    rows.labels[attribute] = index.labels
     positions = np.full(len(rows.table.frame), -1, dtype=np.int32)
     positions[stated] = [place[label] for label in cells]
     return positions

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,9 @@ class EdgeTable:
     target: NDArray[np.int32]  # the same; of a bipartite relation positions in ``targets``
     weight: NDArray[np.float64]
     targets: tuple[Hashable, ...] = ()  # labels of the targets of a bipartite relation
-    where: Place = str  # maps an edge to the words that name its place, while it is read
-    notes: Notes = ()  # what was tidied
+    # Of the reading alone: what maps an edge to the words that name its place, and what was tidied.
+    where: Place = field(default=str, metadata={"stored": False})
+    notes: Notes = field(default=(), metadata={"stored": False})
 
     @property
     def undirected(self) -> bool:

@@ -249,7 +249,9 @@ def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
 def _fields(value: Any) -> Sequence[str]:
     """Names of the fields of a dataclass or a named tuple that make another one like it."""
     named: Sequence[str] = getattr(value, "_fields", ())
-    return named or [field.name for field in fields(value) if field.init]
+    return named or [
+        each.name for each in fields(value) if each.init and each.metadata.get("stored", True)
+    ]
 
 
 def _encode_array(array: Any, arrays: dict[str, Any], path: str) -> dict[str, str]:
