@@ -41,7 +41,7 @@ class Rows:
     first: Positions
     second: Positions
     before: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    labels: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    labels: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, Any] = field(default_factory=dict)
 
     def named_side(self, column: str) -> NDArray[np.int64]:

@@ -183,14 +183,14 @@ def test_random_orders(first: Any, second: Any, random: Any) -> None:
     ]
     assert sorted(found) == pairs
     if brute_force(first) and brute_force(second):
-        apart = [
+        before, more = (
             data.with_comparisons(table[here]).comparisons
             for here in (table["list"] < len(first), table["list"] >= len(first))
-        ]
-        joined = changed(*apart, ITEMS, withdraw=False).answers  # type: ignore[misc]
+        )
+        joined = changed(before, more, ITEMS, withdraw=False).answers
         same(joined, answers)
-        back = changed(joined, apart[1], ITEMS, withdraw=True).answers
-        for name, column in apart[0].columns.items():
+        back = changed(joined, more, ITEMS, withdraw=True).answers
+        for name, column in before.columns.items():
             if name != "list_label":
                 np.testing.assert_array_equal(back.columns[name], column, err_msg=name)
 
