@@ -41,7 +41,7 @@ class Rows:
     first: Positions
     second: Positions
     before: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    labels: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    labels: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, Any] = field(default_factory=dict)
 
     def named_side(self, column: str) -> NDArray[np.int64]:
@@ -146,8 +146,8 @@ def labeled(rows: Rows, name: str, attribute: str) -> Positions | None:
     def order(label: Any) -> tuple[str, Any]:
         return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
 
-    index, distinct = GrowingIndex(rows.before.get(attribute, ())), sorted(set(cells), key=order)
-    place = dict(zip(distinct, index.locate(distinct, str, ""), strict=True))
+    index, labels = GrowingIndex(rows.before.get(attribute, ())), sorted(set(cells), key=order)
+    place = dict(zip(labels, index.locate(labels, str, ""), strict=True))
     rows.labels[attribute] = index.labels
     positions = np.full(len(rows.table.frame), -1, dtype=np.int32)
     positions[stated] = [place[label] for label in cells]
@@ -265,14 +265,13 @@ _RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # besides numbe
 
 def results(table: Table) -> tuple[NDArray[np.float64], str]:
     """Read 1 where the first won, 0 for a tie, −1 where the second won; and a note on the code."""
-    frame = table.frame
     cells = [
         _RESULTS.get(cell.strip(), cell) if isinstance(cell, str) else cell
-        for cell in frame["result"].tolist()
+        for cell in table.frame["result"].tolist()
     ]
     text = any(isinstance(cell, str) for cell in cells)
-    column = pd.Series(cells, index=frame.index, dtype=object if text else None)
-    plain = replace(table, frame=frame.assign(result=column), text=text)
+    column = pd.Series(cells, table.frame.index, dtype=object if text else None)
+    plain = replace(table, frame=table.frame.assign(result=column), text=text)
     remedy = "write 1 where the first won, 0 where it lost and 0.5 for a tie; or 1, -1 and 0"
     values = plain.numbers("result", remedy)
     table.refuse("result", ~np.isin(values, (-1, 0, 0.5, 1)), f" is no result; {remedy}")

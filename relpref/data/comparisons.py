@@ -442,8 +442,8 @@ def changed(
     arrays["count"] = (given - taken)[kept]
     if current.list is not None:
         arrays = numbered(arrays)
-    lists = {} if "list" in arrays else NO_LISTS
-    return Change(replace(answers, **lists, **_arrays(arrays)), before[kept], before[rows])
+    after: dict[str, Any] = {**NO_LISTS, **_arrays(arrays)}
+    return Change(replace(answers, **after), before[kept], before[rows])
 
 
 def _with_column(

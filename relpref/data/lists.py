@@ -86,10 +86,10 @@ def chosen_lists(columns: Columns, times: Positions) -> dict[str, Any]:
     per_list = pd.Series(times).groupby(numbers).nunique()
     parted = per_list.index[(per_list > 1) & (per_list.index >= 0)]
     if len(parted):
-        rows = counted(int(np.sum(numbers == parted[0])), "row")
+        several = counted(int(np.sum(numbers == parted[0])), "row")
         raise DataError(
-            f"chosen: a list is selected in part, of {rows} in which its items share their noise; "
-            "select all of its rows or none, see data.comparisons.whole_lists"
+            f"chosen: a list is selected in part, of {several} in which its items share their "
+            "noise; select all of its rows or none, see data.comparisons.whole_lists"
         )
     counts = {"count": np.asarray(columns["count"], dtype=np.int64) * times}
     rows = np.flatnonzero(times)

@@ -1,6 +1,5 @@
 """Columns of answers: read in both forms, merged, carried along, written and read again."""
 
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -112,24 +111,6 @@ def test_a_blank_winner_is_no_tie_of_its_own(tmp_path: Path) -> None:
         PreferenceData.from_files(*files, columns={"winner": "won"})
 
 
-def test_rows_merge_only_when_all_columns_agree() -> None:
-    table = pd.DataFrame(
-        {
-            "winner": list("aabab"),
-            "loser": list("bbabc"),
-            "tie": [0, 1, 1, 0, 0],
-            "rater": list("xxxyx"),
-        }
-    )
-    found = read(table)
-    assert found.num_comparisons == 4  # the tie of a and b was given twice, in both orders
-    assert sorted(found.count.tolist()) == [1, 1, 1, 2]
-    twice = found.select_comparisons([0, 0, 1])
-    assert twice.num_answers == 2 * found.count[0] + found.count[1]
-    assert twice.comparisons.raters == ("x", "y")
-    assert found.select_comparisons([]).num_comparisons == 0
-
-
 def test_columns_by_other_names() -> None:
     table = GRADED.rename(columns={"winner": "better", "loser": "worse", "rater": "who"})
     names = {"winner": "better", "loser": "worse", "rater": "who"}
@@ -172,28 +153,6 @@ def test_a_data_set_with_all_columns_is_a_pytree() -> None:
 
 def test_all_ties_are_noted() -> None:
     assert "every answer is a tie" in read(GRADED[GRADED["tie"]].drop(columns="strength")).notes[0]
-
-
-PAIRS = pd.DataFrame({"winner": ["a", "a", "b"], "loser": ["b", "c", "c"]})
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        [("a", "b"), ("a", "c"), ("b", "c")],
-        iter([["a", "b"], ["a", "c"], ["b", "c"]]),
-        np.array([["a", "b"], ["a", "c"], ["b", "c"]]),
-        PAIRS.to_dict("records"),
-        PAIRS.to_dict("list"),
-    ],
-)
-@pytest.mark.parametrize("items", [None, ["a", "b", "c"]])
-def test_answers_need_not_be_a_frame(answers: Any, items: Any) -> None:
-    answers = copy(answers)
-    data = PreferenceData.from_tables(items, answers)
-    wanted = PreferenceData.from_tables(items, PAIRS)
-    assert data.labels == wanted.labels
-    pd.testing.assert_frame_equal(data.to_tables()[1], wanted.to_tables()[1])
 
 
 def test_weights_in_kilograms_are_noted_with_their_mean() -> None:

@@ -122,7 +122,8 @@ def test_groups_by_laplace_and_mixtures() -> None:
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_pair_beside_lists(grouped: bool) -> None:
-    rng, rows = np.random.default_rng(3), []
+    rng = np.random.default_rng(3)
+    rows: list[tuple[Any, ...]] = []
     for number in range(8):
         few = rng.permutation(8)[: 3 + number % 3]
         judge = ("ann", "ben")[number % 2]
