@@ -128,17 +128,13 @@ def test_the_standard_error_of_a_bin_is_that_of_right_forecasts() -> None:
     assert np.all(np.abs(observed.mean(axis=0) - found[0]["predicted"]) < 0.25 * found[0]["se"])
 
 
-def test_equal_chances_count_one_half() -> None:
-    even = of(np.tile([0.5, 0.0, 0.5], (3, 1)), np.array([0, 0, 2]), paired=True)
-    assert (even.accuracy, even.auc, even.brier) == (0.5, 0.5, 0.25)
-    assert even.summary()["baseline"]["log_loss"] == pytest.approx(np.log(2))
-
-
-def test_chances_equal_but_for_rounding_count_one_half() -> None:
-    chances = np.tile([0.5 + 1e-12, 0.0, 0.5 - 1e-12], (3, 1))
+@pytest.mark.parametrize("rounding", [0.0, 1e-12])
+def test_equal_chances_count_one_half(rounding: float) -> None:
+    chances = np.tile([0.5 + rounding, 0.0, 0.5 - rounding], (3, 1))
     even = of(chances, np.array([0, 0, 2]), paired=True)
-    assert (even.accuracy, even.auc) == (0.5, 0.5)
+    assert (even.accuracy, even.auc) == (0.5, 0.5) and even.brier == pytest.approx(0.25)
     assert even.reliability(2)["count"].tolist() == [0, 6]
+    assert even.summary()["baseline"]["log_loss"] == pytest.approx(np.log(2))
     assert of(chances[:1], np.array([0]), paired=True).accuracy == 0.5
 
 
