@@ -138,7 +138,21 @@ MUTANTS = (
         "np.log1p(precision * gaps.variance) + np.log1p(-share)",
         "np.log1p(precision * gaps.variance) - np.log1p(-share)",
     ),
-    Mutant("diagnostics", "left = 1 - variance * precision", "left = 1 + variance * precision"),
+    Mutant(
+        "diagnostics",
+        "np.eye(tau.shape[1]) - weights @ gram",
+        "np.eye(tau.shape[1]) + weights @ gram",
+    ),
+    Mutant(
+        "diagnostics",
+        "sites.precision * cavity.mean - sites.shift",
+        "sites.precision * cavity.mean + sites.shift",
+    ),
+    Mutant(
+        "diagnostics",
+        "level.max(axis=1, keepdims=True) - level",
+        "level - level.min(axis=1, keepdims=True)",
+    ),
     Mutant(
         "diagnostics",
         "0.5 * np.square(self.chances - self._hits)",

@@ -347,13 +347,11 @@ def _predict(program: Program, classes: bool, components: Components, weights: A
     for observation, chances, logs in zip(observations, sums["chances"], sums["logs"], strict=True):
         value = jnp.ravel(jnp.asarray(observation.value))
         outcomes = getattr(observation.likelihood, "outcomes", None)
-        unknown = jnp.full(value.shape, jnp.nan)
         if outcomes is None:
             # The density of a number under a mixture is not known at common nodes.
-            logs = logs if len(logs) and len(weights) == 1 else unknown[None]
-            chances = chances if len(chances) else unknown[None]
-            side.append(unknown)
-            chance.append(jnp.stack([unknown] * 3))
+            logs = logs if len(weights) == 1 else jnp.nan * logs
+            side.append(jnp.full(value.shape, jnp.nan))
+            chance.append(jnp.full((3, value.size), jnp.nan))
         else:
             sides = 2 * outcomes[1] - 1
             # An impossible outcome adds nothing.
@@ -574,8 +572,8 @@ def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[A
     """Log scores of m answers, and probabilities and log probabilities of the q possible answers.
 
     They are of shapes (m,), (q, m) and (q, m). The predictor is N(mean, variance). For numbers the
-    probabilities are weights of q nodes and the log probabilities log densities there; q = 0 where
-    the density is not known.
+    probabilities are weights of q nodes and the log probabilities log densities there; NaN, with
+    q = 1, where the density is not known.
     """
     likelihood, value, _ = observation
     shape = jnp.shape(likelihood.predictor)
@@ -586,7 +584,7 @@ def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[A
 
     outcomes = getattr(likelihood, "outcomes", None)
     density = getattr(likelihood, "log_density_at", None)
-    logs, weights = jnp.zeros((0, mean.size)), jnp.zeros((0, mean.size))
+    logs = weights = jnp.full((1, mean.size), jnp.nan)
     if outcomes is not None:
         logs = jnp.stack([log_probability(jnp.full(shape, outcome)) for outcome in outcomes[0]])
         weights = jnp.exp(logs)

@@ -209,7 +209,8 @@ def _nuts(
 ) -> tuple[Values, Result]:
     values, _ = nuts_draws(_sampler(call, draws, warmup), key, *given)
     flat = [np.reshape(value, (1, draws, -1)) for value in values.values()]
-    r_hat = convergence(np.concatenate(flat, axis=2))[0]
+    chain = np.concatenate(flat, axis=2)
+    r_hat = convergence(chain[:, :, np.ptp(chain[0], axis=0) > 0])[0]  # constraints fix some
     result = Result.converged if r_hat <= UNMIXED else Result.hyperparameters_not_mixed
     return {name: value[0] for name, value in values.items()}, result
 

@@ -274,8 +274,8 @@ def test_a_mixture_is_reweighted() -> None:
         assert moved["shift"][row] == pytest.approx(change[at], abs=0.15)
 
 
-def rated_by(contrary: bool, seed: int) -> UtilityPosterior:
-    """Six raters of utilities drawn from the model; the second may prefer what is worse."""
+def rated(seed: int) -> UtilityPosterior:
+    """Six raters of utilities that are drawn from the model."""
     rng, items = np.random.default_rng(seed), item_table(10)
     first = rng.integers(10, size=150)
     second = (first + rng.integers(1, 10, size=150)) % 10
@@ -285,7 +285,6 @@ def rated_by(contrary: bool, seed: int) -> UtilityPosterior:
     utility = np.asarray(numpyro.handlers.trace(model).get_trace(questions)["utility"]["value"])
     rater = rng.integers(6, size=150)
     gap = utility[first] - utility[second]
-    gap = np.where((rater == 1) & contrary, -gap, gap)
     wins = gap + rng.normal(size=150) > 0
     answers = pd.DataFrame(
         {
@@ -302,21 +301,13 @@ def rated_by(contrary: bool, seed: int) -> UtilityPosterior:
 
 
 @pytest.mark.slow
-def test_who_answers_otherwise_is_at_odds() -> None:
-    found = raters(rated_by(True, 0))
-    assert list(found.index[found["at_odds"]]) == ["v"]
-    assert found["noise"].idxmax() == "v"
-    assert found["answers"].sum() == 150
-
-
-@pytest.mark.slow
 def test_raters_who_are_alike_are_seldom_at_odds() -> None:
     """Forty tables from the model, seeds fixed; other seeds give false alarms in 3 of 1000 cases.
 
     More than 3 of 40 tables with a rater at odds, at a rate of 0.0125, happen in 2 of 1000 cases.
     The sd of 240 z is 0.84 with a standard error of 0.04; its bounds are 3.5 of these away.
     """
-    tables = [raters(rated_by(False, seed)) for seed in range(40)]
+    tables = [raters(rated(seed)) for seed in range(40)]
     z = np.concatenate([table["z"] for table in tables])
     assert sum(bool(table["at_odds"].any()) for table in tables) <= 3
     assert abs(z.mean()) < 0.2

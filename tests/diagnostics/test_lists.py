@@ -233,11 +233,6 @@ def test_lists_keep_their_labels_and_their_order() -> None:
     table = leave_one_out(posterior).table
     assert table["list"].isna().tolist() == [True] + [False] * 4
     assert table["list"].tolist()[1:] == ["Monza", "Spa", "Imola", "Pau"]
-    for _, row in table.iloc[1:].iterrows():
-        kept = NAMED[NAMED["list"] != row["list"]]
-        others = fit(PreferenceData.from_tables(list("abcd"), kept), fixed=FIXED)
-        chance = others.order(list(RACES[row["list"]]))
-        assert row["log_score"] == pytest.approx(np.log(chance), abs=0.35)
     folds = k_fold(posterior, 2, hyperparameters="keep", progress_bar=False).table
     assert folds["list"].tolist() == table["list"].tolist()
 
