@@ -165,14 +165,11 @@ def _with_options(before: Relation, relation: Relation, called: str) -> Relation
 def _with_groups_as_targets(relation: Relation, called: str) -> Relation:
     """Return a Series or dictionary of each item's group as links from items to their groups."""
     table = relation.table
-    if isinstance(table, Mapping):
-        groups = not any(
-            isinstance(value, Sized) and not isinstance(value, str | tuple)
-            for value in table.values()
-        )
-    else:
-        groups = isinstance(table, pd.Series)
-    if not groups:
+    # Values that have a length are the columns of a table.
+    if not isinstance(table, pd.Series | Mapping) or (
+        isinstance(table, Mapping)
+        and any(isinstance(v, Sized) and not isinstance(v, str | tuple) for v in table.values())
+    ):
         return relation
     if relation.kind not in (None, "bipartite"):
         raise DataError(
@@ -289,7 +286,8 @@ def _edges_of_tables(
     targets: LabelIndex,
 ) -> EdgeTable:
     """Read the columns source, target and, optionally, weight of the pieces of a table."""
-    pieces: list[EdgeTable] = []
+    pieces: list[tuple[Any, Any, Any]] = []
+    places: list[Place] = []
     notes: list[str] = []
     blanks: set[str] = set()
     remedy = "correct the label, add it to the items, or drop the row"
@@ -314,15 +312,12 @@ def _edges_of_tables(
             weight = table.numbers("weight", _WEIGHT_REMEDY)
         else:
             weight = np.ones(len(table.frame))
-        pieces.append(EdgeTable(relation, source, target, weight, where=table.place))
+        pieces.append((source, target, weight))
+        places.append(table.place)
         notes += [*table.notes, *unused]
         blanks |= table.blanks
-    source, target, weight = (
-        np.concatenate([getattr(piece, name) for piece in pieces]) for name in _COLUMNS
-    )
-    where = joined_places(
-        [piece.source.size for piece in pieces], [piece.where for piece in pieces]
-    )
+    source, target, weight = map(np.concatenate, zip(*pieces, strict=True))
+    where = joined_places([piece[0].size for piece in pieces], places)
     every = dict.fromkeys((*notes, *blank_note(blanks)))
     named = tuple(f"{called}: {note}" for note in every)
     return EdgeTable(relation, source, target, weight, where=where, notes=named)

@@ -189,10 +189,6 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
     return _ranked(rows, np.arange(len(labels)), keys, labels, items, by, where, blanks)
 
 
-def _same(place: str, _: int) -> str:
-    return place
-
-
 def _blocks(order: Any, where: str, blanks: set[str]) -> list[list[Any]]:
     """Read an order as lists of tied labels; ``blanks`` receives those with blanks around them."""
     if isinstance(order, str | bytes | AbstractSet) or not isinstance(order, Iterable):
@@ -200,18 +196,20 @@ def _blocks(order: Any, where: str, blanks: set[str]) -> list[list[Any]]:
             f"{where}: got {shown(order)}; give a list of labels, best first, with a tuple for "
             "items that are tied"
         )
-    blocks = []
-    for place, entry in enumerate(order):
-        tied = isinstance(entry, tuple | list | AbstractSet)
-        at = f"{where}, place {place}"
-        labels = read_labels(list(entry) if tied else [entry], partial(_same, at), (), blanks)
-        if not labels:
-            raise DataError(f"{at}: the tie is empty; remove it")
-        # Nothing may depend on the order inside a set, which is another in every process.
-        blocks.append(sorted(labels, key=repr) if isinstance(entry, AbstractSet) else labels)
+    blocks = [_block(entry, f"{where}, place {place}", blanks) for place, entry in enumerate(order)]
     if not blocks:
         raise DataError(f"{where}: it ranks nothing; leave it out")
     return blocks
+
+
+def _block(entry: Any, where: str, blanks: set[str]) -> list[Any]:
+    """Read the labels at one place of an order."""
+    tied = isinstance(entry, tuple | list | AbstractSet)
+    labels = read_labels(list(entry) if tied else [entry], lambda _: where, (), blanks)
+    if not labels:
+        raise DataError(f"{where}: the tie is empty; remove it")
+    # Nothing may depend on the order inside a set, which is another in every process.
+    return sorted(labels, key=repr) if isinstance(entry, AbstractSet) else labels
 
 
 def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) -> Read:
@@ -224,7 +222,7 @@ def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) ->
     if {"item", "position"} & set(table.frame.columns):
         return _read_long(table, items)
     rankers, labels, values = _wide(table, partial(table.counts, remedy=_POSITION))
-    where = f"{table.name}, column {{}}".format
+    where = partial(_column_of, table)
     return _ranked(*_entries(values), labels, items, rankers, where, table.blanks)
 
 
@@ -289,6 +287,10 @@ def _matrix(scores: Any) -> Any:
     return values
 
 
+def _column_of(table: Table, column: int) -> str:
+    return f"{table.name}, column {column}"
+
+
 def _wide(
     table: Table, read: Callable[..., NDArray[Any]]
 ) -> tuple[tuple[Any, ...], list[Any], NDArray[np.float64]]:
@@ -301,7 +303,7 @@ def _wide(
     if "ranker" in frame.columns or table.text:
         name = "ranker" if "ranker" in frame.columns else frame.columns[0]
         by, frame = frame[name], frame.drop(columns=name)
-    where = f"{table.name}, column {{}}".format
+    where = partial(_column_of, table)
     rankers = tuple(read_labels(by, table.place, (), table.blanks))
     labels = read_labels(frame.columns, where, (), table.blanks)
     LabelIndex(labels, where)  # refuses labels that occur twice

@@ -184,8 +184,7 @@ class Rankings:
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rankings m and of items n."""
-        m, n = self.positions.shape
-        return int(m), int(n)
+        return self.positions.shape
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -198,8 +197,9 @@ class Rankings:
         # Blocks have no gaps, so the blocks before the last one are single items where they have as
         # many items as blocks.
         single = (positions < last[:, None]).sum(axis=1) == last
-        codes = np.where(single, np.where(last == n - 1, 0, 1), 2)
-        return tuple(_KINDS[code] for code in np.where((positions < 0).any(axis=1), 3, codes))
+        left_out = (positions < 0).any(axis=1)
+        codes = np.select([left_out, ~single, last == n - 1], [3, 2, 0], default=1)
+        return tuple(_KINDS[code] for code in codes)
 
     # Kernels need the following values when they are compiled, so these are static.
 
@@ -218,8 +218,7 @@ class Rankings:
         """Whether most pairs of items have equal attributes."""
         n = self.items.num_items
         _, sizes = np.unique(np.asarray(self.items.attributes), axis=0, return_counts=True)
-        pairs, alike = n * (n - 1) // 2, int(np.sum(sizes * (sizes - 1))) // 2
-        return pairs == 0 or 2 * alike > pairs
+        return n < 2 or bool(2 * np.sum(sizes * (sizes - 1)) > n * (n - 1))
 
     @cached_property
     def num_classes(self) -> int:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, issparse
 
-from relpref.data.arrays import counted, refuse_first, shown
+from relpref.data.arrays import counted, refuse_first
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, read_labels
 from relpref.data.preference import PreferenceData, assembled
@@ -324,7 +324,7 @@ def _labeled(
     relation: Table | pd.DataFrame, nodes: Sequence[Hashable], others: Sequence[Hashable]
 ) -> RelationValues:
     """Read an edge table, or a matrix with labels in any order; nodes it lacks are unobserved."""
-    indices = LabelIndex(nodes, "node {}".format), LabelIndex(others, "object {}".format)
+    first, second = LabelIndex(nodes, "node {}".format), LabelIndex(others, "object {}".format)
     shape = (len(nodes), len(others))
     table = as_table(relation, "relation")
     columns = list(table.frame.columns)
@@ -332,19 +332,19 @@ def _labeled(
     meant = bool(set(EDGE_COLUMNS) & set(map(str, columns))) and not set(columns) <= set(others)
     if table is relation or meant:
         check_columns(table, EDGE_COLUMNS, ())
-        sources, targets = (
+        rows, targets = (
             index.locate(
                 table.labels(name),
                 table.cell(name),
                 f"every {name} must be one of the labels given",
             ).astype(np.intp)
-            for name, index in zip(EDGE_COLUMNS[:2], indices, strict=True)
+            for name, index in (("source", first), ("target", second))
         )
         values = table.numbers("value", "leave out rows not known")
-        return RelationValues.of_edges(shape, sources, targets, values)
-    rows = _located(table.frame.index, indices[0], "row")
+        return RelationValues.of_edges(shape, rows, targets, values)
+    rows = _located(table.frame.index, first, "row")
     matrix = np.full(shape, np.nan)
-    for name, column in zip(columns, _located(columns, indices[1], "column"), strict=True):
+    for name, column in zip(columns, _located(columns, second, "column"), strict=True):
         cells = np.flatnonzero(~table.blank(name))
         matrix[rows[cells], column] = table.numbers(name, "give numbers", cells)
     return RelationValues.of_matrix(matrix)
@@ -354,15 +354,8 @@ def _located(labels: Any, index: LabelIndex, kind: str) -> Positions:
     """Return the positions of a matrix's labels, none of which may occur twice."""
     where = f"relation, {kind} {{}}".format
     distinct = LabelIndex(read_labels(labels, where), where).labels
-    try:
-        return index.locate(distinct, where, "give the relation of known nodes only").astype(
-            np.intp
-        )
-    except DataError as error:
-        raise DataError(
-            f"{error}; the labels of the relation's {kind}s must be those of the nodes "
-            f"({shown(index.labels[0])}, ...)"
-        ) from None
+    remedy = f"the labels of the relation's {kind}s must be those of the nodes"
+    return index.locate(distinct, where, remedy).astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -60,9 +60,12 @@ def test_rankers_that_gave_several_rankings() -> None:
 
 
 def test_labels_of_a_file_stay_what_was_written(tmp_path: Path) -> None:
-    (tmp_path / "wide.csv").write_text("who,a,b,c\n007,2,1,2\n008,3,,4\n")
-    read = Rankings.from_table(read_table(tmp_path / "wide.csv"))
+    (tmp_path / "{wide}.csv").write_text("who,a,b,c\n007,2,1,2\n008,3,,4\n")
+    table = read_table(tmp_path / "{wide}.csv")
+    read = Rankings.from_table(table)
     assert read.rankers == ("007", "008") and read.orders() == EXPECTED
+    with pytest.raises(UnknownLabelError, match=r"\{wide\}.csv, column 2: 'c' is not the label"):
+        Rankings.from_table(table, items=["a", "b"])
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,9 @@ def test_a_group_for_each_item(groups: dict[str, Any]) -> None:
         data(Relation(groups, "directed"))
 
 
-def test_groups_of_newcomers_keep_the_options() -> None:
+def test_newcomers_keep_the_options_and_may_repeat_the_kind() -> None:
+    again = Relation(table("f-a"), kind="directed")
+    assert data(directed()).extend(["f"], {"cites": again}).num_items == 6
     before = data(Relation({"a": "x", "b": "x", "c": "y"}, "bipartite", hubs="count", max_degree=3))
     after = before.extend(["f"], {"cites": {"f": "x"}})
     assert after.links["cites"].relation.hubs == "count"
@@ -638,8 +640,3 @@ def test_links_of_newcomers_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         data(relation).extend(items, more)
-
-
-def test_newcomers_may_repeat_the_kind() -> None:
-    again = Relation(table("f-a"), kind="directed")
-    assert data(directed()).extend(["f"], {"cites": again}).num_items == 6
