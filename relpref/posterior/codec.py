@@ -10,7 +10,7 @@ import json
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date, datetime
 from inspect import Parameter, isclass, signature
 from pathlib import Path
@@ -230,7 +230,7 @@ def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
     for kind in _OBJECTS:
         name = name_of(kind, type(value))
         if name is not None:
-            named = {field: getattr(value, field) for field in _fields(value)}
+            named = {field: getattr(value, field) for field in signature(type(value)).parameters}
             return {
                 "object": f"{kind}:{name}",
                 "fields": encode(named, arrays, path)["mapping"],
@@ -244,12 +244,6 @@ def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
     if hasattr(value, "__array__") and np.asarray(value).dtype.kind in "fiub":
         return _encode_array(np.asarray(value), arrays, path)
     return encode_label(value)
-
-
-def _fields(value: Any) -> Sequence[str]:
-    """Names of the fields of a dataclass or a named tuple that make another one like it."""
-    named: Sequence[str] = getattr(value, "_fields", ())
-    return named or [field.name for field in fields(value) if field.init]
 
 
 def _encode_array(array: Any, arrays: dict[str, Any], path: str) -> dict[str, str]:

@@ -69,7 +69,7 @@ class UtilityPosterior(Posterior):
 
     def with_full(self, full: Any) -> "UtilityPosterior":
         """Posterior with this distribution of effects and utilities."""
-        return replace(self, joint=full, belief=full.after(self._num_effects))
+        return replace(self, joint=full, belief=full.subset(slice(self._num_effects, None)))
 
     @property
     def _num_effects(self) -> int:
@@ -84,9 +84,9 @@ class UtilityPosterior(Posterior):
     ) -> pd.DataFrame:
         total: Any = self.full if belief is None else belief
         effects, names = self._num_effects, self.data.comparisons.covariate_names
-        parts = [(total.after(effects) if effects else total).centred()]
+        parts = [(total.subset(slice(effects, None)) if effects else total).centred()]
         if effects:
-            parts.append(total.subset(np.arange(effects)).project(self._effect_units))
+            parts.append(total.subset(slice(effects)).project(self._effect_units))
         labels = [*self._labels()[chosen], *(f"effect of {name}" for name in names[:effects])]
         columns = {"mean": [part.mean() for part in parts], "sd": [part.sd() for part in parts]}
         values = {name: np.concatenate(arrays) for name, arrays in columns.items()}
@@ -116,7 +116,7 @@ class UtilityPosterior(Posterior):
         if not self._num_effects:
             return effects_table(GaussianBelief(np.zeros(0), np.zeros((0, 0))), (), np.ones(0), 0.9)
         answers: Any = self.data.comparisons
-        belief = self.full.subset(np.arange(self._num_effects))
+        belief = self.full.subset(slice(self._num_effects))
         return effects_table(belief, answers.covariates_are, answers.covariate_scales, 0.9)
 
     def gaps(self, asked: Comparisons) -> Margins:
