@@ -88,8 +88,7 @@ def _ends_of(table: Table) -> tuple[Any, ...]:
         return tuple(columns)
     raise DataError(
         f"{table.name}: there are no columns 'first' and 'second' among {listed(columns)}; rename "
-        "those "
-        "of the two items"
+        "those of the two items"
     )
 
 
@@ -169,22 +168,18 @@ def rows_of(
 def of_its_raters(
     asked: Comparisons, parameters: Mapping[str, Any]
 ) -> tuple[Comparisons, dict[str, Any]]:
-    """Answers as if each came from a rater of its separate.
+    """Answers as if each came from a rater of its own.
 
     The number of raters must not matter to what is compiled.
     """
     shared = {site: value for site, value in parameters.items() if PLATES.get(site) != "rater"}
     if asked.rater is None:
         return replace(asked, raters=()), shared
-    separate = {
-        site: np.asarray(value)[..., asked.rater]
-        for site, value in parameters.items()
-        if site not in shared
-    }
+    of_raters = [site for site in parameters if site not in shared]
+    separate = {site: np.asarray(parameters[site])[..., asked.rater] for site in of_raters}
     rows = len(asked.rater)
-    return replace(
-        asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows))
-    ), shared | separate
+    asked = replace(asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows)))
+    return asked, shared | separate
 
 
 def expectations(
@@ -199,7 +194,7 @@ def expectations(
     shared = [] if answers.group is None else [GROUP_SD]
     sites = (*getattr(model, "sites", model.parameters)(answers), *shared)
     parameters = {site: parameter_of(posterior, site) for site in sites}
-    # The next answer is in a group of its values.
+    # The next answer is in a group of its own.
     variances = gaps.variances + np.square(parameters.pop(GROUP_SD, np.zeros(1)))[:, None]
     asked, parameters = of_its_raters(asked, parameters)
     predict = getattr(model, "predict", None)
@@ -225,8 +220,7 @@ def parameter_of(posterior: Any, site: str) -> Floats:
     if site not in posterior.hyperparameters:
         raise DataError(
             f"the posterior has no hyperparameter {site!r}, so the use of the columns of the "
-            "answers is unknown; "
-            "use a program of relpref.models, or leave the columns out"
+            "answers is unknown; use a program of relpref.models, or leave the columns out"
         )
     fixed = np.asarray(posterior.hyperparameters[site])
     return np.asarray(posterior.hyperparameter_draws.get(site, fixed[None]))
@@ -322,7 +316,7 @@ def effect_units(
 ) -> NDArray[np.float64]:
     """Matrix from effects to the effects of one unit of each covariate, shape (q, q).
 
-    The average over levels levels is subtracted from the effects of a category.
+    The average over its levels is subtracted from the effects of a category.
     """
     weights, start = np.diag(1 / scales), 0
     for covariate in covariates:

@@ -480,8 +480,7 @@ class UtilityPosterior(Posterior):
         for first, second in self.indistinguishable_parts:
             warn_user(
                 f"the answers cannot tell the parts {first!r} and {second!r} apart, whose prior "
-                "covariances are nearly proportional: only their "
-                "sum is known"
+                "covariances are nearly proportional: only their sum is known"
             )
         columns = {**parts.means, "mean": self.belief.mean()}
         table = {name: value - value.mean() for name, value in columns.items()}
@@ -574,9 +573,8 @@ class UtilityPosterior(Posterior):
     def _known_origin(self, what: str) -> Origin:
         if self.origin is None or not self.origin.engine:
             raise UnsupportedProgramError(
-                f"{what} needs a posterior from EP or Laplace that knows its program; "
-                "fit with one of them in this session, or with a program of relpref.models before "
-                "saving"
+                f"{what} needs a posterior from EP or Laplace that knows its program; fit with one "
+                "of them in this session, or with a program of relpref.models before saving"
             )
         return self.origin
 
