@@ -667,8 +667,6 @@ class UtilityPosterior(Posterior):
             UTILITY: ["item"],
             EFFECT: ["covariate"],
             "covariates": ["comparison", "covariate"],
-        }
-        dims |= {
             "attributes": ["item", "attribute"],
             **{site: [plate] for site, plate in PLATES.items()},
         }
