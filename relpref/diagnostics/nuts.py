@@ -330,9 +330,9 @@ def _compared(
         data = posterior.datasets()["data"]
         place = np.full(data.num_items, -1)
         place[items] = np.arange(len(items))
-        pairs = place[data.winner], place[data.loser]
+        pairs = effects + place[data.winner], effects + place[data.loser]
         event = "that one of an asked pair is the better"
-        chances = [each.after(effects).differences(*pairs).positive for each in (belief, exact)]
+        chances = [each.differences(*pairs).positive for each in (belief, exact)]
     elif posterior.kind == "classes":
         event = "of a class"
         classifiers: Any = posterior, sampled

@@ -465,7 +465,6 @@ def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> Any:
     except StorageError as error:
         raise StorageError(
             f"the kernel of the {side} cannot be stored ({error}); kernels by name and those of "
-            "relpref.kernels on attributes can: or give the kernel matrix with "
-            "kernel='precomputed'"
+            "relpref.kernels on attributes can: or give the kernel matrix with kernel='precomputed'"
         ) from None
     return encode(values, arrays, side)

@@ -428,8 +428,7 @@ class Posterior(PosteriorBase):
         if self.origin is None:
             raise UnsupportedProgramError(
                 "this posterior does not know its program, so that its draws cannot be weighted; "
-                "fit with a program of relpref, or in "
-                "this session"
+                "fit with a program of relpref, or in this session"
             )
         engine = self.origin.engine or find("engine", "EP")
         weighted: Posterior = engine.reweighted(self, num_samples, rng_key)

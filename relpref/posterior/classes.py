@@ -257,7 +257,6 @@ def _latents(
         if int(np.prod(shape)) != size:
             raise DataError(
                 f"the program has {int(np.prod(shape))} values of {name!r} at these examples and "
-                f"had {size}; "
-                "give features of as many columns as those it was fitted to"
+                f"had {size}; give features of as many columns as those it was fitted to"
             )
     return Layout(shapes, (), ())

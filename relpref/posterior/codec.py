@@ -10,7 +10,7 @@ import json
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date, datetime
 from inspect import Parameter, isclass, signature
 from pathlib import Path
@@ -230,7 +230,7 @@ def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
     for kind in _OBJECTS:
         name = name_of(kind, type(value))
         if name is not None:
-            named = {field: getattr(value, field) for field in _fields(value)}
+            named = {field: getattr(value, field) for field in _stored(type(value))}
             return {
                 "object": f"{kind}:{name}",
                 "fields": encode(named, arrays, path)["mapping"],
@@ -246,12 +246,11 @@ def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
     return encode_label(value)
 
 
-def _fields(value: Any) -> Sequence[str]:
-    """Names of the fields of a dataclass or a named tuple that make another one like it."""
-    named: Sequence[str] = getattr(value, "_fields", ())
-    return named or [
-        each.name for each in fields(value) if each.init and each.metadata.get("stored", True)
-    ]
+def _stored(cls: type) -> list[str]:
+    """Return the arguments that make another object like one, without those of its reading."""
+    kept = getattr(cls, "__dataclass_fields__", {})
+    names = signature(cls).parameters
+    return [name for name in names if name not in kept or kept[name].metadata.get("stored", True)]
 
 
 def _encode_array(array: Any, arrays: dict[str, Any], path: str) -> dict[str, str]:

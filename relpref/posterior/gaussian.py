@@ -92,13 +92,10 @@ class MixtureBelief:
         """The distribution of ``weights @ u``."""
         return mixture(self.locations @ weights.T, weights @ self.scales @ weights.T, self.weights)
 
-    def subset(self, positions: Positions) -> "MixtureBelief":
-        rows = np.ix_(np.arange(len(self.weights)), positions, positions)
-        return mixture(self.locations[:, positions], self.scales[rows], self.weights)
-
-    def after(self, start: int) -> "MixtureBelief":
-        """The entries from one on, without a copy."""
-        return mixture(self.locations[:, start:], self.scales[:, start:, start:], self.weights)
+    def subset(self, positions: Positions | slice) -> "MixtureBelief":
+        """Distribution of some entries; a slice makes no copy."""
+        scales = self.scales[:, positions][:, :, positions]
+        return mixture(self.locations[:, positions], scales, self.weights)
 
     def centred(self) -> "MixtureBelief":
         """The distribution of every entry less the average, O(n²)."""
@@ -255,11 +252,8 @@ class DrawsBelief:
     def project(self, weights: Floats) -> "DrawsBelief":
         return DrawsBelief(self.draws @ weights.T)
 
-    def subset(self, positions: Positions) -> "DrawsBelief":
-        return DrawsBelief(self.draws[:, positions])
-
-    def after(self, start: int) -> "DrawsBelief":
-        return DrawsBelief(self.draws[:, start:], self.sampler)
+    def subset(self, positions: Positions | slice) -> "DrawsBelief":
+        return DrawsBelief(self.draws[:, positions], self.sampler)
 
     def centred(self) -> "DrawsBelief":
         return DrawsBelief(self.draws - self.draws.mean(axis=1, keepdims=True))

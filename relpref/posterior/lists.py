@@ -88,8 +88,7 @@ def _in_units_of_noise(posterior: Any, belief: Belief, rater: Any) -> Belief:
     if answers.probability is not None:
         raise DataError(
             "rater: the answers are reported probabilities, and the noise of a rater is that of "
-            "reports, "
-            "not of choices and orders; leave rater out"
+            "reports, not of choices and orders; leave rater out"
         )
     if place < 0:
         return belief

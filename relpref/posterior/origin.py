@@ -1,5 +1,6 @@
 """Origin of a posterior: the program, its arguments and the engine."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -61,20 +62,16 @@ class Origin:
     def datasets(self) -> dict[str, Any]:
         """The data among the program's arguments, by name."""
         call = self.unbound()
-        names = (
-            ["data"]
-            if len(call.args) == 1
-            else [f"argument {at}" for at in range(1, len(call.args) + 1)]
-        )
-        named = dict(zip(names, call.args, strict=True)) | dict(call.kwargs)
+        named = {f"argument {at}": value for at, value in enumerate(call.args, start=1)}
+        if len(call.args) == 1:
+            named = {"data": call.args[0]}
+        named |= call.kwargs
         return {name: value for name, value in named.items() if isinstance(value, Dataset)}
 
     def with_argument(self, old: Any, new: Any) -> "Origin":
         """The same call with another argument in place of one."""
-        args = tuple(new if argument is old else argument for argument in self.args)
-        kwargs = {
-            name: new if argument is old else argument for name, argument in self.kwargs.items()
-        }
+        args = tuple(new if value is old else value for value in self.args)
+        kwargs = {name: new if value is old else value for name, value in self.kwargs.items()}
         return replace(self, args=args, kwargs=kwargs)
 
     def run(
@@ -107,15 +104,15 @@ class Origin:
             content = {
                 "program": f"program:{name}" if name else called,
                 "kwargs": encode(kwargs, arrays, "origin"),
-                "engine": {"engine": engine.name, **engine.options, "fixed": engine.fixed}
-                if engine
-                else {},
+                "engine": {},
                 "complete": origin.complete and not origin.kwargs.get("priors"),
             }
-            dump(content)
-            return (arrays, content) if len(origin.args) == 1 else ({}, None)
+            if engine:
+                options = {"engine": engine.name, **engine.options, "fixed": engine.fixed}
+                content["engine"] = json.loads(dump(options))
         except (TypeError, StorageError):
             return {}, None
+        return (arrays, content) if len(origin.args) == 1 else ({}, None)
 
     @classmethod
     def decoded(

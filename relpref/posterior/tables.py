@@ -88,8 +88,7 @@ def _ends_of(table: Table) -> tuple[Any, ...]:
         return tuple(columns)
     raise DataError(
         f"{table.name}: there are no columns 'first' and 'second' among {listed(columns)}; rename "
-        "those "
-        "of the two items"
+        "those of the two items"
     )
 
 
@@ -171,22 +170,18 @@ def rows_of(
 def of_its_raters(
     asked: Comparisons, parameters: Mapping[str, Any]
 ) -> tuple[Comparisons, dict[str, Any]]:
-    """Answers in which each is by a rater of its own.
+    """Answers as if each came from a rater of its own.
 
     The number of raters must not matter to what is compiled.
     """
     shared = {site: value for site, value in parameters.items() if site not in SPREADS}
     if asked.rater is None:
         return replace(asked, raters=()), shared
-    separate = {
-        site: np.asarray(value)[..., asked.rater]
-        for site, value in parameters.items()
-        if site not in shared
-    }
+    of_raters = [site for site in parameters if site not in shared]
+    separate = {site: np.asarray(parameters[site])[..., asked.rater] for site in of_raters}
     rows = len(asked.rater)
-    return replace(
-        asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows))
-    ), shared | separate
+    asked = replace(asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows)))
+    return asked, shared | separate
 
 
 def expectations(
@@ -194,18 +189,25 @@ def expectations(
 ) -> dict[str, Any]:
     """Expectations over the next answers, shape (k,), by column.
 
-    The posterior was learned from ``answers``.
+    The posterior was learned from ``answers``. Questions to typical raters have no rater.
     """
+    expected: dict[str, Any] = {}
     if asked.rater is not None and np.any(asked.rater < 0):
-        return _with_typical_raters(posterior, model, answers, asked, gaps)
+        for typical in (True, False):
+            rows = np.flatnonzero((asked.rater < 0) == typical)
+            columns: dict[str, Any] = {name: column[rows] for name, column in asked.columns.items()}
+            some = replace(asked, **columns | ({"rater": None} if typical else {}))
+            of_rows = replace(gaps, means=gaps.means[:, rows], variances=gaps.variances[:, rows])
+            for name, values in expectations(posterior, model, answers, some, of_rows).items():
+                expected.setdefault(name, np.empty(len(asked.rater)))[rows] = values
+        return expected
     shared = [] if answers.group is None else [GROUP_SD]
     sites = (*getattr(model, "sites", model.parameters)(answers), *shared)
     parameters = {site: parameter_of(posterior, site) for site in sites}
-    # The next answer is in a group of its values.
+    # The next answer is in a group of its own.
     variances = gaps.variances + np.square(parameters.pop(GROUP_SD, np.zeros(1)))[:, None]
     asked, parameters = of_its_raters(asked, parameters)
     predict = getattr(model, "predict", None)
-    expected: dict[str, Any] = {}
     if predict is None:
         from relpref.likelihoods.comparison import predicted
 
@@ -214,10 +216,8 @@ def expectations(
     else:
         for at, weight in enumerate(gaps.weights):
             # A fixed parameter beside draws of the others has one value for all.
-            values = {
-                site: value[at if len(value) > 1 else 0] for site, value in parameters.items()
-            }
-            for name, value in predict(asked, gaps.means[at], variances[at], **values).items():
+            given = {site: value[at if len(value) > 1 else 0] for site, value in parameters.items()}
+            for name, value in predict(asked, gaps.means[at], variances[at], **given).items():
                 expected[name] = expected.get(name, 0.0) + weight * value
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
 
@@ -227,27 +227,10 @@ def parameter_of(posterior: Any, site: str) -> Floats:
     if site not in posterior.hyperparameters:
         raise DataError(
             f"the posterior has no hyperparameter {site!r}, so the use of the columns of the "
-            "answers is unknown; "
-            "use a program of relpref.models, or leave the columns out"
+            "answers is unknown; use a program of relpref.models, or leave the columns out"
         )
     fixed = np.asarray(posterior.hyperparameters[site])
     return np.asarray(posterior.hyperparameter_draws.get(site, fixed[None]))
-
-
-def _with_typical_raters(
-    posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
-) -> dict[str, Any]:
-    """Expectations, where some questions are to a typical rater."""
-    assert asked.rater is not None
-    expected: dict[str, Any] = {}
-    for typical in (True, False):
-        rows = np.flatnonzero((asked.rater < 0) == typical)
-        columns: dict[str, Any] = {name: column[rows] for name, column in asked.columns.items()}
-        some = replace(asked, **columns | ({"rater": None} if typical else {}))
-        of_rows = replace(gaps, means=gaps.means[:, rows], variances=gaps.variances[:, rows])
-        for name, values in expectations(posterior, model, answers, some, of_rows).items():
-            expected.setdefault(name, np.empty(len(asked.rater)))[rows] = values
-    return expected
 
 
 def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions:
@@ -324,7 +307,7 @@ def effect_units(
 ) -> NDArray[np.float64]:
     """Matrix from effects to the effects of one unit of each covariate, shape (q, q).
 
-    The average over levels levels is subtracted from the effects of a category.
+    The average over its levels is subtracted from the effects of a category.
     """
     weights, start = np.diag(1 / scales), 0
     for covariate in covariates:
@@ -418,12 +401,8 @@ def label_index(labels: Iterable[Any], name: str) -> pd.Index:
 
 
 def objects(labels: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """Labels as they are, tuples included."""
-    listed = list(labels)
-    array = np.empty(len(listed), dtype=object)
-    for row, label in enumerate(listed):
-        array[row] = label
-    return array
+    """Array of labels as they are, tuples included."""
+    return np.fromiter(labels, dtype=object)
 
 
 def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> dict[str, Any]:

@@ -26,11 +26,8 @@ def tier_columns(
     mean = belief.mean()
     order = np.argsort(-mean, kind="stable")
     mean, covariance = mean[order], belief.covariance()[np.ix_(order, order)]
-    sds = np.sqrt(
-        np.maximum(
-            np.add.outer(np.diagonal(covariance), np.diagonal(covariance)) - 2 * covariance, 0.0
-        )
-    )
+    variance = np.diagonal(covariance)
+    sds = np.sqrt(np.maximum(np.add.outer(variance, variance) - 2 * covariance, 0.0))
     sds = np.maximum(sds, _FLOOR * sds.max(initial=0.0) or 1.0)
     ratios = np.triu(np.subtract.outer(mean, mean) / sds, 1)
     decided = ratios > critical_value(
@@ -43,15 +40,12 @@ def tier_columns(
         undecided.any(axis=1), size - 1 - np.argmax(undecided[:, ::-1], axis=1), np.arange(size)
     )
     cut = np.maximum.accumulate(last) <= np.arange(size)
-    sorted_columns = {
-        "tier": 1 + np.cumsum(cut) - cut,
-        "rank_lower": 1 + decided.sum(axis=0),
-        "rank_upper": size - decided.sum(axis=1),
+    place = np.argsort(order)
+    return {
+        "tier": (1 + np.cumsum(cut) - cut)[place],
+        "rank_lower": (1 + decided.sum(axis=0))[place],
+        "rank_upper": (size - decided.sum(axis=1))[place],
     }
-    columns = {name: np.empty(size, dtype=np.int64) for name in sorted_columns}
-    for name, values in sorted_columns.items():
-        columns[name][order] = values
-    return columns
 
 
 def critical_value(ratios: Floats, places: NDArray[Any], probability: float) -> float:

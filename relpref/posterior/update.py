@@ -83,16 +83,11 @@ class Update:
 
         if refit and (posterior.searched or draws):
             return refitted()
-        facts = kept_info(posterior, _SEARCH_INFO)
-        facts |= {
-            FITTED: self.data.num_answers if refit else posterior.answers_at_fit,
-            **self.guessed,
-        }
+        fitted = self.data.num_answers if refit else posterior.answers_at_fit
+        facts = kept_info(posterior, _SEARCH_INFO) | {FITTED: fitted, **self.guessed}
         with warnings.catch_warnings():
-            if draws and scheduled:
-                warnings.simplefilter(
-                    "ignore", InferenceWarning
-                )  # of weights that a refit is about to mend
+            if draws and scheduled:  # a refit mends the weights that are warned about
+                warnings.simplefilter("ignore", InferenceWarning)
             again = run_again(posterior, origin, sites, self.values, facts, progress_bar)
         if draws and scheduled and again.effective_points < MIN_EFFECTIVE:
             return refitted()
@@ -100,27 +95,22 @@ class Update:
 
     def quickly(self, max_error: float) -> Any:
         """Change the posterior by one rank for every answer; update fully beyond ``max_error``."""
-        posterior, likelihood, at_mode = (
-            self.posterior,
-            self.posterior.likelihood,
-            self.origin.engine.at_mode,
-        )
-        answers, effects = self.data.comparisons, posterior._num_effects
+        posterior, at_mode = self.posterior, self.origin.engine.at_mode
+        likelihood, effects = posterior.likelihood, posterior._num_effects
         if not self._each_by_itself():
             return self.fully("keep", False)
         self._check_gaps(at_mode)
         moving = RankOne(posterior.full)
         sites = np.stack([np.atleast_2d(posterior.sites[name]) for name in _SITES])
-        parameters = self._by_component(self.values, answers)
+        parameters = self._by_component(self.values, self.data.comparisons)
         shared = parameters.pop(GROUP_SD, np.zeros(1)) ** 2
         before, number, gained = posterior.data.comparisons, 0, 0.0
         for taken_back, some, (after, places, rows) in self.steps:
             moved = _moved(sites, places)
             copies = _moved(before.count[None], places)[0]
             grouped = np.zeros(len(rows), dtype=bool) if some.group is None else some.group >= 0
-            for at, (row, gap) in enumerate(
-                zip(rows, zip(*rows_of(some, effects), strict=True), strict=True)
-            ):
+            gaps = zip(*rows_of(some, effects), strict=True)
+            for at, (row, gap) in enumerate(zip(rows, gaps, strict=True)):
                 noise = shared * grouped[at]
                 for _ in range(int(some.count[at])):
                     number += 1
@@ -136,7 +126,6 @@ class Update:
                         moved[:, :, row] += (site - moved[:, :, row]) / copies[row]
             sites, before = moved, after
         data, units, more = self._rescaled(moving)
-        answers, gained = data.comparisons, gained + more
         belief = moving.belief()
         if np.any(units != 1):
             scales = belief.scales * units * units[:, None]
@@ -148,7 +137,7 @@ class Update:
                 quick_error(
                     likelihood,
                     {name: value[at] for name, value in parameters.items()},
-                    answers,
+                    data.comparisons,
                     dict(zip(_SITES, sites[:, at], strict=True)),
                     belief.components[at],
                     at_mode,
@@ -168,16 +157,12 @@ class Update:
         }
         log_evidence, draws, values = None, _widened(posterior, self.values), dict(self.values)
         if draws:
-            averages = {
-                name: np.tensordot(belief.weights, value, axes=1) for name, value in draws.items()
-            }
-            values |= {
-                name: float(value) if value.ndim == 0 else value for name, value in averages.items()
-            }
+            for name, value in draws.items():
+                average = np.tensordot(belief.weights, value, axes=1)
+                values[name] = float(average) if average.ndim == 0 else average
             info["effective_points"] = effective(np.log(belief.weights))
-            log_evidence = (
-                None if posterior.log_evidence is None else posterior.log_evidence + gained
-            )
+            if posterior.log_evidence is not None:
+                log_evidence = posterior.log_evidence + (gained + more)
         updated = replace(
             posterior,
             data=data,
@@ -280,8 +265,7 @@ class Update:
             ):
                 raise UnsupportedProgramError(
                     "quick=True is for programs whose answers look at gaps of utilities by the "
-                    "likelihood that they are given, as those of "
-                    "relpref.models do; leave quick out"
+                    "likelihood that they are given, as those of relpref.models do; leave quick out"
                 )
 
 
@@ -314,24 +298,19 @@ def run_again(
     origin: Origin,
     sites: Mapping[str, Any],
     values: Mapping[str, Any],
-    told: dict[str, Any],
+    facts: dict[str, Any],
     progress_bar: bool,
     **options: Any,
 ) -> Any:
-    """The engine with other data at these hyperparameters; a mixture keeps its draws of them."""
+    """Run the engine at these hyperparameters; a mixture keeps its draws of them."""
     draws = _widened(posterior, values)
     options["fixed"] = {name: value for name, value in values.items() if name not in draws}
     if not draws:
         return origin.run(sites, posterior.key, progress_bar=progress_bar, **options)
-    mixture = {
-        "info": told,
-        "prior_log_weights": posterior.prior_log_weights,
-        "r_hat": posterior.r_hat,
-    }
-    given = mixture | dict(origin.kwargs)
-    again = origin.engine.changed(**options).run_at_draws(
-        draws, posterior.key, *origin.args, **given
-    )
+    given = {"prior_log_weights": posterior.prior_log_weights, "r_hat": posterior.r_hat}
+    given |= {"info": facts, **origin.kwargs}
+    engine = origin.engine.changed(**options)
+    again = engine.run_at_draws(draws, posterior.key, *origin.args, **given)
     return again if posterior.log_evidence is not None else replace(again, log_evidence=None)
 
 

@@ -69,7 +69,7 @@ class UtilityPosterior(Posterior):
 
     def with_full(self, full: Any) -> "UtilityPosterior":
         """Posterior with this distribution of effects and utilities."""
-        return replace(self, joint=full, belief=full.after(self._num_effects))
+        return replace(self, joint=full, belief=full.subset(slice(self._num_effects, None)))
 
     @property
     def _num_effects(self) -> int:
@@ -84,9 +84,9 @@ class UtilityPosterior(Posterior):
     ) -> pd.DataFrame:
         total: Any = self.full if belief is None else belief
         effects, names = self._num_effects, self.data.comparisons.covariate_names
-        parts = [(total.after(effects) if effects else total).centred()]
+        parts = [(total.subset(slice(effects, None)) if effects else total).centred()]
         if effects:
-            parts.append(total.subset(np.arange(effects)).project(self._effect_units))
+            parts.append(total.subset(slice(effects)).project(self._effect_units))
         labels = [*self._labels()[chosen], *(f"effect of {name}" for name in names[:effects])]
         columns = {"mean": [part.mean() for part in parts], "sd": [part.sd() for part in parts]}
         values = {name: np.concatenate(arrays) for name, arrays in columns.items()}
@@ -116,7 +116,7 @@ class UtilityPosterior(Posterior):
         if not self._num_effects:
             return effects_table(GaussianBelief(np.zeros(0), np.zeros((0, 0))), (), np.ones(0), 0.9)
         answers: Any = self.data.comparisons
-        belief = self.full.subset(np.arange(self._num_effects))
+        belief = self.full.subset(slice(self._num_effects))
         return effects_table(belief, answers.covariates_are, answers.covariate_scales, 0.9)
 
     def gaps(self, asked: Comparisons) -> Margins:
@@ -478,8 +478,7 @@ class UtilityPosterior(Posterior):
         for first, second in self.indistinguishable_parts:
             warn_user(
                 f"the answers cannot tell the parts {first!r} and {second!r} apart, whose prior "
-                "covariances are nearly proportional: only their "
-                "sum is known"
+                "covariances are nearly proportional: only their sum is known"
             )
         columns = {**parts.means, "mean": self.belief.mean()}
         table = {name: value - value.mean() for name, value in columns.items()}
@@ -572,9 +571,8 @@ class UtilityPosterior(Posterior):
     def _known_origin(self, what: str) -> Origin:
         if self.origin is None or not self.origin.engine:
             raise UnsupportedProgramError(
-                f"{what} needs a posterior from EP or Laplace that knows its program; "
-                "fit with one of them in this session, or with a program of relpref.models before "
-                "saving"
+                f"{what} needs a posterior from EP or Laplace that knows its program; fit with one "
+                "of them in this session, or with a program of relpref.models before saving"
             )
         return self.origin
 
@@ -667,8 +665,6 @@ class UtilityPosterior(Posterior):
             UTILITY: ["item"],
             EFFECT: ["covariate"],
             "covariates": ["comparison", "covariate"],
-        }
-        dims |= {
             "attributes": ["item", "attribute"],
             **{site: ["rater"] for site in SPREADS},
         }
