@@ -16,14 +16,21 @@ import relpref
 
 PROGRAM = [sys.executable, "-m", "relpref.cli"]
 FIT = [*PROGRAM, "fit", "--folder", "tables", "--out"]
+HELD = (
+    "attributes_amplitude",
+    "attributes_lengthscale",
+    "hot_amplitude",
+    "hot_range",
+    "individual_amplitude",
+)
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment() -> dict[str, str]:
     source = str(Path(relpref.__file__).parents[1])
     # Whoever runs the tests may keep compiled code for them; here it is the program's own cache
     # that is looked at.
     settings = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    return settings | {"PYTHONPATH": source, "RELPREF_CACHE": "off"} | more
+    return settings | {"PYTHONPATH": source, "RELPREF_CACHE": "off"}
 
 
 @pytest.mark.slow
@@ -176,7 +183,9 @@ if {before}:
 fit.say = lambda text: os.kill(os.getpid(), signal.SIGINT) if text.startswith("Fitted") else None
 sys.exit(main())
 """
-    command = [sys.executable, "-c", script, *FIT[3:], "new"]
+    held = [f"--fixed={name}=1" for name in HELD]  # nothing to be searched for
+    held.append("--fixed=attributes_linear_share=0.5")
+    command = [sys.executable, "-c", script, *FIT[3:], "new", *held]
     done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
     said = INTERRUPTED if before else f"relpref: interrupted; {place / 'new'} is written\n"
     assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
