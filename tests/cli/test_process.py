@@ -16,13 +16,6 @@ import relpref
 
 PROGRAM = [sys.executable, "-m", "relpref.cli"]
 FIT = [*PROGRAM, "fit", "--folder", "tables", "--out"]
-HELD = (
-    "attributes_amplitude",
-    "attributes_lengthscale",
-    "hot_amplitude",
-    "hot_range",
-    "individual_amplitude",
-)
 
 
 def environment() -> dict[str, str]:
@@ -170,7 +163,7 @@ sys.exit(main())
 
 @pytest.mark.parametrize("before", [True, False])
 def test_it_is_said_whether_an_interrupt_came_before_or_after_files_were_replaced(
-    before: bool, place: Path
+    before: bool, place: Path, held: str
 ) -> None:
     script = f"""
 import os, signal, sys
@@ -183,9 +176,7 @@ if {before}:
 fit.say = lambda text: os.kill(os.getpid(), signal.SIGINT) if text.startswith("Fitted") else None
 sys.exit(main())
 """
-    held = [f"--fixed={name}=1" for name in HELD]  # nothing to be searched for
-    held.append("--fixed=attributes_linear_share=0.5")
-    command = [sys.executable, "-c", script, *FIT[3:], "new", *held]
+    command = [sys.executable, "-c", script, *FIT[3:], "new", *held.split()]
     done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
     said = INTERRUPTED if before else f"relpref: interrupted; {place / 'new'} is written\n"
     assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
