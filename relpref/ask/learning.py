@@ -71,9 +71,9 @@ def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> Table | None
 def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
     """Posterior of a run with all answers of its store, and the number that its file lacks."""
     posterior = cast(UtilityPosterior, run.posterior)
-    check_known(run)
     store = AnswerStore.read(run.folder / ANSWERS)
     if store is None:
+        check_known(run)
         return posterior, 0
     with store:
         changes = store.changes(known_version(run, store))

@@ -9,12 +9,11 @@ from scipy.special import ndtr, xlogy
 
 from relpref.data.arrays import shown
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.explore.choose import Limits, narrowed, whole_number
+from relpref.explore.choose import Asked, Limits, narrowed, whole_number
 from relpref.explore.forecast import Floats
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.chances import NOISE
-from relpref.posterior.gaussian import generator
 
 _DRAWS, _MORE_DRAWS = 256, 4000  # for the search, and for the score of the result
 _STEP = 0.5 * NOISE  # between nodes, at which the trapezoidal rule is exact to 1e-6
@@ -71,13 +70,11 @@ def next_choices(
         raise UnsupportedProgramError(
             "the custom likelihood is for pairs, not for lists; fit with Probit() or Logistic()"
         )
-    rng = posterior._rng(None) if rng_key is None else generator(rng_key)
+    rng = posterior._rng(rng_key)
     posterior, limits, _ = narrowed(posterior, Limits(items), rng)
     likelihood: Any = posterior.likelihood
     data = posterior.data
-    open_ = np.arange(data.num_items)
-    if limits.items is not None:
-        open_ = np.unique(data.index(list(limits.items)))
+    open_ = Asked(data, limits).pool().members
     if len(open_) < size:
         raise DataError(f"size is {shown(size)}; there are {len(open_)} items to choose among")
     lapse, noise = posterior.hyperparameters.get("lapse", 0.0), likelihood.noise

@@ -17,8 +17,13 @@ from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positi
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
+<<<<<<< HEAD
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.posterior.gaussian import Margins, generator
+=======
+from relpref.likelihoods.answers import GROUP_SD, PLATES
+from relpref.posterior.gaussian import Margins
+>>>>>>> asking
 from relpref.posterior.tables import (
     expectations,
     of_its_raters,
@@ -408,7 +413,7 @@ def plan(
     """Choose k questions, each as if those before it were answered; see `next_pairs`."""
     chosen_by = score_of(score)
     whole_number("k", k, 1)
-    rng = posterior._rng(None) if key is None else generator(key)
+    rng = posterior._rng(key)
     posterior, limits, often = narrowed(posterior, limits, rng)
     asked = Asked(posterior.data, limits, often)
     left = asked.left()

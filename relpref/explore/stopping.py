@@ -13,7 +13,6 @@ from relpref.explore.forecast import Belief, Floats, Pool
 from relpref.explore.scores import DEFAULT, Score
 from relpref.infer import UtilityPosterior
 from relpref.limits import MAX_FORECAST_ANSWERS, MAX_ITEMS_OF_GAIN
-from relpref.posterior.gaussian import generator
 
 GOAL = 0.1  # of the pairs in the wrong order
 # Share of the errors: where the next n/2 answers gain less, further ones will not reach the goal.
@@ -155,7 +154,7 @@ def expected_gain(
     check_top(top, n)
     everyone = np.arange(n)
     if n > MAX_ITEMS_OF_GAIN:
-        rng = posterior._rng(None) if rng_key is None else generator(rng_key)
+        rng = posterior._rng(rng_key)
         everyone = np.sort(rng.choice(n, MAX_ITEMS_OF_GAIN, replace=False))
     pool = Pool(everyone, np.zeros((2, 0), dtype=np.int64))
     asked = len(chosen.questions)
@@ -210,13 +209,12 @@ def check_goal(goal: float) -> float:
     return goal
 
 
-def check_top(top: int | None, number: int) -> int | None:
+def check_top(top: int | None, number: int) -> None:
     """Refuse a number of best items that is not below the number of all."""
     if top is not None:
         whole_number("top", top, 1)
         if top >= number:
             raise DataError(f"top is {top}; among {number} items it must be below {number}")
-    return top
 
 
 def _wrong_members(before: Belief, after: Belief, top: int) -> float:

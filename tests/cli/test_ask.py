@@ -29,23 +29,15 @@ from relpref.explore import ExpectedGain
 from relpref.infer import Result, UtilityPosterior
 
 Ask = Callable[..., Any]
-HELD = (
-    "attributes_amplitude",
-    "attributes_lengthscale",
-    "hot_amplitude",
-    "hot_range",
-    "individual_amplitude",
-)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, write_tables: Any) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, write_tables: Any, held: str) -> Path:
     """Tables and a run whose hyperparameters are held, so that an answer is learned at once."""
     folder = tmp_path_factory.mktemp("held")
     write_tables(folder / "tables")
-    held = " ".join(f"--fixed={name}=1" for name in HELD)
-    fit = f"fit --folder {folder}/tables --fixed attributes_linear_share=0.5 {held}"
-    assert main(f"{fit} --out {folder}/run --quiet".split()) == 0
+    fit = f"fit --folder {folder}/tables --out {folder}/run --quiet {held}"
+    assert main(fit.split()) == 0
     return folder
 
 

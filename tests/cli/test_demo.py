@@ -101,7 +101,10 @@ def test_losses_are_those_of_what_happened() -> None:
     assert table.loc[RELATION, "gain_se"] == pytest.approx((alone - real).std(ddof=1) / np.sqrt(3))
 
 
-def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
+def test_demo(
+    small: Path, outcome: Outcome, ask: Any, snapshot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "fit", lambda season, seed, progress_bar: outcome)
     said = ask("demo")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()

@@ -10,16 +10,16 @@ import pytest
 
 def test_a_run_is_simulated_and_goes_on(ask: Callable[..., Any], place: Path) -> None:
     before = {path.name for path in (place / "run").iterdir()}
-    said = ask("sbc run --simulations 20")
+    said = ask("sbc run --simulations 8")
     assert said.code == 0, said.err
-    assert "xpgp, EP, hyperparameters given" in said.out and "of 20 simulations" in said.out
+    assert "xpgp, EP, hyperparameters given" in said.out and "of 8 simulations" in said.out
     assert f"The picture is in {Path('run-sbc').absolute() / 'ecdf.svg'}" in said.out
     assert {path.name for path in (place / "run").iterdir()} == before
     out = place / "run-sbc"
     assert {path.name for path in out.iterdir()} == {"simulations.jsonl", "ecdf.svg", "summary.csv"}
     kept = (out / "simulations.jsonl").read_bytes()
-    found = json.loads(ask("sbc run --simulations 25 -o json").out)
-    assert found["verdict"] == "too few" and found["quantities"][0]["simulations"] == 25
+    found = json.loads(ask("sbc run --simulations 10 -o json").out)
+    assert found["verdict"] == "too few" and found["quantities"][0]["simulations"] == 10
     assert (out / "simulations.jsonl").read_bytes().startswith(kept)
     refused = ask("sbc run --seed 1")
     assert refused.code == 2 and "run-sbc/simulations.jsonl: its records have key" in refused.err

@@ -42,8 +42,7 @@ print(json.dumps(loaded()))
 
 
 def lines(script: str, *arguments: str) -> list[Any]:
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    settings |= {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
+    settings = os.environ | {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
     command = [sys.executable, "-W", "error", "-c", BEGIN + script, *arguments]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -140,7 +140,6 @@ def test_many_objects_are_cut(
     monkeypatch: pytest.MonkeyPatch, complete: RelationPosterior, prose: Any
 ) -> None:
     monkeypatch.setattr("relpref.report.relation.MOST_RANKED", 4)
-    monkeypatch.setattr("relpref.report.relation.MOST_RANKED", 4)
     monkeypatch.setattr("relpref.report.relation._MOST_NODES", 5)
     monkeypatch.setattr("relpref.report.relation._MOST_PAIRS", 10)
     text = prose(complete)
