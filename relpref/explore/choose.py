@@ -17,13 +17,8 @@ from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positi
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
-<<<<<<< HEAD
 from relpref.likelihoods.answers import GROUP_SD
-from relpref.posterior.gaussian import Margins, generator
-=======
-from relpref.likelihoods.answers import GROUP_SD, PLATES
 from relpref.posterior.gaussian import Margins
->>>>>>> asking
 from relpref.posterior.tables import (
     expectations,
     of_its_raters,
