@@ -66,7 +66,7 @@ def test_fields_of_a_base_are_given_by_name(base: Any) -> None:
     """The first field of a class from outside is its own."""
 
     @dataclass(frozen=True)
-    class Outside(base):  # type: ignore[misc]
+    class Outside(base):
         power: float = 1.0
 
         def correlation(self, squared: jax.Array) -> jax.Array:

@@ -191,8 +191,8 @@ class ImplicitBelief(GaussianBelief):
         self._check(self.size, "the covariance of")
         return self.subset(np.arange(self.size)).scale
 
-    def subset(self, positions: NDArray[np.integer[Any]]) -> GaussianBelief:
-        positions = np.asarray(positions)
+    def subset(self, positions: NDArray[np.integer[Any]] | slice) -> GaussianBelief:
+        positions = np.arange(self.size)[positions]
         scale = self.implicit.block(positions, positions)
         return GaussianBelief(self.location[positions], 0.5 * (scale + scale.T))
 
