@@ -426,17 +426,17 @@ def _tidied(
         raise DataError(
             f"{called}: no edge is left but loops and zero weights; add edges or leave it out"
         )
-    ends = np.stack([edges.source[rows], edges.target[rows]]).astype(np.int64)
+    ends = np.stack([edges.source[rows], edges.target[rows]])
     backward = edges.undirected & (ends[0] > ends[1])
     low, high = np.where(backward, ends[::-1], ends)
     # Equal edges follow one another, forward ones first; positions are below 2**31.
-    key = (low << 32) | (high << 1) | backward
+    key = (low.astype(np.int64) << 32) | (high.astype(np.int64) << 1) | backward
     order = np.argsort(key, kind="stable")
     rows, key = rows[order], key[order]
     first = np.concatenate([[True], (key[1:] >> 1) != (key[:-1] >> 1)])
     _refuse_two_weights(edges, called, rows, first, labels)
     heaviest = np.maximum.reduceat(weight[rows], np.flatnonzero(first))
-    low, high = (end[order][first].astype(np.int32) for end in (low, high))
+    low, high = (end[order][first] for end in (low, high))
     dropped = (
         (int(weightless.sum()), "edge", "of weight 0 left out"),
         (int(loops.sum()), "link", "from an item to itself left out"),
