@@ -260,11 +260,7 @@ class Graph:
             key[1:] == key[:-1],
             lambda edge: f"Graph: the edge {low[edge]} - {high[edge]} occurs twice; give it once",
         )
-<<<<<<< HEAD
         # A frozen dataclass is filled through object.__setattr__, which JAX's unflatten skips.
-=======
-        # A frozen dataclass is filled through object.__setattr__; JAX does not call this method.
->>>>>>> relations
         ends = [low.astype(np.int32), high.astype(np.int32)]
         for name, array in zip(("source", "target", "weight"), (*ends, weight), strict=True):
             object.__setattr__(self, name, read_only(array))
