@@ -81,52 +81,38 @@ def brute_force(
 
 
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
-@pytest.mark.parametrize("symmetry", ["none", "symmetric", "reciprocal"])
+@pytest.mark.parametrize("kind", ["two kinds", "none", "symmetric", "reciprocal"])
 @pytest.mark.parametrize("complete", [True, False])
-def test_posterior_moments_of_new_nodes(loss: str, symmetry: str, complete: bool) -> None:
+def test_posterior_moments_of_new_nodes(loss: str, kind: str, complete: bool) -> None:
     rng = np.random.default_rng(1)
     nodes, new = rng.normal(size=(7, 2)), rng.normal(size=(3, 2))
-    relation = rng.normal(size=(7, 7))
+    objects, symmetry = (rng.normal(size=(5, 2)), "none") if kind == "two kinds" else (None, kind)
+    relation = rng.normal(size=(7, 7 if objects is None else 5))
+    if not complete:
+        relation[rng.random(relation.shape) < 0.2] = np.nan
     if symmetry != "none":
         relation = 0.5 * (relation + SIGN[symmetry] * relation.T)
-    if not complete:
-        unknown = rng.random((7, 7)) < 0.3
-        relation[unknown | (unknown.T & (symmetry != "none"))] = np.nan
-    ranker = Ranker(
-        "gaussian", gamma=0.4, loss=loss, symmetry=symmetry, regularization=0.3, tol=1e-12
-    ).fit(nodes, relation)
-    posterior, scale = ranker.posterior_, ranker.posterior_.hyperparameters["scale"]
-    mean, covariance = brute_force(nodes, None, relation, symmetry, loss, 0.3, new)
+    options: dict[str, Any] = {"loss": loss, "symmetry": symmetry, "regularization": 0.3}
+    ranker = Ranker("gaussian", gamma=0.4, tol=1e-12, **options).fit(nodes, relation, objects)
+    scale = ranker.posterior_.hyperparameters["scale"]
+    mean, covariance = brute_force(nodes, objects, relation, symmetry, loss, 0.3, new)
     tolerance = 1e-5 if loss == "ranking" else 1e-9  # the reference's offsets are only nearly flat
-    np.testing.assert_allclose(ranker.predict(new).ravel(), mean, atol=tolerance)
-    _, sd = ranker.predict(new, return_std=True)
+    scores, sd = ranker.predict(new, return_std=True)
+    np.testing.assert_allclose(scores.ravel(), mean, atol=tolerance)
     np.testing.assert_allclose(sd.ravel() ** 2, scale * np.diagonal(covariance), atol=tolerance)
     for row in range(3):
-        belief = posterior.belief(new[[row]])
-        block = slice(7 * row, 7 * row + 7)
+        belief = ranker.posterior_.belief(new[[row]])
+        block = slice(row * relation.shape[1], (row + 1) * relation.shape[1])
         np.testing.assert_allclose(belief.mean(), mean[block], atol=tolerance)
-        np.testing.assert_allclose(
-            belief.covariance(), scale * covariance[block, block], atol=tolerance
-        )
+        expected = scale * covariance[block, block]
+        np.testing.assert_allclose(belief.covariance(), expected, atol=tolerance)
 
 
-def test_two_domains_and_new_nodes_on_either_side() -> None:
+def test_the_second_argument_is_the_first_of_the_transposed_relation() -> None:
     rng = np.random.default_rng(2)
-    drugs, targets = rng.normal(size=(6, 2)), rng.normal(size=(5, 2))
-    new = rng.normal(size=(2, 2))
-    relation = rng.normal(size=(6, 5))
-    for loss, tolerance in (("regression", 1e-9), ("ranking", 1e-5)):
-        ranker = Ranker("gaussian", gamma=0.4, loss=loss, regularization=0.5)
-        ranker.fit(drugs, relation, targets)
-        mean, covariance = brute_force(drugs, targets, relation, "none", loss, 0.5, new)
-        scores, sd = ranker.predict(new, return_std=True)
-        scale = ranker.posterior_.hyperparameters["scale"]
-        np.testing.assert_allclose(scores.ravel(), mean, atol=tolerance)
-        np.testing.assert_allclose(sd.ravel() ** 2, scale * np.diagonal(covariance), atol=tolerance)
-    # Ranked for the second argument: the transposed relation.
-    turned = Ranker("gaussian", gamma=0.4, condition="second", regularization=0.5)
-    turned.fit(drugs, relation, targets)
-    other = Ranker("gaussian", gamma=0.4, regularization=0.5).fit(targets, relation.T, drugs)
+    nodes, objects, relation, new = map(rng.standard_normal, ((6, 2), (5, 2), (6, 5), (2, 2)))
+    turned = Ranker("gaussian", gamma=0.4, condition="second").fit(nodes, relation, objects)
+    other = Ranker("gaussian", gamma=0.4).fit(objects, relation.T, nodes)
     np.testing.assert_allclose(turned.predict(new), other.predict(new), atol=1e-12)
 
 

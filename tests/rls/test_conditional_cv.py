@@ -177,9 +177,9 @@ def test_regularisations_without_convergence_have_no_score(cv: Any) -> None:
 def test_a_small_incomplete_relation_has_a_best_regularisation() -> None:
     """The smallest of the default ones is too small for these kernels."""
     rng = np.random.default_rng(0)
-    nodes = rng.normal(size=(30, 3))
-    relation = nodes @ rng.normal(size=(3, 3)) @ nodes.T + 0.3 * rng.normal(size=(30, 30))
-    relation[rng.random((30, 30)) < 0.3] = np.nan
+    nodes = rng.normal(size=(24, 3))
+    relation = nodes @ rng.normal(size=(3, 3)) @ nodes.T + 0.3 * rng.normal(size=(24, 24))
+    relation[rng.random((24, 24)) < 0.3] = np.nan
     with pytest.warns(InferenceWarning, match="have no score"):
         chosen = ConditionalRankerCV(Ranker("polynomial"), folds=4).fit(nodes, relation)
     assert np.isnan(chosen.scores_[0]) and np.nanmax(chosen.scores_) > 0.8
