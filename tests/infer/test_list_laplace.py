@@ -16,8 +16,6 @@ from relpref.data import orderings
 from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
-from relpref.infer.program import Program
-from relpref.infer.sites import Sites
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ListComparison, ListSizes, Logistic, LogisticComparison
 from relpref.linalg import Dense
@@ -125,32 +123,6 @@ def test_two_items_are_a_comparison() -> None:
     )
     assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-10)
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-10)
-
-
-@pytest.mark.slow
-def test_gradient() -> None:
-    """Derivatives of the evidence in the scale of the noise, which moves lists and single answers; in NumPy,
-    and compiled.
-    """
-    with jax.enable_x64(True):
-        read = Program.of(program, (ROWS,)).at_a_point()
-        start = Sites(*np.zeros((2, len(ROWS))))
-
-        def evaluated(scale: float, start: Any = start) -> Any:
-            values = {"scale": np.array(scale)}
-            return Laplace.evaluate(read, False, True, values, start, 1e-10, 50, False)
-
-        found, ends = evaluated(0.2), [evaluated(0.2 + side * 1e-3) for side in (1, -1)]
-        slope = sum(
-            side * (end.log_evidence + end.log_prior)
-            for side, end in zip((1, -1), ends, strict=True)
-        )
-        assert found.gradient["scale"] == pytest.approx(slope / 2e-3, abs=2e-4)
-        compiled = jax.jit(lambda start: evaluated(0.2, start))(start)
-        assert float(compiled.log_evidence) == pytest.approx(float(found.log_evidence), abs=1e-8)
-        assert float(compiled.gradient["scale"]) == pytest.approx(
-            float(found.gradient["scale"]), abs=1e-6
-        )
 
 
 @pytest.mark.slow
