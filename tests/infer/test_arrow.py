@@ -10,10 +10,9 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP
 from relpref.kernels import GaussianProcess
-from relpref.likelihoods import ListComparison, ListSizes, LogisticComparison, ProbitComparison
+from relpref.likelihoods import ListComparison, ListSizes, ProbitComparison
 from relpref.likelihoods.chances import NOISE
 from relpref.linalg import Dense
 
@@ -108,23 +107,3 @@ def test_lists_of_two_are_comparisons() -> None:
     one, other = (fit(exact, rows, pairs.unit) for rows in (pairs, single))
     assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-10)
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-10)
-
-
-def test_nothing_depends_on_the_order_of_lists() -> None:
-    rows, turned = Rows(MIXED, 3), Rows(MIXED, 3)
-    order = np.argsort((rows.number + 3) % 8, kind="stable")
-    turned.number, turned.winner, turned.loser = (
-        ((rows.number + 3) % 8)[order],
-        rows.winner[order],
-        rows.loser[order],
-    )
-    turned.number = np.where(rows.number[order] < 0, -1, turned.number)
-    turned.sizes = rows.sizes._replace(lists=8)
-    one, other = (fit(exact, each, rows.unit) for each in (rows, turned))
-    assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-9)
-    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
-
-
-def test_refused() -> None:
-    with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
-        fit(exact, FEW, FEW.unit, LogisticComparison)
