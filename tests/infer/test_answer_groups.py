@@ -22,7 +22,6 @@ from relpref.diagnostics.loo import left_out
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples, noncentered
 from relpref.infer.arrow import Blocks, Kind, middle_of
-from relpref.infer.program import Program
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
 from relpref.linalg import Dense
@@ -196,39 +195,6 @@ def test_predictions_are_of_a_new_group(likelihood: Any) -> None:
     assert found == pytest.approx(np.mean(gap + noise > 0), abs=4e-3)
     if likelihood == Probit():
         assert posterior.choose(["i0", "i3"])["probability"]["i0"] == pytest.approx(found, abs=1e-3)
-
-
-@pytest.mark.parametrize("engine", [EP, Laplace])
-@pytest.mark.parametrize("space", [False, True])
-def test_gradient(objective: Any, space: bool, engine: Any) -> None:
-    at = objective(preference_gp, read(TABLE), gap_space=space, engine=engine)
-    here = {"individual_amplitude": 0.2, "group_sd": -0.3}
-    _, gradient = at(here)
-    for name in here:
-        ends = [at({**here, name: here[name] + step})[0] for step in (1e-4, -1e-4)]
-        assert gradient[name] == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5, abs=1e-6)
-
-
-def test_compiled() -> None:
-    """What JAX compiles is what NumPy does."""
-    with jax.enable_x64(True):
-        program = Program.of(preference_gp, (read(TABLE),))
-        assert [name for name, _ in program.layout.latents] == ["utility"]
-        start = jnp.zeros(program.layout.num_rows)
-        values = {"individual_amplitude": jnp.asarray(0.1), "group_sd": jnp.asarray(0.2)}
-
-        def found(values: Any) -> Any:
-            from relpref.infer.sites import Sites
-
-            evidence = EP.evaluate(
-                program, False, True, values, Sites(start, start), 1e-10, 200, False
-            )
-            return evidence.log_evidence, evidence.gradient
-
-        on_host, compiled = found(values), jax.jit(found)(values)
-    assert float(on_host[0]) == pytest.approx(float(compiled[0]), abs=1e-9)
-    for name, slope in on_host[1].items():
-        assert slope == pytest.approx(float(compiled[1][name]), abs=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(3))

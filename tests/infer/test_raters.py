@@ -13,11 +13,9 @@ from scipy import special, stats
 from relpref import PreferenceData
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
-from relpref.infer.evidence import evaluate, expectation_propagation
 from relpref.infer.members import Members, means, quantiles, strata
 from relpref.infer.plates import _LOG_SCALES, _scale, settled
 from relpref.infer.program import Program
-from relpref.infer.sites import Sites
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Probit
 from relpref.models import preference_gp
@@ -104,36 +102,6 @@ def test_against_integration() -> None:
     )
     assert one.log_evidence == pytest.approx(found.log_evidence, abs=1e-6)
     assert one.hyperparameters["rater_noise"].shape == (3,) and not one.hyperparameter_draws
-
-
-@pytest.mark.parametrize("grouped", [False, True])
-def test_gradient(grouped: bool) -> None:
-    more: Any = {"group": list("112233445566")} if grouped else {}
-    given = data().with_comparisons(TABLE.assign(**more))
-    known = {"group_sd": np.array(-0.2)} if grouped else {}
-    with jax.enable_x64(True):
-        program = settled(Program.of(preference_gp, (given,), OPTIONS, padding=True), True)
-        assert program.members is not None and program.members.names == ("rater_noise",)
-        np.testing.assert_array_equal(program.members.row, np.asarray(given.comparisons.rater))
-
-        def at(spread: float) -> Any:
-            place = {
-                "attributes_amplitude": np.array(0.3),
-                "rater_spread": np.array(spread),
-                **known,
-            }
-            nothing = Sites(*np.zeros((2, program.layout.num_rows)))
-            return evaluate(
-                expectation_propagation, program, False, True, place, nothing, 1e-11, 500, False
-            )
-
-        here, step = at(-0.4), 1e-4
-        slope = sum(
-            sign * float(one.log_evidence + one.log_prior)
-            for sign, one in ((1, at(-0.4 + step)), (-1, at(-0.4 - step)))
-        )
-    assert set(here.gradient) == {"attributes_amplitude", "rater_spread", *known}
-    assert here.gradient["rater_spread"] == pytest.approx(slope / (2 * step), rel=1e-5)
 
 
 @pytest.mark.parametrize(

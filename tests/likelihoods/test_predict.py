@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
@@ -82,11 +81,13 @@ def test_a_model_predicts_what_its_distribution_does(model: Any, columns: str) -
     assert sites == [name for name in model.parameters(answers) if name not in SPREADS.values()]
     parameters = {name: PARAMETERS[name] for name in sites}
     found = model.predict(answers, MEANS, VARIANCES, **parameters)
+
+    @jax.jit
+    def predicted(mean: Any, variance: Any, parameters: Any) -> Any:
+        return model(mean, answers, **parameters).predict(mean, variance)
+
     with jax.enable_x64(True):
-        made = model(
-            jnp.asarray(MEANS), answers, **{name: jnp.asarray(v) for name, v in parameters.items()}
-        )
-        expected = made.predict(jnp.asarray(MEANS), jnp.asarray(VARIANCES))
+        expected = predicted(MEANS, VARIANCES, parameters)
     for name in expected:
         np.testing.assert_allclose(found[name], np.asarray(expected[name]), rtol=1e-9, atol=1e-10)
     if "tie" not in expected:
