@@ -190,10 +190,10 @@ class ImplicitBelief(GaussianBelief):
     @property
     def scale(self) -> Floats:
         self._check(self.size, "the covariance of")
-        return self.subset(np.arange(self.size)).scale
+        return self.subset(slice(None)).scale
 
-    def subset(self, positions: NDArray[np.integer[Any]]) -> GaussianBelief:
-        positions = np.asarray(positions)
+    def subset(self, positions: NDArray[np.integer[Any]] | slice) -> GaussianBelief:
+        positions = np.arange(self.size)[positions]
         scale = self.implicit.block(positions, positions)
         return GaussianBelief(self.location[positions], 0.5 * (scale + scale.T))
 
