@@ -369,8 +369,7 @@ class RelationPosterior(PosteriorBase):
     @classmethod
     def from_arrays(cls, arrays: Arrays, content: Any, program: Any = None) -> "RelationPosterior":
         """Decode what `arrays` made; ``program`` is the user's own."""
-        apart = ("problem", "solution", "nodes", "objects", "program")
-        facts = cls._decoded(arrays, content, *apart)
+        facts = cls._decoded(arrays, content, "problem", "solution", "nodes", "objects", "program")
         values, scores = (decode(content[name], arrays, name) for name in ("problem", "solution"))
         origin = data = None
         field = ""
@@ -407,28 +406,24 @@ class RelationPosterior(PosteriorBase):
             f"{counted(len(self.objects.labels), 'object')}"
         )
         lines = [f"Scores under the {self.loss} loss: {sizes}."]
-        if self.empty:
-            return lines
-        table = self.ranking(first, interval=interval)
-        return [
-            *lines,
-            f"The ranking for {label(first)}, for example:",
-            forest(table, top, interval, "object", "score"),
-        ]
+        if not self.empty:
+            table = self.ranking(first, interval=interval)
+            lines += [
+                f"The ranking for {label(first)}, for example:",
+                forest(table, top, interval, "object", "score"),
+            ]
+        return lines
 
     def __repr__(self) -> str:
-        shape, how = (
-            f"{len(self.nodes.labels)} x {len(self.objects.labels)}",
-            f"{self.engine}: {self.solver}",
-        )
-        return f"RelationPosterior({shape}, {self.loss}; {how}{self._evidence_in_words()})"
+        shape = f"{len(self.nodes.labels)} x {len(self.objects.labels)}"
+        how = f"{self.engine}: {self.solver}{self._evidence_in_words()}"
+        return f"RelationPosterior({shape}, {self.loss}; {how})"
 
     def _ask(self, nodes: Any, objects: Any) -> tuple[Asked, Asked]:
         self._warn_if_not_converged()
         left = self.nodes.ask(nodes)
-        return left, left if objects is nodes and self.nodes is self.objects else self.objects.ask(
-            objects
-        )
+        same = objects is nodes and self.nodes is self.objects
+        return left, left if same else self.objects.ask(objects)
 
     def _query(self, query: Any, objects: Any) -> tuple[Asked, Asked]:
         self._warn_if_not_converged()

@@ -189,7 +189,7 @@ class ImplicitBelief(GaussianBelief):
     @property
     def scale(self) -> Floats:
         self._check(self.size, "the covariance of")
-        return self.subset(np.arange(self.size)).scale
+        return self.subset(slice(None)).scale
 
     def subset(self, positions: NDArray[np.integer[Any]] | slice) -> GaussianBelief:
         positions = np.arange(self.size)[positions]

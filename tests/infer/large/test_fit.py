@@ -329,7 +329,7 @@ def test_what_needs_a_matrix_is_refused(
 ) -> None:
     monkeypatch.setattr(large_belief, "_WHOLE", 10)
     for ask in (sparse.sd, sparse.covariance, sparse.sample, sparse.to_datatree):
-        with pytest.raises(DataError, match=f"{N} items.*about"):
+        with pytest.raises(DataError, match=f"{N} items.*subset"):
             ask()
     with pytest.raises(UnsupportedProgramError, match="nuts"):
         EP(xpgp, hyperparameters="nuts", structure="sparse").run(0, data)
