@@ -339,6 +339,7 @@ def test_lists_have_covariates_of_their_items() -> None:
     assert latent.log_evidence == pytest.approx(seen.log_evidence, abs=1e-7)
     assert latent.full.mean() == pytest.approx(seen.full.mean(), abs=1e-6)
     rows = [("i0", "i1", 5, 2), ("i1", "i2", 2, 9), ("i3", "i4", 1, 4), ("i4", "i0", 4, 4)]
+    rows.append(("i5", "i0", 4, 1))
     pairs = pd.DataFrame(rows, columns=["winner", "loser", "grid_winner", "grid_loser"])
     two = pd.concat(
         pd.DataFrame({"list": pairs.index, "item": pairs[end], "grid": pairs[f"grid_{end}"]})
