@@ -469,7 +469,7 @@ def _log_plackett_luce(mean: Floats, covariance: Floats, block: Any) -> Floats:
     """Log probability of ordered partitions of Gaussian utilities with Gumbel noise, shape (p,).
 
     The arguments are those of `log_ordered`. A partition is the union of the orders that agree with
-    it, but for the order in its last block.
+    it; the order within its last block does not matter.
     """
     total = np.zeros(len(mean))
     last = block.max(axis=1, keepdims=True)
