@@ -420,7 +420,8 @@ def test_posterior_travels_to_other_processes(sparse: UtilityPosterior) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
     again = cloudpickle.loads(cloudpickle.dumps(sparse))
     close(
-        again.subset(["e1", "e2", "e9"]).covariance(), sparse.subset(["e1", "e2", "e9"]).covariance()
+        again.subset(["e1", "e2", "e9"]).covariance(),
+        sparse.subset(["e1", "e2", "e9"]).covariance(),
     )
 
 
