@@ -124,7 +124,7 @@ class Cut:
         if self.lengthscale != "learn":
             return {}
         number = require_attributes(rankings.items).shape[1]
-        return SquaredExponential(self.shared_lengthscale).parameters(number)
+        return SquaredExponential(shared_lengthscale=self.shared_lengthscale).parameters(number)
 
     def weights(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Array:
         """Weights of the items' graph, shape (n, n)."""

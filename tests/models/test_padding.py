@@ -315,7 +315,7 @@ def test_who_declares_that() -> None:
         Own(),
         Precomputed(),
         RelationVectors(Linear(shared_lengthscale=True)),
-        RelationVectors(Own(True)),
+        RelationVectors(Own(shared_lengthscale=True)),
         Inner(Own()),
         program,
     ):
