@@ -192,8 +192,8 @@ def item_graph(
         ):
             raise DataError(
                 f"item graph: the lengthscale is {scale}; give a positive number, or one for each "
-                f"of {attributes.shape[1]} "
-                "attributes" + ("; most pairs have equal attributes" if not np.any(scale) else "")
+                f"of {attributes.shape[1]} attributes"
+                + ("; most pairs have equal attributes" if not np.any(scale) else "")
             )
     return in_double(partial(similarity, keep=keep), attributes, scale)
 

@@ -132,9 +132,8 @@ class GraphCovariance(KernelCovariance):
         form = getattr(self.kernel, "implicit", None)
         if form is None:
             raise DataError(
-                f"{type(self.kernel).__name__} has no form for so many items; "
-                "RegularizedLaplacian, Diffusion and HiddenCommonCause "
-                "have, or fit with structure='dense'"
+                f"{type(self.kernel).__name__} has no form for so many items; RegularizedLaplacian,"
+                " Diffusion and HiddenCommonCause have, or fit with structure='dense'"
             )
         known = {name: float(value) for name, value in self.values.items()}
         found: Covariance = form(self.graph, normalize=self.normalize, **known)

@@ -202,8 +202,6 @@ def test_jax_tells_kernels_apart() -> None:
 
 
 def test_squared_exponential_priors() -> None:
-    (name,) = SquaredExponential().parameters(4)
-    assert name == "lengthscale"
     each = SquaredExponential().parameters(4)["lengthscale"]
     assert each.shape() == (4,)
     shared = SquaredExponential(shared_lengthscale=True).parameters(4)["lengthscale"]
