@@ -20,11 +20,13 @@ from benchmarks.measure import note, table
 
 TITLE = "Votes on language models"
 NOTES = """\
-Chatbot Arena until August 2024, without votes for neither (the file is arena/chatbotarena_20240814.json of leaderbot, below RELPREF_DATA). A tenth
-of the votes is held out, drawn without replacement; log loss is of win, loss and tie. The others are fitted by maximum likelihood; with k tie factors the margin of a
-pair is Σ_f (g_if φ_jf + φ_if g_jf) with cosines φ (Ameli et al. 2025); with one factor each model has a tendency to tie of its own.
-relpref: families of models as the relation, hyperparameters averaged over, one tie margin for all; its last column is to be at most that of the best
-model without tie factors and 0.0005."""
+Chatbot Arena until August 2024, without votes for neither (the file is
+arena/chatbotarena_20240814.json of leaderbot, below RELPREF_DATA). A tenth of the votes is held
+out, drawn without replacement; log loss is of win, loss and tie. The others are fitted by
+maximum likelihood; with k tie factors the margin of a pair is Σ_f (g_if φ_jf + φ_if g_jf) with
+cosines φ (Ameli et al. 2025); with one factor each model has a tendency to tie of its own.
+relpref: families of models as the relation, hyperparameters averaged over, one tie margin for
+all; its last column is to be at most that of the best model without tie factors and 0.0005."""
 FILE = Path(os.environ.get("RELPREF_DATA", "data"), "arena", "chatbotarena_20240814.json")
 KINDS = ("Davidson", "Rao-Kupper", "Glenn-David")
 FACTORS = (0, 1, 3)
