@@ -191,14 +191,6 @@ def test_the_rooms_load_only_what_they_need() -> None:
     assert run(f"{script}; print([name for name in {heavy} if name in sys.modules])") == "[]\n"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name in MODULES if name.startswith(("relpref.posterior.", "relpref.infer.rel"))],
-)
-def test_every_module_of_posteriors_can_be_imported_first(name: str) -> None:
-    run(f"import {name}")
-
-
 def test_jax_keeps_its_configuration() -> None:
     script = "import jax, relpref; relpref.infer, relpref.models; print(jax.config.jax_enable_x64)"
     assert run(script) == "False\n"

@@ -175,7 +175,7 @@ MUTANTS = (
         "(positions < last[:, None]).sum(axis=1) == last",
         "(positions < last[:, None]).sum(axis=1) >= last",
     ),
-    Mutant("data", "axis=1) < blocks - 1", "axis=1) < blocks"),
+    Mutant("data", "<= last, blocks - 1, rng_key)", "<= last, blocks, rng_key)"),
     Mutant(
         "data",
         "np.where(self.positions < 0, last + 1, self.positions)",
@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant("posterior", "scales += averages.mean(axis=1)", "scales -= averages.mean(axis=1)"),
     Mutant("posterior", "size / (size - 1)", "(size - 1) / size"),
     Mutant("posterior", "site / (1 + noise * site[0])", "site / (1 - noise * site[0])"),
-    Mutant("posterior", "1 + settled.sum(axis=0)", "1 + settled.sum(axis=1)"),
+    Mutant("posterior", "1 + decided.sum(axis=0)", "1 + decided.sum(axis=1)"),
     Mutant("posterior", "np.sqrt(1 - _WIDTH**2) * (places - mean) / sd", "(places - mean) / sd"),
     Mutant(
         "posterior",

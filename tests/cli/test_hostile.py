@@ -52,7 +52,7 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
     (LINKS, "source,target\ntea,tea\n", "no edge is left"),
     (LINKS, "source,target,weight\ntea,coffee,-1\n", "the weight -1.0 is negative"),
     (LINKS, "source,target,weight\ntea,coffee,heavy\n", "'heavy' is not a number"),
-    (LINKS, "source,target,weight\ntea,coffee,1\ncoffee,tea,2\n", "in one direction and 2.0"),
+    (LINKS, "source,target,weight\ntea,coffee,1\ncoffee,tea,2\n", "has the weight 2.0"),
     (LINKS, "from,to\ntea,coffee\n", "there is no column 'source'"),
 ]
 
