@@ -129,12 +129,10 @@ def orders(number: int, size: int, items: int, seed: int) -> Any:
 
 def table_of(lists: Any) -> pd.DataFrame:
     """Orders, each from the best to the worst item, as answers."""
-    from relpref.data import orderings
-
     number, size = lists.shape
-    rows = {"no": np.repeat(np.arange(number), size), "item": lists.ravel()}
+    rows = {"list": np.repeat(np.arange(number), size), "item": lists.ravel()}
     rows["place"] = np.tile(np.arange(1, size + 1), number)
-    return orderings(pd.DataFrame(rows), list="no", item="item", position="place")
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":

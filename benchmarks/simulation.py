@@ -266,7 +266,7 @@ def simulate(
         hyperparameters on the schedule of `UtilityPosterior.update`; `relpref.models.xpgp` by EP by
         default.
     limits : mapping, optional
-        Keywords of `next_pairs` for the scores: ``repeats``, ``most_appearances``, ``hardest``,
+        Keywords of `next_pairs` for the scores: ``repeats``, ``most_appearances``, ``max_wrong``,
         ``items``.
 
     Returns

@@ -14,14 +14,15 @@ cannot be used, everything is compiled without a cache.
 import hashlib
 import os
 import platform
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from platformdirs import user_cache_path
 
 SETTING = "RELPREF_CACHE"
 _DIGEST_BYTES = 16
@@ -51,55 +52,50 @@ def kept() -> Iterator[None]:
         return
     _thread.inside = True
     try:
-        with private.config.persistent_cache_min_compile_time_secs(
-            0.0
-        ):  # a fit has twenty small functions
+        # A fit compiles twenty small functions.
+        with private.config.persistent_cache_min_compile_time_secs(0.0):
             yield
     finally:
         _thread.inside = False
         with _lock:
             _threads -= 1
-            if not _threads and private.cache._cache is _entries:
-                private.cache._cache = None  # JAX makes the next one from the user's configuration
-
-
-class Private(NamedTuple):
-    """JAX's modules."""
-
-    cache: Any
-    config: Any
+            if not _threads and private.compilation_cache._cache is _entries:
+                # JAX makes the next one from the user's configuration.
+                private.compilation_cache._cache = None
 
 
 @lru_cache(maxsize=1)
-def _private() -> Private | None:
-    """Modules of JAX with private state; None if the attributes used no longer exist."""
+def _private() -> Any:
+    """JAX's package of modules with private state; None if what is used no longer exists."""
     try:
         from jax._src import compilation_cache, config
-    except ImportError:
+
+        _ = compilation_cache._cache, config.persistent_cache_min_compile_time_secs
+    except (AttributeError, ImportError):
         return None
-    has_cache = hasattr(compilation_cache, "_cache")
-    has_setting = hasattr(config, "persistent_cache_min_compile_time_secs")
-    return Private(compilation_cache, config) if has_cache and has_setting else None
+    import jax
+
+    return jax._src
 
 
 def _inside() -> bool:
     return getattr(_thread, "inside", False)
 
 
-def _install(private: Private) -> bool:
-    """Install the cache in JAX, unless the user has one; returns whether it is installed."""
+def _install(private: Any) -> bool:
+    """Install the cache in JAX, unless the user has one; return whether it is installed."""
     global _threads, _entries
     import jax
 
-    folder = (
-        None if getattr(jax.config, "jax_compilation_cache_dir", None) else _usable(cache_folder())
-    )
-    if folder is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
         return False
+    if (folder := _usable(cache_folder())) is None:
+        return False
+    jaxs = private.compilation_cache
     with _lock:
-        if private.cache._cache is None:
-            private.cache._cache = _entries = Entries(folder)
-        elif private.cache._cache is not _entries:
+        if jaxs._cache is None:
+            jaxs._cache = _entries = Entries(folder)
+        elif jaxs._cache is not _entries:
             return False
         _threads += 1
     return True
@@ -145,20 +141,11 @@ def cache_folder() -> Path | None:
     setting = os.environ.get(SETTING, "").strip()
     if setting.lower() in ("off", "0", "no", "false"):
         return None
-    base = Path(setting).absolute() if setting else _user_caches()
-    return None if base is None else base / _name()
-
-
-def _user_caches() -> Path | None:
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not home.is_absolute():  # a relative one is to be ignored (XDG base directory specification)
-        try:
-            home = Path.home() / (".cache" if sys.platform != "darwin" else "Library/Caches")
-        except RuntimeError:
-            return None
-        if sys.platform == "win32":
-            home = Path(os.environ.get("LOCALAPPDATA", home))
-    return home / "relpref"
+    try:
+        base = Path(setting).absolute() if setting else user_cache_path("relpref", appauthor=False)
+    except RuntimeError:  # there is no home
+        return None
+    return base / _name() if base.is_absolute() else None
 
 
 @lru_cache(maxsize=1)
@@ -168,10 +155,8 @@ def _name() -> str:
     from jaxlib.version import __version__ as jaxlib_version
 
     features = ""
-    with (
-        suppress(OSError),
-        open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines,
-    ):  # of Linux
+    # Only Linux has this file.
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     kind = f"{jaxlib_version} {platform.machine()} {platform.processor()} {features}"
     return f"{_PREFIX}{jax.__version__}-{hashlib.sha256(kind.encode()).hexdigest()[:12]}"
@@ -182,10 +167,8 @@ def _usable(folder: Path | None) -> Path | None:
     if folder is None:
         return None
     try:
-        for part in (
-            *reversed(folder.parents),
-            folder,
-        ):  # `parents=True` would leave parents open to others
+        # The option `parents` of `mkdir` would leave parents open to others.
+        for part in (*reversed(folder.parents), folder):
             part.mkdir(mode=0o700, exist_ok=True)
         status = folder.stat()
     except OSError:

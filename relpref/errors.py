@@ -23,8 +23,8 @@ class RelprefError(Exception):
     """
 
     def __str__(self) -> str:
-        """Return the message, without the middle of what is too long."""
-        return _shortened(super().__str__())
+        """Return the message, without the middle if it is too long."""
+        return _shortened(str(self.args[0])) if self.args else ""
 
 
 class DataError(RelprefError, ValueError):
@@ -33,10 +33,6 @@ class DataError(RelprefError, ValueError):
 
 class UnknownLabelError(DataError, KeyError):
     """A label belongs to no item."""
-
-    def __str__(self) -> str:
-        """Return the plain message (a KeyError would show its repr)."""
-        return _shortened(str(self.args[0])) if self.args else ""
 
 
 class UnsupportedProgramError(RelprefError, TypeError):
@@ -53,12 +49,8 @@ class InferenceError(RelprefError, RuntimeError):
     """
 
     def __init__(self, message: str, result: Any) -> None:
-        super().__init__(message)
+        super().__init__(message, result)  # both, so that a worker process can return the error
         self.result = result
-
-    def __reduce__(self) -> tuple[type["InferenceError"], tuple[str, Any]]:
-        """Pickle both arguments, so that the error survives the way back from a worker process."""
-        return type(self), (str(self.args[0]), self.result)
 
 
 class StorageError(RelprefError, OSError):

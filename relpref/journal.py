@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import chain, count
@@ -182,8 +182,7 @@ def _read(value: Any, digests: dict[int, tuple[str, Any]], outer: tuple[int, ...
     if id(value) in outer:  # functions may call themselves
         return _digest("within", str(outer.index(id(value))))
     if id(value) not in digests:
-        matches = (parts_of for types_, parts_of in _PARTS if isinstance(value, types_))
-        kind, *parts = next(matches, _instance)(value)
+        kind, *parts = _parts(value)
         inner = *outer, id(value)
         digest = _digest(kind, *(_read(part, digests, inner) for part in parts))
         digests[id(value)] = digest, value  # while the object is kept, its identity is unique
@@ -194,15 +193,34 @@ def _digest(*texts: str) -> str:
     return hashlib.sha256(repr(texts).encode()).hexdigest()
 
 
-def _array(value: Any) -> tuple[Any, ...]:
-    array = np.asarray(value)
-    content = array.tolist() if array.dtype == object else array.tobytes()
-    return "array", str(array.dtype), array.shape, content
-
-
-def _mapping(value: Any) -> tuple[Any, ...]:
-    items: list[tuple[Any, Any]] = sorted(value.items(), key=lambda item: fingerprint(item[0]))
-    return "mapping", *chain.from_iterable(items)
+def _parts(value: Any) -> tuple[Any, ...]:
+    """Kind and parts of an object."""
+    match value:
+        case np.ndarray() | np.generic() | jax.Array():
+            array = np.asarray(value)
+            content = array.tolist() if array.dtype == object else array.tobytes()
+            return "array", str(array.dtype), array.shape, content
+        case dict() | types.MappingProxyType():
+            items = sorted(value.items(), key=lambda item: fingerprint(item[0]))
+            return "mapping", *chain.from_iterable(items)
+        case set() | frozenset():
+            return "set", *sorted(map(fingerprint, value))
+        case list() | tuple():
+            return type(value).__name__, *value
+        case types.CodeType():
+            return "code", value.co_code, value.co_names, value.co_consts
+        case partial():
+            return "partial", value.func, value.args, value.keywords
+        case types.MethodType():
+            return "method", value.__func__, value.__self__
+        case type():
+            return _class(value)
+        case types.FunctionType():
+            return _function(value)
+        case types.BuiltinFunctionType() | np.ufunc():
+            return "function", _name(value)
+        case _:
+            return _instance(value)
 
 
 def _function(value: types.FunctionType) -> tuple[Any, ...]:
@@ -269,18 +287,3 @@ def _name(value: Any) -> str:
 
 def _is_relprefs(value: Any) -> bool:
     return str(value.__module__).split(".")[0] == "relpref"
-
-
-# Functions that give the kind and the parts of an object, by its type.
-_PARTS: tuple[tuple[Any, Callable[[Any], tuple[Any, ...]]], ...] = (
-    (_ARRAYS, _array),
-    (dict | types.MappingProxyType, _mapping),
-    (set | frozenset, lambda value: ("set", *sorted(map(fingerprint, value)))),
-    (list | tuple, lambda value: (type(value).__name__, *value)),
-    (types.CodeType, lambda value: ("code", value.co_code, value.co_names, value.co_consts)),
-    (partial, lambda value: ("partial", value.func, value.args, value.keywords)),
-    (types.MethodType, lambda value: ("method", value.__func__, value.__self__)),
-    (type, _class),
-    (types.FunctionType, _function),
-    (types.BuiltinFunctionType | np.ufunc, lambda value: ("function", _name(value))),
-)

@@ -82,6 +82,7 @@ MAX_NUMBERS_OF_DRAWS = 20_000_000  # in all draws: 160 MB
 # diagnostics
 MAX_ROWS_TAKEN_OUT = 4000  # whose prior covariance is factorized to remove a site exactly
 MAX_NUMBERS_OF_INFLUENCE = 4_000_000  # in a block of moved means: 32 MB
+MAX_ORDERS_OF_LIST = 720  # whose probabilities are added up, by importance sampling, for one list
 MAX_NUMBERS_OF_UNIFORM = 1_000_000  # of a calibration's null distribution drawn together: 8 MB
 MAX_NUMBERS_OF_SIMULATIONS = 1_000_000  # in covariances that are fitted at once: 8 MB
 MAX_SIMULATIONS_AT_ONCE = 100  # so that progress shows and little is lost when interrupted

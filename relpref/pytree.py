@@ -20,10 +20,9 @@ class _AtImportOfJax:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "jax":
             return None
-        others = (
-            finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self
-        )
-        spec = next((spec for spec in others if spec is not None), None)
+        others = [finder for finder in sys.meta_path if finder is not self]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, specs), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
@@ -102,12 +101,8 @@ def register(
 
     def unflatten(structure: tuple[Any, Untraced], children: Any) -> Any:
         data: Any = object.__new__(cls)
-        for names, values in (
-            (leaves, children),
-            (static, structure[0]),
-            (untraced, structure[1].content),
-        ):
-            data.__dict__.update(zip(names, values, strict=True))
+        values = (*children, *structure[0], *structure[1].content)
+        data.__dict__.update(zip((*leaves, *static, *untraced), values, strict=True))
         if restored is not None:
             restored(data)
         return data

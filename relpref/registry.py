@@ -13,6 +13,8 @@ from typing import Any, Literal, get_args
 from relpref.errors import DataError
 
 Kind = Literal["program", "kernel", "likelihood", "engine", "score", "chapter"]
+# Parts of the package that those below them look up by name; nothing can be added to these.
+Closed = Literal["posterior", "record", "report"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # Kinds of posteriors, which begin the names of chapters.
@@ -55,8 +57,21 @@ _SCORES = {
     "random": "Random",
 }
 
+# Dataclasses of tables that files hold.
+_RECORDS = (
+    "Comparisons",
+    "Graph",
+    "EdgeTable",
+    "PreferenceData",
+    "Rankings",
+    "Relation",
+    "RelationData",
+    "RelationValues",
+    "ScaleReference",
+)
+
 # Objects of the package: module that has them, and the attribute if that is not the name.
-OWN: dict[Kind, dict[str, str]] = {
+OWN: dict[Kind | Closed, dict[str, str]] = {
     "program": dict.fromkeys(_PROGRAMS, "relpref.models"),
     "kernel": dict.fromkeys(_KERNELS, "relpref.kernels")
     | {"NodeKernel": "relpref.rls.node_kernels"},
@@ -64,6 +79,16 @@ OWN: dict[Kind, dict[str, str]] = {
     "engine": dict.fromkeys(("EP", "Laplace"), "relpref.infer"),
     "score": {name: f"relpref.explore:{attribute}" for name, attribute in _SCORES.items()},
     "chapter": {},
+    "posterior": {
+        "program": "relpref.posterior.base:Posterior",
+        "utilities": "relpref.posterior.utility:UtilityPosterior",
+        "classes": "relpref.posterior.classes:ClassPosterior",
+        "relation": "relpref.infer.relation_posterior:RelationPosterior",
+        "implicit": "relpref.infer.large.stored:implicit_belief",
+    },
+    "record": dict.fromkeys(_RECORDS, "relpref.data")
+    | {"Covariate": "relpref.data.covariates", "Parts": "relpref.posterior.base"},
+    "report": {"html": "relpref.report:write"},
 }
 
 _added: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -131,11 +156,13 @@ def register(kind: Kind, name: str, object: Any) -> None:
     _added[kind][name] = object
 
 
-def find(kind: Kind, name: str) -> Any:
+def find(kind: Kind | Closed, name: str) -> Any:
     """Registered object of that name; None if there is none."""
     if name in OWN[kind]:
         module, _, attribute = OWN[kind][name].partition(":")
         return getattr(import_module(module), attribute or name)
+    if kind not in KINDS:
+        return None
     if name not in _added[kind]:
         for point in _entry_points():
             if point.name == f"{kind}.{name}":
@@ -143,7 +170,7 @@ def find(kind: Kind, name: str) -> Any:
     return _added[kind].get(name)
 
 
-def known(kind: Kind, name: str) -> bool:
+def known(kind: Kind | Closed, name: str) -> bool:
     """Whether `find` has such an object; those of the package are not imported."""
     return name in OWN[kind] or find(kind, name) is not None
 
@@ -164,12 +191,13 @@ def _entry_points() -> Iterable[Any]:
     return entry_points(group=GROUP)
 
 
-def name_of(kind: Kind, object: Any) -> str | None:
+def name_of(kind: Kind | Closed, object: Any) -> str | None:
     """Name by which `find` gives exactly this object; None if it is not registered."""
     name = getattr(object, "__name__", None)
     if name in OWN[kind] and find(kind, name) is object:
         return str(name)
-    return next((name for name, added in _added[kind].items() if added is object), None)
+    added = _added[kind].items() if kind in KINDS else ()
+    return next((name for name, other in added if other is object), None)
 
 
 @contextmanager

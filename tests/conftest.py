@@ -1,4 +1,4 @@
-"""What several rooms share: real data, a cluster, problems of one shape (JAX compiles once for all
+"""Fixtures of several rooms: real data, a cluster, problems of one shape (JAX compiles once for all
 of them), and another EP.
 """
 
@@ -28,15 +28,13 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(autouse=True)
 def no_defects(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail where a rule of `relpref.lazy_jit` failed: a defect that is only logged, because JAX
-    runs the function then.
-    """
+    """Fail if a rule of `relpref.lazy_jit` failed, which is only logged."""
     yield
-    found = [record for phase in ("setup", "call") for record in caplog.get_records(phase)]
+    records = [record for phase in ("setup", "call") for record in caplog.get_records(phase)]
     defects = [
-        one.getMessage()
-        for one in found
-        if one.name.startswith("relpref.lazy_jit") and one.levelno >= 30
+        record.getMessage()
+        for record in records
+        if record.name.startswith("relpref.lazy_jit") and record.levelno >= 30
     ]
     assert bool(defects) == ("defects_expected" in request.keywords), defects
 
@@ -97,7 +95,7 @@ def start_cluster(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
 
 @pytest.fixture
 def two(start_cluster: Callable[[int], Cluster]) -> Cluster:
-    """With two workers."""
+    """A cluster with two workers."""
     return start_cluster(2)
 
 
@@ -115,9 +113,7 @@ HYPERPARAMETERS = {
 
 
 class Truth(NamedTuple):
-    """What the sequential EP finds; ``shift`` and ``precision`` have one entry for each single
-    answer.
-    """
+    """Result of the sequential EP; ``shift`` and ``precision`` have one entry for each answer."""
 
     mean: Floats
     covariance: Floats
@@ -138,7 +134,7 @@ def labels() -> list[str]:
 
 @pytest.fixture(scope="session")
 def make_data(labels: list[str]) -> Callable[..., PreferenceData]:
-    """A data set of the one shape; what is not given is random."""
+    """Make a data set of this shape; parts that are not given are random."""
 
     def make(
         seed: int = 0,
@@ -182,7 +178,7 @@ def make_data(labels: list[str]) -> Callable[..., PreferenceData]:
 
 @pytest.fixture(scope="session")
 def data(make_data: Callable[..., PreferenceData]) -> PreferenceData:
-    """The data that most tests look at; some answers were given several times."""
+    """Data of most tests; some answers were given several times."""
     count = np.random.default_rng(5).choice([1, 1, 1, 2, 4], NUM_COMPARISONS)
     return make_data(0, count=count)
 
@@ -222,9 +218,7 @@ def prior_parts(
     hyperparameters: Mapping[str, Any],
     reference: PreferenceData | None = None,
 ) -> dict[str, Floats]:
-    """The covariances of `xpgp`, entry by entry; scaled by the data of reference, the data itself
-    by default.
-    """
+    """The covariances of `xpgp`, entry by entry, scaled by the data of reference."""
     reference = data if reference is None else reference
     old = reference.attributes
     points = (data.attributes - old.mean(axis=0)) / old.std(axis=0)
@@ -358,9 +352,7 @@ def expectation_propagation() -> Callable[..., Truth]:
 
 @pytest.fixture(scope="session")
 def oracle() -> Callable[..., Truth]:
-    """The truth about preference data: every answer a site of its own, however often it was
-    given.
-    """
+    """Sequential EP of preference data, with a site for each single answer."""
 
     def solve(data: PreferenceData, covariance: Floats) -> Truth:
         rows = np.repeat(np.arange(data.num_comparisons), data.count)

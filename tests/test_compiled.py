@@ -89,11 +89,19 @@ def functions(folder: Path) -> set[str]:
     return {path.name.split("-")[0] for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_second_process_compiles_nothing(run: Callable[..., Any], folder: Path) -> None:
+def test_the_second_process_compiles_and_deletes_nothing(
+    run: Callable[..., Any], folder: Path
+) -> None:
+    strange = folder.parent / "jax-files of the user"
+    strange.mkdir(parents=True)
+    for place in (strange, folder.parent):
+        with (place / "large").open("wb") as file:
+            file.truncate(10**9)  # takes no room on the disk
     assert run() == {"found": 5.0, "inside": True, "same": True, "hits": 0, "misses": 1}
     assert functions(folder) == {"jit_ours"}
     assert folder.stat().st_mode & 0o777 == 0o700
     assert run() == {"found": 5.0, "inside": True, "same": True, "hits": 1, "misses": 0}
+    assert len(list(folder.parent.rglob("large"))) == 2
 
 
 def test_a_damaged_entry_is_replaced(run: Callable[..., Any], folder: Path) -> None:
@@ -133,10 +141,8 @@ with float64():
 
 
 def test_switched_off(run: Callable[..., Any], tmp_path: Path) -> None:
-    elsewhere = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-    for more in ({"RELPREF_CACHE": "0"}, {"JAX_ENABLE_COMPILATION_CACHE": "false"}):
-        found = run(**elsewhere, **more)
-        assert (found["found"], found["same"], found["hits"], found["misses"]) == (5.0, True, 0, 0)
+    found = run(XDG_CACHE_HOME=str(tmp_path), JAX_ENABLE_COMPILATION_CACHE="false")
+    assert (found["found"], found["same"], found["hits"], found["misses"]) == (5.0, True, 0, 0)
     assert not any(tmp_path.rglob("jit_*"))
 
 
@@ -173,33 +179,24 @@ assert compilation_cache._cache is None
 
 
 def test_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("RELPREF_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     found = cache_folder()
     assert found is not None and found.parent == tmp_path / "home/.cache/relpref"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder() == found
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_folder() == tmp_path / "xdg/relpref" / found.name
     monkeypatch.setenv("RELPREF_CACHE", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own" / found.name
-    monkeypatch.setenv("RELPREF_CACHE", "OFF")
-    assert cache_folder() is None
-    monkeypatch.setenv("RELPREF_CACHE", "")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_folder() == tmp_path / "home/Library/Caches/relpref" / found.name
+    for setting in ("OFF", "0"):
+        monkeypatch.setenv("RELPREF_CACHE", setting)
+        assert cache_folder() is None
 
 
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> Path:
-        raise RuntimeError("no home")
-
-    for name in ("RELPREF_CACHE", "XDG_CACHE_HOME"):
+    for name in ("RELPREF_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", missing)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # there is no such user
     assert cache_folder() is None
 
 
@@ -248,18 +245,6 @@ def test_a_folder_that_disappears_or_is_full_is_no_error(
     entries.put("other", b"value")
     assert entries.get("key") == b"value" and entries.get("other") is None
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
-
-
-def test_nothing_is_deleted(run: Callable[..., Any], folder: Path) -> None:
-    strange = folder.parent / "jax-files of the user"
-    strange.mkdir(parents=True)
-    folder.mkdir(mode=0o700)
-    for place in (folder, strange, folder.parent):
-        with (place / "large").open("wb") as file:
-            file.truncate(10**9)  # takes no room on the disk
-    assert run()["misses"] == 1 and run()["hits"] == 1
-    assert functions(folder.parent) == {"jit_ours", "large"}
-    assert len(list(folder.parent.rglob("large"))) == 3
 
 
 def test_folders_that_are_made_are_closed_to_others(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import networkx
@@ -48,19 +50,22 @@ OPEN = (
     "parallel",
     "data_loaders",
     "registry",
+    "result",
 )
 
 
 def imports(path: Path) -> set[str]:
-    """Full names of what a module imports from the package, anywhere in it."""
-    found = set()
+    """Full names that a module imports anywhere, by ``import_module("...")``, too."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names |= {str(part.value) for part in node.args if isinstance(part, ast.Constant)}
+    return names
 
 
 def room(name: str) -> str:
@@ -92,20 +97,32 @@ def test_imports_flow_one_way(name: str) -> None:
             assert {here, there} != {"data", "linalg"}, f"{name} imports {imported}"
 
 
+def graph() -> networkx.DiGraph:
+    """Imports between modules; those in functions, strings and ``TYPE_CHECKING`` count, too."""
+    modules = {name.removesuffix(".__init__") for name in MODULES}
+    edges = networkx.DiGraph()
+    edges.add_nodes_from(modules)
+    for name, imported in INSIDE.items():
+        for target in imported:
+            module = target if target in modules else target.rpartition(".")[0]
+            if module in modules and module != name.removesuffix(".__init__"):
+                edges.add_edge(name.removesuffix(".__init__"), module)
+    return edges
+
+
 def test_no_import_circle() -> None:
-    """Imports inside functions and under ``TYPE_CHECKING`` count, too."""
-    known = {name.removesuffix(".__init__") for name in MODULES}
-    graph = networkx.DiGraph()
-    for name, found in INSIDE.items():
-        here = name.removesuffix(".__init__")
-        for imported in found:
-            there = imported if imported in known else imported.rpartition(".")[0]
-            if there in known and there != here:
-                graph.add_edge(here, there)
-    circles = [
-        sorted(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1
-    ]
-    assert not circles
+    components = networkx.strongly_connected_components(graph())
+    assert not [sorted(circle) for circle in components if len(circle) > 1]
+
+
+def test_posteriors_import_no_engine() -> None:
+    """Neither posteriors nor what they import, in whatever way."""
+    engines = {"engine", "exact.engine", "laplace", "large.fit", "many", "samples", "assemble"}
+    edges = graph()
+    for name in edges:
+        if name.startswith("relpref.posterior.") or name == "relpref.infer.relation_posterior":
+            reached = networkx.descendants(edges, name)
+            assert not reached & {f"relpref.infer.{engine}" for engine in engines}, name
 
 
 def test_few_things_are_inspected_from_outside() -> None:
@@ -137,7 +154,7 @@ def test_few_modules_talk_to_arviz() -> None:
             i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found
         )
     ]
-    assert users == ["relpref.infer.result", "relpref.posterior.arviz"]
+    assert users == ["relpref.infer.smoothing", "relpref.posterior.arviz"]
 
 
 def run(script: str) -> str:
@@ -174,14 +191,6 @@ def test_the_rooms_load_only_what_they_need() -> None:
     assert run(f"{script}; print([name for name in {heavy} if name in sys.modules])") == "[]\n"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name in MODULES if name.startswith(("relpref.posterior.", "relpref.infer.rel"))],
-)
-def test_every_module_of_posteriors_can_be_imported_first(name: str) -> None:
-    run(f"import {name}")
-
-
 def test_jax_keeps_its_configuration() -> None:
     script = "import jax, relpref; relpref.infer, relpref.models; print(jax.config.jax_enable_x64)"
     assert run(script) == "False\n"
@@ -206,9 +215,6 @@ NAMES = {
         "Rankings",
         "Relation",
         "RelationData",
-        "best_worst",
-        "choices",
-        "orderings",
     ],
     "relpref.diagnostics": [
         "calibrate",
@@ -330,3 +336,15 @@ def test_unknown_names_are_errors() -> None:
     with pytest.raises(AttributeError, match="'no_such'"):
         relpref.no_such  # noqa: B018
     assert {"PreferenceData", "infer", "models"} <= set(dir(relpref))
+
+
+def test_the_page_on_architecture_has_the_budgets_of_all_rooms() -> None:
+    root = PACKAGE.parent
+    tokens = tomllib.loads((root / "budget.toml").read_text(encoding="utf-8"))["tokens"]
+    page = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    thousands: dict[str, int] = {}
+    for heads, cells in re.findall(r"(\| `.*)\n\|[-|]+\n(\|[ \d|]+\|)\n", page):
+        names = re.findall(r"[\w_]+(?=`? \|)", heads)
+        thousands |= dict(zip(names, map(int, re.findall(r"\d+", cells)), strict=True))
+    assert thousands.keys() == tokens.keys()
+    assert all(number <= 1000 * thousands[room] for room, number in tokens.items())

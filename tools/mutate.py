@@ -34,7 +34,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
-    Mutant("likelihoods", "log_ndtr_curvature(z) * scale**2)", "log_ndtr_curvature(z) * scale)"),
+    Mutant("likelihoods", "log_ndtr_curvature(z) * scale**2", "log_ndtr_curvature(z) * scale"),
     Mutant(
         "likelihoods",
         "lower = jnp.where(grade == 0, -end, start) - sign * mean",
@@ -46,7 +46,9 @@ MUTANTS = (
         "meant * curvature + meant * (1 - meant) * jnp.square(gradient)",
     ),
     Mutant(
-        "likelihoods", "total = (scale * scale + variance) ** 0.5", "total = (scale * scale) ** 0.5"
+        "likelihoods",
+        "scale: ndtr(mean / (scale * scale + variance) ** 0.5)",
+        "scale: ndtr(mean / (scale * scale) ** 0.5)",
     ),
     Mutant("kernels", "jnp.exp(-strength * (u - 1))", "jnp.exp(-strength * u)"),
     Mutant("kernels", "(blocks - 1 - 2 * positions)", "(blocks - 2 * positions)"),
@@ -136,7 +138,21 @@ MUTANTS = (
         "np.log1p(precision * gaps.variance) + np.log1p(-share)",
         "np.log1p(precision * gaps.variance) - np.log1p(-share)",
     ),
-    Mutant("diagnostics", "left = 1 - variance * precision", "left = 1 + variance * precision"),
+    Mutant(
+        "diagnostics",
+        "np.eye(tau.shape[1]) - weights @ gram",
+        "np.eye(tau.shape[1]) + weights @ gram",
+    ),
+    Mutant(
+        "diagnostics",
+        "sites.precision * cavity.mean - sites.shift",
+        "sites.precision * cavity.mean + sites.shift",
+    ),
+    Mutant(
+        "diagnostics",
+        "level.max(axis=1, keepdims=True) - level",
+        "level - level.min(axis=1, keepdims=True)",
+    ),
     Mutant(
         "diagnostics",
         "0.5 * np.square(self.chances - self._hits)",
@@ -154,6 +170,60 @@ MUTANTS = (
         "scores = 0.5 * (scores - sign * field[columns * m + rows])",
         "tests/models tests/infer",
     ),
+    Mutant(
+        "data",
+        "(positions < last[:, None]).sum(axis=1) == last",
+        "(positions < last[:, None]).sum(axis=1) >= last",
+    ),
+    Mutant("data", "<= last, blocks - 1, rng_key)", "<= last, blocks, rng_key)"),
+    Mutant(
+        "data",
+        "np.where(self.positions < 0, last + 1, self.positions)",
+        "np.where(self.positions < 0, last, self.positions)",
+    ),
+    Mutant(
+        "data",
+        'gap >= 0 if symmetry == "symmetric" else gap > 0',
+        'gap > 0 if symmetry == "symmetric" else gap >= 0',
+    ),
+    Mutant("data", "abs(middle - 1) < abs(middle)", "abs(middle - 1) > abs(middle)"),
+    Mutant("data", "kept = (rows >= 0) & (columns >= 0)", "kept = (rows >= 0) | (columns >= 0)"),
+    Mutant("data", "flat = rows * shape[1] + columns", "flat = rows * shape[0] + columns"),
+    Mutant("data", "size * 0.5 * (flow + flow.T)", "size * (flow + flow.T)"),
+    Mutant("data", "np.maximum(degree - 1, 1)", "np.maximum(degree, 1)"),
+    Mutant("posterior", "- 2 * scales[:, first, second]", "- scales[:, first, second]"),
+    Mutant("posterior", "(centred.T * self.weights) @ centred", "centred.T @ centred"),
+    Mutant("posterior", "scales += averages.mean(axis=1)", "scales -= averages.mean(axis=1)"),
+    Mutant("posterior", "size / (size - 1)", "(size - 1) / size"),
+    Mutant("posterior", "site / (1 + noise * site[0])", "site / (1 - noise * site[0])"),
+    Mutant("posterior", "1 + decided.sum(axis=0)", "1 + decided.sum(axis=1)"),
+    Mutant("posterior", "np.sqrt(1 - _WIDTH**2) * (places - mean) / sd", "(places - mean) / sd"),
+    Mutant(
+        "posterior",
+        "0.5 * (np.log(left) + precision",
+        "0.5 * (np.log(left) - precision",
+        "tests/posterior tests/models",
+    ),
+    Mutant(
+        "posterior",
+        "belief.scales / np.square(noise)[..., None]",
+        "belief.scales / noise[..., None]",
+    ),
+    Mutant(
+        "posterior",
+        "np.tensordot(weights, variances + np.square",
+        "np.tensordot(weights, variances - np.square",
+    ),
+    Mutant(
+        "diagnostics",
+        '(reported["mean"] - exact["mean"]) / scale',
+        '(exact["mean"] - reported["mean"]) / scale',
+    ),
+    Mutant("diagnostics", "(sizes + errors <= TOLERANCE)", "(sizes - errors <= TOLERANCE)"),
+    Mutant("diagnostics", "<= probability / 2", "<= probability"),
+    Mutant("diagnostics", "binom.sf(numbers - 1, size, GRID)", "binom.sf(numbers, size, GRID)"),
+    Mutant("diagnostics", "0.25 if single else 0.5", "0.5 if single else 0.25"),
+    Mutant("diagnostics", "-third / sd**3", "third / sd**3"),
 )
 
 

@@ -229,5 +229,3 @@ plt.show()
 # * A relation between models of a family is worth votes, most of all for a model that has few.
 # * Votes with equal columns may be one row with a `count`: a million votes among a hundred models
 #   are fitted in seconds.
-# * Where some models tie more often than others of equal strength,
-#   `likelihood=Probit(margins="item")` learns by how much.

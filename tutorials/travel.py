@@ -36,11 +36,11 @@ choices = load_modechoice()
 choices.items.head(4)
 
 # %% [markdown]
-# The column `list` of the answers names the choice. The three answers of a choice share the noise
-# of the chosen alternative, and the model takes that into account.
+# The answers have a row for each alternative of each choice. The chosen alternative was preferred
+# to each of the others in one look, and the model takes that into account.
 
 # %%
-choices.answers.head(3)
+choices.answers.head(4)
 
 # %% [markdown]
 # The relation `mode` joins alternatives of the same mode if their travelers are alike: a similar
@@ -61,11 +61,8 @@ choices.travelers.head(3)
 rng = np.random.default_rng(0)
 travelers = choices.travelers.index.to_numpy()
 held_out = rng.choice(travelers, size=len(travelers) // 4, replace=False)
-learned = choices.answers[~choices.answers["list"].isin(held_out)]
-print(
-    f"{len(learned)} answers of {len(travelers) - len(held_out)} travelers; {len(held_out)} "
-    "travelers held out"
-)
+learned = choices.answers[~choices.answers["choice"].isin(held_out)]
+print(f"choices of {len(travelers) - len(held_out)} travelers; {len(held_out)} held out")
 
 # %% [markdown]
 # ## Three models

@@ -22,8 +22,9 @@ from relpref.ask.guard import listen
 from relpref.ask.items import View, name, standings, visible
 from relpref.ask.learning import up_to_date
 from relpref.ask.loop import Loop
+from relpref.ask.session import Session
 from relpref.ask.store import AnswerStore
-from relpref.ask.web import Pages, guarded, table_file, templates, view_of
+from relpref.ask.web import Pages, guarded, page, ranking_file, view_of
 from relpref.errors import DataError, RelprefError
 from relpref.limits import MAX_INTERVALS
 from relpref.runs import ANSWERS, RECORD, REPORT, load_run
@@ -99,13 +100,16 @@ def _stamp(folder: Path) -> list[tuple[int, int]]:
 
 
 class _Gallery:
-    """Handlers of the pages about runs, with what was read of each."""
+    """Handlers of the pages about the runs in a folder, and of their questions if people may ask.
+
+    A summary is kept until the files of its run change; the first visit opens a session.
+    """
 
     def __init__(self, folder: Path, ask: bool) -> None:
         self._folder, self._ask = folder, ask
         self._summaries: dict[str, _Summary] = {}
-        self._lock = threading.Lock()
-        self._templates = templates()
+        self._sessions: dict[str, tuple[Session, Router]] = {}
+        self._reading, self._opening = threading.Lock(), threading.Lock()
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -113,6 +117,7 @@ class _Gallery:
             Route("/run/{run}/ranking", self.ranking),
             Route("/run/{run}/ranking.csv", self.ranking_table),
             Route("/run/{run}/report", self.report),
+            *[Mount("/ask/{run}", app=self.ask)] * self._ask,
         ]
 
     def start(self, request: Request) -> Response:
@@ -129,12 +134,12 @@ class _Gallery:
                     "standings": None if ranking is None else standings(ranking, _FIRST),
                 }
             )
-        return self._render("gallery.html.j2", root="", runs=runs, ask=self._ask)
+        return self._page("gallery.html.j2", root="", runs=runs, ask=self._ask)
 
     def ranking(self, request: Request) -> Response:
         """Show a part of the full ranking of a run."""
         summary, view = self._ranked(request), view_of(request)
-        return self._render(
+        return self._page(
             "run.html.j2",
             root="../../",
             run=name(summary.title).head,
@@ -144,27 +149,43 @@ class _Gallery:
 
     def ranking_table(self, request: Request) -> Response:
         """Send the full ranking of a run as a file."""
-        ranking = self._ranked(request).ranking
-        return table_file(ranking.rename_axis("item").reset_index(), "ranking.csv")
+        return ranking_file(self._ranked(request).ranking)
 
     def report(self, request: Request) -> Response:
         """Send the report in the folder of a run, or else a new one."""
         run, headers = request.path_params["run"], {"Content-Security-Policy": _REPORT_POLICY}
-        summary = self._summary(run)
-        folder = runs_in(self._folder)[run]
+        summary, folder = self._summary(run), self._run(run)
         file = folder / REPORT
         if file.is_file() and file.resolve().parent == folder.resolve():
             return FileResponse(file, media_type="text/html", headers=headers)
         if summary.posterior is None:
             raise HTTPException(409, summary.trouble)
-        with self._lock:
+        with self._reading:
             return HTMLResponse(summary.report, headers=headers)
+
+    async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the pages that ask about a run."""
+        router = await run_in_threadpool(self._router, scope["path_params"]["run"])
+        await router(scope, receive, send)
+
+    def close(self) -> None:
+        """Refine and publish what is left."""
+        for session, _ in self._sessions.values():
+            session.close()
+            session.loop.close()
+
+    def _run(self, run: str) -> Path:
+        """Folder of a run."""
+        folder = runs_in(self._folder).get(run)
+        if folder is None:
+            raise HTTPException(404, "There is no such run.")
+        return folder
 
     def _summary(self, run: str) -> _Summary:
         """Summary of a run, read again if its files have changed."""
-        folder = _folder_of(self._folder, run)
+        folder = self._run(run)
         stamp = _stamp(folder)
-        with self._lock:
+        with self._reading:
             if run not in self._summaries or self._summaries[run].stamp != stamp:
                 self._summaries[run] = _read(folder, stamp)
             return self._summaries[run]
@@ -176,47 +197,20 @@ class _Gallery:
             raise HTTPException(404, summary.trouble or "This run has no ranking of items.")
         return summary
 
-    def _render(self, template: str, **values: Any) -> HTMLResponse:
-        title = name(self._folder.absolute().name).head
-        return HTMLResponse(self._templates.get_template(template).render(title=title, **values))
-
-
-class _Asking:
-    """Questions about every run; the first visit opens its loop."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._open: dict[str, tuple[Pages, Router]] = {}
-        self._lock = threading.Lock()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        router = await run_in_threadpool(self._router, scope["path_params"]["run"])
-        await router(scope, receive, send)
-
     def _router(self, run: str) -> Router:
-        folder = _folder_of(self._folder, run)
-        with self._lock:
-            if run not in self._open:
+        folder = self._run(run)
+        with self._opening:
+            if run not in self._sessions:
                 try:
-                    pages = Pages(Loop.open(folder), root="../../")
+                    session = Session(Loop.open(folder))
                 except DataError as error:
                     raise HTTPException(409, visible(error)) from None
-                self._open[run] = pages, Router(pages.routes())
-                pages.refiner.start()
-            return self._open[run][1]
+                self._sessions[run] = session, Router(Pages(session, root="../../").routes())
+                session.start()
+            return self._sessions[run][1]
 
-    def close(self) -> None:
-        """Refine and publish what is left."""
-        for pages, _ in self._open.values():
-            pages.refiner.close()
-            pages.loop.close()
-
-
-def _folder_of(parent: Path, run: str) -> Path:
-    folder = runs_in(parent).get(run)
-    if folder is None:
-        raise HTTPException(404, "There is no such run.")
-    return folder
+    def _page(self, template: str, **values: Any) -> HTMLResponse:
+        return page(template, title=name(self._folder.absolute().name).head, **values)
 
 
 def create_app(folder: str | Path, *, token: str, ask: bool = False) -> Starlette:
@@ -233,10 +227,8 @@ def create_app(folder: str | Path, *, token: str, ask: bool = False) -> Starlett
     """
     place = Path(folder)
     runs_in(place)  # refuses a path that is no folder
-    routes, asking = _Gallery(place, ask).routes(), _Asking(place)
-    if ask:
-        routes.append(Mount("/ask/{run}", app=asking))
-    return guarded(routes, token, asking.close)
+    gallery = _Gallery(place, ask)
+    return guarded(gallery.routes(), token, gallery.close)
 
 
 def serve(

@@ -1,20 +1,18 @@
-"""Learning from answers: at once, in full in the background, and published in the run's folder."""
+"""Updates of a posterior by new answers, and their publication in the folder of the run."""
 
 import fcntl
 import os
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from time import monotonic
 from typing import Any, cast
 
 import pandas as pd
 
 from relpref.ask.store import AnswerStore, Changes
 from relpref.ask.tables import answers_table, with_shared, write_answers
+from relpref.data.tables import Table
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
 from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
@@ -58,7 +56,7 @@ def without_others(posterior: UtilityPosterior, changes: Changes, rater: str) ->
     return posterior if others is None else posterior.update(withdraw=others)
 
 
-def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame | None:
+def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> Table | None:
     """Answers in the columns of the run's model; None if there are no answers."""
     if table.empty:
         return None
@@ -73,9 +71,9 @@ def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame
 def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
     """Posterior of a run with all answers of its store, and the number that its file lacks."""
     posterior = cast(UtilityPosterior, run.posterior)
-    check_known(run)
     store = AnswerStore.read(run.folder / ANSWERS)
     if store is None:
+        check_known(run)
         return posterior, 0
     with store:
         changes = store.changes(known_version(run, store))
@@ -123,27 +121,21 @@ def check_known(run: Run) -> None:
         )
 
 
-def export_known(run: Run, path: str | os.PathLike[str]) -> int:
-    """Write the answers in the posterior of a run whose store is lost; returns their number."""
-    data = askable(run).data
-    write_answers(data.comparisons.table(data.labels), path)
-    return data.num_answers
-
-
 def export_left(run: Run, path: str | os.PathLike[str]) -> int:
     """Write the answers before the damage in a store's log and return their number.
 
-    If the posterior includes later answers, its answers are written.
+    If the store is lost, or lacks answers of the posterior, those of the posterior are written.
     """
+    data = askable(run).data
+    table, number = data.comparisons.written(data.labels), data.num_answers
     store = AnswerStore.read(run.folder / ANSWERS, damaged_log=True)
-    if store is None:
-        return export_known(run, path)
-    with store:
-        if store.version < (run.metadata.get("answers") or {"version": 0})["version"]:
-            return export_known(run, path)
-        table = answers_table(store, askable(run).data)
+    if store is not None:
+        with store:
+            if store.version >= (run.metadata.get("answers") or {"version": 0})["version"]:
+                table = answers_table(store, data)
+                number = int(store.changes().added["count"].sum())
     write_answers(table, path)
-    return int(table["count"].sum())
+    return number
 
 
 def known_version(run: Run, store: AnswerStore) -> int:
@@ -170,85 +162,8 @@ def known_version(run: Run, store: AnswerStore) -> int:
     )
 
 
-# Questions come later during a refinement: the refiner rests longer than it worked, and then until
-# nobody answers.
-_SHARE = 4.0  # rest, in lengths of the last refinement
-_LEAST, _MOST = 1.0, 60.0  # seconds of rest
-_QUIET = 2.0  # seconds without an answer, waited for no longer than the refiner has rested
-_SOON = 0.5  # seconds of waiting at the end that need no message
-
-
-class Unfinished(KeyboardInterrupt):
-    """Interrupt during the last refinement; its thread ends when the compiled code returns."""
-
-
-class Refiner:
-    """Thread that calls ``refine`` at the start, after answers, and at the end.
-
-    Answers that come during a refinement are refined together.
-    """
-
-    def __init__(self, refine: Callable[[], object]) -> None:
-        self._refine = refine
-        self._wake = threading.Event()
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="relpref-refine")
-
-    def start(self) -> None:
-        self.wake()
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Announce new answers."""
-        self._wake.set()
-
-    def close(self, waiting: Callable[[], object] = lambda: None) -> None:
-        """Refine what is left, and end; ``waiting`` is called if that takes more than a moment.
-
-        Raises `Unfinished` at an interrupt.
-        """
-        self._ending.set()
-        self.wake()
-        try:
-            self._thread.join(_SOON)
-            if self._thread.is_alive():
-                waiting()
-            while self._thread.is_alive():
-                self._thread.join(_SOON)  # repeatedly: an interrupt may not end the call
-        except KeyboardInterrupt:
-            raise Unfinished from None
-
-    def _work(self) -> None:
-        ending, rest = False, 0.0
-        while not ending:
-            self._wake.wait()
-            self._wait_for_quiet(rest)
-            self._wake.clear()
-            ending = self._ending.is_set()  # checked first: the last refinement has every answer
-            start = monotonic()
-            try:
-                self._refine()
-            except Exception as error:  # noqa: BLE001 - the answers are safe, the next may mend it
-                words = " ".join(str(error).split())
-                print(f"relpref: the ranking was not refined: {words}", file=sys.stderr, flush=True)
-            rest = min(max(_SHARE * (monotonic() - start), _LEAST), _MOST)
-            self._ending.wait(rest)
-
-    def _wait_for_quiet(self, longest: float) -> None:
-        """Wait until nobody has answered for a moment, but at most so many seconds."""
-        until = monotonic() + longest
-        while (left := until - monotonic()) > 0 and not self._ending.is_set():
-            self._wake.clear()
-            if self._ending.wait(min(_QUIET, left)) or not self._wake.is_set():
-                return
-
-
 def publish(
-    folder: Path,
-    record: Mapping[str, Any],
-    posterior: Posterior,
-    store: AnswerStore,
-    version: int,
+    folder: Path, record: Mapping[str, Any], posterior: Posterior, store: AnswerStore, version: int
 ) -> bool:
     """Atomically replace the posterior of a run by that of the answers up to a version.
 

@@ -123,7 +123,7 @@ class Loop:
     goal, top
         When enough is known, see `relpref.explore.expected_gain`.
     **limits
-        Limits on questions: ``items``, ``most_appearances``, ``hardest``, ``repeats``, see
+        Limits on questions: ``items``, ``most_appearances``, ``max_wrong``, ``repeats``, see
         `relpref.explore.next_pairs`.
 
     Attributes
@@ -167,7 +167,8 @@ class Loop:
         self._unlearned: list[tuple[Any, Any]] = []  # pairs that were answered after `version`
         self._worth: tuple[ExpectedGain, int] | None = None  # with the version it was computed for
         self._ranked: tuple[UtilityPosterior, float, pd.DataFrame] | None = None
-        self._own: dict[str, tuple[int, pd.DataFrame]] = {}  # by rater: version and ranking
+        # Version and ranking by rater and interval.
+        self._own: dict[tuple[str, float], tuple[int, pd.DataFrame]] = {}
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
         self._refining = threading.Lock()
 
@@ -245,6 +246,11 @@ class Loop:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the answers are where they were opened; otherwise nothing more is recorded."""
+        return self._store.in_place
 
     @property
     def ties(self) -> bool:
@@ -363,13 +369,13 @@ class Loop:
             posterior, version, changes = self.posterior, self.version, self._store.changes()
         if changes.version != version or not (changes.added["rater"] == rater).any():
             return None
-        if self._own.get(rater, (None,))[0] != version:
+        if self._own.get((rater, interval), (None,))[0] != version:
             try:
                 posterior = without_others(posterior, changes, rater)
             except RelprefError:
                 return None
-            self._own[rater] = version, _ranking(posterior, interval)
-        return self._own[rater][1]
+            self._own[rater, interval] = version, _ranking(posterior, interval)
+        return self._own[rater, interval][1]
 
     def own_answers(self, rater: str) -> pd.DataFrame:
         """Answers of one rater, as a table that ``relpref fit`` reads."""
@@ -407,12 +413,12 @@ class Loop:
         if answered == pairs:
             return f"{text}, by all together."
         skipped = len({frozenset(pair) for pair in self._store.avoided(rater_name(rater))[0]})
-        most, hardest = (self._limits.get(name) for name in ("most_appearances", "hardest"))
+        most, max_wrong = (self._limits.get(name) for name in ("most_appearances", "max_wrong"))
         reasons = {
             "only some items are asked about": self._limits.get("items") is not None,
             f"an item that was in {counted(most or 0, 'answer')} is not asked about again": most
             is not None,
-            f"pairs whose probability is nearer than {hardest} to one half are too hard": hardest
+            f"pairs are too hard if a wrong answer has a probability above {max_wrong}": max_wrong
             is not None,
             f"you skipped {skipped}": skipped,
         }

@@ -42,16 +42,7 @@ from relpref.posterior.tables import objects
 
 _UNSEEN = set(BLANKS) - {" "}
 # Columns of the table ``event`` that describe an answer.
-COLUMNS = (
-    "winner",
-    "loser",
-    "count",
-    "tie",
-    "strength",
-    "probability",
-    "rater",
-    "shown_first",
-)
+COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")
 
 
 def rater_name(given: Any) -> str:
@@ -141,6 +132,12 @@ class Question:
     second: Any
     left: Any
     rater: str
+
+    @property
+    def sides(self) -> dict[str, Any]:
+        """Labels by the outcome that prefers them, the left one first."""
+        sides = {"first": self.first, "second": self.second}
+        return sides if self.left == self.first else dict(reversed(sides.items()))
 
 
 _ORIGINS = {

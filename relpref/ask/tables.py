@@ -9,19 +9,25 @@ import pandas as pd
 from relpref.ask.store import AnswerStore
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed
+from relpref.data.columns import COLUMNS
 from relpref.data.comparisons import read_comparisons
 from relpref.data.covariates import equal_sides
 from relpref.data.labels import LabelIndex
-from relpref.data.tables import read_table
+from relpref.data.tables import Table, read_table, renamed
 from relpref.errors import DataError
 from relpref.files import file_digest, replaced
 
-# Columns that answers share with others, and the cells of an answer that shares none.
-_SHARED = {"list": None, "group": None, "weight": 1}
+_OF_QUESTIONS = ("tie", "rater", "shown_first", "list_label")
+# Columns that no question tells, and their cells in an answer to one.
+_SHARED = {
+    name: column.alone
+    for name, column in COLUMNS.items()
+    if column.absent is not None and name not in _OF_QUESTIONS
+}
 UNKNOWN = "unknown"  # rater of answers without one, in a table where others have one
 
 
-def with_shared(columns: pd.DataFrame, table: pd.DataFrame, answers: Comparisons) -> pd.DataFrame:
+def with_shared(columns: pd.DataFrame, table: pd.DataFrame, answers: Comparisons) -> Table:
     """Add the covariates and shared columns that the ``answers`` of a run have to ``columns``.
 
     Cells missing in the ``table`` are those of an answer by itself with equal sides: a question has
@@ -35,7 +41,7 @@ def with_shared(columns: pd.DataFrame, table: pd.DataFrame, answers: Comparisons
         name: table[name].where(table[name].notna(), cell) if name in table else cell
         for name, cell in absent.items()
     }
-    return columns.assign(**cells)
+    return Table(columns.assign(**cells), "answers", neighbors=True)
 
 
 def answers_table(
@@ -55,15 +61,15 @@ def answers_table(
         table["rater"] = table["rater"].where(table["rater"].notna(), UNKNOWN)
     answers = with_shared(table[columns], table, data.comparisons)
     if "probability" in columns:
-        answers = answers.rename(columns={"winner": "first", "loser": "second"})
-    return data.with_comparisons(answers).comparisons.table(data.labels)
+        answers = renamed(answers, {"first": "winner", "second": "loser"})
+    return data.with_comparisons(answers).comparisons.written(data.labels)
 
 
 def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
     """Write the answers that stand and return their number; raises as `write_answers`."""
     table = answers_table(store, data)
     store.exported(write_answers(table, path), Path(path).name)
-    return int(table["count"].sum())
+    return int(store.changes().added["count"].sum())
 
 
 def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:

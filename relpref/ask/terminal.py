@@ -10,16 +10,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import accumulate, zip_longest
 from types import FrameType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from relpref.ask.items import Item
-from relpref.ask.learning import Refiner
-from relpref.ask.loop import Loop, Progress
+from relpref.ask.session import Session, not_counted
 from relpref.ask.store import Question
 from relpref.data.arrays import label, width
-from relpref.errors import DataError
+from relpref.errors import DataError, StorageError
+
+if TYPE_CHECKING:
+    from relpref.ask.loop import Progress
 
 Action = Literal["left", "right", "tie", "skip", "undo", "why", "ranking", "redraw", "quit"]
 
@@ -132,7 +134,7 @@ _MAX_FACTS = 12
 _MAX_NAME = 28  # columns of a name in the ranking
 
 
-def headline(rater: str, progress: Progress) -> str:
+def headline(rater: str, progress: "Progress") -> str:
     """Name of the rater and the numbers of answers so far."""
     counts = f"{progress.answers} answered"
     if progress.skips:
@@ -250,8 +252,8 @@ _KEEP_OPEN = {"why", "ranking", "redraw"}  # actions that leave the question ope
 _TOP, _LONG = 5, 20  # items in the ranking beside a question, and in one on request
 
 
-class Session:
-    """Questions to one rater in the terminal.
+class Terminal:
+    """Questions of a session to one rater in the terminal.
 
     Attributes
     ----------
@@ -259,34 +261,30 @@ class Session:
         Answers given, less those taken back.
     """
 
-    def __init__(self, loop: Loop, rater: str, keys: Keys) -> None:
+    def __init__(self, session: Session, rater: str, keys: Keys) -> None:
         self.answers = 0
         self._notice = ""
-        self._loop, self._rater, self._keys = loop, rater, keys
+        self._session, self._loop = session, session.loop
+        self._rater, self._keys = rater, keys
         self._draws = keys.raw and sys.stdout.isatty()
         self._plain = not _can_draw()
 
     def ask(self, most: int | None = None) -> None:
         """Ask until the person quits or has given so many answers."""
-        refiner = Refiner(self._loop.refine)
-        refiner.start()
+        self._session.start()
         try:
             with self._keys.listening():
                 while most is None or self.answers < most:
-                    question = self._loop.question(self._rater)
+                    question = next(iter(self._session.questions(self._rater)), None)
                     self._keys.forget()  # they were not meant for this question
                     self._show(question)
                     while (action := self._keys.next()) not in self._offered(question) - _KEEP_OPEN:
                         self._respond(action, question)
                     if action == "quit":
                         return
-                    try:
-                        self._record(action, question)
-                    except DataError as error:  # answered at another terminal, for example
-                        self._notice = str(error)
-                    refiner.wake()
+                    self._record(action, question)
         finally:
-            refiner.close(
+            self._session.close(
                 lambda: self._say(
                     "Bringing the ranking up to date; Ctrl-C leaves that to the next command."
                 )
@@ -298,20 +296,21 @@ class Session:
             return {"undo", "ranking", "redraw", "quit"}
         return {action for action in get_args(Action) if action != "tie" or self._loop.ties}
 
-    def _record(self, action: Action | None, question: Question | None) -> None:
+    def _record(self, action: Any, question: Question | None) -> None:
         """Record an answer or a skip, or take the last one back."""
-        if action == "undo" or question is None:
-            before = self._loop.progress(self._rater).answers
-            if self._loop.undo(self._rater) is None:
-                self._notice = "There is nothing to take back."
-            self.answers += self._loop.progress(self._rater).answers - before
-        elif action == "skip":
-            self._loop.skip(question.id, self._rater)
-        else:
-            first = (action == "left") == (question.left == question.first)
-            outcome = "tie" if action == "tie" else "first" if first else "second"
-            self._loop.answer(question.id, outcome, self._rater)
-            self.answers += 1
+        sides = dict(zip(("left", "right"), question.sides if question else (), strict=False))
+        before = self._loop.progress(self._rater).answers
+        try:
+            self._session.record(
+                sides.get(action, action), question.id if question else "", self._rater
+            )
+        except DataError as error:
+            self._notice = str(error)
+        except StorageError as error:
+            if not self._keys.raw or not self._loop.in_place:
+                raise
+            self._notice = not_counted(error)
+        self.answers += self._loop.progress(self._rater).answers - before
 
     def _show(self, question: Question | None) -> None:
         """Draw the question, what may be pressed, and the ranking."""
@@ -322,9 +321,8 @@ class Session:
         shown = []
         if question:
             texts += [headline(self._rater, progress), progress.outlook]
-            right = question.second if question.left == question.first else question.first
-            items = two_items(loop.item(question.left), loop.item(right), columns)
-            shown = [*wrapped(loop.prompt, columns), "", *items, ""]
+            left, right = map(loop.item, question.sides.values())
+            shown = [*wrapped(loop.prompt, columns), "", *two_items(left, right, columns), ""]
         else:
             texts.append(f"Nothing is left to ask. {loop.nothing_left(self._rater)}")
         lines = [line for text in texts for line in wrapped(text, columns)]

@@ -8,7 +8,6 @@ the next day, continues there.
 
 import hmac
 import secrets
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,16 +33,19 @@ from starlette.staticfiles import StaticFiles
 
 from relpref.ask.guard import Guard, form_of, listen
 from relpref.ask.items import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
-from relpref.ask.learning import Refiner
 from relpref.ask.loop import Loop
+from relpref.ask.session import Session, not_counted
 from relpref.ask.store import Question, rater_name
 from relpref.errors import DataError, StorageError
 
 __all__ = ["create_app", "serve"]
 
-_STALE = (
-    "That question was answered already, or taken back, perhaps in another tab. "
-    "Nothing was counted twice; this is the question that is open now."
+_TEMPLATES = Environment(
+    loader=PackageLoader("relpref.ask"),
+    undefined=StrictUndefined,
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 
 
@@ -70,8 +72,9 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: in
     DataError
         If the name cannot be used.
     """
-    pages = Pages(loop, None if rater is None else rater_name(rater), per_page)
-    return guarded(pages.routes(), token, pages.refiner.close, pages.refiner.start)
+    session = Session(loop, per_page)
+    pages = Pages(session, None if rater is None else rater_name(rater))
+    return guarded(pages.routes(), token, session.close, session.start)
 
 
 def guarded(
@@ -90,9 +93,6 @@ def guarded(
         finally:
             await run_in_threadpool(close)
 
-    async def refused(request: Request, error: Any) -> Response:
-        return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
-
     async def unreadable(request: Request, error: Any) -> Response:
         words = f"{error}. Nothing that was counted is lost; load the page again."
         return PlainTextResponse(visible(words), 503)
@@ -101,20 +101,14 @@ def guarded(
     return Starlette(
         routes=[Mount(f"/{token}", routes=[static, *routes])],
         middleware=[Middleware(Guard, token=token)],
-        exception_handlers={HTTPException: refused, StorageError: unreadable},
+        exception_handlers={StorageError: unreadable},
         lifespan=lifespan,
     )
 
 
-def templates() -> Environment:
-    """Templates of the pages."""
-    return Environment(
-        loader=PackageLoader("relpref.ask"),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """Page made of a template."""
+    return HTMLResponse(_TEMPLATES.get_template(template).render(values), status)
 
 
 def view_of(request: Request) -> View:
@@ -133,33 +127,21 @@ def view_of(request: Request) -> View:
 
 
 class Pages:
-    """Handlers of the pages of one loop.
+    """Handlers of the pages of one session.
 
     Parameters
     ----------
-    loop : Loop
+    session : Session
     rater : str, optional
         Who answers if the address names nobody.
-    per_page : int
-        Number of questions on the page at once.
     root : str
         Path from the pages to the parent folder of ``static``.
     """
 
-    def __init__(
-        self, loop: Loop, rater: str | None = None, per_page: int = 1, root: str = ""
-    ) -> None:
-        self.loop, self.refiner = loop, Refiner(loop.refine)
-        self._rater, self._per_page = rater, per_page
-        self._common = {
-            "title": name(loop.title).head,
-            "prompt": visible(loop.prompt),
-            "root": root,
-        }
+    def __init__(self, session: Session, rater: str | None = None, root: str = "") -> None:
+        self._session, self._rater, self._root = session, rater, root
+        self.loop = session.loop
         self._secret = secrets.token_bytes(32)
-        # A person acts on the page that was shown: nothing may change between check and action.
-        self._turn = threading.Lock()
-        self._templates = templates()
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -178,8 +160,8 @@ class Pages:
         if given is None and self._rater is not None:
             return _to_questions(self._rater)
         if not (given or "").strip():
-            return self._render("name.html.j2")
-        return self._page(rater_of(request))
+            return self._page("name.html.j2")
+        return self._questions(rater_of(request))
 
     async def act(self, request: Request) -> Response:
         """Do what the form asks for."""
@@ -189,21 +171,22 @@ class Pages:
     def done(self, request: Request) -> Response:
         """Show the ranking by the answers of this rater."""
         rater = rater_of(request)
-        return self._done(rater, asked=next(iter(self._open_ids(rater)), ""))
+        asked = next((question.id for question in self._session.questions(rater)), "")
+        return self._done(rater, asked=asked)
 
     def ranking(self, request: Request) -> Response:
         """Show a part of the full ranking."""
         rater, view = rater_of(request), view_of(request)
         ranking = self._ranking(rater, view)
         shown = None if ranking is None else standings(ranking, view)
-        return self._render("ranking.html.j2", view=view, standings=shown, **self._progress(rater))
+        return self._page("ranking.html.j2", rater, view=view, standings=shown)
 
     def ranking_table(self, request: Request) -> Response:
         """Send the full ranking as a file."""
         ranking = self._ranking(rater_of(request), view_of(request))
         if ranking is None:
             raise HTTPException(404, "There is no such ranking.")
-        return table_file(ranking.rename_axis("item").reset_index(), "ranking.csv")
+        return ranking_file(ranking)
 
     def answers_table(self, request: Request) -> Response:
         """Send the answers of this rater as a file."""
@@ -212,10 +195,9 @@ class Pages:
     def picture(self, request: Request) -> Response:
         """Send the picture of an item in an open question."""
         query = request.query_params
-        for question in self.loop.questions(rater_of(request), self._per_page):
+        for question in self._session.questions(rater_of(request)):
             if question.id == query.get("question"):
-                first = query.get("outcome") == "first"
-                file = self._picture(question.first if first else question.second)
+                file = self._picture(question.sides.get(query.get("outcome", ""), question.second))
                 if file is not None:
                     return FileResponse(file, media_type=TYPES[file.suffix.lower()])
         raise HTTPException(404, "There is no such picture.")
@@ -224,34 +206,15 @@ class Pages:
         if not hmac.compare_digest(form.get("proof", "").encode(), self._proof(rater).encode()):
             words = "This form is from an earlier start of the page; load the page again."
             raise HTTPException(403, words)
-        action, asked = form.get("do"), form.get("question", "")
         try:
-            with self._turn:
-                if action in ("first", "second", "tie"):
-                    self.loop.answer(asked, action, rater)
-                elif action == "skip":
-                    self.loop.skip(asked, rater)
-                elif action == "undo":
-                    if asked not in (self._open_ids(rater) or [""]):
-                        return self._page(rater, 409, _STALE)
-                    if self.loop.undo(rater) is None:
-                        return self._page(rater, 409, "There is nothing to take back.")
-                else:
-                    raise HTTPException(400, "The form says nothing that can be done.")
+            self._session.record(form.get("do", ""), form.get("question", ""), rater)
         except DataError as error:
-            if asked in self._open_ids(rater):  # the answer was refused, not the question
-                return self._page(rater, 400, str(error))
-            return self._page(rater, 409, _STALE)
+            return self._questions(rater, 409, str(error))
         except StorageError as error:
-            words = f"{error}. This was not counted; everything before it is safe. Try it again."
-            return self._page(rater, 503, words)
-        self.refiner.wake()
+            return self._questions(rater, 503, not_counted(error))
         return _to_questions(rater)
 
-    def _open_ids(self, rater: str) -> list[str]:
-        return [question.id for question in self.loop.questions(rater, self._per_page)]
-
-    def _page(self, rater: str, status: int = 200, notice: str = "") -> Response:
+    def _questions(self, rater: str, status: int = 200, notice: str = "") -> Response:
         """The page with the open questions, or the last page if there is none."""
         questions = [
             {
@@ -259,17 +222,17 @@ class Pages:
                 "cards": self._cards(question),
                 "why": visible(self.loop.why(question)),
             }
-            for question in self.loop.questions(rater, self._per_page)
+            for question in self._session.questions(rater)
         ]
         if not questions:
             return self._done(rater, status, notice, self.loop.nothing_left(rater))
-        return self._render(
+        return self._page(
             "ask.html.j2",
+            rater,
             status,
             notice=visible(notice),
             questions=questions,
             ties=self.loop.ties,
-            **self._progress(rater),
         )
 
     def _done(
@@ -278,41 +241,40 @@ class Pages:
         """The last page, with the rater's own ranking or else that of all."""
         ranking = self.loop.own_ranking(rater)
         view = View(whose="all" if ranking is None else "own")
-        return self._render(
+        return self._page(
             "done.html.j2",
+            rater,
             status,
             notice=visible(notice),
             left_out=visible(left_out),
             asked=asked,
             standings=standings(self.loop.ranking() if ranking is None else ranking, view),
             view=view,
-            **self._progress(rater),
         )
 
-    def _progress(self, rater: str) -> dict[str, Any]:
-        """Values that every page of a rater shows."""
-        return {
-            "rater": rater,
-            "progress": self.loop.progress(rater),
-            "trouble": visible(self.loop.trouble),
-            "proof": self._proof(rater),
-        }
+    def _page(
+        self, template: str, rater: str | None = None, status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """Page with the title, and with the progress of a rater."""
+        if rater is not None:
+            values |= {
+                "rater": rater,
+                "progress": self.loop.progress(rater),
+                "trouble": visible(self.loop.trouble),
+                "proof": self._proof(rater),
+            }
+        title, prompt = name(self.loop.title).head, visible(self.loop.prompt)
+        return page(template, status, title=title, prompt=prompt, root=self._root, **values)
 
     def _ranking(self, rater: str, view: View) -> pd.DataFrame | None:
         return self.loop.own_ranking(rater) if view.whose == "own" else self.loop.ranking()
 
     def _cards(self, question: Question) -> list[dict[str, Any]]:
         """Content of both cards of a question, the left one first."""
-        labels = {"first": question.first, "second": question.second}
-        outcomes = ["first", "second"] if question.left == question.first else ["second", "first"]
+        sides = zip(("left", "right"), question.sides.items(), strict=True)
         return [
-            card(
-                self.loop.item(labels[outcome]),
-                side,
-                outcome,
-                picture=self._picture(labels[outcome]) is not None,
-            )
-            for side, outcome in zip(("left", "right"), outcomes, strict=True)
+            card(self.loop.item(label), side, outcome, picture=self._picture(label) is not None)
+            for side, (outcome, label) in sides
         ]
 
     def _picture(self, label: Any) -> Path | None:
@@ -323,9 +285,10 @@ class Pages:
         """Secret in the forms of a rater's page, which nobody else can make."""
         return hmac.digest(self._secret, rater.encode("utf-8", "surrogatepass"), "sha256").hex()
 
-    def _render(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        text = self._templates.get_template(template).render(**self._common, **values)
-        return HTMLResponse(text, status)
+
+def ranking_file(ranking: pd.DataFrame) -> Response:
+    """Send a ranking as a file."""
+    return table_file(ranking.rename_axis("item").reset_index(), "ranking.csv")
 
 
 def table_file(table: pd.DataFrame, file: str) -> Response:

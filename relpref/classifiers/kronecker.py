@@ -19,10 +19,10 @@ from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Asked, Domain
 from relpref.infer.relation_posterior import labelled_frame
-from relpref.infer.result import warn_user
 from relpref.kernels import AttributeKernel, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
 from relpref.models.relation import landmark_error
+from relpref.result import warn_user
 from relpref.rls.node_kernels import RelationEstimator, dense
 
 Floats = NDArray[np.float64]

@@ -15,7 +15,6 @@ from relpref.compiled import float64
 from relpref.data import PreferenceData, Rankings
 from relpref.data.arrays import shown
 from relpref.errors import DataError
-from relpref.infer.result import warn_user
 from relpref.kernels import (
     Cut,
     Features,
@@ -32,6 +31,7 @@ from relpref.kernels.ranking import LandmarkFeatures, SampledMallows, medians
 from relpref.limits import MAX_LINEAR_EXTENSIONS, MAX_RANKINGS_OF_ERROR
 from relpref.models import ranking_classifier
 from relpref.posterior.tables import objects
+from relpref.result import warn_user
 from relpref.skeleton import evaluated
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,9 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from relpref.ask.learning import Unfinished, export_known, export_left, lost
+from relpref.ask.learning import export_left, lost
 from relpref.ask.schema import missing_changes
+from relpref.ask.session import Session, Unfinished
 from relpref.ask.store import rater_name
 from relpref.cli.entry import INTERRUPTED
 from relpref.cli.output import say
@@ -46,23 +47,20 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def _ask(chosen: argparse.Namespace, store: Path) -> None:
-    missing, changes = missing_changes(store)
-    if chosen.export is not None and missing:
-        number = export_left(load_run(chosen.run), chosen.export)
-        say(
-            f"The last {missing} of {changes} changes in {store}-wal cannot be read. Written to "
-            f"{chosen.export}: the {counted(number, 'answer')} that are left; fit them with the "
-            f"tables in {chosen.run}/data, into a new folder"
-        )
-        return
-    if chosen.export is not None and lost(run := load_run(chosen.run)):
-        number = export_known(run, chosen.export)
-        say(
-            f"{store} is gone or empty. Written to {chosen.export}: the "
-            f"{counted(number, 'answer')} of the posterior in {chosen.run}, without their times; "
-            "fit them with the tables in its folder data, into a new folder"
-        )
-        return
+    if chosen.export is not None:
+        run, trouble = load_run(chosen.run), ""
+        missing, changes = missing_changes(store)
+        if missing:
+            trouble = f"The last {missing} of {changes} changes in {store}-wal cannot be read"
+        elif lost(run):
+            trouble = f"{store} is gone or empty"
+        if trouble:
+            number = export_left(run, chosen.export)
+            say(
+                f"{trouble}. Written to {chosen.export}: the {counted(number, 'answer')} that are "
+                f"left; fit them with the tables in {chosen.run}/data, into a new folder"
+            )
+            return
     # Before the store is opened: where the page cannot be served, no file is written.
     serve = _page("relpref.ask.web") if chosen.web else None
     new = not store.exists()
@@ -105,7 +103,7 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
         prompt=chosen.question,
         ties=not chosen.no_ties,
         most_appearances=chosen.most_appearances,
-        hardest=chosen.hardest,
+        max_wrong=chosen.max_wrong,
         repeats=chosen.repeats,
     )
 
@@ -132,19 +130,20 @@ def _page(module: str) -> Any:
 
 
 def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
-    from relpref.ask.terminal import Keys, Session
+    from relpref.ask.terminal import Keys, Terminal
 
-    session = Session(loop, "me" if chosen.rater is None else chosen.rater, Keys())
+    rater = "me" if chosen.rater is None else chosen.rater
+    terminal = Terminal(Session(loop), rater, Keys())
     interrupted, later = False, ""
     try:
-        session.ask(chosen.answers)
+        terminal.ask(chosen.answers)
     except Unfinished:
         interrupted, later = True, _LATER
     except KeyboardInterrupt:
         interrupted = True
-    change = "given" if session.answers >= 0 else "taken back"
+    change = "given" if terminal.answers >= 0 else "taken back"
     kept = (
-        f"{counted(abs(session.answers), 'answer')} {change} now, all kept in "
+        f"{counted(abs(terminal.answers), 'answer')} {change} now, all kept in "
         f"{Path(chosen.run) / ANSWERS}"
     )
     if later and chosen.program:

@@ -76,10 +76,7 @@ def _document(chosen: argparse.Namespace, certificate: "Certificate", comparison
         certificate={name: getattr(certificate, name) for name in first}
         | {"table": _rows(certificate.table)},
         nuts={name: getattr(comparison, name) for name in second}
-        | {
-            "table": _rows(comparison.table),
-            "hyperparameters": _rows(comparison.hyperparameters),
-        },
+        | {"table": _rows(comparison.table), "hyperparameters": _rows(comparison.hyperparameters)},
     )
 
 

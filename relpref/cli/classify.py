@@ -101,15 +101,17 @@ def _left_out(
     classifier: Any, ballots: Rankings, classes: np.ndarray[Any, Any], seed: int
 ) -> np.ndarray[Any, Any]:
     """Probabilities of the classes by the ballots of other rankers, in folds of rankers."""
+    from sklearn.model_selection import GroupKFold
+
     names = sorted(set(classes))
-    rng = np.random.default_rng(seed)
-    rankers = list(dict.fromkeys(ballots.rankers))
-    folds = min(_FOLDS, len(rankers))
-    fold_of = dict(zip(rankers, rng.permutation(len(rankers)) % folds, strict=True))
-    fold_of_row = np.array([fold_of[ranker] for ranker in ballots.rankers])
+    rankers, labels = pd.factorize(pd.Index(ballots.rankers, tupleize_cols=False))
+    if len(labels) < 2:
+        raise DataError(
+            f"all ballots are by {shown(labels[0])}; give the ballots of a ranker without a class"
+        )
+    folds = GroupKFold(min(_FOLDS, len(labels)), shuffle=True, random_state=seed)
     probabilities = np.zeros((len(classes), len(names)))
-    for fold in range(folds):
-        rest, out = np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)
+    for rest, out in folds.split(classes, groups=rankers):
         classifier.fit(ballots[rest], classes[rest])
         columns = np.array([names.index(name) for name in classifier.classes_])
         probabilities[np.ix_(out, columns)] = classifier.predict_proba(ballots[out])

@@ -107,7 +107,7 @@ _INCOMPLETE = {
         "what a missing item of a PrefLib ballot means; ranked below all others (top-k), or not "
         "part of the question (subset)",
         default=None,
-    ),
+    )
 }
 _PORT = {"--port N": _with("port of the page (default: a free one)", type=integer(0), default=0)}
 
@@ -159,11 +159,6 @@ COMMANDS = {
                 "NAME_second), or a column NAME with the label of the side that has the property, "
                 "such as home"
             ),
-            "--lists {exact,pairs}": _with(
-                "what pairs with the same value in the column list are: one order of their items "
-                "(exact), or independent answers (pairs)",
-                default="exact",
-            ),
             **_INCOMPLETE,
             "--model MODEL": _with(
                 "xpgp uses attributes and relations, preference_gp attributes alone; or a program "
@@ -188,9 +183,8 @@ COMMANDS = {
                 "package",
                 default="probit",
             ),
-            "--margins {common,rater,item,both}": _with(
-                "margin within which an answer is a tie: common to all answers, or for each "
-                "rater, each item, or both",
+            "--margins {common,rater}": _with(
+                "margin within which an answer is a tie: common to all answers, or for each rater",
                 default=None,
             ),
             "--ties {rao-kupper,davidson}": _with(
@@ -318,8 +312,8 @@ COMMANDS = {
             "--score NAME": "how questions are chosen, see docs/scores.md",
             "--items A,B,...": "ask about these only; a label with a comma in quotation marks",
             "--most-appearances N": "do not ask about an item that was in N answers",
-            "--hardest P": "leave out pairs whose preference probability is nearer than P to one "
-            "half, such as 0.02",
+            "--max-wrong P": "leave out pairs whose less likely answer has a probability above P, "
+            "such as 0.48",
             "--repeats N": _with(
                 "ask a pair again up to N times (default: 0)", type=integer(0), default=0
             ),
@@ -349,9 +343,7 @@ COMMANDS = {
         {
             **_RUN,
             "--items N": _with(
-                "compare at most N items; those with the most answers",
-                type=integer(2),
-                default=150,
+                "compare at most N items; those with the most answers", type=integer(2), default=150
             ),
             "--draws N": _with(
                 "samples of NUTS, of all chains together", type=integer(100), default=2000
@@ -411,8 +403,7 @@ COMMANDS = {
                     "--objects FILE": "labels and features of the second argument, where it is "
                     "of another kind",
                     "--relation FILE": _with(
-                        "columns source, target, value; absent pairs are unknown",
-                        required=True,
+                        "columns source, target, value; absent pairs are unknown", required=True
                     ),
                     **_OUT,
                     **_FORCE,

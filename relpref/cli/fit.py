@@ -61,7 +61,6 @@ def run(chosen: argparse.Namespace) -> None:
         answers,
         tables.relations,
         columns=columns,
-        lists=chosen.lists,
         covariates=[name for names in chosen.covariates for name in names.split(",")],
     )
     data, keywords = _with_kernels(chosen, words, data)
@@ -218,7 +217,6 @@ def _asked_for(
         "margins": chosen.margins,
         "columns": columns or None,
         "covariates": chosen.covariates or None,
-        "lists": None if chosen.lists == "exact" else chosen.lists,
         "attribute_kernel": chosen.attribute_kernel,
         "shared_lengthscale": chosen.shared_lengthscale or None,
         "individual": False if chosen.no_individual else None,

@@ -95,11 +95,7 @@ def show(chosen: argparse.Namespace, ranking: Any, value: str, **content: Any) -
 def tiers_run(chosen: argparse.Namespace) -> None:
     """Print the tiers of the items."""
     tiers = opened(chosen.run, "utilities").tiers(chosen.probability)
-    columns = [
-        ("tier", "{tier}"),
-        ("item", "{item}"),
-        ("ranks", "{rank_lower} to {rank_upper}"),
-    ]
+    columns = [("tier", "{tier}"), ("item", "{item}"), ("ranks", "{rank_lower} to {rank_upper}")]
     table = tiers.head(chosen.top).reset_index()
     show_table(chosen, "tiers", table, columns, left=(1,), probability=chosen.probability)
     if chosen.speaks:

@@ -1,11 +1,10 @@
 """Tables become validated, immutable arrays with labels; nothing here knows about inference."""
 
 from relpref.data.comparisons import Comparisons as Comparisons
-from relpref.data.composing import best_worst, choices, orderings
+from relpref.data.edges import EdgeTable as EdgeTable
 from relpref.data.graph import Graph as Graph
 from relpref.data.graph import ScaleReference as ScaleReference
 from relpref.data.graph import Spectrum as Spectrum
-from relpref.data.links import Links as Links
 from relpref.data.preference import PreferenceData
 from relpref.data.rankings import Rankings
 from relpref.data.relation import Relation
@@ -20,7 +19,4 @@ __all__ = [
     "Rankings",
     "Relation",
     "RelationData",
-    "best_worst",
-    "choices",
-    "orderings",
 ]

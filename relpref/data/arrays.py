@@ -45,7 +45,7 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def label(value: Any) -> str:
-    """A label as it can be shown in a line of a terminal: what cannot be printed is escaped."""
+    """Return a label for a line of a terminal, with unprintable characters escaped."""
     text = str(value)
     if text.isprintable():
         return text
@@ -63,18 +63,18 @@ def width(text: str) -> int:
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
 ) -> str:
-    """Columns under each other: text, those named ``left``, begins at the left, numbers end at the right."""
+    """Lay out columns of a table: text, in the ``left`` ones, to the left, numbers to the right."""
     columns = []
     for at, cells in enumerate(zip(header, *rows, strict=True)):
-        room = max(map(width, cells))
-        spaces = [" " * (room - width(cell)) for cell in cells]
+        most = max(map(width, cells))
+        spaces = [" " * (most - width(cell)) for cell in cells]
         pairs = zip(cells, spaces, strict=True)
         columns.append([cell + space if at in left else space + cell for cell, space in pairs])
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def refuse_first(wrong: Any, said: Callable[[int], str]) -> None:
-    """Raise a `DataError` for the first true entry, if there is one; ``said`` is what to say about its position."""
+    """Raise a `DataError` for the first true entry; ``said`` maps its position to the message."""
     if wrong.any():
         raise DataError(said(int(wrong.argmax())))
 
@@ -86,12 +86,12 @@ def nearest(value: object, known: Iterable[T], most: int = 3, cutoff: float = 0.
     about a wrong cell of a large table comes at once.
     """
     texts = {str(item)[:_LONGEST_COMPARED]: item for item in islice(known, _MOST_COMPARED)}
-    wanted = str(value)[:_LONGEST_COMPARED]
-    return [texts[text] for text in difflib.get_close_matches(wanted, texts, n=most, cutoff=cutoff)]
+    sought = str(value)[:_LONGEST_COMPARED]
+    return [texts[text] for text in difflib.get_close_matches(sought, texts, n=most, cutoff=cutoff)]
 
 
 def did_you_mean(value: object, known: Iterable[object], otherwise: str) -> str:
-    """A question whether the known value nearest to this one was meant; what else to do where none is near."""
+    """Ask whether the nearest known value was meant; if none is near, say what else to do."""
     close = nearest(value, known, most=1)
     return f"did you mean {close[0]!r}?" if close else otherwise
 

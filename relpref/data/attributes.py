@@ -22,7 +22,10 @@ _SAME = "same_"
 
 
 class Column(NamedTuple):
-    """Cells of a column: float64 with NaN where one is missing; of categories text, or None where it is missing."""
+    """Cells of a column.
+
+    They are float64, NaN where missing; those of categories are text, None where missing.
+    """
 
     kind: Literal["number", "date", "category", "empty"]
     values: NDArray[Any]
@@ -33,7 +36,10 @@ class Column(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """Columns as numbers, shape (n, d); values that items share, by the name of their relation, None where one is missing; and notes."""
+    """Columns as numbers, shape (n, d), and values that items share.
+
+    These are by the name of their relation, None where one is missing.
+    """
 
     names: tuple[str, ...]
     values: NDArray[np.float64]
@@ -42,7 +48,7 @@ class Attributes(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What newcomers are described by: attributes with their means, and relations."""
+    """The attributes of known items, with their means, and their relations."""
 
     names: tuple[str, ...]
     center: NDArray[np.float64]
@@ -50,8 +56,8 @@ class Known(NamedTuple):
 
 
 def parsed(cells: Any, *, text: bool) -> Any:
-    """The cells of a piece of a column as numbers, where all are, to save memory; otherwise as they are."""
-    values = from_text(cells.tolist(), False) if text else from_cells(cells)
+    """Return the cells of a piece of a column as numbers if all are, to save memory."""
+    values = from_text(cells.tolist()) if text else from_cells(cells)
     return cells if values is None or not np.isfinite(values).all() else values
 
 
@@ -65,57 +71,55 @@ def read_column(
     """
     if all(isinstance(piece, np.ndarray) for piece in pieces):
         return Column("number", np.concatenate(pieces))
-    whole = pd.concat(
+    column = pd.concat(
         [
             pd.Series(piece, dtype=object if isinstance(piece, np.ndarray) else None)
             for piece in pieces
         ],
         ignore_index=True,
     )
-    categorical = isinstance(whole.dtype, pd.CategoricalDtype)
-    if categorical and whole.cat.ordered:
-        codes = whole.cat.codes.to_numpy(np.float64)
+    categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    if categorical and column.cat.ordered:
+        codes = column.cat.codes.to_numpy(np.float64)
         return Column("number", np.where(codes < 0, np.nan, codes))
-    cells = whole.tolist()
+    cells = column.tolist()
     missing = np.array([_is_blank(cell, text) for cell in cells], dtype=bool)
     rows = np.flatnonzero(~missing)
-    there = [cells[row] for row in rows]
-    if not there:
+    stated = [cells[row] for row in rows]
+    if not stated:
         return Column("empty", np.full(len(cells), np.nan))
-    if text and all(cell in TRUTH for cell in there):
-        return Column("number", _spread(np.array([TRUTH[cell] for cell in there]), rows, missing))
-    if all(isinstance(cell, datetime.timedelta) for cell in there):
-        days = np.array([pd.Timedelta(cell) / pd.Timedelta(days=1) for cell in there])
+    if text and all(cell in TRUTH for cell in stated):
+        return Column("number", _spread(np.array([TRUTH[cell] for cell in stated]), rows, missing))
+    if all(isinstance(cell, datetime.timedelta) for cell in stated):
+        days = np.array([pd.Timedelta(cell) / pd.Timedelta(days=1) for cell in stated])
         return Column("number", _spread(days, rows, missing))
-    dates = _years(there, text)
+    dates = _years(stated, text)
     if dates is not None:
         return Column("date", _spread(dates, rows, missing))
-    if all(isinstance(cell, str) for cell in there):
-        readable = sum(number(cell, True) is not None for cell in there)
-        slips = readable >= len(there) / 2 or (readable and not TRUTH.keys().isdisjoint(there))
+    if all(isinstance(cell, str) for cell in stated):
+        readable = sum(number(cell, True) is not None for cell in stated)
+        slips = readable >= len(stated) / 2 or (readable and not TRUTH.keys().isdisjoint(stated))
         if categorical or not slips:
-            return Column("category", _spread(np.array(there, dtype=object), rows, missing))
+            return Column("category", _spread(np.array(stated, dtype=object), rows, missing))
         if not text:
             remedy = f"convert the column with astype(float) or astype('category'), or {remedy}"
     if text:  # pieces that were numbers are so already
-        strings = [at for at, cell in enumerate(there) if isinstance(cell, str)]
-        words = pd.Series([there[at] for at in strings], dtype=object)
-        # An opening number says that true is none.
+        strings = [at for at, cell in enumerate(stated) if isinstance(cell, str)]
+        words = pd.Series([stated[at] for at in strings], dtype=object)
         values = numbers(
             words,
             name,
             lambda at: where(int(rows[strings[at]])),
             text=True,
             remedy=remedy,
-            opening=("", "0"),
         )
         for at, value in zip(strings, values.tolist(), strict=True):
-            there[at] = value
-        found = np.array(there, dtype=np.float64)
+            stated[at] = value
+        values = np.array(stated, dtype=np.float64)
     else:
-        known = whole.iloc[rows].infer_objects()
-        found = numbers(known, name, lambda at: where(int(rows[at])), text=False, remedy=remedy)
-    return Column("number", _spread(found, rows, missing))
+        finite = column.iloc[rows].infer_objects()
+        values = numbers(finite, name, lambda at: where(int(rows[at])), text=False, remedy=remedy)
+    return Column("number", _spread(values, rows, missing))
 
 
 def _is_blank(cell: Any, text: bool) -> bool:
@@ -125,7 +129,7 @@ def _is_blank(cell: Any, text: bool) -> bool:
 def _spread(
     values: NDArray[Any], rows: NDArray[np.intp], missing: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """Values at some rows, and what stands for a missing one elsewhere."""
+    """Return an array with values in some rows and the value of a missing one elsewhere."""
     blank: Any = None if values.dtype == object else np.nan
     everywhere = np.full(missing.size, blank, dtype=values.dtype)
     everywhere[rows] = values
@@ -133,7 +137,7 @@ def _spread(
 
 
 def _years(cells: Sequence[Any], text: bool) -> NDArray[np.float64] | None:
-    """Dates as years; None where not all cells are dates."""
+    """Return dates as years; None unless all cells are dates."""
     if text and not all(isinstance(cell, str) and _DATE(cell.strip()) for cell in cells):
         return None
     if not text and not all(isinstance(cell, datetime.date) for cell in cells):
@@ -149,7 +153,7 @@ def _years(cells: Sequence[Any], text: bool) -> NDArray[np.float64] | None:
 
 
 def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
-    """Columns as numbers.
+    """Return columns as numbers.
 
     A category of few levels becomes one column for each level (of two levels, for the second
     alone), one of many levels the relation of those with the same value. Missing numbers are set to
@@ -158,14 +162,14 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
     numeric: dict[str, NDArray[np.float64]] = {}
     shared: dict[str, NDArray[Any]] = {}
     notes: list[str] = []
-    made: list[str] = []
+    derived: list[str] = []
     for name, column in columns.items():
         missing = column.missing
         if column.kind == "empty":
             notes.append(f"every value of {name!r} is missing, and it is not used")
             continue
         if column.kind == "category":
-            made += _encode_levels(name, column.values, missing, numeric, shared, notes)
+            derived += _encode_levels(name, column.values, missing, numeric, shared, notes)
             continue
         if column.kind == "date":
             notes.append(f"{name!r} holds dates, which are read as years")
@@ -174,13 +178,13 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
             center = column.values[~missing].mean()
             numeric[name] = np.where(missing, center, column.values)
             numeric[name + _MARK] = missing.astype(np.float64)
-            made.append(name + _MARK)
+            derived.append(name + _MARK)
             of = f"{int(missing.sum())} of {counted(size, 'value')}"
             notes.append(
                 f"{of} of {name!r} are missing: set to the mean, {center:.6g}, and marked by "
                 f"{name + _MARK!r}"
             )
-    for name in made:
+    for name in derived:
         if name in columns:
             raise DataError(
                 f"items: the column {name!r} has the name of what marks another one; rename it"
@@ -197,20 +201,21 @@ def _encode_levels(
     shared: dict[str, NDArray[Any]],
     notes: list[str],
 ) -> list[str]:
-    there = values[~missing]
-    levels, sizes = np.unique(there.astype(str), return_counts=True)
-    number, made = counted(levels.size, "value"), []
+    stated = values[~missing]
+    levels, sizes = np.unique(stated.astype(str), return_counts=True)
+    number, derived = counted(levels.size, "value"), []
     if levels.size == 1 and not missing.any():
         notes.append(f"{name!r} has the same value for every item, and it is not used")
-    elif levels.size == there.size:
+    elif levels.size == stated.size:
         notes.append(f"{name!r} has another value for every item, and it is not used")
     elif levels.size <= MAX_LEVELS:
         kept = levels[1:] if levels.size == 2 and not missing.any() else levels
-        made = [f"{name}={level}" for level in kept]
+        derived = [f"{name}={level}" for level in kept]
         numeric |= {
-            new: (values == level).astype(np.float64) for new, level in zip(made, kept, strict=True)
+            new: (values == level).astype(np.float64)
+            for new, level in zip(derived, kept, strict=True)
         }
-        notes.append(f"{name!r} has {number}, read as {listed(made)}")
+        notes.append(f"{name!r} has {number}, read as {listed(derived)}")
     elif float(np.square(sizes, dtype=np.float64).sum()) > MAX_PAIRS_OF_LEVELS:
         notes.append(
             f"{name!r} has {number}, each shared by too many items to link these; it is not used"
@@ -227,13 +232,16 @@ def _encode_levels(
             f"{name!r} has {number}; items with the same one are linked in the relation "
             f"{relation!r}"
         )
-    return made
+    return derived
 
 
 def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attributes:
-    """The columns of new items as the attributes of the known ones, see `encoded`; the mean takes the place of what is missing."""
+    """Return columns of new items as the attributes of the known ones, see `encoded`.
+
+    Missing values are replaced by the mean.
+    """
     names = known.names
-    found, used = np.zeros((size, len(names))), set()
+    values, used = np.zeros((size, len(names))), set()
     notes = []
     for position, name in enumerate(names):
         marked = name.removesuffix(_MARK)
@@ -245,12 +253,12 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
                     f"items, column {name!r}: the new items have text where the known items have "
                     "numbers; correct it"
                 )
-            found[:, position] = np.where(column.missing, known.center[position], column.values)
+            values[:, position] = np.where(column.missing, known.center[position], column.values)
             used.add(name)
         elif marked != name and marked in columns:
-            found[:, position] = columns[marked].missing
+            values[:, position] = columns[marked].missing
         elif of is not None:
-            found[:, position] = columns[of].values == name.removeprefix(f"{of}=")
+            values[:, position] = columns[of].values == name.removeprefix(f"{of}=")
             if of not in used:
                 notes += _unknown_levels(of, columns[of], names)
             used.add(of)
@@ -278,20 +286,23 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
         elif column.kind in ("category", "empty"):
             notes.append(f"the column {name!r} of the new items is not used")
         else:
-            there = (
+            attributes = (
                 f"only {listed(names)} are known" if names else "the known items have no attributes"
             )
             raise DataError(
-                f"items: the new items have the attribute {name!r}, but {there}; drop it"
+                f"items: the new items have the attribute {name!r}, but {attributes}; drop it"
             )
-    return Attributes(tuple(names), found, shared, tuple(notes))
+    return Attributes(tuple(names), values, shared, tuple(notes))
 
 
 def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str]:
-    """A note on categories of new items that no known item has. Of two known ones the first has no attribute: it may be one new one."""
-    there = sorted({str(value) for value in column.values[~column.missing]})
-    unknown = [level for level in there if f"{name}={level}" not in names]
-    if len(unknown) <= (sum(known.startswith(f"{name}=") for known in names) == 1):
+    """Return a note on categories of new items that no known item has.
+
+    The first of two known ones has no attribute, so one new category may be that.
+    """
+    levels = sorted({str(value) for value in column.values[~column.missing]})
+    unknown = [level for level in levels if f"{name}={level}" not in names]
+    if len(unknown) <= (sum(attribute.startswith(f"{name}=") for attribute in names) == 1):
         return []
     what = "is a category" if len(unknown) == 1 else "are categories"
     return [
@@ -304,7 +315,7 @@ def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str
 
 
 def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:
-    """Links from items to the values that they share; None where there are none."""
+    """Return links from items to the values that they share; None if there are none."""
     rows = [row for row, value in enumerate(values) if value is not None]
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Covariates of an answer: what is known of each of its two sides, such as who is at home, or the length of a text."""
+"""Covariates of an answer: facts about its two sides, such as who is at home."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import did_you_mean, listed, refuse_first, shown
+from relpref.data.arrays import did_you_mean, listed, shown
 from relpref.data.attributes import read_column
-from relpref.data.labels import LabelIndex, is_missing, plain_labels, trimmed
+from relpref.data.columns import Rows
+from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
 from relpref.data.tables import Table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
@@ -23,7 +24,7 @@ _CONTEXT = "describes a context of the answer, not a side, so it cannot favor ei
 
 @dataclass(frozen=True)
 class Covariate:
-    """What a covariate is: a number or a category of either side, or the side that a column names (or neither)."""
+    """A number or a category of either side, or the side that a column names, or neither."""
 
     name: str
     kind: Literal["number", "category", "side"]
@@ -44,72 +45,24 @@ def pair_of(name: str, ends: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}_{end}" for end in ends)
 
 
-def known_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """All columns that covariates of these names may be in."""
-    ends = ("winner", "loser", "first", "second")
-    return tuple(column for name in names for column in (name, *pair_of(name, ends)))
-
-
-def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
-    """The names of covariates to be read; an error if they are no list of names, or one has another meaning."""
-    names = [names] if isinstance(names, str) else list(names or ())
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise DataError(
-                f"covariates: {shown(name)} is no name; write covariates=['length', 'home']"
-            )
-        if name in taken or names.count(name) > 1:
-            what = (
-                "is named twice"
-                if name not in taken
-                else "is a column of answers with a meaning of its own"
-            )
-            raise DataError(f"covariates: {name!r} {what}; leave it out, or rename the column")
-    return tuple(names)
-
-
-def one_of_two(table: Table, column: str, items: LabelIndex, first: Any, second: Any) -> Any:
-    """Positions of the items that a column names, −1 where it is blank; each must be one of the row's two."""
-    blank = table.blank(column)
-    rows = np.flatnonzero(~blank)
-    named = np.full(len(blank), -1, dtype=np.int32)
-    remedy = "name one of the two items of the row"
-    named[rows] = items.locate(table.labels(column, rows), table.cell(column, rows), remedy)
-
-    def reason(row: int) -> str:
-        pair = " and ".join(shown(items.labels[end[row]]) for end in (first, second))
-        more = "" if column == "winner" else " or leave the cell blank"
-        return f" is neither of the two that were compared, {pair}; name one of them{more}"
-
-    table.refuse(column, ~blank & (named != first) & (named != second), reason)
-    return named
-
-
 def read_covariates(
-    table: Table,
-    ends: tuple[str, str],
-    items: LabelIndex,
-    sides: tuple[Positions, Positions],
-    names: Sequence[str],
-    known: tuple[Covariate, ...] = (),
-    lists: bool = False,
+    rows: Rows, names: Sequence[str], known: tuple[Covariate, ...] = ()
 ) -> tuple[tuple[Covariate, ...], Floats]:
-    """What covariates are, and what the first side of each row has more of them than the second, shape (m, q).
+    """Read covariates, and what the first side of each row has more of than the second.
 
     Parameters
     ----------
-    table : Table
-    ends : (str, str)
-        The columns of items: a covariate x of numbers or categories is in ``x_<end>`` for both, one
+    rows : Rows
+        A covariate x of numbers or categories is in ``x_<end>`` for both columns of items, one
         that names a side in ``x``.
-    items : LabelIndex
-    sides : (array, array) of int, shape (m,)
-        The items in these columns.
     names : sequence of str
     known : tuple of Covariate
-        What they are in answers so far.
-    lists : bool
-        Whether rows of one list are one answer, in which an item has one value.
+        Those of answers so far.
+
+    Returns
+    -------
+    covariates : tuple of Covariate
+    differences : array of float64, shape (m, q)
 
     Raises
     ------
@@ -117,76 +70,71 @@ def read_covariates(
         If there are no such columns, a value is missing or not finite, or the two sides are always
         equal.
     """
+    table, ends = rows.table, rows.ends
     for column in (column for covariate in known for column in covariate.columns(ends)):
         if column not in table.frame.columns:
             raise DataError(
                 f"{table.name}: there is no column {column!r}, and answers so far have the "
                 f"covariates {', '.join(names)}; give it"
             )
-    found = known or tuple(_what(table, ends, items, sides, name) for name in names)
-    number = sum(len(covariate.effects) for covariate in found)
+    covariates = known or tuple(_covariate(rows, name) for name in names)
+    number = sum(len(covariate.effects) for covariate in covariates)
     if number > MAX_COVARIATES:
         raise DataError(
             f"covariates: {number} effects are more than the limit of {MAX_COVARIATES}; group the "
             "levels of categories, or leave some out"
         )
-    first, second = both_sides(table, ends, items, sides, found)
-    equal = (first == second).all(axis=0)
-    for covariate, same in zip(
-        () if known else found, np.split(equal, _ends_of(found)), strict=False
-    ):
-        if same.all():
-            columns = covariate.columns(ends)
-            what = f"{columns[0]!r} is blank in every row, and says nothing"
-            if len(columns) == 2:
-                what = (
-                    f"{columns[0]!r} equals {columns[1]!r} in every row: such a covariate "
-                    f"{_CONTEXT}"
-                )
-            raise DataError(f"{table.name}: {what}; leave {covariate.name!r} out of covariates")
-    if lists and "list" in table.frame.columns:
-        _check_lists(table, sides, (first, second))
-    return found, first - second
+    first, second = both_sides(rows, covariates)
+    if not known:
+        equal = np.split((first == second).all(axis=0), _ends_of(covariates))
+        for covariate, same in zip(covariates, equal, strict=False):
+            _refuse_equal(table, covariate, covariate.columns(ends), same)
+    return covariates, first - second
+
+
+def _refuse_equal(
+    table: Table, covariate: Covariate, columns: Sequence[str], same: NDArray[np.bool_]
+) -> None:
+    """Refuse a covariate whose two sides are the same in every row."""
+    if not same.all():
+        return
+    what = f"{columns[0]!r} is blank in every row, and says nothing"
+    if len(columns) == 2:
+        what = f"{columns[0]!r} equals {columns[1]!r} in every row: such a covariate {_CONTEXT}"
+    raise DataError(f"{table.name}: {what}; leave {covariate.name!r} out of covariates")
 
 
 def _ends_of(covariates: Sequence[Covariate]) -> NDArray[np.int64]:
     return np.cumsum([len(covariate.effects) for covariate in covariates])
 
 
-def _what(
-    table: Table,
-    ends: tuple[str, str],
-    items: LabelIndex,
-    sides: tuple[Positions, Positions],
-    name: str,
-) -> Covariate:
-    columns, there = pair_of(name, ends), list(table.frame.columns)
-    missing = [column for column in columns if column not in there]
+def _covariate(rows: Rows, name: str) -> Covariate:
+    """Return what a covariate is by its columns and their cells."""
+    table = rows.table
+    columns, columns_there = pair_of(name, rows.ends), list(table.frame.columns)
+    missing = [column for column in columns if column not in columns_there]
     if not missing:
         if "category" in {_cells(table, column).kind for column in columns}:
             # Numbers on the other side are levels, too.
             levels = {text for column in columns for text in _as_text(table, column)}
             return Covariate(name, "category", tuple(sorted(levels)))
         return Covariate(name, "number")
-    if name not in there or len(missing) == 1:
+    if name not in columns_there or len(missing) == 1:
         either = f"{columns[0]!r} and {columns[1]!r}"
         raise DataError(
-            f"{table.name}: there is no column {missing[0]!r} among {listed(there)}; the covariate "
-            f"{name!r} is to be in {either} (its "
-            f"values of the two sides), or in a column {name!r} that names one of the two items or "
-            "is blank"
+            f"{table.name}: there is no column {missing[0]!r} among {listed(columns_there)}; the "
+            f"covariate {name!r} is to be in {either} (its values of the two sides), or in a "
+            f"column {name!r} that names one of the two items or is blank"
         )
-    rows = np.flatnonzero(~table.blank(name))
-    named = [items.get(label) for label in table.labels(name, rows)]
-    if len(rows) and not any(
-        at in (one, other) for at, one, other in zip(named, *(s[rows] for s in sides), strict=True)
-    ):
+    stated = np.flatnonzero(~table.blank(name))
+    labels = table.labels(name, stated)
+    named = np.array([rows.items.get(label) for label in labels], dtype=np.int64)
+    if len(stated) and not np.any((named == rows.first[stated]) | (named == rows.second[stated])):
         raise DataError(
-            f"{table.cell(name, rows)(0)}: {shown(table.labels(name, rows)[0])} is neither of the "
-            "two items of the row, and no other row "
-            f"names one of its own: the column {_CONTEXT}. Give values of both sides in the "
-            f"columns {columns[0]!r} and {columns[1]!r}, or "
-            "leave it out of covariates"
+            f"{table.cell(name, stated)(0)}: {shown(labels[0])} is neither of the two items of the "
+            f"row, and no other row names one of its own: the column {_CONTEXT}. Give values of "
+            f"both sides in the columns {columns[0]!r} and {columns[1]!r}, or leave it out of "
+            "covariates"
         )
     return Covariate(name, "side")
 
@@ -206,14 +154,8 @@ def _as_text(table: Table, column: str) -> list[str]:
     return [str(cell) for cell in table.labels(column)]
 
 
-def both_sides(
-    table: Table,
-    ends: tuple[str, str],
-    items: LabelIndex,
-    sides: tuple[Positions, Positions],
-    covariates: Sequence[Covariate],
-) -> tuple[Floats, Floats]:
-    """Covariates of the first and of the second side, shape (m, q) each; 0 of one that the table does not have.
+def both_sides(rows: Rows, covariates: Sequence[Covariate]) -> tuple[Floats, Floats]:
+    """Read the covariates of both sides, shape (m, q) each; 0 of one that the table does not have.
 
     Raises
     ------
@@ -221,28 +163,28 @@ def both_sides(
         If a value is missing, not finite, no level that is known, or only one of the two sides has
         one.
     """
-    there, rows = set(table.frame.columns), len(table.frame)
-    found = [(np.zeros((rows, 0)), np.zeros((rows, 0)))]
+    given_columns, size = set(rows.table.frame.columns), len(rows.table.frame)
+    sides = [(np.zeros((size, 0)), np.zeros((size, 0)))]
     for covariate in covariates:
-        columns = covariate.columns(ends)
-        given = [column for column in columns if column in there]
+        columns = covariate.columns(rows.ends)
+        given = [column for column in columns if column in given_columns]
         if not given:
-            nothing = np.zeros((rows, len(covariate.effects)))
-            found.append((nothing, nothing))
+            nothing = np.zeros((size, len(covariate.effects)))
+            sides.append((nothing, nothing))
         elif len(given) < len(columns):
-            other = next(column for column in columns if column not in there)
+            other = next(column for column in columns if column not in given_columns)
             raise DataError(
-                f"{table.name}: there is a column {given[0]!r} and none {other!r}; give both sides"
+                f"{rows.table.name}: there is a column {given[0]!r} and none {other!r}; give both "
+                "sides"
             )
         elif covariate.kind == "side":
-            named = one_of_two(table, covariate.name, items, *sides)
-            one, other_one = ((named == side)[:, None].astype(np.float64) for side in sides)
-            found.append((one, other_one))
+            named = rows.named_side(covariate.name)[:, None]
+            sides.append(((named > 0).astype(np.float64), (named < 0).astype(np.float64)))
         else:
             read = _numbers if covariate.kind == "number" else _indicators
-            one, other_one = (read(table, column, covariate) for column in columns)
-            found.append((one, other_one))
-    first, second = (np.concatenate(side, axis=1) for side in zip(*found, strict=True))
+            first, second = (read(rows.table, column, covariate) for column in columns)
+            sides.append((first, second))
+    first, second = (np.concatenate(side, axis=1) for side in zip(*sides, strict=True))
     return first, second
 
 
@@ -291,56 +233,58 @@ def scales_of(
 def written(
     covariates: Sequence[Covariate], values: Floats, labels: Any, sides: Any, ends: Any
 ) -> dict[str, Any]:
-    """Columns of a table from which the same differences are read."""
-    found: dict[str, Any] = {}
-    for covariate, own in zip(
-        covariates, np.split(values, _ends_of(covariates), axis=1), strict=False
-    ):
-        columns = covariate.columns(ends)
+    """Return columns of a table of pairs from which the same differences are read."""
+    columns: dict[str, Any] = {}
+    parts = np.split(values, _ends_of(covariates), axis=1)
+    for covariate, part in zip(covariates, parts, strict=False):
         if covariate.kind == "side":
-            named = np.empty(len(labels) + 1, dtype=object)  # by the position plus one
-            named[1:] = labels
-            at = np.where(own[:, 0] > 0, sides[0], sides[1]) + 1
-            found[covariate.name] = named[np.where(own[:, 0] == 0, 0, at)]
-        elif covariate.kind == "number":
-            found |= dict(zip(columns, (own[:, 0], np.zeros(len(own))), strict=True))
-        else:  # where both have the same level it may be any
-            levels = np.array(covariate.levels, dtype=object)
-            found |= dict(
-                zip(columns, (levels[own.argmax(axis=1)], levels[own.argmin(axis=1)]), strict=True)
-            )
-            same = ~own.any(axis=1)
-            found[columns[1]][same] = found[columns[0]][same]
-    return found
+            named = np.where(part[:, 0] > 0, *sides)
+            cells = label_column((*labels, None)).take(np.where(part[:, 0] == 0, -1, named))
+            columns[covariate.name] = cells
+        else:
+            both = np.stack([part, np.zeros_like(part)], axis=1).reshape(-1, part.shape[1])
+            cells = _item_cells(covariate, both, np.repeat(np.arange(len(part)), 2))
+            names = covariate.columns(ends)
+            columns |= dict(zip(names, (cells[::2], cells[1::2]), strict=True))
+    return columns
+
+
+def written_items(
+    covariates: Sequence[Covariate], values: Floats, number: NDArray[Any]
+) -> dict[str, Any]:
+    """Return columns of a table of orders from which the same differences are read.
+
+    Parameters
+    ----------
+    covariates : sequence of Covariate
+    values : array of float64, shape (m, q)
+        Those of each item less those of one item of its list.
+    number : array of int, shape (m,)
+        The list of each item, ascending.
+    """
+    parts = np.split(values, _ends_of(covariates), axis=1)
+    return {
+        covariate.name: _item_cells(covariate, part, number)
+        for covariate, part in zip(covariates, parts, strict=False)
+    }
+
+
+def _item_cells(covariate: Covariate, values: Floats, number: NDArray[Any]) -> Any:
+    """Return the numbers or levels of the items of lists, see `written_items`."""
+    if covariate.kind != "category" or not len(values):
+        return values[:, 0]
+    begins = np.diff(number, prepend=-1) > 0
+    # One item has the level that others of its list lack; any, if all have the same.
+    lacking = np.minimum.reduceat(values, np.flatnonzero(begins)).argmin(axis=1)
+    shifted = values + np.eye(values.shape[1])[lacking[np.cumsum(begins) - 1]]
+    return np.array(covariate.levels, dtype=object)[shifted.argmax(axis=1)]
 
 
 def equal_sides(covariates: Sequence[Covariate], rows: int) -> dict[str, Any]:
-    """Columns, beside winner and loser, of answers whose two sides are equal."""
+    """Return columns, beside winner and loser, of answers whose two sides are equal."""
     nothing = np.zeros((rows, sum(len(covariate.effects) for covariate in covariates)))
     nobody = np.zeros(rows, dtype=np.int32)
     return written(covariates, nothing, (), (nobody, nobody), ("winner", "loser"))
-
-
-def _check_lists(
-    table: Table, sides: tuple[Positions, Positions], values: tuple[Floats, Floats]
-) -> None:
-    """Refuse lists in which an item has other covariates in one row than in another."""
-    number = pd.factorize(table.frame["list"].mask(table.blank("list")).map(trimmed))[0]
-    rows = np.flatnonzero(number >= 0)
-    # The two of a row next to each other: the later row is the one that is refused.
-    slots = np.stack(
-        [np.repeat(number[rows], 2), np.stack([side[rows] for side in sides], axis=1).ravel()]
-    )
-    _, first, which = np.unique(slots, axis=1, return_index=True, return_inverse=True)
-    own = np.stack([side[rows] for side in values], axis=1).reshape(len(slots[0]), -1)
-    differs = (own != own[first][which.ravel()]).any(axis=1)
-    refuse_first(
-        differs.reshape(-1, 2).any(axis=1),
-        lambda row: (
-            f"{table.place(int(rows[row]))}: an item of the list has other covariates here than in "
-            "another row of the list; correct one"
-        ),
-    )
 
 
 def asked_covariates(
@@ -349,21 +293,21 @@ def asked_covariates(
     items: LabelIndex,
     sides: tuple[Positions, Positions],
 ) -> Floats:
-    """Differences between the two of each pair that is asked about, shape (k, q); 0 of covariates that are not given.
+    """Return the differences between the two items of pairs, shape (k, q); 0 if not given.
 
     ``given`` are columns by name, or one value for all pairs: ``x_first`` and ``x_second``, or the
     item that a column x names.
     """
     ends = ("first", "second")
-    known = [column for covariate in covariates for column in covariate.columns(ends)]
-    table = _asked_table(covariates, known, given, len(sides[0]), "pair")
-    return np.subtract(*both_sides(table, ends, items, sides, covariates))
+    columns = [column for covariate in covariates for column in covariate.columns(ends)]
+    table = _asked_table(covariates, columns, given, len(sides[0]), "pair")
+    return np.subtract(*both_sides(Rows(table, items, ends, *sides), covariates))
 
 
 def covariates_of_items(
     covariates: Sequence[Covariate], given: Mapping[str, Any], items: LabelIndex, chosen: Positions
 ) -> Floats:
-    """Covariates of each item of a list that is asked about, shape (k, q); 0 of those that are not given.
+    """Return the covariates of the items of a list, shape (k, q); 0 of those not given.
 
     Parameters
     ----------
@@ -390,7 +334,7 @@ def covariates_of_items(
 
 
 def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
-    """Position of the item of a list that a covariate names, −1 if it is missing."""
+    """Return the position of the item of a list that a covariate names, −1 if it is missing."""
     if is_missing(label):
         return -1
 
@@ -400,9 +344,9 @@ def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
     remedy = "name an item of the list"
     position = int(items.locate(plain_labels([label], where), where, remedy)[0])
     if position not in chosen:
-        there = listed(items.labels[at] for at in chosen)
+        items_there = listed(items.labels[at] for at in chosen)
         raise DataError(
-            f"{name}: {shown(label)} is none of the items of the list, {there}; {remedy}"
+            f"{name}: {shown(label)} is none of the items of the list, {items_there}; {remedy}"
         )
     return position
 
@@ -414,7 +358,7 @@ def _asked_table(
     size: int,
     unit: str,
 ) -> Table:
-    """Values that are given for some pairs, or items, as a table; its columns must be ``known``."""
+    """Return values for some pairs or items as a table; its columns must be ``known``."""
     for name in given:
         if not covariates:
             raise DataError(

@@ -1,331 +1,550 @@
-"""Links between positions, read from tables and files of matrices, and tidied: every link or every undirected edge once."""
+"""Tables of edges: every form of a relation becomes one, and graphs are made of them."""
 
 import os
-import zipfile
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from inspect import signature
-from pathlib import Path
-from typing import IO, Any
+import sys
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, refuse_first, shown
-from relpref.data.labels import GrowingIndex, LabelIndex, Place, blank_note, joined_places
-from relpref.data.relation import MATRICES
-from relpref.data.tables import Table, check_columns, known_names, suffix_of
+from relpref.data.graph import Graph, circulation, shared_targets
+from relpref.data.labels import (
+    GrowingIndex,
+    LabelIndex,
+    Place,
+    blank_note,
+    is_missing,
+    joined_places,
+    label_column,
+    read_labels,
+)
+from relpref.data.relation import Relation, is_matrix_file, read_matrix
+from relpref.data.tables import Table, as_table, check_columns, is_table, known_names, read_pieces
 from relpref.errors import DataError
-from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
 
-_WEIGHT_REMEDY = "write a positive number, or leave the column weight out (every weight is 1 then)"
-_BYTES_PER_ENTRY = 28  # of a matrix as it is read (COO), and as it is sorted by rows (CSR)
-_LONGEST_LINE = 10_000  # of the header
-_BLOCK = 16_000_000
-_CONTROL = bytes({*range(32)} - {*b"\t\n\r"})
+Notes = tuple[str, ...]
+Graphs = Mapping[str, Graph]
+
+UNDIRECTED = (None, "undirected")
+_COLUMNS = ("source", "target", "weight")
+_BYTES_PER_EDGE = 80.0  # while they are sorted
+_WEIGHT_REMEDY = "give positive numbers, or leave all weights out (each is 1 then)"
+_KIND_REMEDY = (
+    'say what that means: Relation(table, kind="directed") if it matters who links to whom, or '
+    'Relation(table, kind="undirected"), which takes the larger weight of the two directions '
+    "(on the command line, end the file with :directed or :undirected)"
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
-    """Links between positions of items, as they were given; ``where`` maps one to the words that name its place in a message."""
+class EdgeTable:
+    """Edges of a relation by the positions of their ends."""
 
-    source: NDArray[np.int32]
-    target: NDArray[np.int32]
+    relation: Relation  # kind and options, without a table
+    source: NDArray[np.int32]  # positions among the items; source < target if undirected
+    target: NDArray[np.int32]  # the same; of a bipartite relation positions in ``targets``
     weight: NDArray[np.float64]
-    where: Place
+    targets: tuple[Hashable, ...] = ()  # labels of the targets of a bipartite relation
+    # Of the reading alone: what maps an edge to the words that name its place, and what was tidied.
+    where: Place = field(default=str, metadata={"stored": False})
+    notes: Notes = field(default=(), metadata={"stored": False})
+
+    @property
+    def undirected(self) -> bool:
+        return self.relation.kind in UNDIRECTED
+
+    def joined(self, other: "EdgeTable") -> "EdgeTable":
+        """Return these edges and others after them; ``other.targets`` begin with these targets."""
+        source, target, weight = (
+            np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS
+        )
+        return EdgeTable(self.relation, source, target, weight, other.targets)
+
+    def table(self, items: Sequence[Hashable]) -> Any:
+        """Return a DataFrame of labels and weights, in a `Relation` if it is not undirected."""
+        sources = label_column(items)
+        targets = label_column(self.targets) if self.relation.kind == "bipartite" else sources
+        ends = {"source": sources.take(self.source), "target": targets.take(self.target)}
+        frame = pd.DataFrame({**ends, "weight": np.array(self.weight)})
+        return frame if self.undirected else replace(self.relation, table=frame)
+
+    def matrix(self, part: str, num_items: int) -> Any:
+        """Return weights by item and what items share in the graph ``part``, sparse (n, t)."""
+        num_targets = len(self.targets) if self.relation.kind == "bipartite" else num_items
+        matrix = scipy.sparse.csr_array(
+            (self.weight, (self.source, self.target)), shape=(num_items, num_targets)
+        )
+        linked = self.relation.form == "roles" and part.endswith("_linked")
+        return matrix.T if linked else matrix
 
 
-class TargetIndex(GrowingIndex):
-    """What the items of a bipartite relation link to, in order of appearance; must not be the label of an item."""
+class _GraphTable(Table):
+    """A table of the edges of a networkx graph; its index holds their ends, which name an edge."""
 
-    def __init__(self, items: LabelIndex, known: Iterable[Hashable] = ()) -> None:
-        super().__init__(known)
-        self._items = items.positions
+    @property
+    def place(self) -> Place:
+        name, ends = self.name, self.frame.index
+        return lambda row: f"{name}, edge {shown(ends[row])}"
 
-    def locate(self, labels: Sequence[Hashable], where: Place, remedy: str) -> NDArray[np.int32]:
-        if not self._items.keys().isdisjoint(labels):
-            row = next(row for row, label in enumerate(labels) if label in self._items)
-            raise DataError(
-                f"{where(row)}: {shown(labels[row])} is an item, but a bipartite relation links "
-                "items to something else; "
-                'if items link to each other use kind="directed" or "undirected", otherwise rename '
-                "the targets"
+
+def part_names(name: str, relation: Relation) -> tuple[str, ...]:
+    """Return the names of the graphs that a relation becomes."""
+    if relation.form == "roles":
+        return f"{name}_linking", f"{name}_linked"
+    return (name,)
+
+
+def read_relations(
+    relations: Mapping[str, Any], items: LabelIndex
+) -> tuple[dict[str, Graph], dict[str, EdgeTable], Notes]:
+    """Read relations: their graphs, the edges of those that are not undirected, and notes."""
+    graphs: dict[str, Graph] = {}
+    links: dict[str, EdgeTable] = {}
+    notes: list[str] = []
+    for name, value in relations.items():
+        edges = read_edges(name, value, items)
+        for part in part_names(name, edges.relation):
+            if part in graphs or (part != name and part in relations):
+                raise DataError(
+                    f"relations: {part!r} is a role of the directed relation {name!r} and the name "
+                    "of another one; rename one of the two relations"
+                )
+        if not edges.undirected:
+            links[name] = replace(edges, where=str, notes=())
+        parts = project(name, edges, len(items))
+        graphs |= parts
+        notes += [*edges.notes, *graph_notes(name, edges, parts)]
+    return graphs, links, tuple(notes)
+
+
+def read_edges(
+    name: str, value: Any, items: LabelIndex, before: EdgeTable | None = None
+) -> EdgeTable:
+    """Read a relation in any form, each edge once.
+
+    Newcomers' edges keep the options of the relation's edges ``before``, whose targets come first.
+    """
+    called = f"relation {name!r}"
+    relation = value if isinstance(value, Relation) else Relation(value)
+    if before is not None and not before.undirected:
+        relation = _with_options(before.relation, relation, called)
+    relation = _with_groups_as_targets(relation, called)
+    if before is not None and before.undirected and relation.kind not in UNDIRECTED:
+        raise DataError(
+            f"{called}: it was read as an undirected relation, but the newcomers' is "
+            f"{relation.kind}; pass the table alone"
+        )
+    bipartite = relation.kind == "bipartite"
+    targets = GrowingIndex(before.targets if before else ()) if bipartite else items
+    edges = _read_form(relation, called, items, targets)
+    require_memory(
+        _BYTES_PER_EDGE * edges.source.size,
+        f"{called}: sorting {counted(edges.source.size, 'link')}",
+    )
+    edges = _tidied(edges, called, (items.labels, targets.labels))
+    return replace(edges, targets=targets.labels if bipartite else ())
+
+
+def _with_options(before: Relation, relation: Relation, called: str) -> Relation:
+    """Return newcomers' relation with the options of the relation before, which it may repeat."""
+    same = replace(before, table=relation.table)
+    if relation.kind is not None and vars(relation) != vars(same):
+        raise DataError(
+            f"{called}: it was read as a {before.kind} relation with other options than those "
+            "given for the newcomers; pass the table alone"
+        )
+    return same
+
+
+def _with_groups_as_targets(relation: Relation, called: str) -> Relation:
+    """Return a Series or dictionary of each item's group as links from items to their groups."""
+    table = relation.table
+    # Values that have a length are the columns of a table.
+    if not isinstance(table, pd.Series | Mapping) or (
+        isinstance(table, Mapping)
+        and any(isinstance(v, Sized) and not isinstance(v, str | tuple) for v in table.values())
+    ):
+        return relation
+    if relation.kind not in (None, "bipartite"):
+        raise DataError(
+            f"{called}: a group for each item is no {relation.kind} relation; leave the kind out"
+        )
+    links = [link for link in table.items() if not is_missing(link[1])]
+    return replace(relation, table=_frame_of_links(links, called), kind="bipartite")
+
+
+def _read_form(
+    relation: Relation, called: str, items: LabelIndex, targets: LabelIndex
+) -> EdgeTable:
+    """Read the edges as they are given, not tidied."""
+    value, bare = relation.table, replace(relation, table=None)
+    if isinstance(value, str | os.PathLike):
+        if not is_matrix_file(value):
+            pieces = (
+                replace(piece, name=f"{called} ({piece.name})") for piece in read_pieces(value)
             )
-        return super().locate(labels, where, remedy)
+            return _edges_of_tables(pieces, called, bare, items, targets)
+        called = f"{called} ({os.fspath(value)})"
+        value = read_matrix(value)
+    # A networkx graph implies that networkx is imported: no need to load it here.
+    networkx = sys.modules.get("networkx")
+    if networkx is not None and isinstance(value, networkx.Graph):
+        table = _table_of_graph(value, called, relation.kind, items, targets)
+        return _edges_of_tables([table], called, bare, items, targets)
+    size = len(items)
+    if (
+        isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.shape == (size, size)
+    ) or scipy.sparse.issparse(value):
+        if targets is not items:
+            raise DataError(
+                f"{called}: a matrix has no labels for what the items link to; give a table with "
+                "the columns source and target"
+            )
+        if items.grows:
+            raise DataError(
+                f"{called}: a matrix names no items; give items, in the order of its rows, or a "
+                "table with the columns source and target"
+            )
+        return _edges_of_matrix(value, called, bare, items)
+    if isinstance(value, list | tuple | np.ndarray) and not is_table(value):
+        value = _frame_of_links(value, called)
+    if not is_table(value):
+        raise DataError(
+            f"{called}: expected a table of edges, a list of (source, target), a networkx graph, "
+            f"or a matrix with a row for each item, got {type(value).__name__}"
+        )
+    table = as_table(value, called)
+    frame = table.frame
+    if (
+        targets is items
+        and "source" not in frame.columns
+        and set(frame.columns) == set(frame.index)
+    ):
+        return _edges_of_matrix(_in_order(frame, called, items), called, bare, items)
+    if table is value:
+        table = replace(table, name=f"{called} ({table.name})")
+    return _edges_of_tables([table], called, bare, items, targets)
 
 
-def ends_of(
-    source: Sequence[Any],
-    target: Sequence[Any],
+def _frame_of_links(links: Any, called: str) -> pd.DataFrame:
+    """Return a list of (source, target) or (source, target, weight) as a table of labels."""
+    for row, link in enumerate(links):
+        if isinstance(link, str) or not hasattr(link, "__len__") or len(link) not in (2, 3):
+            raise DataError(
+                f"{called}, position {row}: {shown(link)} is no edge; write (source, target) or "
+                "(source, target, weight)"
+            )
+    rows = [(*link, 1)[:3] for link in links]
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(_COLUMNS)}
+    return pd.DataFrame(columns, dtype=object)
+
+
+def _table_of_graph(
+    graph: Any, called: str, kind: str | None, items: LabelIndex, targets: LabelIndex
+) -> Table:
+    """Return the edges of a networkx graph as a table of labels."""
+    what = type(graph).__name__
+    if graph.is_multigraph():
+        raise DataError(
+            f"{called}: a {what} may hold several edges between two nodes; "
+            "combine them first, for example with networkx.Graph(graph)"
+        )
+    if graph.is_directed() and kind is None:
+        raise DataError(f"{called}: a {what} is directed; {_KIND_REMEDY}")
+    if not graph.is_directed() and kind == "directed":
+        raise DataError(
+            f"{called}: a {what} has no directions; pass a DiGraph, or leave the kind out"
+        )
+    blanks: set[str] = set()
+    links = list(graph.edges(data="weight", default=1))
+    if targets is items:  # nodes without edges must be items, too
+        where = f"{called}, node {{}}".format
+        nodes = read_labels(graph.nodes, where, items.positions, blanks)
+        items.locate(nodes, where, "rename the node, remove it, or add it to the items")
+    else:
+        # Either end may be the item.
+        links = [(b, a, w) if items.get(a) < 0 else (a, b, w) for a, b, w in links]
+    if not links:
+        raise DataError(
+            f"{called}: the graph has no edges; give at least one edge or leave the relation out"
+        )
+    ends = pd.Index([link[:2] for link in links], dtype=object, tupleize_cols=False)
+    return _GraphTable(_frame_of_links(links, called).set_axis(ends), called, blanks=blanks)
+
+
+def _edges_of_tables(
+    tables: Iterable[Table],
+    called: str,
+    relation: Relation,
     items: LabelIndex,
     targets: LabelIndex,
-    places: Iterable[Place],
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the positions of both ends of every link, among the items and the targets, which may be the same."""
-    remedy = "correct the label, add it to the items, or drop the row"
-    first, second = (
-        index.locate(labels, where, remedy)
-        for labels, index, where in zip((source, target), (items, targets), places, strict=True)
-    )
-    return first, second
-
-
-def edges_from_tables(
-    tables: Iterable[Table], items: LabelIndex, targets: LabelIndex
-) -> tuple[Edges, tuple[str, ...]]:
-    """Read the columns source, target and, if there, weight; and notes on how they were read."""
-    pieces: list[Edges] = []
-    notes: dict[str, None] = {}
+) -> EdgeTable:
+    """Read the columns source, target and, optionally, weight of the pieces of a table."""
+    pieces: list[tuple[Any, Any, Any]] = []
+    places: list[Place] = []
+    notes: list[str] = []
     blanks: set[str] = set()
-    for read in tables:
-        table = replace(
-            known_names(read, ("source", "target", "weight")), known=items.positions, blanks=blanks
-        )
-        unused = check_columns(table, ("source", "target"), ("weight",), ())
-        notes |= dict.fromkeys((*table.notes, *unused))
-        frame = table.frame
-        if len(frame) == 0:
+    remedy = "correct the label, add it to the items, or drop the row"
+    for piece in tables:
+        table = replace(known_names(piece, _COLUMNS), known=items.positions)
+        unused = check_columns(table, _COLUMNS[:2], _COLUMNS[2:], ())
+        if table.frame.empty:
             raise DataError(
                 f"{table.name}: the table has no rows; give an edge or leave the relation out"
             )
-        places = table.cell("source"), table.cell("target")
-        ends = ends_of(table.labels("source"), table.labels("target"), items, targets, places)
-        weighted = "weight" in frame.columns
-        weight = table.numbers("weight", _WEIGHT_REMEDY) if weighted else np.ones(len(frame))
-        pieces.append(Edges(*ends, weight, table.place))
-    notes |= dict.fromkeys(blank_note(blanks))
-    if len(pieces) == 1:
-        return pieces[0], tuple(notes)
-    where = joined_places(
-        [piece.source.size for piece in pieces], [piece.where for piece in pieces]
+        source = items.locate(table.labels("source"), table.cell("source"), remedy)
+        if targets is not items:
+            table.refuse(
+                "target",
+                np.array([label in items.positions for label in table.labels("target")]),
+                " is an item, but a bipartite relation links items to something else; if items "
+                'link to each other use kind="directed" or "undirected", otherwise rename the '
+                "targets",
+            )
+        target = targets.locate(table.labels("target"), table.cell("target"), remedy)
+        if "weight" in table.frame.columns:
+            weight = table.numbers("weight", _WEIGHT_REMEDY)
+        else:
+            weight = np.ones(len(table.frame))
+        pieces.append((source, target, weight))
+        places.append(table.place)
+        notes += [*table.notes, *unused]
+        blanks |= table.blanks
+    source, target, weight = map(np.concatenate, zip(*pieces, strict=True))
+    where = joined_places([piece[0].size for piece in pieces], places)
+    every = dict.fromkeys((*notes, *blank_note(blanks)))
+    named = tuple(f"{called}: {note}" for note in every)
+    return EdgeTable(relation, source, target, weight, where=where, notes=named)
+
+
+def _in_order(frame: pd.DataFrame, called: str, items: LabelIndex) -> Any:
+    """Return a matrix of weights with labels as a sparse matrix in the order of the items."""
+    where = f"{called}, row or column {{}}".format
+    rows, columns = (
+        items.locate(
+            LabelIndex(read_labels(labels, where), where).labels,
+            where,
+            "correct the label, add it to the items, or drop its row and column",
+        )
+        for labels in (frame.index, frame.columns)
     )
-    columns = zip(*((piece.source, piece.target, piece.weight) for piece in pieces), strict=True)
-    source, target, weight = (np.concatenate(parts) for parts in columns)
-    return Edges(source, target, weight, where), tuple(notes)
+    try:
+        weights = scipy.sparse.coo_array(frame.to_numpy(dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{called}: the matrix has cells that are no numbers ({error}); correct them"
+        ) from None
+    ends = rows[weights.coords[0]], columns[weights.coords[1]]
+    return scipy.sparse.coo_array((weights.data, ends), shape=(len(items), len(items)))
 
 
-def tidied(
-    edges: Edges, name: str, labels: tuple[Sequence[Any], Sequence[Any]], kind: str | None
-) -> tuple[Edges, tuple[str, ...]]:
-    """Return every link, or every undirected edge (source < target), once and sorted; and what was dropped or merged.
+def _edges_of_matrix(matrix: Any, called: str, relation: Relation, items: LabelIndex) -> EdgeTable:
+    """Read a matrix of weights in the order of the items, each undirected edge once."""
+    size = len(items)
+    if matrix.shape != (size, size):
+        raise DataError(
+            f"{called}: the matrix has the shape {matrix.shape}, but there are "
+            f"{counted(size, 'item')}; give a matrix of shape ({size}, {size}) in the order of the "
+            "items"
+        )
+    if matrix.dtype.kind not in "fiub":
+        raise DataError(f"{called}: the matrix has the type {matrix.dtype}; convert it to float")
+    # A copy in CSR, because repeated entries of a COO matrix mean their sum.
+    matrix = scipy.sparse.csr_array(matrix, dtype=np.float64, copy=True)
+    matrix.sum_duplicates()
+    entries = matrix.tocoo()
 
-    Links of weight 0 are dropped, and those from a node to itself unless the ends are of two kinds.
-    Two weights of one link are refused. Where the two directions of an edge differ, the larger
-    weight counts if the user has said that the relation is undirected (``kind`` is not None).
-    """
-    notes, where, weight = [], edges.where, edges.weight
+    def where(entry: int) -> str:
+        row, column = (int(end[entry]) for end in entries.coords)
+        ends = (items.labels[row], items.labels[column])
+        return f"{called}, entry ({row}, {column}) for {shown(ends)}"
+
     refuse_first(
-        weight < 0,
-        lambda row: f"{where(row)}: the weight {weight[row]} is negative; correct it",
+        ~(np.isfinite(entries.data) & (entries.data >= 0)),
+        lambda entry: (
+            f"{where(entry)}: the weight {entries.data[entry]} is not a finite positive number; "
+            "correct or remove it"
+        ),
+    )
+    notes: Notes = ()
+    if zeros := int((matrix.data == 0).sum()):
+        stored = counted(zeros, "stored entry", "stored entries")
+        notes = (f"{called}: {stored} of weight 0 left out",)
+        matrix.eliminate_zeros()
+    if matrix.nnz == 0:
+        raise DataError(
+            f"{called}: the matrix has no entries; give at least one edge or leave the relation out"
+        )
+    if relation.kind == "directed":
+        entries = matrix.tocoo()
+    else:
+        transposed = scipy.sparse.csr_array(matrix.T)
+        difference = (matrix != transposed).tocoo()
+        if difference.nnz and relation.kind is None:
+            row, column = (int(end[0]) for end in difference.coords)
+            raise DataError(
+                f"{called}: the matrix is not symmetric: entry ({row}, {column}) is "
+                f"{matrix[row, column]}, entry ({column}, {row}) is {matrix[column, row]}; "
+                f"{_KIND_REMEDY}"
+            )
+        # The two triangles of a symmetric matrix are not a repetition.
+        entries = scipy.sparse.triu(matrix.maximum(transposed), format="coo")
+    source, target = (end.astype(np.int32, copy=False) for end in entries.coords)
+    return EdgeTable(relation, source, target, entries.data, (), where, notes)
+
+
+def _tidied(
+    edges: EdgeTable, called: str, labels: tuple[Sequence[Any], Sequence[Any]]
+) -> EdgeTable:
+    """Return every link, or every undirected edge (source < target), once and sorted.
+
+    Edges of weight 0 are dropped, and those from a node to itself unless the ends are of two kinds.
+    Two weights of one link are refused. Where the two directions of an undirected edge differ, the
+    larger weight counts if the user has given the kind. Notes say what was dropped or merged.
+    """
+    kind, where, weight = edges.relation.kind, edges.where, edges.weight
+    refuse_first(
+        weight < 0, lambda row: f"{where(row)}: the weight {weight[row]} is negative; correct it"
     )
     refuse_first(
         (weight > LARGEST_WEIGHT) | ((weight > 0) & (weight < SMALLEST_WEIGHT)),
         lambda row: (
             f"{where(row)}: the weight {weight[row]} is not between {SMALLEST_WEIGHT} and "
-            f"{LARGEST_WEIGHT}; "
-            "rescale the weights"
+            f"{LARGEST_WEIGHT}; rescale the weights"
         ),
     )
     weightless = weight == 0
     loops = (edges.source == edges.target) & ~weightless & (kind != "bipartite")
-    if weightless.any():
-        notes.append(f"{name}: {counted(int(weightless.sum()), 'edge')} of weight 0 left out")
-    if loops.any():
-        notes.append(f"{name}: {counted(int(loops.sum()), 'link')} from an item to itself left out")
     rows = np.flatnonzero(~(weightless | loops))
     if not rows.size:
         raise DataError(
-            f"{name}: no edge is left but loops and zero weights; add edges or leave it out"
+            f"{called}: no edge is left but loops and zero weights; add edges or leave it out"
         )
-    source, target = edges.source[rows].astype(np.int64), edges.target[rows].astype(np.int64)
-    key = (source << 32) | (target << 1)  # positions are below 2**31
-    if undirected := kind in (None, "undirected"):
-        # Equal edges follow one another, forward ones first.
-        key = (
-            (np.minimum(source, target) << 32)
-            | (np.maximum(source, target) << 1)
-            | (source > target)
-        )
+    ends = np.stack([edges.source[rows], edges.target[rows]])
+    backward = edges.undirected & (ends[0] > ends[1])
+    low, high = np.where(backward, ends[::-1], ends)
+    # Equal edges follow one another, forward ones first; positions are below 2**31.
+    key = (low.astype(np.int64) << 32) | (high.astype(np.int64) << 1) | backward
     order = np.argsort(key, kind="stable")
     rows, key = rows[order], key[order]
     first = np.concatenate([[True], (key[1:] >> 1) != (key[:-1] >> 1)])
-    if not first.all():
-        _refuse_conflicts(edges, name, rows, first, labels, kind)
-        notes.append(f"{name}: {counted(int((~first).sum()), 'repeated edge')} counted once")
+    _refuse_two_weights(edges, called, rows, first, labels)
     heaviest = np.maximum.reduceat(weight[rows], np.flatnonzero(first))
+    low, high = (end[order][first] for end in (low, high))
+    dropped = (
+        (int(weightless.sum()), "edge", "of weight 0 left out"),
+        (int(loops.sum()), "link", "from an item to itself left out"),
+        (int((~first).sum()), "repeated edge", "counted once"),
+    )
+    notes = [f"{called}: {counted(number, what)} {end}" for number, what, end in dropped if number]
     rows = rows[first]
-    ends = edges.source[rows], edges.target[rows]
-    if undirected:
-        ends = np.minimum(*ends), np.maximum(*ends)
-    return Edges(*ends, heaviest, lambda row: where(int(rows[row]))), tuple(notes)
-
-
-def _refuse_conflicts(
-    edges: Edges,
-    name: str,
-    rows: NDArray[np.int64],
-    first: NDArray[np.bool_],
-    labels: tuple[Sequence[Any], Sequence[Any]],
-    kind: str | None,
-) -> None:
-    """Refuse two weights of one link, or of the two directions of an edge if their meaning is not given."""
-    source, weight, where = edges.source[rows], edges.weight[rows], edges.where
-    differs = ~first[1:] & (weight[1:] != weight[:-1])
-    turned = source[1:] != source[:-1]
-
-    def ends(row: int) -> tuple[str, str]:
-        return shown(labels[0][edges.source[row]]), shown(labels[1][edges.target[row]])
-
-    def twice(at: int) -> str:
-        one, other = sorted((int(rows[at]), int(rows[at + 1])))
-        source, target = ends(other)
-        return (
-            f"{where(other)}: the edge from {source} to {target} has the weight "
-            f"{edges.weight[other]}, but the weight "
-            f"{edges.weight[one]} at {where(one)}; keep one of the two rows"
-        )
-
-    def both_ways(at: int) -> str:
-        there, back = int(rows[at]), int(rows[at + 1])
-        return (
-            f"{name}: the edge between {' and '.join(ends(there))} has the weight {weight[at]} "
-            f"({where(there)}) "
-            f"in one direction and {weight[at + 1]} ({where(back)}) in the other; "
-            f"{how_to_say_the_kind()}"
-        )
-
-    refuse_first(differs & ~turned, twice)
-    if kind is None:
-        refuse_first(differs, both_ways)
-
-
-def how_to_say_the_kind() -> str:
-    """Return the remedy for a relation whose directions differ."""
-    return (
-        'say what that means: Relation(table, kind="directed") if it matters who links to whom, or '
-        'Relation(table, kind="undirected"), which takes the larger weight of the two directions '
-        "(on the command line, end the file with :directed or :undirected)"
+    return replace(
+        edges,
+        source=low,
+        target=high,
+        weight=heaviest,
+        where=lambda row: where(int(rows[row])),
+        notes=(*edges.notes, *notes),
     )
 
 
-def is_matrix_file(path: str | os.PathLike[str]) -> bool:
-    """Whether the name of a file ends like that of a matrix."""
-    return suffix_of(path) in MATRICES
+def _refuse_two_weights(
+    edges: EdgeTable,
+    called: str,
+    rows: NDArray[np.int64],
+    first: NDArray[np.bool_],
+    labels: tuple[Sequence[Any], Sequence[Any]],
+) -> None:
+    """Refuse two weights of one link, or of the two directions of an edge without a given kind.
 
-
-def read_matrix(path: str | os.PathLike[str]) -> Any:
-    """Read a sparse matrix."""
-    file = Path(path)
-    try:
-        with reading(file, "matrix"):
-            file.open("rb").close()
-        return _archive(file) if suffix_of(file) == ".npz" else _matrix_market(file)
-    except DataError:
-        raise
-    # Damaged files make the readers raise errors of many types; all of them mean the same.
-    except Exception as error:
-        raise DataError(
-            f"{file}: this is not a readable sparse matrix ({error}); it is damaged or cut off: "
-            "fetch or write it again"
-        ) from error
-
-
-def _matrix_market(file: Path) -> Any:
-    import scipy.io  # takes a moment, which other tables need not wait for
-
-    with file.open("rb") as stream:
-        _check_lines(decompressed(file, stream) if suffix_of(file).endswith(".gz") else stream)
-    _, _, entries, form, *_ = scipy.io.mminfo(file)
-    if form != "coordinate":
-        raise DataError(
-            f"{file}: the matrix is dense (array); write it in the format coordinate, for example "
-            "with "
-            "scipy.io.mmwrite(path, scipy.sparse.coo_array(matrix))"
-        )
-    # Of a symmetric matrix one triangle is stored.
-    require_memory(2.0 * _BYTES_PER_ENTRY * entries, f"{file}: a matrix of {entries} entries")
-    # Older versions know only matrices, newer ones warn unless told.
-    as_array = {"spmatrix": False} if "spmatrix" in signature(scipy.io.mmread).parameters else {}
-    return scipy.io.mmread(file, **as_array)
-
-
-def _check_lines(stream: IO[bytes]) -> None:
-    """Refuse lines that scipy's reader would read past: with too many fields, with a byte that is no text, or not ended."""
-    header = stream.readline(_LONGEST_LINE).lower().split()
-    if header[:1] != [b"%%matrixmarket"] or len(header) < 4:
-        raise ValueError("line 1 is not that of a MatrixMarket file")
-    if header[2] != b"coordinate":
-        return
-    fields = {b"pattern": 2, b"complex": 4}.get(header[3], 3)
-    line, text = 1, b"%"
-    while text[:1] in (b"%", b"\n", b"\r"):  # up to the line of the size; entries follow
-        line, text = line + 1, stream.readline(_LONGEST_LINE)
-        _check_bytes(text)
-    while block := stream.read(_BLOCK):
-        block += stream.readline(_BLOCK)
-        _check_bytes(block)
-        raw = np.frombuffer(b" " + block.removesuffix(b"\n") + b"\n", np.uint8)
-        dark = raw > ord(" ")
-        begins = np.cumsum(dark[1:] & ~dark[:-1], dtype=np.int64)
-        numbers = np.diff(begins[raw[1:] == ord("\n")], prepend=0)  # of fields in each line
-        wrong = np.flatnonzero((numbers != fields) & (numbers != 0))
-        if wrong.size:
-            number = counted(int(numbers[wrong[0]]), "field")
-            raise ValueError(f"line {line + 1 + wrong[0]} has {number} where {fields} belong")
-        line += len(numbers)
-        last = block[block.rfind(b"\n") + 1 :]
-        if len(last) > _BLOCK:
-            raise ValueError(f"line {line} is longer than any")
-        if last != last.rstrip():
-            raise ValueError(f"line {line}, the last, is not ended")
-
-
-def _check_bytes(text: bytes) -> None:
-    if text.translate(None, _CONTROL) != text:
-        raise ValueError("there are bytes that are no text")
-
-
-def _archive(file: Path) -> Any:
-    with file.open("rb") as stream:
-        with zipfile.ZipFile(stream) as archive:
-            check_decompressed(file, sum(entry.file_size for entry in archive.infolist()))
-        stream.seek(0)
-        with np.load(stream) as parts:
-            form = np.asarray(parts["format"]).astype("U").item()
-            if form in ("csr", "csc", "bsr"):
-                arrays = parts["data"], parts["indices"], parts["indptr"]
-                return checked_sparse(arrays, parts["shape"], form)
-        stream.seek(0)
-        return scipy.sparse.load_npz(stream)  # the others are checked when they are made
-
-
-def checked_sparse(parts: tuple[Any, Any, Any], shape: Sequence[int], form: str = "csr") -> Any:
-    """Make a sparse array of the data, indices and index pointers in a file.
-
-    Algebra with arrays that do not fit each other reads and writes memory that is not theirs, and
-    scipy checks only a part of this.
-
-    Raises
-    ------
-    ValueError
-        If they do not fit.
+    ``rows`` are edges, equal ones together, the ``first`` of them marked.
     """
-    data, indices, pointers = parts
-    fitting = pointers.ndim == indices.ndim == 1 and {pointers.dtype.kind, indices.dtype.kind} <= {
-        "i",
-        "u",
-    }
-    fitting = fitting and pointers.size > 0 and pointers[0] == 0
-    if not (
-        fitting
-        and (pointers[1:] >= pointers[:-1]).all()
-        and pointers[-1] == len(indices) == len(data)
-    ):
-        raise ValueError(
-            f"the index pointers do not rise from 0 to {len(indices)}, the number of stored entries"
+    weight, where = edges.weight, edges.where
+    differs = ~first[1:] & (weight[rows[1:]] != weight[rows[:-1]])
+    opposite = edges.source[rows[1:]] != edges.source[rows[:-1]]
+
+    def two_weights(at: int, remedy: str) -> str:
+        before, row = sorted(rows[at : at + 2].tolist())
+        source, target = labels[0][edges.source[row]], labels[1][edges.target[row]]
+        return (
+            f"{where(row)}: the edge from {shown(source)} to {shown(target)} has the weight "
+            f"{weight[row]}, but the weight {weight[before]} at {where(before)}; {remedy}"
         )
-    matrix = getattr(scipy.sparse, f"{form}_array")(parts, shape=tuple(shape))
-    matrix.check_format(full_check=True)  # the indices are in range
-    return matrix
+
+    refuse_first(differs & ~opposite, lambda at: two_weights(at, "keep one of the two rows"))
+    if edges.relation.kind is None:
+        refuse_first(differs, lambda at: two_weights(at, _KIND_REMEDY))
+
+
+def project(
+    name: str, edges: EdgeTable, num_items: int, before: Graphs | None = None
+) -> dict[str, Graph]:
+    """Make the undirected graphs of a relation, scaled by the graphs ``before`` newcomers came."""
+    relation = edges.relation
+    graphs: dict[str, Graph] = {}
+    for part in part_names(name, relation):
+        scale: dict[str, Any] = {}
+        if before is not None:
+            if part not in before:
+                continue
+            graph = before[part]
+            scale = {"frozen_reference": graph.reference, "counts_cliques": graph.counts_cliques}
+        if edges.undirected:
+            joined = edges.source, edges.target, edges.weight
+        elif relation.teleport is not None:
+            joined = circulation(edges.matrix(part, num_items), relation.teleport)
+        else:
+            kept, _ = _without_hubs(edges.matrix(part, num_items), relation.max_degree)
+            joined = shared_targets(kept, weigh_hubs=relation.hubs == "weight")
+        try:
+            graphs[part] = Graph(num_items, *joined, **scale)
+        except DataError as error:  # products of extreme weights
+            raise DataError(
+                f"relation {name!r}: {_prefix(part, name)}{error}; rescale the weights"
+            ) from None
+    return graphs
+
+
+def graph_notes(name: str, edges: EdgeTable, graphs: Graphs) -> Notes:
+    """Return notes on what a relation's graphs leave out, and on items without an edge."""
+    notes: list[str] = []
+    max_degree = edges.relation.max_degree
+    for part, graph in graphs.items():
+        if max_degree is not None:
+            _, left_out = _without_hubs(edges.matrix(part, graph.num_nodes), max_degree)
+            notes += [_prefix(part, name) + note for note in left_out]
+        alone = int((graph.degree == 0).sum())
+        if alone and not graph.num_edges:
+            notes.append(f"no two items share a link, so {part} has no edges and says nothing")
+        elif alone:
+            verb, where = "has" if alone == 1 else "have", "it" if part == name else part
+            items = counted(graph.num_nodes, "item")
+            notes.append(f"{alone:,} of {items} {verb} no edge in {where}")
+    return tuple(f"relation {name!r}: {note}" for note in notes)
+
+
+def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Notes]:
+    """Return the links without the targets that have too many, and a note on them."""
+    links = scipy.sparse.csc_array(links)
+    degree = np.diff(links.indptr)
+    hubs = np.zeros(degree.size, dtype=bool) if max_degree is None else degree > max_degree
+    if not hubs.any():
+        return links, ()
+    kept = links[:, ~hubs]
+    lost = np.unique(links.indices).size - np.unique(kept.indices).size
+    note = (
+        f"{counted(int(hubs.sum()), 'target')} with more than {max_degree} links left out, and "
+        f"with them {int(degree[hubs].sum())} of {counted(int(degree.sum()), 'link')}; "
+        f"{counted(lost, 'item')} had no other link"
+    )
+    return kept, (note,)
+
+
+def _prefix(part: str, name: str) -> str:
+    return "" if part == name else f"{part}: "

@@ -1,4 +1,4 @@
-"""An undirected weighted graph over the items, with the spectrum that graph kernels use."""
+"""Undirected weighted graphs over the items, with the spectrum that graph kernels use."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.csgraph
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from relpref.data.arrays import refuse_first
+from relpref.data.arrays import read_only, refuse_first
 from relpref.errors import DataError
 from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
 from relpref.pytree import register
 
 
 class Spectrum(NamedTuple):
-    """Eigendecomposition of the combinatorial Laplacian D - W, one connected component at a time."""
+    """Eigendecomposition of the combinatorial Laplacian D - W, one component at a time."""
 
     eigenvalues: Any  # shape (n,), ascending; exactly 0 once per component
-    # Shape (n, n). Those of a component vanish outside it; that of the eigenvalue 0 is exactly
+    # Shape (n, n). Vectors of a component vanish outside it; the one of eigenvalue 0 is exactly
     # constant on it.
     eigenvectors: Any
     # Shape (n,): ``sum(gap_weights * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the
@@ -31,7 +31,7 @@ class Spectrum(NamedTuple):
     gap_weights: Any
 
 
-# A row, a column and a weight, and once more while they are sorted; and the matrices of a walk.
+# A row, a column and a weight of each pair, twice while they are sorted; the matrices of a walk.
 _BYTES_PER_PAIR, _BYTES_OF_WALK = 24.0, 48.0
 
 
@@ -146,21 +146,24 @@ def maximal_cliques(
 
 
 def _colors(neighbors: Mapping[int, set[int]]) -> dict[int, int]:
-    """Numbers that nodes share if color refinement cannot tell them apart, in an order that the graph alone decides."""
-    found, number = dict.fromkeys(neighbors, 0), 1
+    """Return numbers that nodes share if color refinement cannot tell them apart.
+
+    The order of the numbers depends on the graph only.
+    """
+    colors, number = dict.fromkeys(neighbors, 0), 1
     while True:
-        seen = {
-            node: (found[node], tuple(sorted(found[other] for other in joined)))
+        refined = {
+            node: (colors[node], tuple(sorted(colors[other] for other in joined)))
             for node, joined in neighbors.items()
         }
-        places = {color: place for place, color in enumerate(sorted(set(seen.values())))}
+        places = {color: place for place, color in enumerate(sorted(set(refined.values())))}
         if len(places) <= number:
-            return found
-        found, number = {node: places[color] for node, color in seen.items()}, len(places)
+            return colors
+        colors, number = {node: places[color] for node, color in refined.items()}, len(places)
 
 
 def _components(nodes: set[int], neighbors: Mapping[int, set[int]]) -> Iterator[set[int]]:
-    """Those of the nodes that are linked through one another."""
+    """Yield the connected components of the graph among some nodes."""
     left = set(nodes)
     while left:
         block: set[int] = set()
@@ -173,13 +176,13 @@ def _components(nodes: set[int], neighbors: Mapping[int, set[int]]) -> Iterator[
 
 
 class ScaleReference(NamedTuple):
-    """What a kernel is scaled by; kept from the old graph when newcomers are added."""
+    """The values that scale a kernel; those of the old graph when newcomers are added."""
 
     eigenvalues: Any  # of the Laplacian of the graph of reference, shape (k,), see `Spectrum`
     gap_weights: Any  # shape (k,)
     mean_degree: Any  # its mean weighted degree over the nodes with an edge
-    # Numbers of its connected components, shape (k,); its nodes are the first k of every graph
-    # grown from it. -1 for what is none of its nodes and fills up the array, see `Graph.padded`.
+    # Number of each node's connected component, shape (k,); its nodes are the first k of every
+    # graph with newcomers. -1 where the array is filled up, see `Graph.padded`.
     component: Any
 
 
@@ -188,7 +191,7 @@ class Graph:
     """An immutable undirected graph; a JAX pytree whose leaves are what kernels need.
 
     Edges may be given in any order and orientation; they are stored with source < target, sorted.
-    The leaves are ``weight_matrix``, ``spectrum``, ``reference`` and, where wanted, ``cliques``,
+    The leaves are ``weight_matrix``, ``spectrum``, ``reference`` and, if counted, ``cliques``,
     computed when it is flattened. The list of edges is no leaf, so that graphs with different
     numbers of edges share one compilation: inside a compiled function only the leaves,
     ``num_nodes`` and ``completeness`` are those of its argument.
@@ -202,7 +205,7 @@ class Graph:
     weight : array of float, shape (e,)
         Positive weights.
     frozen_reference : ScaleReference, optional
-        What kernels are scaled by, if not by this graph itself.
+        Scale of kernels, by default that of this graph.
     counts_cliques : bool
         Whether ``cliques`` is needed, see `with_cliques`.
 
@@ -237,8 +240,7 @@ class Graph:
             (low < 0) | (high >= self.num_nodes),
             lambda edge: (
                 f"Graph: an edge ends at node {low[edge] if low[edge] < 0 else high[edge]}, but "
-                "the nodes are 0 to "
-                f"{self.num_nodes - 1}; correct the edge or num_nodes"
+                f"the nodes are 0 to {self.num_nodes - 1}; correct the edge or num_nodes"
             ),
         )
         refuse_first(
@@ -258,16 +260,10 @@ class Graph:
             key[1:] == key[:-1],
             lambda edge: f"Graph: the edge {low[edge]} - {high[edge]} occurs twice; give it once",
         )
-        # A frozen dataclass is filled through object.__setattr__; JAX's unflatten skips this
-        # method.
-        stored: dict[str, Any] = {
-            "source": low.astype(np.int32),
-            "target": high.astype(np.int32),
-            "weight": weight,
-        }
-        for name, array in stored.items():
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        # A frozen dataclass is filled through object.__setattr__, which JAX's unflatten skips.
+        ends = [low.astype(np.int32), high.astype(np.int32)]
+        for name, array in zip(("source", "target", "weight"), (*ends, weight), strict=True):
+            object.__setattr__(self, name, read_only(array))
 
     @property
     def num_edges(self) -> int:
@@ -275,25 +271,17 @@ class Graph:
 
     def adjacency(self) -> Any:
         """Return the symmetric matrix of weights W, a scipy CSR array of shape (n, n)."""
-        ends = np.concatenate([[self.source, self.target], [self.target, self.source]], axis=1)
-        weights = np.tile(self.weight, 2)
-        return scipy.sparse.csr_array(
-            (weights, tuple(ends)), shape=(self.num_nodes, self.num_nodes)
+        upper = scipy.sparse.csr_array(
+            (self.weight, (self.source, self.target)), shape=(self.num_nodes, self.num_nodes)
         )
-
-    def laplacian(self) -> NDArray[np.float64]:
-        """Return the combinatorial Laplacian D - W, dense, of shape (n, n)."""
-        laplacian: NDArray[np.float64] = -self.adjacency().toarray()
-        np.fill_diagonal(laplacian, self.degree)
-        return laplacian
+        return upper + upper.T
 
     @cached_property
     def degree(self) -> NDArray[np.float64]:
         """Weighted degree of each node, shape (n,)."""
         ends = np.concatenate([self.source, self.target])
-        found = np.bincount(ends, np.tile(self.weight, 2), self.num_nodes).astype(np.float64)
-        found.flags.writeable = False
-        return found
+        degree = np.bincount(ends, np.tile(self.weight, 2), self.num_nodes).astype(np.float64)
+        return read_only(degree)
 
     @cached_property
     def mean_degree(self) -> float:
@@ -305,13 +293,11 @@ class Graph:
     def component(self) -> NDArray[np.int32]:
         """Number of the connected component of each node, shape (n,)."""
         _, component = scipy.sparse.csgraph.connected_components(self.adjacency(), directed=False)
-        component = component.astype(np.int32)
-        component.flags.writeable = False
-        return np.asarray(component)
+        return read_only(component.astype(np.int32))
 
     @cached_property
     def completeness(self) -> Literal["incomplete", "weighted", "constant"]:
-        """Whether every two of more than two nodes are joined, and then whether all weights are equal."""
+        """Whether all of more than two nodes are joined, and whether all weights are equal."""
         size = self.num_nodes
         if size < 3 or len(self.source) < size * (size - 1) // 2:
             return "incomplete"
@@ -320,19 +306,14 @@ class Graph:
     @cached_property
     def weight_matrix(self) -> NDArray[np.float64]:
         """Symmetric matrix of weights W, dense, of shape (n, n)."""
-        weights = self.adjacency().toarray()
-        weights.flags.writeable = False
-        return np.asarray(weights)
+        return read_only(self.adjacency().toarray())
 
     @cached_property
     def spectrum(self) -> Spectrum:
         """Eigendecomposition of the Laplacian, computed when first used: O(s**3) per component."""
         component, size, adjacency = self.component, self.num_nodes, self.adjacency()
-        eigenvalues, gap_weights, eigenvectors = (
-            np.zeros(size),
-            np.zeros(size),
-            np.zeros((size, size)),
-        )
+        eigenvalues, gap_weights = np.zeros(size), np.zeros(size)
+        eigenvectors = np.zeros((size, size))
         # Nodes sorted by component: each component is one slice of `nodes`.
         nodes = np.argsort(component, kind="stable")
         ends = np.cumsum([0, *np.bincount(component)])
@@ -358,16 +339,14 @@ class Graph:
             eigenvalues[start + 1 : end] = np.maximum(values[:-1], 0.0)
             eigenvectors[members, start + 1 : end] = vectors[:, :-1]
         order = np.argsort(eigenvalues, kind="stable")
-        found = Spectrum(
-            *(each.take(order, axis=-1) for each in (eigenvalues, eigenvectors, gap_weights))
-        )
-        for array in found:
-            array.flags.writeable = False
-        return found
+        arrays = (eigenvalues, eigenvectors, gap_weights)
+        return Spectrum(*(read_only(array.take(order, axis=-1)) for array in arrays))
 
     @cached_property
     def cliques(self) -> NDArray[np.float64] | None:
-        """Number of maximal cliques of a triangulation that hold both nodes, shape (n, n); see `with_cliques`.
+        """Number of maximal cliques that hold both nodes, shape (n, n); None if not counted.
+
+        The cliques are those of a triangulation, see `maximal_cliques` and `with_cliques`.
 
         Raises
         ------
@@ -387,50 +366,39 @@ class Graph:
             if size == sizes[self.component[clique[0]]] and 2 * linked < size * (size - 1):
                 raise DataError(
                     f"triangulation joins {size} connected items into one clique, although only "
-                    f"{linked} of their "
-                    f"{size * (size - 1) // 2} pairs are linked, because the links do not tell the "
-                    "items apart; "
-                    'use edges: HiddenCommonCause("edges"), or hidden-common-cause in a command'
+                    f"{linked} of their {size * (size - 1) // 2} pairs are linked, because the "
+                    'links do not tell the items apart; use edges: HiddenCommonCause("edges"), or '
+                    "hidden-common-cause in a command"
                 )
             counts[np.ix_(clique, clique)] += 1
-        counts.flags.writeable = False
-        return counts
+        return read_only(counts)
 
     @cached_property
     def reference(self) -> ScaleReference:
-        """What kernels are scaled by: the graph itself, or the graph before newcomers were added."""
+        """The scale of kernels: that of the graph, or of the graph before newcomers were added."""
         if self.frozen_reference is not None:
             return self.frozen_reference
         values, _, gap_weights = self.spectrum
         return ScaleReference(values, gap_weights, self.mean_degree, self.component)
 
     def with_cliques(self) -> "Graph":
-        """Return the graph with ``cliques``, which ``HiddenCommonCause(method="cliques")`` needs."""
+        """Return the graph with ``cliques`` for ``HiddenCommonCause(method="cliques")``."""
         return self._copied(counts_cliques=True)
 
     def with_reference(self, reference: ScaleReference) -> "Graph":
-        """Return the graph scaled by something else than its own spectrum."""
+        """Return the graph with another scale of kernels."""
         return self._copied(frozen_reference=reference)
 
     def _copied(self, **changes: Any) -> "Graph":
-        """A copy that was not checked again, with what was found out about its links."""
+        """Copy the graph with the cached values of its edges, without checking them again."""
         graph = object.__new__(Graph)
         graph.__dict__.update({**self.__dict__, **changes})
         for name in ("cliques", "reference"):
             graph.__dict__.pop(name, None)
         return graph
 
-    def grown(
-        self, num_nodes: int, source: ArrayLike, target: ArrayLike, weight: ArrayLike
-    ) -> "Graph":
-        """Return the graph with so many nodes and more edges, arrays of shape (e,), and the scale of reference of this one."""
-        added = ((self.source, source), (self.target, target), (self.weight, weight))
-        edges: Any = [np.concatenate([before, np.asarray(more)]) for before, more in added]
-        kept: Any = {"frozen_reference": self.reference, "counts_cliques": self.counts_cliques}
-        return Graph(num_nodes, *edges, **kept)
-
     def padded(self, size: int) -> "Graph":
-        """Return the graph with nodes without links up to so many in all.
+        """Return the graph with ``size`` nodes; those that are added have no links.
 
         Its spectrum and its scale are padded, so that their shapes depend on the size only.
         """
@@ -461,10 +429,10 @@ class Graph:
 
 
 def _filled(array: Any, size: int, value: float = 0.0) -> Any:
-    """A copy with so many entries along each axis, or as many as there are."""
-    found = np.full([max(size, length) for length in array.shape], value, array.dtype)
-    found[tuple(map(slice, array.shape))] = array
-    return found
+    """Copy an array, filled up to ``size`` entries along each axis."""
+    filled = np.full([max(size, length) for length in array.shape], value, array.dtype)
+    filled[tuple(map(slice, array.shape))] = array
+    return filled
 
 
 register(

@@ -24,7 +24,7 @@ _NAMES = ("id", "item", "key", "label", "name")  # of columns that hold labels
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """Labels and attributes as read from a table, and what maps a row to the words that name its place in a message.
+    """Labels and attributes as read from a table; ``where`` names the place of a row in messages.
 
     ``relations`` link those that share the value of a column, see
     `relpref.data.attributes.encoded`.
@@ -42,7 +42,7 @@ class ItemTable:
 
 
 class _Piece(NamedTuple):
-    """Some rows of a table, with columns that may still be text."""
+    """A piece of a table; its columns may still be text."""
 
     labels: list[Any]
     columns: dict[str, Any]
@@ -142,31 +142,31 @@ def _described(
     notes: list[str],
 ) -> ItemTable:
     size = len(labels)
-    found = encoded(columns, size) if known is None else aligned(columns, known, size)
-    links = {name: linked(values, labels) for name, values in found.shared.items()}
+    attributes = encoded(columns, size) if known is None else aligned(columns, known, size)
+    links = {name: linked(values, labels) for name, values in attributes.shared.items()}
     relations = {
         name: Relation(table, "bipartite") for name, table in links.items() if table is not None
     }
-    every = tuple(f"{_NAME}: {note}" for note in (*notes, *found.notes))
-    return ItemTable(labels, found.values, found.names, where, relations, every)
+    every = tuple(f"{_NAME}: {note}" for note in (*notes, *attributes.notes))
+    return ItemTable(labels, attributes.values, attributes.names, where, relations, every)
 
 
 def _with_labels(table: Table, compared: Iterable[Hashable]) -> Table:
-    """A frame whose rows are only numbered has its labels in a column, if one holds what answers name."""
+    """Take the labels of a frame without an index from a column that holds those of answers."""
     frame = table.frame
     if frame.index.names != [None] or not frame.index.equals(pd.RangeIndex(len(frame))):
         return table
-    wanted = set(compared)
-    lacking = len(wanted.difference(frame.index))
+    labels = set(compared)
+    lacking = len(labels.difference(frame.index))
     for position, name in enumerate(frame.columns):
         given = frame.iloc[:, position].tolist()
         cells = [trimmed(cell) for cell in given]
         kinds = set(map(type, cells))
         if not kinds <= {str, int} or len(kinds) != 1:
             continue
-        absent = len(wanted.difference(cells))
-        if wanted:
-            better = absent < min(lacking, len(wanted) / 2) or (
+        absent = len(labels.difference(cells))
+        if labels:
+            better = absent < min(lacking, len(labels) / 2) or (
                 not absent and str(name).lower() in _NAMES
             )
         else:
@@ -188,8 +188,8 @@ def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
         raise DataError(f"{table.name}: the table has no rows; give at least one item")
     # Parquet keeps the index of a DataFrame; one with a name, or of text, was made on purpose.
     index, columns = frame.index, frame
-    made = index.names != [None] or not pd.api.types.is_integer_dtype(index.dtype)
-    if table.text or not (framed or made):
+    labeled = index.names != [None] or not pd.api.types.is_integer_dtype(index.dtype)
+    if table.text or not (framed or labeled):
         index, columns = frame.iloc[:, 0], frame.iloc[:, 1:]
     if columns.shape[1] > MAX_ATTRIBUTES:
         raise DataError(
@@ -221,7 +221,7 @@ def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
 
 
 def without_table(labels: Sequence[Any]) -> ItemTable:
-    """Items of which nothing is known but their labels."""
+    """Return items without attributes."""
     return ItemTable(
         list(labels), np.zeros((len(labels), 0)), (), lambda row: f"{_NAME}, row {row}"
     )

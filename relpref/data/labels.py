@@ -43,7 +43,7 @@ _MARKLESS = frozenset(BLANKS) | frozenset(map(chr, _SELECTORS))
 
 
 def joined_places(sizes: Sequence[int], places: Sequence[Place]) -> Place:
-    """Return the place of a row of the whole, given the sizes of its pieces and what maps their rows to words."""
+    """Return the place of a row of a table, given the sizes and the places of its pieces."""
     starts = [0, *accumulate(sizes)]
 
     def where(row: int) -> str:
@@ -183,7 +183,7 @@ def alike_note(labels: Iterable[Any], what: str) -> tuple[str, ...]:
 
 
 class LabelIndex:
-    """Distinct labels in order, each with its position; ``where`` maps one to the words that name its place in a message."""
+    """Distinct labels in order with their positions; ``where`` names their places in messages."""
 
     grows = False
 
@@ -224,7 +224,7 @@ class LabelIndex:
         return rows
 
     def get(self, label: Any) -> int:
-        """Return the position of a label, or of the one that differs in the blanks around it; -1 if it is unknown."""
+        """Return the position of a label, -1 if unknown; blanks around it may differ."""
         if label in self.positions:
             return self.positions[label]
         plain = trimmed(label)
@@ -232,7 +232,7 @@ class LabelIndex:
 
     @cached_property
     def _with_blanks(self) -> dict[str, int]:
-        """Positions of labels with blanks around them by what they are without; -1 where several are the same."""
+        """Positions of labels with blanks around them, by the label without; -1 if ambiguous."""
         positions: dict[str, int] = {}
         for position, label in enumerate(self.labels):
             if trimmed(label) != label:
@@ -246,11 +246,11 @@ class LabelIndex:
     def refuse(self, label: Any, place: str, remedy: str) -> NoReturn:
         """Raise the error for an unknown label."""
         close = nearest(label, self.labels)
-        same_text = [known for known in close if str(known) == str(label)]
+        same_text = [near for near in close if str(near) == str(label)]
         if same_text:
-            known = same_text[0]
+            near = same_text[0]
             hint = (
-                f"; the item {shown(known)} is of type {type(known).__name__}, "
+                f"; the item {shown(near)} is of type {type(near).__name__}, "
                 f"this label of type {type(label).__name__}: convert one of the two columns"
             )
         elif close:

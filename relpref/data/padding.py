@@ -1,4 +1,4 @@
-"""The same data filled up to a round number of items and of answers, so that data sets of many sizes share what JAX compiles.
+"""Data padded to round numbers of items and answers, so that many sizes share compiled code.
 
 The padding carries no information: items without answers and links, and answers that were given 0
 times. A Gaussian process gives the other items the same prior without them. Not so every program:
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from relpref.data.arrays import read_only
+from relpref.data.columns import COLUMNS
 from relpref.data.comparisons import Comparisons
 from relpref.data.preference import PreferenceData
 
@@ -22,13 +23,9 @@ from relpref.data.preference import PreferenceData
 _STEP_OF_ITEMS, _PARTS_OF_ITEMS = 64, 8
 _STEP_OF_ANSWERS, _PARTS_OF_ANSWERS = 256, 2
 # A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
-_NEUTRAL = {
+_NEUTRAL = {name: column.absent or 0 for name, column in COLUMNS.items()} | {
     "probability": 0.5,
     "strength": 1,
-    "list": -1,
-    "list_label": -1,
-    "group": -1,
-    "weight": 1,
 }
 
 # The attribute; where it depends on an object's fields, its class has a property of this name.
@@ -37,7 +34,7 @@ Declared = TypeVar("Declared")
 
 
 def allows_padding(declared: Declared) -> Declared:
-    """Declare of a program, or of the class of a kernel or a likelihood, that it may be given data that were filled up, see `padded`.
+    """Declare that a program, or the class of a kernel or a likelihood, may get padded data.
 
     What it says of items must depend on their own attributes and links, and on what data and graphs
     keep of the true items alone (``attribute_center``, ``attribute_scale``, ``graph.reference``),
@@ -52,17 +49,17 @@ def allows_padding(declared: Declared) -> Declared:
 
 def declares_padding(value: Any) -> bool:
     """Whether a function, or an object by its own class, declares what `allows_padding` says."""
-    own = vars(value) if isinstance(value, FunctionType) else vars(type(value))
-    return _NAME in own and bool(getattr(value, _NAME))
+    attributes = vars(value) if isinstance(value, FunctionType) else vars(type(value))
+    return _NAME in attributes and bool(getattr(value, _NAME))
 
 
 def room_for_items(number: int) -> int:
-    """How many items so many are filled up to."""
+    """Return the number of items after padding."""
     return _round(number, _STEP_OF_ITEMS, _PARTS_OF_ITEMS)
 
 
 def room_for(rows: int) -> int:
-    """How many rows so many answers are filled up to."""
+    """Return the number of rows of answers after padding."""
     return _round(rows, _STEP_OF_ANSWERS, _PARTS_OF_ANSWERS)
 
 
@@ -72,11 +69,11 @@ def _round(number: int, step: int, parts: int) -> int:
 
 
 def padded_answers(answers: Comparisons) -> Comparisons:
-    """The answers with rows of count 0, in which an item is compared with itself."""
+    """Return the answers with rows of count 0, in which an item is compared with itself."""
     more = room_for(len(answers.winner)) - len(answers.winner)
     columns: dict[str, Any] = {
         name: np.concatenate(
-            [column, np.full((more, *column.shape[1:]), _NEUTRAL.get(name, 0), column.dtype)]
+            [column, np.full((more, *column.shape[1:]), _NEUTRAL[name], column.dtype)]
         )
         for name, column in answers.columns.items()
     }
@@ -85,7 +82,7 @@ def padded_answers(answers: Comparisons) -> Comparisons:
 
 
 def padded(data: PreferenceData) -> PreferenceData:
-    """The data with items and answers without information appended; labels are numbers."""
+    """Return the data with items and answers without information; labels are numbers."""
     size = room_for_items(data.num_items)
     # At the center, so that kernels of distances are computed from it as they were.
     rows = np.broadcast_to(

@@ -14,7 +14,7 @@ from relpref.pytree import register
 
 @dataclass(frozen=True, eq=False)
 class PartialGraph:
-    """Some nodes of a graph, without its links: what kernels take their priors and scales from."""
+    """Nodes of a graph without its links, from which kernels take their priors and scales."""
 
     partial: ClassVar[bool] = True
 
@@ -26,29 +26,30 @@ register(PartialGraph, leaves=("reference",), static=("num_nodes",))
 
 
 def marginal(data: PreferenceData, positions: NDArray[Any], spare: int = 0) -> PreferenceData:
-    """The data of the items at some ascending positions, among which all answers must be, with `PartialGraph` as relations.
+    """Return the data of the items at ascending positions, which all answers are about.
 
-    The first item's labels and attributes fill ``spare`` places at the end.
+    Relations are `PartialGraph`. The first item's labels and attributes fill ``spare`` places at
+    the end.
     """
     graphs: dict[str, Any] = {
         name: PartialGraph(len(positions) + spare, graph.reference)
         for name, graph in data.relations.items()
     }
-    found = _at(data, positions)
+    part = _at(data, positions)
     if spare:
         rows = np.concatenate([np.arange(len(positions)), np.zeros(spare, dtype=int)])
-        found = replace(
-            found,
-            labels=tuple(found.labels[row] for row in rows),
-            attributes=read_only(found.attributes[rows]),
+        part = replace(
+            part,
+            labels=tuple(part.labels[row] for row in rows),
+            attributes=read_only(part.attributes[rows]),
         )
-    return replace(found, _graphs=graphs, _links={})
+    return replace(part, _graphs=graphs, _links={})
 
 
 def induced(
     data: PreferenceData, positions: NDArray[Any]
 ) -> tuple[PreferenceData, NDArray[np.int64]]:
-    """The data of some items: answers and links among them; and the rows of these answers."""
+    """Return the data of some items, answers and links among them, and the rows of the answers."""
     here = np.zeros(data.num_items, dtype=bool)
     here[positions] = True
     rows = np.flatnonzero(data.comparisons.whole_lists(here[data.winner] & here[data.loser]))

@@ -17,27 +17,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import chosen_rows, counted, read_only, shown
 from relpref.data.attributes import Known, standardization
-from relpref.data.comparisons import NAME as COMPARISONS
-from relpref.data.comparisons import (
-    Comparisons,
-    ListReading,
-    answer_table,
-    compared,
-    read_comparisons,
-    with_known_labels,
-)
-from relpref.data.graph import Graph
-from relpref.data.items import ItemTable, read_item_table, without_table
-from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
-from relpref.data.links import (
-    Links,
-    Read,
+from relpref.data.comparisons import Comparisons, read_comparisons
+from relpref.data.edges import (
+    EdgeTable,
     graph_notes,
     part_names,
     project,
-    read_relation,
+    read_edges,
     read_relations,
 )
+from relpref.data.forms import NAME, answer_table, compared
+from relpref.data.graph import Graph
+from relpref.data.items import ItemTable, read_item_table, without_table
+from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
 from relpref.errors import DataError
 from relpref.pytree import register
@@ -76,7 +68,7 @@ class PreferenceData:
     attribute_scale: NDArray[np.float64]
     comparisons: Comparisons
     _graphs: dict[str, Graph]
-    _links: dict[str, Links] = field(default_factory=dict)
+    _links: dict[str, EdgeTable] = field(default_factory=dict)
     answered: bool = True
     notes: tuple[str, ...] = ()
 
@@ -92,7 +84,6 @@ class PreferenceData:
         relations: Mapping[str, Any] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
-        lists: ListReading = "exact",
         covariates: Sequence[str] = (),
     ) -> "PreferenceData":
         """Validate tables. How they were read is in ``notes``.
@@ -120,25 +111,22 @@ class PreferenceData:
             columns: ``tie`` (true or false), ``strength`` (1 = slightly, 2, ...; blank for a tie),
             ``rater`` (who answered), ``shown_first`` (which of the two was; blank where that is not
             known), ``count`` (how often; default 1), ``weight`` (for how much each of them counts:
-            its probability is taken to this power), ``list`` (see `choices` and `orderings`),
-            ``group`` (what answers have in common beyond their items: the question, the match, the
-            pair of texts; blank where nothing). Other columns are not used, and noted.
+            its probability is taken to this power), ``group`` (what answers have in common beyond
+            their items: the question, the match, the pair of texts; blank where nothing). Other
+            columns are not used, and noted.
 
             Orders have the columns ``list``, ``item`` and ``place`` (1 is the best, equal places
             are ties, and a blank is below all others); choices ``choice``, ``item`` and ``chosen``
             (true once in each choice); and the best and the worst of several ``best``, ``worst``
-            and what was shown, ``item_1``, ``item_2``, .... Or `Rankings`.
+            and what was shown, ``item_1``, ``item_2``, .... Or `Rankings`. An order of two items is
+            a pair. The answers of one list come from one look at its items: each item is seen with
+            noise of its own, which all its comparisons in the list share.
         relations : mapping of str to table, list of edges, Series, graph, matrix, path of a file or
         Relation, optional
             Edges by name, see `Relation`. A table has the columns ``source``, ``target`` and,
             optionally, ``weight``.
         columns : mapping of str to str, optional
             What the table of answers calls these columns: ``{"winner": "better", "rater": "who"}``.
-        lists : {"exact", "pairs"}
-            The pairs of one list come from one look at its items, so they are not independent: each
-            item is seen with its own noise, which its pairs share. They are to tell an ordered
-            partition of the list's items. With ``"pairs"`` each pair is an answer of its own;
-            intervals are too narrow then, and the notes say so.
         covariates : sequence of str, optional
             What is known of either side of an answer and may favor it, such as ``["home",
             "length"]``. A covariate x of numbers or categories is in the columns ``x_winner`` and
@@ -155,12 +143,12 @@ class PreferenceData:
             If a comparison or a relation names something that is no item.
         """
         if hasattr(answers, "rankers") and items is None and not relations:
-            return cls.from_rankings(answers, lists=lists)
-        table = None if answers is None else answer_table(answers, columns, covariates, lists)
+            return cls.from_rankings(answers)
+        table = None if answers is None else answer_table(answers, columns, covariates)
         labels = [] if table is None else compared(table, covariates)
         given = checked_relations(relations)
         read = _met(labels, given) if items is None else read_item_table(items, compared=labels)
-        return assembled(read, {**read.relations, **given}, table, lists, covariates)
+        return assembled(read, {**read.relations, **given}, table, covariates)
 
     @classmethod
     def from_files(
@@ -170,10 +158,9 @@ class PreferenceData:
         relations: Mapping[str, str | os.PathLike[str] | Relation] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
-        lists: ListReading = "exact",
         covariates: Sequence[str] = (),
     ) -> "PreferenceData":
-        """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; labels from CSV are always text.
+        """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; CSV labels are text.
 
         Parameters
         ----------
@@ -184,7 +171,6 @@ class PreferenceData:
             Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the
             order of the items (``.mtx``, ``.mtx.gz``, ``.npz``).
         columns : mapping of str to str, optional
-        lists : {"exact", "pairs"}
         covariates : sequence of str, optional
             See `from_tables`.
 
@@ -196,16 +182,14 @@ class PreferenceData:
         items, answers = (
             None if path is None else Path(path) for path in (items_path, answers_path)
         )
-        return cls.from_tables(
-            items, answers, relations, columns=columns, lists=lists, covariates=covariates
-        )
+        return cls.from_tables(items, answers, relations, columns=columns, covariates=covariates)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
-        """Read ``items.csv``, ``answers.csv`` and ``relations/*.csv`` (or other formats, see `from_files`) of a folder.
+        """Read ``items.csv``, ``answers.csv`` and ``relations/*.csv`` of a folder.
 
-        The first two may be called ``entities.csv`` and ``comparisons.csv``, as in the folder of a
-        run.
+        Other formats are those of `from_files`. The first two may be called ``entities.csv`` and
+        ``comparisons.csv``, as in the folder of a run.
 
         Parameters
         ----------
@@ -215,13 +199,13 @@ class PreferenceData:
         return cls.from_files(*find_files(path))
 
     @classmethod
-    def from_rankings(cls, rankings: Any, *, lists: ListReading = "exact") -> "PreferenceData":
-        """The items of `Rankings`, with their attributes and relations, and each ranking as an answer; ``lists`` is as in `from_tables`.
+    def from_rankings(cls, rankings: Any) -> "PreferenceData":
+        """Return the items of `Rankings` with each ranking as an answer.
 
         Items that a ranking does not rank have no part in it: `Rankings.completed` puts them below
         all others. A ranking of one item alone is refused.
         """
-        data: PreferenceData = rankings.items.with_comparisons(rankings, lists=lists)
+        data: PreferenceData = rankings.items.with_comparisons(rankings)
         return data
 
     @property
@@ -230,12 +214,12 @@ class PreferenceData:
         return MappingProxyType(self._graphs)
 
     @property
-    def links(self) -> Mapping[str, Links]:
-        """Links of each directed or bipartite relation, from which its graphs are made; read-only."""
+    def links(self) -> Mapping[str, EdgeTable]:
+        """Links of each directed or bipartite relation, which its graphs are made of; read-only."""
         return MappingProxyType(self._links)
 
     def parts_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of a relation's graphs: itself, or the roles of a directed one; an error if there is none."""
+        """Return the names of a relation's graphs: its own, or the roles of a directed one."""
         check_known(name, (*self._links, *self._graphs))
         if name not in self._links:
             return (name,)
@@ -259,7 +243,7 @@ class PreferenceData:
 
     @property
     def count(self) -> NDArray[np.int32]:
-        """How often the answer was given, shape (m,)."""
+        """Count of each distinct answer, shape (m,)."""
         return self.comparisons.count
 
     @property
@@ -278,7 +262,7 @@ class PreferenceData:
 
     @cached_property
     def _structure(self) -> tuple[Any, ...]:
-        """Which graphs each relation of links has."""
+        """Names of the graphs of each relation of links."""
         return tuple((name, self.parts_of(name)) for name in self._links)
 
     @cached_property
@@ -286,7 +270,7 @@ class PreferenceData:
         return LabelIndex(self.labels, lambda row: f"items, row {row}")
 
     def standardized_attributes(self) -> Any:
-        """Return (attributes - center) / scale, shape (n, d); works inside compiled functions too."""
+        """Return (attributes - center) / scale, shape (n, d), also inside compiled functions."""
         return (self.attributes - self.attribute_center) / self.attribute_scale
 
     def index(self, labels: Iterable[Any]) -> NDArray[np.int32]:
@@ -305,7 +289,7 @@ class PreferenceData:
         return self._label_index.locate(plain_labels(labels, where), where, "use one of these")
 
     def without_answers(self) -> "PreferenceData":
-        """Return the same questions with the answers hidden: a program then treats them as unobserved."""
+        """Return the data with hidden answers, which programs treat as unobserved."""
         return replace(self, answered=False)
 
     def select_comparisons(self, chosen: ArrayLike) -> "PreferenceData":
@@ -324,7 +308,7 @@ class PreferenceData:
         return self.select_comparisons(chosen)
 
     def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
-        """Which distinct answers belong together, and what a group is called.
+        """Return the group of each distinct answer, and the noun for a group.
 
         Parameters
         ----------
@@ -334,8 +318,8 @@ class PreferenceData:
             known. A list is never parted.
         """
         answers = self.comparisons
-        known = {"rater": answers.rater, "group": answers.group}
-        if by in known and known[by] is None:
+        columns = {"rater": answers.rater, "group": answers.group}
+        if by in columns and columns[by] is None:
             raise DataError(f"by is {by!r}, but answers have no column {by!r}; leave out by 'pair'")
         if by == "rater":
             return np.asarray(answers.rater, dtype=np.int64), "rater"
@@ -360,28 +344,27 @@ class PreferenceData:
         table: Any,
         *,
         columns: Mapping[str, str] | None = None,
-        lists: ListReading = "exact",
         covariates: Sequence[str] = (),
     ) -> "PreferenceData":
-        """Return the data with other answers in place of these; known raters keep their places, and covariates stay what they are.
+        """Return the data with other answers in place of these.
+
+        Known raters and groups keep their places, and covariates stay what they are.
 
         Parameters
         ----------
         table : DataFrame
         columns : mapping of str to str, optional
-        lists : {"exact", "pairs"}
         covariates : sequence of str, optional
             As in `from_tables`, and so are the errors.
         """
         answers, more = read_comparisons(
-            table, self._label_index, columns, lists, covariates, self.comparisons
+            table, self._label_index, columns, covariates, self.comparisons
         )
-        kept = tuple(note for note in self.notes if not note.startswith(f"{COMPARISONS}:"))
-        comparisons = with_known_labels(answers, self.comparisons)
-        return replace(self, comparisons=comparisons, answered=True, notes=more + kept)
+        kept = tuple(note for note in self.notes if not note.startswith(f"{NAME}:"))
+        return replace(self, comparisons=answers, answered=True, notes=more + kept)
 
     def without_relation(self, name: str) -> "PreferenceData":
-        """Return the data without one relation, or without one role of a directed relation; an error if there is none."""
+        """Return the data without one relation, or without one role of a directed relation."""
         parts = self.parts_of(name)
         graphs = {other: graph for other, graph in self._graphs.items() if other not in parts}
         links = {
@@ -393,7 +376,9 @@ class PreferenceData:
         return replace(self, _graphs=graphs, _links=links, notes=kept)
 
     def with_cliques(self, name: str) -> "PreferenceData":
-        """Return the data with the cliques of a (known) relation counted: ``HiddenCommonCause(method="cliques")``.
+        """Return the data with the cliques of a relation counted.
+
+        ``HiddenCommonCause(method="cliques")`` needs them.
 
         Raises
         ------
@@ -451,8 +436,8 @@ class PreferenceData:
                 )
         if items is None:
             raise DataError("items: there are no newcomers; give their labels (and attributes)")
-        known = Known(self.attribute_names, self.attribute_center, self.links)
-        newcomers = read_item_table(items, known)
+        attributes = Known(self.attribute_names, self.attribute_center, self.links)
+        newcomers = read_item_table(items, attributes)
         self._refuse_known(newcomers)
         more = {**newcomers.relations, **more}
         index = LabelIndex((*self.labels, *newcomers.labels), lambda row: f"items, row {row}")
@@ -461,26 +446,19 @@ class PreferenceData:
         all_links, notes = dict(self.links), [*kept, *newcomers.notes, *_alike_items(index.labels)]
         for name in dict.fromkeys(self.relation_of(part) for part in self.relations):
             before = {part: self.relations[part] for part in self.parts_of(name)}
-            read = self._read_more(name, more[name], index) if name in more else None
+            edges = self._edges_of(name)
+            stale, new = graph_notes(name, edges, before), []
+            if name in more:
+                added = self._read_more(name, more[name], index)
+                edges, new = edges.joined(added), [*added.notes]
             if name in all_links:
-                if read is not None:
-                    all_links[name] = all_links[name].with_newcomers(read.edges, read.targets)
-                # Also without new links: the traffic of a random walk depends on how many items
-                # there are.
-                grown = project(name, all_links[name], len(index), before)
-            else:
-                edges = (
-                    ()
-                    if read is None
-                    else (read.edges.source, read.edges.target, read.edges.weight)
-                )
-                grown = {name: before[name].grown(len(index), *(edges or ([], [], [])))}
+                all_links[name] = edges
+            # Also without new edges: the traffic of a random walk depends on how many items there
+            # are.
+            grown = project(name, edges, len(index), before)
             _check_cliques(grown)
             graphs |= grown
-            stale = graph_notes(name, self.links.get(name), before)
-            new = (() if read is None else read.notes) + graph_notes(
-                name, all_links.get(name), grown
-            )
+            new += graph_notes(name, edges, grown)
             notes = [note for note in notes if note not in stale]
             notes += [note for note in new if note not in notes]
         return replace(
@@ -509,27 +487,28 @@ class PreferenceData:
                         "cannot be an item; give newcomers labels of their own"
                     )
 
-    def _read_more(self, name: str, value: Any, index: LabelIndex) -> Read:
-        """Read the links of newcomers."""
-        links = self.links.get(name)
-        read = read_relation(name, value, index, links)
-        if links is None and read.relation.kind not in (None, "undirected"):
-            raise DataError(
-                f"relation {name!r}: it was read as an undirected relation, but the newcomers' is "
-                f"{read.relation.kind}; pass the table alone"
-            )
-        edges, bipartite = read.edges, read.relation.kind == "bipartite"
-        known = (edges.source < self.num_items) & (bipartite | (edges.target < self.num_items))
-        if known.any():
-            row = int(np.argmax(known))
+    def _edges_of(self, name: str) -> EdgeTable:
+        """Return the edges of a relation; of an undirected one those of its graph."""
+        if name in self._links:
+            return self._links[name]
+        graph = self._graphs[name]
+        return EdgeTable(Relation(None), graph.source, graph.target, graph.weight)
+
+    def _read_more(self, name: str, value: Any, index: LabelIndex) -> EdgeTable:
+        """Read the edges of newcomers."""
+        edges = read_edges(name, value, index, self._edges_of(name))
+        bipartite = edges.relation.kind == "bipartite"
+        familiar = (edges.source < self.num_items) & (bipartite | (edges.target < self.num_items))
+        if familiar.any():
+            row = int(np.argmax(familiar))
             source = shown(index.labels[int(edges.source[row])])
-            target = shown((read.targets if bipartite else index.labels)[int(edges.target[row])])
+            target = shown((edges.targets if bipartite else index.labels)[int(edges.target[row])])
             what = f"{source} is" if bipartite else f"both {source} and {target} are"
             raise DataError(
                 f"{edges.where(row)}: {what} known already; extend adds edges of newcomers "
                 "only: drop the row, or rebuild the data with from_tables"
             )
-        return read
+        return edges
 
     def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
         """Return the data as DataFrames, from which `from_tables` makes equal data.
@@ -543,25 +522,17 @@ class PreferenceData:
             Index: labels; columns: attributes.
         comparisons : DataFrame, m rows
             Columns winner, loser, count and the others that are there; first, second in place of
-            winner, loser with probabilities.
+            winner, loser with probabilities. With lists, columns list, item and place: a row for
+            each item of each list, where a pair is a list of two.
         relations : dict of str to DataFrame or Relation
             Columns source, target, weight; in a `Relation` where it is directed or bipartite.
         """
         labels = label_column(self.labels)
         names = pd.Index(list(self.attribute_names), dtype=object)
         items = pd.DataFrame(np.array(self.attributes), index=labels.rename("item"), columns=names)
-        comparisons = self.comparisons.table(self.labels)
-        relations: dict[str, Any] = {}
-        for part, graph in self.relations.items():
-            name = self.relation_of(part)
-            if name in self.links:
-                relations[name] = self.links[name].table(self.labels)
-            else:
-                ends = {
-                    end: labels.take(np.asarray(getattr(graph, end)))
-                    for end in ("source", "target")
-                }
-                relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
+        comparisons = self.comparisons.written(self.labels)
+        names_of_relations = dict.fromkeys(map(self.relation_of, self.relations))
+        relations = {name: self._edges_of(name).table(self.labels) for name in names_of_relations}
         return items, comparisons, relations
 
     def groups(self) -> NDArray[np.int32]:
@@ -615,7 +586,7 @@ class PreferenceData:
 
 
 def _check_cliques(graphs: Mapping[str, Graph]) -> None:
-    """Count the cliques of graphs that need them, and name a relation whose links do not allow it."""
+    """Count the cliques of graphs that need them; names a relation whose links do not allow it."""
     for name, graph in graphs.items():
         try:
             graph.cliques  # noqa: B018 (computed once and kept)
@@ -628,10 +599,10 @@ def _alike_items(labels: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _met(compared: list[Any], relations: Mapping[str, Any]) -> ItemTable:
-    """Those that answers and relations are about."""
+    """Return the items that answers and relations are about."""
     index = GrowingIndex(dict.fromkeys(compared))
     for name, value in relations.items():
-        read_relation(name, value, index)
+        read_edges(name, value, index)
     if not len(index):
         raise DataError(
             "items: there are none; give items, or answers or relations, which name them"
@@ -651,13 +622,12 @@ def assembled(
     read: ItemTable,
     relations: Mapping[str, Any] | None,
     comparisons: Any = None,
-    lists: ListReading = "exact",
     covariates: Sequence[str] = (),
 ) -> PreferenceData:
     """Make the data of items that were read; see `PreferenceData.from_tables` for the rest."""
     index = read.index()
     graphs, links, notes = read_relations(checked_relations(relations), index)
-    answers, more = read_comparisons(comparisons, index, lists=lists, covariates=covariates)
+    answers, more = read_comparisons(comparisons, index, covariates=covariates)
     center, scale = standardization(read.attributes)
     return PreferenceData(
         labels=index.labels,

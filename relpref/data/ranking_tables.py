@@ -2,10 +2,12 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from relpref.data.arrays import counted, read_only, refuse_first, shown
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, Place, blank_note, read_labels
 from relpref.data.preference import PreferenceData, assembled
-from relpref.data.tables import Table, as_table, check_columns, numbers, renamed
+from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
 from relpref.files import reading
 from relpref.limits import MAX_POSITIONS
@@ -27,13 +29,13 @@ Read = tuple[PreferenceData, NDArray[np.int32], tuple[Any, ...]]  # items, posit
 
 _REMEDY = "correct the label, or give the item in items"
 _NUMBER = (
-    "write a number, or leave the cell blank where the item is not ranked (rankers belong "
-    "into the index)"
+    "write a number, or leave the cell blank where the item is not ranked (rankers belong into "
+    "the index)"
 )
-_WHOLE = (
+_POSITION = (
     "write positions as whole numbers, 1 for the best, and leave the cell empty or drop the row "
-    "where an item is not ranked, such as "
-    "one that did not finish (scores and average ranks are read by from_scores)"
+    "where an item is not ranked, such as one that did not finish (scores and average ranks are "
+    "read by from_scores)"
 )
 _TYPES = ("soc", "soi", "toc", "toi")
 _ORDER = re.compile(r"(\{\s*\d+(?:\s*,\s*\d+)*\s*\}|\d+)(?:\s*,\s*|\s*$)")
@@ -50,16 +52,12 @@ def generator(key: Any) -> np.random.Generator:
             raise DataError(
                 f"key is {shown(key)}; give a whole number from 0 on, or a key: jax.random.key(0)"
             )
-        key = (
-            jax.random.key_data(key)
-            if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
-            else key
-        )
+        key = jax.random.key_data(key)
     return np.random.default_rng(np.asarray(key).tolist())
 
 
 def check_number(number: Any, what: str) -> None:
-    """Refuse what is no whole number from 1 on."""
+    """Refuse a number to keep that is no whole number from 1 on."""
     if not isinstance(number, int | np.integer) or number < 1:
         raise DataError(
             f"{what}: {shown(number)} are to be kept; keep a whole number of them, at least 1"
@@ -67,9 +65,10 @@ def check_number(number: Any, what: str) -> None:
 
 
 def in_order(values: Any, name: str) -> Any:
-    """What has an order and one dimension; sets, mappings and tables would be read as something else."""
-    listed = isinstance(values, Sequence) and not isinstance(values, str | bytes)
-    if listed or getattr(values, "ndim", None) == 1:
+    """Return values that have an order and one dimension; refuse sets, mappings and tables."""
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return values
+    if getattr(values, "ndim", None) == 1:
         return values
     shape = f" of shape {values.shape}" if hasattr(values, "shape") else ""
     raise DataError(
@@ -85,7 +84,7 @@ def place_of(rankers: Sequence[Any], row: int) -> str:
 
 
 def numbered(rows: Any, columns: Any, keys: Any, shape: tuple[int, int]) -> NDArray[np.int32]:
-    """Blocks of the items that are ranked, by their keys, numbered without gaps in each ranking."""
+    """Number the blocks of the ranked items by their keys, without gaps in each ranking."""
     positions = np.full(shape, -1, dtype=np.int32)
     positions[rows, columns] = pd.Series(keys).groupby(np.asarray(rows)).rank(method="dense") - 1
     return read_only(positions)
@@ -99,40 +98,50 @@ def _ranked(
     items: Any,
     rankers: tuple[Any, ...],
     where: Place,
-    twice: Callable[[int, int], str] | None = None,
     blanks: Collection[str] = (),
 ) -> Read:
-    """Rankings from entries: of each its ranking, the place of the item's label in ``labels``, and its key, the smaller the better.
+    """Make rankings from entries: the ranking, item and key of each, the smaller the better.
 
-    ``where`` names the place of a label in a message, ``twice`` says what is wrong with two entries
-    of one item in one ranking, and ``blanks`` are the labels that had blanks around them.
+    Parameters
+    ----------
+    rows, codes, keys : array, shape (k,)
+        Ranking of each entry, position of its item among ``labels``, and its key.
+    labels : sequence of hashable
+    items : see `Rankings.from_orders`
+    rankers : tuple of hashable, one for each ranking
+    where : callable
+        Maps a position among ``labels`` to the words that name its place in a message.
+    blanks : collection of str
+        Labels that had blanks around them.
     """
-    known = _read_items(list(dict.fromkeys(labels)) if items is None else items)
+    data = _read_items(list(dict.fromkeys(labels)) if items is None else items)
     for note in blank_note(blanks):
-        known = replace(known, notes=(*known.notes, f"rankings: {note}"))
-    shape = len(rankers), known.num_items
+        data = replace(data, notes=(*data.notes, f"rankings: {note}"))
+    shape = len(rankers), data.num_items
     _check_size(*shape)
-    columns = LabelIndex(known.labels, str).locate(labels, where, _REMEDY)[codes]
+    columns = LabelIndex(data.labels, str).locate(labels, where, _REMEDY)[codes]
     refuse_first(
         np.bincount(rows, minlength=shape[0]) == 0,
         lambda row: f"{place_of(rankers, row)}: it ranks nothing; leave it out",
     )
     positions = numbered(rows, columns, keys, shape)
-    if twice is not None and np.count_nonzero(positions >= 0) < len(columns):
+    if np.count_nonzero(positions >= 0) < len(columns):
         cells = np.asarray(rows) * np.int64(shape[1]) + columns
         order = np.argsort(cells, kind="stable")
-        at = int(np.argmin(np.diff(cells[order])))
-        raise DataError(twice(int(order[at]), int(order[at + 1])))
-    return known, positions, rankers
+        first, second = order[np.argmin(np.diff(cells[order])) + np.arange(2)]
+        raise DataError(
+            f"{where(codes[second])}: the item {shown(labels[codes[second]])} was already in "
+            f"{place_of(rankers, rows[first])} at {where(codes[first])}; remove one of the two"
+        )
+    return data, positions, rankers
 
 
 def _check_size(rankings: int, items: int) -> None:
     if rankings * items > MAX_POSITIONS:
         raise DataError(
             f"rankings: {counted(rankings, 'ranking')} of {counted(items, 'item')} are "
-            f"{rankings * items:.1e} positions, "
-            f"more than the limit of {MAX_POSITIONS:.0e}; keep fewer rankings, or only the items "
-            "that most of them rank"
+            f"{rankings * items:.1e} positions, more than the limit of {MAX_POSITIONS:.0e}; keep "
+            "fewer rankings, or only the items that most of them rank"
         )
 
 
@@ -154,12 +163,11 @@ def _read_rankers(rankers: Any, number: int) -> tuple[Any, ...]:
 
 
 def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
-    """See `Rankings.from_orders`."""
+    """Read orders, see `Rankings.from_orders`."""
     if isinstance(orders, str | pd.DataFrame | np.ndarray) or not isinstance(orders, Iterable):
         raise DataError(
             f"orders: got {type(orders).__name__}; give a list with one list of labels for each "
-            "ranking, best first "
-            "(tables are read by from_table, scores by from_scores)"
+            "ranking, best first (tables are read by from_table, scores by from_scores)"
         )
     if isinstance(orders, pd.Series) and rankers is None:
         rankers = orders.index
@@ -175,46 +183,37 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
         raise DataError("orders: there are none; give at least one ranking")
     rows, keys, labels = zip(*entries, strict=True)
 
-    def twice(_: int, at: int) -> str:
-        return (
-            f"{place_of(by, rows[at])}: the item {shown(labels[at])} is in it twice; remove "
-            "one "
-            "of the two"
-        )
+    def where(entry: int) -> str:
+        return f"{place_of(by, rows[entry])}, place {keys[entry]}"
 
-    codes = np.arange(len(labels))
-    return _ranked(
-        rows, codes, keys, labels, items, by, lambda at: place_of(by, rows[at]), twice, blanks
-    )
-
-
-def _at(where: str) -> Place:
-    return lambda _: where
+    return _ranked(rows, np.arange(len(labels)), keys, labels, items, by, where, blanks)
 
 
 def _blocks(order: Any, where: str, blanks: set[str]) -> list[list[Any]]:
+    """Read an order as lists of tied labels; ``blanks`` receives those with blanks around them."""
     if isinstance(order, str | bytes | AbstractSet) or not isinstance(order, Iterable):
         raise DataError(
             f"{where}: got {shown(order)}; give a list of labels, best first, with a tuple for "
             "items that are tied"
         )
-    blocks = []
-    for place, entry in enumerate(order):
-        tied = isinstance(entry, tuple | list | AbstractSet)
-        labels = read_labels(
-            list(entry) if tied else [entry], _at(f"{where}, place {place}"), (), blanks
-        )
-        if not labels:
-            raise DataError(f"{where}, place {place}: the tie is empty; remove it")
-        # Nothing may depend on the order inside a set, which is another in every process.
-        blocks.append(sorted(labels, key=repr) if isinstance(entry, AbstractSet) else labels)
+    blocks = [_block(entry, f"{where}, place {place}", blanks) for place, entry in enumerate(order)]
     if not blocks:
         raise DataError(f"{where}: it ranks nothing; leave it out")
     return blocks
 
 
+def _block(entry: Any, where: str, blanks: set[str]) -> list[Any]:
+    """Read the labels at one place of an order."""
+    tied = isinstance(entry, tuple | list | AbstractSet)
+    labels = read_labels(list(entry) if tied else [entry], lambda _: where, (), blanks)
+    if not labels:
+        raise DataError(f"{where}: the tie is empty; remove it")
+    # Nothing may depend on the order inside a set, which is another in every process.
+    return sorted(labels, key=repr) if isinstance(entry, AbstractSet) else labels
+
+
 def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) -> Read:
-    """See `Rankings.from_table`."""
+    """Read a long or a wide table of positions, see `Rankings.from_table`."""
     table = renamed(as_table(value, "table"), columns)
     if table.frame.empty:
         raise DataError(
@@ -222,26 +221,27 @@ def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) ->
         )
     if {"item", "position"} & set(table.frame.columns):
         return _read_long(table, items)
-    rankers, labels, values = _wide(table)
-    for row, column in np.argwhere(_not_a_place(values)):
-        raise DataError(
-            f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]:g} is "
-            f"not a position; {_WHOLE}"
-        )
-    where = f"{table.name}, column {{}}".format
-    return _ranked(*_entries(values), labels, items, rankers, where, blanks=table.blanks)
+    rankers, labels, values = _wide(table, partial(table.counts, remedy=_POSITION))
+    where = partial(_column_of, table)
+    return _ranked(*_entries(values), labels, items, rankers, where, table.blanks)
 
 
 def read_scores(scores: Any, items: Any, rankers: Any) -> Read:
-    """See `Rankings.from_scores`."""
+    """Read a matrix of scores, see `Rankings.from_scores`."""
     labels = None
     if scipy.sparse.issparse(scores):
         matrix = scipy.sparse.coo_array(scores).astype(np.float64)
+        if scipy.sparse.csr_array(matrix).nnz < matrix.nnz:
+            raise DataError(
+                "scores: the sparse matrix stores an entry twice; call sum_duplicates() if they "
+                "are to be added"
+            )
         shape, ranked = matrix.shape, ~np.isnan(matrix.data)
-        rows, codes, values = (part[ranked] for part in (matrix.row, matrix.col, matrix.data))
+        rows, codes, values = (part[ranked] for part in (*matrix.coords, matrix.data))
     else:
         if isinstance(scores, pd.DataFrame):
-            by, labels, scores = _wide(Table(scores, "scores"))
+            table = Table(scores, "scores")
+            by, labels, scores = _wide(table, partial(table.numbers, remedy=_NUMBER))
             rankers = by if rankers is None else rankers
         scores = _matrix(scores)
         shape, (rows, codes, values) = scores.shape, _entries(scores)
@@ -262,14 +262,7 @@ def read_scores(scores: Any, items: Any, rankers: Any) -> Read:
             raise DataError(
                 f"items: there are {len(labels)} for {shape[1]} columns; give one for each"
             )
-    twice = (
-        "scores: the sparse matrix stores an entry twice; call sum_duplicates() if they are "
-        "to "
-        "be added"
-    )
-    return _ranked(
-        rows, codes, -values, labels, items, by, lambda code: f"column {code}", lambda *_: twice
-    )
+    return _ranked(rows, codes, -values, labels, items, by, "column {}".format)
 
 
 def _entries(values: NDArray[np.float64]) -> tuple[Any, Any, Any]:
@@ -294,90 +287,68 @@ def _matrix(scores: Any) -> Any:
     return values
 
 
-def _wide(table: Table) -> tuple[tuple[Any, ...], list[Any], NDArray[np.float64]]:
-    """Rankers, labels of the columns, and cells, NaN where they are blank."""
+def _column_of(table: Table, column: int) -> str:
+    return f"{table.name}, column {column}"
+
+
+def _wide(
+    table: Table, read: Callable[..., NDArray[Any]]
+) -> tuple[tuple[Any, ...], list[Any], NDArray[np.float64]]:
+    """Return rankers, labels of the columns, and cells, NaN where they are blank.
+
+    ``read`` returns the values in some rows of a column.
+    """
     frame = table.frame
     by: Any = frame.index
     if "ranker" in frame.columns or table.text:
         name = "ranker" if "ranker" in frame.columns else frame.columns[0]
         by, frame = frame[name], frame.drop(columns=name)
-    where = f"{table.name}, column {{}}".format
+    where = partial(_column_of, table)
     rankers = tuple(read_labels(by, table.place, (), table.blanks))
     labels = read_labels(frame.columns, where, (), table.blanks)
-    LabelIndex(labels, where)
+    LabelIndex(labels, where)  # refuses labels that occur twice
     values = np.full(frame.shape, np.nan)
-    for column, label in enumerate(labels):
-        cells = frame.iloc[:, column]
-        known = np.flatnonzero((cells != "") if table.text else ~cells.isna())
-        place = partial(lambda known, row: place_of(rankers, int(known[row])), known)
-        values[known, column] = numbers(
-            cells.iloc[known], str(label), place, text=table.text, remedy=_NUMBER
-        )
+    for column, name in enumerate(frame.columns):
+        rows = np.flatnonzero(~table.blank(name))
+        values[rows, column] = read(name, rows=rows)
     return rankers, labels, values
 
 
 def _read_long(table: Table, items: Any) -> Read:
     check_columns(table, ("ranker", "item", "position"), ("ranking",))
-    places = table.numbers("position", _WHOLE)
-    refuse_first(
-        _not_a_place(places),
-        lambda row: f"{table.cell('position')(row)}: {places[row]:g} is not a position; {_WHOLE}",
-    )
-    labels, by = _labels(table, "item"), _labels(table, "ranker")
-    keys = _labels(table, "ranking") if "ranking" in table.frame.columns else by
+    places = table.counts("position", _POSITION)
+    labels, by = table.labels("item"), table.labels("ranker")
+    keys = table.labels("ranking") if "ranking" in table.frame.columns else by
     rankers: dict[Any, Any] = {}
     for row, (key, ranker) in enumerate(zip(keys, by, strict=True)):
         if rankers.setdefault(key, ranker) != ranker:
             raise DataError(
                 f"{table.place(row)}: the ranking {shown(key)} is of {shown(ranker)}, but was of "
-                f"{shown(rankers[key])}; "
-                "give every ranking a number of its own"
+                f"{shown(rankers[key])}; give every ranking a number of its own"
             )
-    numbers_of = {key: row for row, key in enumerate(rankers)}
-    rows = np.array([numbers_of[key] for key in keys], dtype=np.int64)
-
-    def twice(one: int, other: int) -> str:
-        return (
-            f"{table.place(other)}: the item {shown(labels[one])} of the ranker {shown(by[one])} "
-            f"was already at {table.place(one)}; "
-            "remove one of the two"
-        )
-
+    numbers = {key: number for number, key in enumerate(rankers)}
+    rows = np.array([numbers[key] for key in keys], dtype=np.int64)
     codes, gave = np.arange(len(labels)), tuple(rankers.values())
-    return _ranked(
-        rows, codes, places, labels, items, gave, table.cell("item"), twice, table.blanks
-    )
-
-
-def _labels(table: Table, column: str) -> list[Any]:
-    refuse_first(
-        table.blank(column),
-        lambda row: f"{table.cell(column)(row)}: the label is missing; fill it in or drop the row",
-    )
-    return table.labels(column)
-
-
-def _not_a_place(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return ~np.isnan(values) & ((values < 1) | (values != np.floor(values)) | np.isinf(values))
+    return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), table.blanks)
 
 
 def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
-    """See `Rankings.from_preflib`."""
+    """Read a file of PrefLib, see `Rankings.from_preflib`."""
     if incomplete not in (None, "top-k", "subset"):
         raise DataError(f"incomplete is {shown(incomplete)}; choose 'top-k' or 'subset'")
     file = Path(path)
     with reading(file):
         text = file.read_text(encoding="utf-8-sig")
     lines = [
-        (number, line.strip())
+        (f"{file}, line {number}", line.strip())
         for number, line in enumerate(text.splitlines(), start=1)
         if line.strip()
     ]
     if not lines or not lines[0][1].startswith("#"):
         raise DataError(
             f"{file}: it does not begin with the metadata of a PrefLib file ('# FILE NAME: ...'); "
-            "files from before September 2022 "
-            "have another format: get the current one from preflib.org"
+            "files from before September 2022 have another format: get the current one from "
+            "preflib.org"
         )
     pairs = (line[1:].partition(":") for _, line in lines if line[0] == "#")
     metadata = {key.strip(): value.strip() for key, _, value in pairs}
@@ -389,37 +360,18 @@ def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
     if kind[2] == "i" and incomplete is None:
         raise DataError(
             f"{file}: it may lack alternatives, and the format does not say what that means; give "
-            "incomplete='top-k' if they are "
-            "below all that are there, incomplete='subset' if nothing is known of them"
+            "incomplete='top-k' if they are below all that are there, incomplete='subset' if "
+            "nothing is known of them"
         )
     names = _names(file, metadata)
-    orders = {number: line for number, line in lines if line[0] != "#"}
-    places = [f"{file}, line {number}" for number in orders]
-    counts, entries = [], list[tuple[int, int, int]]()
-    for row, (place, line) in enumerate(zip(places, orders.values(), strict=True)):
-        count, _, order = line.partition(":")
-        blocks = _ORDER.findall(order.strip())
-        if (
-            not count.strip().isdecimal()
-            or int(count) < 1
-            or _ORDER.sub("", order.strip())
-            or not blocks
-        ):
-            raise DataError(
-                f"{place}: {shown(line)} is not an order; expected how often it was given and the "
-                f"alternatives, as in '3: 1,2,{{3,4}}'"
-            )
-        if kind[0] == "s" and "{" in order:
-            raise DataError(
-                f"{place}: {next(block for block in blocks if block[0] == '{')} is a tie, but the file is of strict orders ({kind}); "
-                "get the file again"
-            )
-        counts.append(int(count))
-        entries += [
-            (row, int(one), key)
-            for key, block in enumerate(blocks)
-            for one in re.findall(r"\d+", block)
-        ]
+    counts, entries = list[int](), list[tuple[int, int, int]]()
+    for place, line in lines:
+        if line[0] != "#":
+            count, blocks = _read_order(place, line, kind, len(names))
+            entries += [
+                (len(counts), code, key) for key, block in enumerate(blocks) for code in block
+            ]
+            counts.append(count)
     voters = metadata.get("NUMBER VOTERS", "")
     if not counts:
         raise DataError(f"{file}: there are no orders in it; get the file again")
@@ -428,39 +380,50 @@ def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
             f"{file}: there are orders of {counted(sum(counts), 'voter')} where the metadata "
             f"promise {voters}; get the file again"
         )
-    rows, codes, keys = np.array(entries).T
-    refuse_first(
-        (codes < 1) | (codes > len(names)),
-        lambda at: (
-            f"{places[rows[at]]}: there is no alternative {codes[at]}, only 1 to {len(names)}; get "
-            "the file again"
-        ),
-    )
-
-    def twice(_: int, at: int) -> str:
-        return (
-            f"{places[rows[at]]}: the alternative {codes[at]} is in the order twice; get the "
-            "file again"
-        )
-
     _check_size(sum(counts), len(names))
-    given = tuple(range(len(counts)))
-    items, positions, _ = _ranked(
-        rows, codes - 1, keys, names, _read_items(names), given, str, twice
-    )
-    if kind[2] == "c":
-        refuse_first(
-            (positions < 0).any(axis=1),
-            lambda row: (
-                f"{places[row]}: the alternative {int(np.argmax(positions[row] < 0)) + 1} is "
-                "missing in a file of complete orders "
-                f"({kind}); get the file again"
-            ),
-        )
+    rows, codes, keys = np.array(entries).T
+    rankers = tuple(range(len(counts)))
+    items, positions, _ = _ranked(rows, codes - 1, keys, names, _read_items(names), rankers, str)
     return items, read_only(np.repeat(positions, counts, axis=0)), tuple(range(sum(counts)))
 
 
+def _read_order(place: str, line: str, kind: str, size: int) -> tuple[int, list[list[int]]]:
+    """Read how often an order was given, and its blocks of alternatives, numbered from 1."""
+    count, _, order = (part.strip() for part in line.partition(":"))
+    blocks = _ORDER.findall(order)
+    if not count.isdecimal() or int(count) < 1 or _ORDER.sub("", order) or not blocks:
+        raise DataError(
+            f"{place}: {shown(line)} is not an order; expected how often it was given and the "
+            "alternatives, as in '3: 1,2,{3,4}'"
+        )
+    if kind[0] == "s" and "{" in order:
+        tie = next(block for block in blocks if block[0] == "{")
+        raise DataError(
+            f"{place}: {tie} is a tie, but the file is of strict orders ({kind}); get the file "
+            "again"
+        )
+    codes = [[int(code) for code in re.findall(r"\d+", block)] for block in blocks]
+    times = Counter(chain.from_iterable(codes))
+    for code in times:
+        if not 1 <= code <= size:
+            raise DataError(
+                f"{place}: there is no alternative {code}, only 1 to {size}; get the file again"
+            )
+        if times[code] > 1:
+            raise DataError(
+                f"{place}: the alternative {code} is in the order twice; get the file again"
+            )
+    if kind[2] == "c" and len(times) < size:
+        missing = min({*range(1, size + 1)} - {*times})
+        raise DataError(
+            f"{place}: the alternative {missing} is missing in a file of complete orders ({kind}); "
+            "get the file again"
+        )
+    return int(count), codes
+
+
 def _names(file: Path, metadata: Mapping[str, str]) -> list[str]:
+    """Return the names of the alternatives, in the order of their numbers."""
     number = metadata.get("NUMBER ALTERNATIVES", "")
     named = sum(key.startswith("ALTERNATIVE NAME ") for key in metadata)
     if not number.isdecimal() or int(number) != named or not named:
@@ -468,7 +431,7 @@ def _names(file: Path, metadata: Mapping[str, str]) -> list[str]:
             f"{file}: there are {named} names of alternatives where the NUMBER ALTERNATIVES is "
             f"{number or 'missing'}; get the file again"
         )
-    keys = [f"ALTERNATIVE NAME {one}" for one in range(1, named + 1)]
+    keys = [f"ALTERNATIVE NAME {code}" for code in range(1, named + 1)]
     for key in keys:
         if not metadata.get(key):
             raise DataError(f"{file}: the metadata lack the {key}; get the file again")

@@ -1,4 +1,4 @@
-"""Rankings of items, full or partial, with ties or without, and what is known of those who gave them."""
+"""Rankings of items, full or partial, with or without ties, and the classes of their rankers."""
 
 import os
 import zlib
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import counted, listed, read_only, refuse_first, shown
+from relpref.data.arrays import chosen_rows, counted, listed, read_only, refuse_first, shown
 from relpref.data.items import ItemTable, read_item_table
 from relpref.data.labels import read_labels
 from relpref.data.preference import PreferenceData, assembled
@@ -37,12 +37,11 @@ _RANKINGS_SHOWN = 5
 _BLOCKS_SHOWN = 10
 
 
-def _blocks(places: NDArray[np.int32], items: Sequence[Hashable]) -> list[tuple[Hashable, ...]]:
-    """The blocks of one ranking, best first."""
-    order = np.argsort(places, kind="stable")
-    order = order[places[order] >= 0]
-    blocks = np.split(order, np.flatnonzero(np.diff(places[order])) + 1)
-    return [tuple(items[item] for item in block) for block in blocks if len(block)]
+def _chosen(allowed: NDArray[np.bool_], number: int, rng_key: Any) -> NDArray[np.bool_]:
+    """Choose so many allowed places of each row at random, or all where these are fewer."""
+    draws = np.where(allowed, generator(rng_key).random(allowed.shape), np.inf)
+    ranks = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1)
+    return allowed & (ranks < number)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,11 +142,11 @@ class Rankings:
         ----------
         scores : array, DataFrame or sparse matrix, shape (m, n)
             NaN, or masked, where an item is not ranked. A DataFrame has rankers as its index and
-            items as its columns. Of a sparse matrix all stored entries are scores, zeros too, and
-            what is not stored is not ranked.
+            items as its columns. All stored entries of a sparse matrix are scores, zeros too; the
+            other items are not ranked.
         items : optional
-            Of an array or a sparse matrix the n items in the order of its columns, 0, 1, ... by
-            default; else see `from_orders`.
+            The n items in the order of the columns of an array or a sparse matrix, 0, 1, ... by
+            default; for a DataFrame see `from_orders`.
         rankers : sequence of labels, length m, optional
             By default the index of a DataFrame, or 0, 1, ...
 
@@ -162,16 +161,16 @@ class Rankings:
     def from_preflib(
         cls, path: str | os.PathLike[str], incomplete: Literal["top-k", "subset"] | None = None
     ) -> "Rankings":
-        """Read a file of PrefLib: ``.soc``, ``.soi``, ``.toc`` or ``.toi``, in the format of 2022 and later.
+        """Read a PrefLib file (``.soc``, ``.soi``, ``.toc``, ``.toi``) in the format since 2022.
 
         An order that was given k times becomes k rankings.
 
         Parameters
         ----------
         incomplete : {"top-k", "subset"}
-            What it means that an order of a ``.soi`` or ``.toi`` file lacks an alternative: that it
-            is below all that are there (top-k), or that it was not asked for (subset). Complete
-            files do not need it.
+            Meaning of an alternative that an order of a ``.soi`` or ``.toi`` file lacks: it is
+            below all others (top-k), or it was not asked for (subset). Complete files do not need
+            it.
 
         Raises
         ------
@@ -185,40 +184,41 @@ class Rankings:
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rankings m and of items n."""
-        m, n = self.positions.shape
-        return int(m), int(n)
+        return self.positions.shape
 
     def __len__(self) -> int:
         return self.shape[0]
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """The narrowest kind that describes each ranking: full, top-k, exhaustive, non-exhaustive."""
+        """The narrowest kind of each ranking: full, top-k, exhaustive or non-exhaustive."""
         positions, n = self.positions, self.shape[1]
         last = positions.max(axis=1, initial=-1)
         # Blocks have no gaps, so the blocks before the last one are single items where they have as
         # many items as blocks.
         single = (positions < last[:, None]).sum(axis=1) == last
-        codes = np.where(single, np.where(last == n - 1, 0, 1), 2)
-        return tuple(_KINDS[code] for code in np.where((positions < 0).any(axis=1), 3, codes))
+        left_out = (positions < 0).any(axis=1)
+        codes = np.select([left_out, ~single, last == n - 1], [3, 2, 0], default=1)
+        return tuple(_KINDS[code] for code in codes)
+
+    # Kernels need the following values when they are compiled, so these are static.
 
     @cached_property
     def exhaustive(self) -> bool:
-        """Whether every ranking has all items in some block; known inside of compiled functions, too."""
+        """Whether every ranking has all items in some block."""
         return bool((self.positions >= 0).all())
 
     @cached_property
     def items_code(self) -> int:
-        """A number for the items' labels in their order, the same in every process; known inside of compiled functions, too."""
+        """A number for the items' labels in their order, the same in every process."""
         return zlib.crc32(repr(self.items.labels).encode("utf-8", "surrogatepass"))
 
     @cached_property
     def items_alike(self) -> bool:
-        """Whether most pairs of items have equal attributes; known inside of compiled functions, too."""
+        """Whether most pairs of items have equal attributes."""
         n = self.items.num_items
         _, sizes = np.unique(np.asarray(self.items.attributes), axis=0, return_counts=True)
-        pairs, alike = n * (n - 1) // 2, int(np.sum(sizes * (sizes - 1))) // 2
-        return pairs == 0 or 2 * alike > pairs
+        return n < 2 or bool(2 * np.sum(sizes * (sizes - 1)) > n * (n - 1))
 
     @cached_property
     def num_classes(self) -> int:
@@ -247,50 +247,44 @@ class Rankings:
             in another order.
         """
         by = self.rankers
-        if (
-            isinstance(labels, pd.Series)
-            and tuple(labels.index) != by
-            and set(labels.index) == set(by)
-        ):
-            raise DataError(
-                "labels: the index of the Series names the rankers in another order than the "
-                "rankings; "
-                "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the "
-                "order of the rankings"
-            )
-        plain = read_labels(
+        if isinstance(labels, pd.Series):
+            index = tuple(labels.index)
+            if index != by and set(index) == set(by):
+                raise DataError(
+                    "labels: the index of the Series names the rankers in another order than the "
+                    "rankings; pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if "
+                    "they are in the order of the rankings"
+                )
+        values = read_labels(
             in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1))
         )
-        if len(plain) != len(by):
+        if len(values) != len(by):
             raise DataError(
-                f"labels: there are {len(plain)} for {counted(len(by), 'ranking')}; give one for "
+                f"labels: there are {len(values)} for {counted(len(by), 'ranking')}; give one for "
                 "each"
             )
         if classes is None:
-            known = list(dict.fromkeys(plain))
             try:
-                known.sort()
+                order = sorted(set(values))
             except TypeError:
                 raise DataError(
-                    f"labels: {listed(known)} are of different types and have no order; make all "
-                    "of them text"
+                    f"labels: {listed(dict.fromkeys(values))} are of different types and have no "
+                    "order; make all of them text"
                 ) from None
         else:
-            known = read_labels(
-                in_order(classes, "classes"), lambda row: f"classes, position {row}"
-            )
-        codes = {label: code for code, label in enumerate(known)}
-        if len(codes) < len(known):
-            twice = next(label for label in known if known.count(label) > 1)
+            order = read_labels(in_order(classes, "classes"), "classes, position {}".format)
+        codes = {label: code for code, label in enumerate(order)}
+        if len(codes) < len(order):
+            twice = next(label for label in order if order.count(label) > 1)
             raise DataError(f"classes: {shown(twice)} is among them twice; name each class once")
-        for row, label in enumerate(plain):
+        for row, label in enumerate(values):
             if label not in codes:
                 raise DataError(
                     f"{place_of(by, row)}: the label {shown(label)} is none of the classes "
-                    f"{listed(known)}; correct it"
+                    f"{listed(order)}; correct it"
                 )
-        positions = np.array([codes[label] for label in plain], dtype=np.int32)
-        return replace(self, classes=tuple(known), label=read_only(positions))
+        positions = np.array([codes[label] for label in values], dtype=np.int32)
+        return replace(self, classes=tuple(order), label=read_only(positions))
 
     def without_labels(self) -> "Rankings":
         """Return the rankings with their labels unobserved; the classes stay known."""
@@ -342,20 +336,20 @@ class Rankings:
         DataError
             If the items are not the same, or the tables cannot be used.
         """
-        read, own = read_item_table(table), self.items.labels
+        read, labels = read_item_table(table), self.items.labels
         index = read.index()
-        rows = index.locate(own, lambda _: "items", "give every ranked item a row in the table")
+        rows = index.locate(labels, lambda _: "items", "give every ranked item a row in the table")
         if len(index) > len(rows):
-            extra = [label for label in index.labels if label not in set(own)]
+            extra = [label for label in index.labels if label not in set(labels)]
             raise DataError(
                 f"items: {listed(extra)} belong to no known item; drop these rows, or give all "
                 "items when the rankings are read"
             )
-        same = ItemTable(list(own), read.attributes[rows], read.attribute_names, read.where)
+        same = ItemTable(list(labels), read.attributes[rows], read.attribute_names, read.where)
         return replace(self, items=assembled(same, relations))
 
     def aligned(self, items: PreferenceData) -> "Rankings":
-        """Return the rankings with these items, in their order; an item that they lacked is not ranked by them.
+        """Return the rankings with these items, in their order; items they lacked are not ranked.
 
         Raises
         ------
@@ -371,15 +365,15 @@ class Rankings:
         if self.features is not None:
             raise DataError(
                 "the rankings carry features that were computed for items in another order than "
-                "those they are to be compared "
-                "with; read them with the same items=, and compute their features then"
+                "those they are to be compared with; read them with the same items=, and compute "
+                "their features then"
             )
         positions = np.full((len(self), items.num_items), -1, dtype=np.int32)
         positions[:, columns] = self.positions
         return replace(self, items=items, positions=read_only(positions))
 
     def asked_of(self, known: "Rankings") -> "Rankings":
-        """The rankings without their labels, as a program that was fitted to others wants them."""
+        """Return the rankings without labels, for a program that was fitted to ``known`` ones."""
         return replace(self.aligned(known.items), classes=known.classes, label=None)
 
     @property
@@ -398,44 +392,35 @@ class Rankings:
         return self._with_positions(np.where(self.positions < 0, last + 1, self.positions))
 
     def top(self, k: int) -> "Rankings":
-        """Return the rankings with only the k best blocks known; the ranked items below them are tied last."""
+        """Return the rankings with the k best blocks; ranked items below them are tied last."""
         check_number(k, "k blocks")
         return self._with_positions(np.minimum(self.positions, k))
 
     def subset(self, k: int, rng_key: Any) -> "Rankings":
-        """Return the rankings of k items of each, chosen at random by a seed or JAX key among those that it ranks; of fewer, all."""
+        """Return the rankings of k items of each, chosen at random by a seed or JAX key.
+
+        The items are chosen among those that a ranking ranks; all are kept where these are fewer.
+        """
         check_number(k, "k items")
-        draws = np.where(self.positions >= 0, generator(rng_key).random(self.shape), np.inf)
-        chosen = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < k
-        rows, columns = np.nonzero(chosen & (self.positions >= 0))
+        chosen = _chosen(self.positions >= 0, k, rng_key)
+        rows, columns = np.nonzero(chosen)
         return self._with_positions(
             numbered(rows, columns, self.positions[rows, columns], self.shape)
         )
 
     def coarsened(self, blocks: int, rng_key: Any) -> "Rankings":
-        """Return the rankings cut at random places, uniformly, into that many blocks; the items of a block become tied.
+        """Return the rankings cut into so many blocks of tied items at uniformly random places.
 
         The places are drawn by a seed or JAX key; a ranking without more blocks is kept as it is.
         Full rankings become exhaustive interleaving rankings of that length (Conserva et al., Table
         2).
         """
         check_number(blocks, "blocks")
-        m, n = self.shape
-        # Of the places between two blocks, those with the smallest draws are cut.
-        draws = generator(rng_key).random((m, max(n - 1, 0)))
-        draws[np.arange(draws.shape[1]) >= self.positions.max(axis=1, keepdims=True, initial=0)] = (
-            np.inf
-        )
-        chosen = np.argsort(np.argsort(draws, axis=1), axis=1) < blocks - 1
-        cuts = np.zeros((m, n), dtype=np.int32)
-        np.cumsum(chosen & np.isfinite(draws), axis=1, out=cuts[:, 1:])
-        merged = np.take_along_axis(cuts, np.maximum(self.positions, 0), axis=1)
-        return self._with_positions(np.where(self.positions >= 0, merged, -1))
-
-    def reversed(self) -> "Rankings":
-        """Return the rankings upside down; an item that was not ranked is not ranked."""
         last = self.positions.max(axis=1, keepdims=True, initial=0)
-        return self._with_positions(np.where(self.positions >= 0, last - self.positions, -1))
+        cuts = _chosen(np.arange(1, self.shape[1]) <= last, blocks - 1, rng_key)
+        block = np.cumsum(np.pad(cuts, ((0, 0), (1, 0))), axis=1)
+        merged = np.take_along_axis(block, np.maximum(self.positions, 0), axis=1)
+        return self._with_positions(np.where(self.positions >= 0, merged, -1))
 
     def _with_positions(self, positions: Any) -> "Rankings":
         # Features belong to the positions from which they were computed.
@@ -443,51 +428,27 @@ class Rankings:
         return replace(self, positions=fresh, features=None, residual=None)
 
     def orders(self) -> list[list[Any]]:
-        """Return every ranking, best first, with a tuple for each tie, as `from_orders` reads it."""
-        return [
-            [
-                block if len(block) > 1 or isinstance(block[0], tuple) else block[0]
-                for block in blocks
-            ]
-            for blocks in (_blocks(places, self.items.labels) for places in self.positions)
-        ]
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row for each ranked item of each ranking: ``ranker``, ``item``, ``position`` (1 for the best).
-
-        Where labels of rankers repeat, a column ``ranking`` tells their rankings apart.
-        """
-        rows, columns = np.nonzero(self.positions >= 0)
-        place = self.positions[rows, columns]
-        order = np.lexsort((columns, place, rows))
-        repeated = len(set(self.rankers)) < len(self)
-        return pd.DataFrame(
-            {
-                **({"ranking": rows[order]} if repeated else {}),
-                "ranker": [self.rankers[row] for row in rows[order]],
-                "item": [self.items.labels[column] for column in columns[order]],
-                "position": place[order] + 1,
-            }
-        )
+        """Return each ranking, best first, with a tuple for each tie, as `from_orders` reads it."""
+        orders = []
+        for places in self.positions:
+            order = np.argsort(places, kind="stable")[(places < 0).sum() :]
+            blocks = np.split(order, np.flatnonzero(np.diff(places[order])) + 1)
+            ties = [tuple(self.items.labels[item] for item in block) for block in blocks]
+            orders.append(
+                [tie if len(tie) > 1 or isinstance(tie[0], tuple) else tie[0] for tie in ties]
+            )
+        return orders
 
     def __getitem__(self, chosen: Any) -> "Rankings":
         """Return some of the rankings: a number, a slice, a mask or an array of numbers."""
         # scikit-learn indexes whatever has a shape as if it were an array: [rows, ...].
-        if isinstance(chosen, tuple) and len(chosen) == 2 and chosen[1] is Ellipsis:
-            chosen = chosen[0]
-        try:
-            rows = np.atleast_1d(
-                np.arange(len(self))[
-                    slice(0) if isinstance(chosen, list) and not chosen else chosen
-                ]
-            )
-            if rows.ndim > 1:
-                raise IndexError(f"the shape is {rows.shape}")
-        except IndexError as error:
-            raise DataError(
-                f"rankings[...]: {error}; choose rankings, not items, by a number, a slice, a mask "
-                f"or a list: there are {len(self)}"
-            ) from None
+        if isinstance(chosen, tuple):
+            chosen, *rest = chosen
+            if rest != [Ellipsis]:
+                raise DataError("rankings[...]: choose rankings, not items; give one index")
+        if isinstance(chosen, slice):
+            chosen = range(*chosen.indices(len(self)))
+        rows = chosen_rows(np.atleast_1d(chosen), len(self))
         picked = {
             name: read_only(np.asarray(value)[rows])
             for name in ("positions", "label", "features", "residual")
@@ -514,15 +475,13 @@ class Rankings:
         few, many = ranked.min(initial=n), ranked.max(initial=0)
         of = "" if few == n else f"{few} of " if few == many else f"{few} to {many} of "
         text = f"{counted(m, f'{kind} ranking')} of {of}{counted(n, 'item')}"
+        if not self.classes:
+            return text
         if self.label is None:
-            return (
-                f"{text}, {counted(len(self.classes), 'class', 'classes')}"
-                if self.classes
-                else text
-            )
+            return f"{text}, {counted(len(self.classes), 'class', 'classes')}"
         sizes = Counter(self.label.tolist())
-        known = (f"{shown(label)} ({sizes[code]})" for code, label in enumerate(self.classes))
-        return f"{text}, classes {', '.join(known)}"
+        classes = (f"{shown(label)} ({sizes[code]})" for code, label in enumerate(self.classes))
+        return f"{text}, classes {', '.join(classes)}"
 
     def __repr__(self) -> str:
         if not isinstance(self.positions, np.ndarray):
@@ -533,15 +492,16 @@ class Rankings:
         if not isinstance(self.positions, np.ndarray):
             return repr(self)
         lines = [repr(self)]
-        for ranker, places in zip(self.rankers[:_RANKINGS_SHOWN], self.positions, strict=False):
-            blocks = [" = ".join(map(str, block)) for block in _blocks(places, self.items.labels)]
+        for ranker, order in zip(self.rankers, self[:_RANKINGS_SHOWN].orders(), strict=False):
+            blocks = [
+                " = ".join(map(str, block)) if isinstance(block, tuple) else str(block)
+                for block in order
+            ]
             more = [f"{len(blocks) - _BLOCKS_SHOWN} more"] if len(blocks) > _BLOCKS_SHOWN else []
             lines.append(f"  {ranker}: {' > '.join([*blocks[:_BLOCKS_SHOWN], *more])}")
         return "\n".join([*lines, "  ..."] if len(self) > _RANKINGS_SHOWN else lines)
 
 
-# What kernels have to know of the values when they are compiled is static: rankings of other items
-# are compiled again.
 register(
     Rankings,
     leaves=("items", "positions", "label", "features", "residual"),
@@ -554,7 +514,7 @@ PREFLIB = (".soc", ".soi", ".toc", ".toi")
 
 
 def read_ballots(value: Any, incomplete: Literal["top-k", "subset"] | None = None) -> Any:
-    """The rankings in a PrefLib file, where a value is the path of one; any other value as it is."""
+    """Return the rankings of a PrefLib file if a value is the path of one; else the value."""
     if not isinstance(value, str | os.PathLike) or suffix_of(value) not in PREFLIB:
         if incomplete is None:
             return value

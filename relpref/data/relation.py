@@ -1,30 +1,43 @@
-"""A relation as the user gives it, how to understand it, and the files of a data set in a folder."""
+"""Relations as the user gives them: their options, their names, and the files that hold them."""
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+import zipfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
-from relpref.data.arrays import did_you_mean, listed, shown
+import numpy as np
+import scipy.sparse
+
+from relpref.data.arrays import counted, did_you_mean, listed, shown
 from relpref.data.tables import SUFFIXES, suffix_of
 from relpref.errors import DataError
+from relpref.files import check_decompressed, decompressed, reading
+from relpref.limits import require_memory
 
-# Of the random walk on a directed relation: the chance to go anywhere instead of along a link (Brin
-# & Page 1998).
+# Probability that the random walk on a directed relation goes anywhere instead of along a link
+# (Brin & Page 1998).
 TELEPORT = 0.15
 
 # Parameters of answers are called ``rater_noise`` and so on, those of a relation's kernel
 # ``<relation>_amplitude``.
 OTHER_PARTS = {"attributes": "the attributes of the items", "individual": "the items themselves"}
 RESERVED = ("position", "rater", "soft", "strength", "tie")
+OPTIONS = ("kind", "form", "hubs", "max_degree", "teleport")
 _CHOICES = {
     "kind": ("undirected", "directed", "bipartite"),
     "form": ("roles", "random_walk"),
     "hubs": ("weight", "count"),
 }
+MATRICES = (".mtx", ".mtx.gz", ".npz")
+_BYTES_PER_ENTRY = 28  # of a matrix as it is read (COO), and as it is sorted by rows (CSR)
+_LONGEST_LINE = 10_000  # of the header of a MatrixMarket file
+_BLOCK = 16_000_000
+_CONTROL = bytes({*range(32)} - {*b"\t\n\r"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,20 +64,20 @@ class Relation:
         items (targets), and two that link to the same target are joined; a table or a networkx
         graph.
     form : {"roles", "random_walk"}, optional
-        Of a directed relation. By default an item has two roles, each with a utility of its own:
-        ``<name>_linking`` joins those who link to the same item (bibliographic coupling),
-        ``<name>_linked`` those to whom the same item links (co-citation). ``"random_walk"`` joins
+        Form of a directed relation. By default an item has two roles, each with its own utility:
+        ``<name>_linking`` joins items that link to the same item (bibliographic coupling),
+        ``<name>_linked`` items to which the same item links (co-citation). ``"random_walk"`` joins
         items by how often a walk along the links goes from one to the other (Chung 2005), one graph
         for both directions.
     hubs : {"weight", "count"}, optional
-        What a target shared by d items adds to the edge between two of them, in addition to the
-        product of the weights of their links: 1/(d − 1), so that a hub joins each of them as
-        strongly as a small one (Newman 2001); or 1 for ``"count"``. Not for random walks.
+        Factor by which a target that d items share multiplies the product of the weights of two
+        links to it: 1/(d − 1), so that a hub joins each item as strongly as a small target does
+        (Newman 2001); or 1 for ``"count"``. Not for random walks.
     max_degree : int, optional
-        Targets that more items link to are left out (a note counts them): a hub of degree d makes
-        d² edges. Not for random walks.
+        Largest number of links to a target; targets with more are left out, and a note counts
+        them. A hub of degree d makes d² edges. Not for random walks.
     teleport : float, optional
-        Chance that the random walk goes anywhere instead of along a link; 0.15 by default.
+        Probability that the random walk goes anywhere instead of along a link; default 0.15.
 
     Raises
     ------
@@ -109,7 +122,7 @@ class Relation:
             raise DataError(f"Relation: max_degree is {shown(cap)}; give a whole number from 2 on")
         if self.teleport is not None and not 0 < self.teleport < 1:
             raise DataError(
-                f"Relation: teleport is {shown(self.teleport)}; give a chance in (0, 1)"
+                f"Relation: teleport is {shown(self.teleport)}; give a probability in (0, 1)"
             )
 
 
@@ -118,8 +131,7 @@ def check_relation_name(name: object) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+( [\w-]+)*", name):
         raise DataError(
             f"relations: {shown(name)} cannot be the name of a relation; use letters, digits, _, - "
-            "and single spaces only "
-            "(for a file, the name before its ending)"
+            "and single spaces only (for a file, the name before its ending)"
         )
     if name in OTHER_PARTS:
         raise DataError(
@@ -148,16 +160,17 @@ def checked_relations(relations: Any) -> dict[str, Any]:
     }
 
 
-def check_known(name: object, known: Collection[str]) -> None:
-    """Refuse the name of a relation that is not there."""
-    if name not in known:
-        hint = did_you_mean(name, known, "use one of these" if known else "leave it out")
-        there = f"the relations are {listed(known)}" if known else "the data has no relations"
-        raise DataError(f"relations: there is no relation {shown(name)}; {there}; {hint}")
+def check_known(name: object, relations: Collection[str]) -> None:
+    """Refuse a name that is none of the relations."""
+    if name not in relations:
+        hint = did_you_mean(name, relations, "use one of these" if relations else "leave it out")
+        names = (
+            f"the relations are {listed(relations)}" if relations else "the data has no relations"
+        )
+        raise DataError(f"relations: there is no relation {shown(name)}; {names}; {hint}")
 
 
-MATRICES = (".mtx", ".mtx.gz", ".npz")
-_OPTIONS: dict[str, Any] = {"hubs": str, "max_degree": int, "teleport": float}
+_OPTIONS_OF_FILES: dict[str, Any] = {"hubs": str, "max_degree": int, "teleport": float}
 KIND_WORDS = ("undirected", "directed", "random_walk", "bipartite")
 
 
@@ -167,7 +180,7 @@ def says_kind(word: str) -> bool:
 
 
 def with_kind(path: Path, word: str) -> Path | Relation:
-    """Return the file of a relation with its kind and options; the path itself where nothing is said."""
+    """Return the file of a relation with the kind and options in a word; the path without one."""
     if not word:
         return path
     kind, *options = word.split(",")
@@ -176,10 +189,11 @@ def with_kind(path: Path, word: str) -> Path | Relation:
     for option in options:
         name, _, value = option.partition("=")
         try:
-            values[name] = _OPTIONS[name](value)
+            values[name] = _OPTIONS_OF_FILES[name](value)
         except (KeyError, ValueError):
             raise DataError(
-                f"{path}: {shown(option)} is no option of a relation; write {listed(_OPTIONS)}"
+                f"{path}: {shown(option)} is no option of a relation; write "
+                f"{listed(_OPTIONS_OF_FILES)}"
             ) from None
     return Relation(path, **values)
 
@@ -189,12 +203,14 @@ def path_and_kind(given: Path | Relation) -> tuple[Path, str]:
     if not isinstance(given, Relation):
         return Path(given), ""
     word = "random_walk" if given.form == "random_walk" else given.kind or ""
-    path, usual = Path(given.table), with_kind(Path(given.table), word)
-    options = {name: getattr(given, name) for name in _OPTIONS}
-    said = [
-        f"{name}={options[name]}" for name in options if options[name] != getattr(usual, name, None)
+    path = Path(given.table)
+    defaults = with_kind(path, word)
+    options = [
+        f"{name}={getattr(given, name)}"
+        for name in _OPTIONS_OF_FILES
+        if getattr(given, name) != getattr(defaults, name, None)
     ]
-    return path, ",".join([word, *said])
+    return path, ",".join([word, *options])
 
 
 class Files(NamedTuple):
@@ -236,14 +252,14 @@ def find_files(path: str | os.PathLike[str]) -> Files:
                 f"{file}: the relation {shown(name)} is also in {other}; remove one of the two"
             )
         relations[name] = with_kind(file, word)
-    return Files(
-        _one(folder, "items", "entities"), _one(folder, "answers", "comparisons"), relations
-    )
+    tables = _table_of(folder, "items", "entities"), _table_of(folder, "answers", "comparisons")
+    return Files(*tables, relations)
 
 
-def _one(folder: Path, stem: str, former: str) -> Path:
-    places = (folder / f"{name}{suffix}" for name in (stem, former) for suffix in SUFFIXES)
-    files = [file for file in places if file.exists()]
+def _table_of(folder: Path, stem: str, former: str) -> Path:
+    """Return the one file of a folder that has a stem or the stem that runs used before."""
+    paths = (folder / f"{name}{suffix}" for name in (stem, former) for suffix in SUFFIXES)
+    files = [path for path in paths if path.exists()]
     if not files:
         raise DataError(
             f"{folder}: there is no {stem}.csv (or {stem}.parquet) in the folder; add it"
@@ -253,3 +269,121 @@ def _one(folder: Path, stem: str, former: str) -> Path:
             f"{folder}: there is {files[0].name} and {files[1].name}; remove one of the two"
         )
     return files[0]
+
+
+def is_matrix_file(path: str | os.PathLike[str]) -> bool:
+    """Whether the name of a file ends like that of a matrix."""
+    return suffix_of(path) in MATRICES
+
+
+def read_matrix(path: str | os.PathLike[str]) -> Any:
+    """Read a sparse matrix from a MatrixMarket file or an archive of `scipy.sparse.save_npz`."""
+    file = Path(path)
+    try:
+        with reading(file, "matrix"):
+            file.open("rb").close()
+        return _read_archive(file) if suffix_of(file) == ".npz" else _read_matrix_market(file)
+    except DataError:
+        raise
+    # Damaged files make the readers raise errors of many types; all of them mean the same.
+    except Exception as error:
+        raise DataError(
+            f"{file}: this is not a readable sparse matrix ({error}); it is damaged or cut off: "
+            "fetch or write it again"
+        ) from error
+
+
+def _read_matrix_market(file: Path) -> Any:
+    import scipy.io  # takes a moment, which other tables need not wait for
+
+    with file.open("rb") as stream:
+        _check_lines(decompressed(file, stream) if suffix_of(file).endswith(".gz") else stream)
+    _, _, entries, form, *_ = scipy.io.mminfo(file)
+    if form != "coordinate":
+        raise DataError(
+            f"{file}: the matrix is dense (array); write it in the format coordinate, for example "
+            "with scipy.io.mmwrite(path, scipy.sparse.coo_array(matrix))"
+        )
+    # A file of a symmetric matrix holds one triangle.
+    require_memory(2.0 * _BYTES_PER_ENTRY * entries, f"{file}: a matrix of {entries} entries")
+    # Older versions know only matrices, newer ones warn unless told.
+    as_array = {"spmatrix": False} if "spmatrix" in signature(scipy.io.mmread).parameters else {}
+    return scipy.io.mmread(file, **as_array)
+
+
+def _check_lines(stream: IO[bytes]) -> None:
+    """Refuse lines that scipy would misread: too many fields, bytes that are no text, no end."""
+    header = stream.readline(_LONGEST_LINE).lower().split()
+    if header[:1] != [b"%%matrixmarket"] or len(header) < 4:
+        raise ValueError("line 1 is not that of a MatrixMarket file")
+    if header[2] != b"coordinate":
+        return
+    fields = {b"pattern": 2, b"complex": 4}.get(header[3], 3)
+    line, text = 1, b"%"
+    while text[:1] in (b"%", b"\n", b"\r"):  # up to the line of the size; entries follow
+        line, text = line + 1, stream.readline(_LONGEST_LINE)
+        _check_bytes(text)
+    while block := stream.read(_BLOCK):
+        block += stream.readline(_BLOCK)
+        _check_bytes(block)
+        raw = np.frombuffer(b" " + block.removesuffix(b"\n") + b"\n", np.uint8)
+        dark = raw > ord(" ")
+        begins = np.cumsum(dark[1:] & ~dark[:-1], dtype=np.int64)
+        numbers = np.diff(begins[raw[1:] == ord("\n")], prepend=0)  # of fields in each line
+        wrong = np.flatnonzero((numbers != fields) & (numbers != 0))
+        if wrong.size:
+            number = counted(int(numbers[wrong[0]]), "field")
+            raise ValueError(f"line {line + 1 + wrong[0]} has {number} where {fields} belong")
+        line += len(numbers)
+        last = block[block.rfind(b"\n") + 1 :]
+        if len(last) > _BLOCK:
+            raise ValueError(f"line {line} is longer than any")
+        if last != last.rstrip():
+            raise ValueError(f"line {line}, the last, is not ended")
+
+
+def _check_bytes(text: bytes) -> None:
+    if text.translate(None, _CONTROL) != text:
+        raise ValueError("there are bytes that are no text")
+
+
+def _read_archive(file: Path) -> Any:
+    with file.open("rb") as stream:
+        with zipfile.ZipFile(stream) as archive:
+            check_decompressed(file, sum(entry.file_size for entry in archive.infolist()))
+        stream.seek(0)
+        with np.load(stream) as parts:
+            form = np.asarray(parts["format"]).astype("U").item()
+            if form in ("csr", "csc", "bsr"):
+                arrays = parts["data"], parts["indices"], parts["indptr"]
+                return checked_sparse(arrays, parts["shape"], form)
+        stream.seek(0)
+        return scipy.sparse.load_npz(stream)  # the others are checked when they are made
+
+
+def checked_sparse(parts: tuple[Any, Any, Any], shape: Sequence[int], form: str = "csr") -> Any:
+    """Make a sparse array of the data, indices and index pointers in a file.
+
+    Algebra with arrays that do not fit each other reads and writes memory that is not theirs, and
+    scipy checks only a part of this.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit.
+    """
+    data, indices, pointers = parts
+    if (
+        not {indices.dtype.kind, pointers.dtype.kind} <= {"i", "u"}
+        or not indices.ndim == pointers.ndim == 1
+        or not pointers.size
+        or pointers[0] != 0
+        or (pointers[1:] < pointers[:-1]).any()
+        or not pointers[-1] == len(indices) == len(data)
+    ):
+        raise ValueError(
+            f"the index pointers do not rise from 0 to {len(indices)}, the number of stored entries"
+        )
+    matrix = getattr(scipy.sparse, f"{form}_array")(parts, shape=tuple(shape))
+    matrix.check_format(full_check=True)  # the indices are in range
+    return matrix

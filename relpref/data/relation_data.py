@@ -1,4 +1,4 @@
-"""Nodes, objects and what is known of the relation between them, for numpyro programs."""
+"""Nodes, objects and the known labels of the relation between them, for numpyro programs."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import coo_array, issparse
 
-from relpref.data.arrays import counted, refuse_first, shown
+from relpref.data.arrays import counted, refuse_first
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, read_labels
 from relpref.data.preference import PreferenceData, assembled
-from relpref.data.tables import Table, as_table, check_columns, numbers
+from relpref.data.tables import Table, as_table, check_columns
 from relpref.errors import DataError
 from relpref.pytree import register
 
@@ -23,7 +23,7 @@ Positions = NDArray[np.intp]
 Symmetry = Literal["none", "symmetric", "reciprocal"]
 
 SIGN: dict[str, float] = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}  # h(v, w) = ± h(w, v)
-_SLACK = 1e-9  # of labels that should be equal, relative to the largest
+_TOLERANCE = 1e-9  # of labels that should be equal, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +38,18 @@ class RelationValues:
 
     @classmethod
     def of_matrix(cls, matrix: Floats) -> "RelationValues":
-        """From a (p, m) array, NaN = unobserved."""
+        """Make them of a (p, m) array, NaN = unobserved."""
         observed = ~np.isnan(matrix)
-        p, m = matrix.shape
         if observed.all():
-            return cls((p, m), np.ascontiguousarray(matrix).reshape(-1))
+            return cls(matrix.shape, np.ascontiguousarray(matrix).reshape(-1))
         rows, columns = np.nonzero(observed)
-        return cls((p, m), matrix[rows, columns], (rows, columns))
+        return cls(matrix.shape, matrix[rows, columns], (rows, columns))
 
     @classmethod
     def of_edges(
         cls, shape: tuple[int, int], rows: Positions, columns: Positions, values: Floats
     ) -> "RelationValues":
-        """From edges in any order, repeated or not."""
+        """Make them of edges in any order, repeated or not."""
         order = np.lexsort((columns, rows))
         rows, columns, values = rows[order], columns[order], values[order]
         flat = rows * shape[1] + columns
@@ -64,33 +63,22 @@ class RelationValues:
     @property
     def rows(self) -> Positions:
         """Conditioning node of each observed pair, shape (q,)."""
-        return (
-            np.repeat(np.arange(self.shape[0]), self.shape[1])
-            if self.edges is None
-            else self.edges[0]
-        )
+        return np.indices(self.shape)[0].reshape(-1) if self.edges is None else self.edges[0]
 
     @property
     def columns(self) -> Positions:
         """Object of each observed pair, shape (q,)."""
-        return (
-            np.tile(np.arange(self.shape[1]), self.shape[0])
-            if self.edges is None
-            else self.edges[1]
-        )
+        return np.indices(self.shape)[1].reshape(-1) if self.edges is None else self.edges[1]
 
     @cached_property
     def row_counts(self) -> Positions:
         """Number of labels of each conditioning node, shape (p,)."""
-        p, m = self.shape
-        return np.full(p, m) if self.edges is None else np.bincount(self.edges[0], minlength=p)
+        return np.bincount(self.rows, minlength=self.shape[0])
 
     @cached_property
     def varies(self) -> bool:
         """Whether any conditioning node has two different labels."""
-        starts = np.concatenate([[0], np.cumsum(self.row_counts)[:-1]])[self.row_counts > 0]
-        highest, lowest = (of.reduceat(self.values, starts) for of in (np.maximum, np.minimum))
-        return bool(np.any(highest > lowest))
+        return bool(np.any((np.diff(self.rows) == 0) & (np.diff(self.values) != 0)))
 
     @property
     def matrix(self) -> Floats:
@@ -102,50 +90,52 @@ class RelationValues:
         """Average label of every pair, shape (p, m); NaN where there is none."""
         if self.complete:
             return self.matrix
-        flat = self.rows * self.shape[1] + self.columns
-        size = self.shape[0] * self.shape[1]
-        counts = np.bincount(flat, minlength=size)
-        sums = np.bincount(flat, weights=self.values, minlength=size)
+        ends = self.rows, self.columns
+        sums, counts = (
+            coo_array((each, ends), self.shape).toarray()
+            for each in (self.values, np.ones(len(self.values)))
+        )
         with np.errstate(invalid="ignore"):
-            return np.asarray(sums / counts).reshape(self.shape)
+            return np.asarray(sums / counts)
 
     def same_edges(self, other: "RelationValues") -> bool:
         """Whether the labels of another relation are of the same pairs, in the same order."""
-        if self.shape != other.shape or len(self.values) != len(other.values):
-            return False
-        if self.complete or other.complete:
-            return self.complete == other.complete
-        return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
+        return (
+            self.shape == other.shape
+            and self.complete == other.complete
+            and np.array_equal(self.rows, other.rows)
+            and np.array_equal(self.columns, other.columns)
+        )
 
     def pairs(self, symmetry: Symmetry) -> NDArray[np.int64]:
-        """A number for the two nodes of each edge, under a constraint the same in both directions."""
+        """Number of each edge's pair of nodes, the same in both directions under a constraint."""
         rows, columns = self.rows, self.columns
         if symmetry != "none":
             rows, columns = np.minimum(rows, columns), np.maximum(rows, columns)
         return np.asarray(rows * self.shape[1] + columns, dtype=np.int64)
 
     def distinct(self, symmetry: Symmetry) -> Positions:
-        """Edges that say something of their own, by position: of a constrained relation those with v ≤ w, or v < w if reciprocal."""
+        """Positions of edges that a constraint does not imply: v ≤ w, or v < w if reciprocal."""
         if symmetry == "none":
             return np.arange(len(self.values))
         gap = self.columns - self.rows
         return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
 
     def transposed(self) -> "RelationValues":
-        """The objects as conditioning nodes."""
+        """Return the relation with the objects as conditioning nodes."""
         shape = (self.shape[1], self.shape[0])
         if self.complete:
             return RelationValues.of_matrix(np.ascontiguousarray(self.matrix.T))
         return RelationValues.of_edges(shape, self.columns, self.rows, self.values)
 
     def select(self, chosen: Any) -> "RelationValues":
-        """Some of the edges, by positions or a mask."""
+        """Return some of the edges, chosen by positions or a mask."""
         return RelationValues.of_edges(
             self.shape, self.rows[chosen], self.columns[chosen], self.values[chosen]
         )
 
     def subset(self, nodes: Positions, objects: Positions) -> "RelationValues":
-        """The relation among some nodes and objects, renumbered in the order given."""
+        """Return the relation among some nodes and objects, renumbered in the order given."""
         if self.complete:
             return RelationValues.of_matrix(self.matrix[np.ix_(nodes, objects)])
         row_of, column_of = np.full(self.shape[0], -1), np.full(self.shape[1], -1)
@@ -156,13 +146,13 @@ class RelationValues:
         return RelationValues.of_edges(shape, rows[kept], columns[kept], self.values[kept])
 
     def constrained(self, symmetry: Symmetry) -> tuple["RelationValues", float]:
-        """The labels of a symmetric or reciprocal relation in both directions, and what was subtracted from them.
+        """Return the labels of a constrained relation in both directions, less a shift, and that.
 
-        A pair known in one direction only is known in the other, too (CR10 section 3). Edges of
-        which some occur several times are a list of measurements, such as games, and may contradict
-        each other; otherwise contradictions are refused. Reciprocal labels where Q(v, w) + Q(w, v)
-        = 1 are shifted by ½, antisymmetric ones are not; where no pair is known in both directions,
-        labels in [0, 1] are taken for the first kind.
+        A pair known in one direction only is known in the other, too (CR10 section 3). If some edge
+        occurs several times, edges are measurements, such as games, and may contradict each other;
+        otherwise contradictions are refused. Reciprocal labels where Q(v, w) + Q(w, v) = 1 are
+        shifted by ½, antisymmetric ones are not; where no pair is known in both directions, labels
+        in [0, 1] are taken for the first kind.
         """
         if symmetry not in SIGN:
             raise DataError(f"symmetry is {symmetry!r}; it is one of {', '.join(SIGN)}")
@@ -171,8 +161,7 @@ class RelationValues:
         if self.shape[0] != self.shape[1]:
             raise DataError(
                 f"symmetry is {symmetry!r}, but the relation is between {self.shape[0]} nodes and "
-                f"{self.shape[1]} objects; "
-                "only a relation of one set of nodes with itself can be"
+                f"{self.shape[1]} objects; only a relation of one set of nodes with itself can be"
             )
         sign, opposites = SIGN[symmetry], self._opposites()
         shift = self._center(*opposites) if symmetry == "reciprocal" else 0.0
@@ -183,33 +172,32 @@ class RelationValues:
         return shifted._both_ways(sign), shift
 
     def _opposites(self) -> tuple[Positions, Positions]:
-        """Edges, by position, of pairs that occur once in each direction, and the edges opposite to them; a loop is its own."""
+        """Positions of edges that occur once in each direction, and of their opposites.
+
+        An edge from a node to itself is its own opposite.
+        """
         if self.complete:
-            return np.arange(len(self.values)), np.arange(len(self.values)).reshape(
-                self.shape
-            ).T.reshape(-1)
+            edges = np.arange(len(self.values))
+            return edges, edges.reshape(self.shape).T.reshape(-1)
         pairs = pd.Index(self.pairs("none"))
-        place = np.flatnonzero(~pairs.duplicated(keep=False))
-        back = self.columns[place] * self.shape[1] + self.rows[place]
-        found = pairs[place].get_indexer(back)
-        return place[found >= 0], place[found[found >= 0]]
+        edges = np.flatnonzero(~pairs.duplicated(keep=False))
+        opposite = pairs[edges].get_indexer(self.columns[edges] * self.shape[1] + self.rows[edges])
+        return edges[opposite >= 0], edges[opposite[opposite >= 0]]
 
     def _center(self, edge: Positions, opposite: Positions) -> float:
-        """Half of what the labels of two nodes in both directions add up to: ½ or 0."""
+        """Half of the usual sum of the labels of two nodes in both directions: ½ or 0."""
         sums = (self.values[edge] + self.values[opposite])[edge != opposite]
         if len(sums):
             middle = float(np.median(sums))
             return 0.5 if abs(middle - 1) < abs(middle) else 0.0
-        return (
-            0.5 if self.values.min(initial=0.0) >= 0 and self.values.max(initial=0.0) <= 1 else 0.0
-        )
+        return 0.5 if np.all((self.values >= 0) & (self.values <= 1)) else 0.0
 
     def _check_constraint(
         self, edge: Positions, opposite: Positions, sign: float, shift: float
     ) -> None:
         """Refuse labels that contradict the constraint."""
         gap = np.abs(self.values[edge] - sign * self.values[opposite])
-        if gap.max(initial=0.0) > _SLACK * max(1.0, float(np.abs(self.values).max(initial=0.0))):
+        if gap.max(initial=0.0) > self._tolerance:
             worst = int(np.argmax(gap))
             row, column = self.rows[edge[worst]], self.columns[edge[worst]]
             kind, remedy = "symmetric", "(Y + Y.T) / 2 (labels of two classes: decide each pair)"
@@ -225,45 +213,47 @@ class RelationValues:
             )
 
     @property
+    def _tolerance(self) -> float:
+        """Difference up to which two labels count as equal."""
+        return _TOLERANCE * max(1.0, float(np.abs(self.values).max(initial=0.0)))
+
+    @property
     def _repeated(self) -> bool:
-        """Whether some pair occurs several times: a list of measurements."""
+        """Whether some pair occurs several times, so that edges are measurements."""
         pairs = self.pairs("none")
         return not self.complete and len(np.unique(pairs)) < len(pairs)
 
     def _both_ways(self, sign: float) -> "RelationValues":
-        """Every measurement in both directions.
+        """Return every measurement in both directions.
 
-        Where the labels of (v, w) and of (w, v) are the same they were given in both directions;
-        otherwise each is a measurement of its own. In a list of measurements that is said of all
-        pairs or of none.
+        Labels of (v, w) and (w, v) that are equal were given in both directions; otherwise each is
+        a measurement of its own. If any pair occurs several times, all pairs count as given in both
+        directions or none does.
         """
         if self.complete:
             return self
-        rows, columns, values = self.rows, self.columns, self.values
-        apart = np.flatnonzero(rows != columns)
-        forward = rows[apart] < columns[apart]
-        first, second = np.minimum(rows, columns)[apart], np.maximum(rows, columns)[apart]
-        pair = np.unique(first * self.shape[1] + second, return_inverse=True)[1]
-        oriented = np.where(forward, 1.0, sign) * values[apart]
-        sides = []
-        for side in (forward, ~forward):
-            order = np.lexsort((oriented[side], pair[side]))
-            sides.append((pair[side][order], oriented[side][order]))
-        number = int(pair.max(initial=-1)) + 1
-        counts = [np.bincount(side[0], minlength=number) for side in sides]
-        given_twice = counts[0] == counts[1]
-        kept = [given_twice[side[0]] for side in sides]
-        scale = max(1.0, float(np.abs(values).max(initial=0.0)))
-        differ = np.abs(sides[0][1][kept[0]] - sides[1][1][kept[1]]) > _SLACK * scale
-        given_twice[sides[0][0][kept[0]][differ]] = False
-        if self._repeated and not given_twice.all():
-            given_twice[:] = False
-        single = apart[~given_twice[pair]]
+        apart = np.flatnonzero(self.rows != self.columns)
+        forward = (self.rows < self.columns)[apart]
+        table = pd.DataFrame(
+            {
+                "pair": self.pairs("symmetric")[apart],
+                "forward": forward,
+                "value": np.where(forward, 1.0, sign) * self.values[apart],
+            }
+        )
+        table["rank"] = table.groupby(["pair", "forward"])["value"].rank(method="first")
+        sides = table.pivot(index=["pair", "rank"], columns="forward", values="value")
+        sides = sides.reindex(columns=[True, False])
+        equal = (sides[True] - sides[False]).abs() <= self._tolerance
+        given_twice = equal.groupby(level="pair").all()
+        if self._repeated:
+            given_twice &= given_twice.all()
+        single = apart[~given_twice.loc[table["pair"]].to_numpy(dtype=bool)]
         return RelationValues.of_edges(
             self.shape,
-            np.concatenate([rows, columns[single]]),
-            np.concatenate([columns, rows[single]]),
-            np.concatenate([values, sign * values[single]]),
+            np.concatenate([self.rows, self.columns[single]]),
+            np.concatenate([self.columns, self.rows[single]]),
+            np.concatenate([self.values, sign * self.values[single]]),
         )
 
 
@@ -292,48 +282,33 @@ def read_relation(
     others = nodes if objects is None else objects
     shape = (len(nodes), len(others))
     if isinstance(relation, Table | pd.DataFrame):
-        values = _labeled(relation, nodes, others, shape)
+        values = _labeled(relation, nodes, others)
     elif issparse(relation):
-        entries = relation.tocoo()
+        entries = coo_array(relation)
         _check_shape(entries.shape, shape)
-        found = np.asarray(entries.data, np.float64)
-        refuse_first(
-            ~np.isfinite(found),
-            lambda at: (
-                f"relation: the entry ({entries.row[at]}, {entries.col[at]}) is {found[at]}; leave "
-                "out what is not known"
-            ),
-        )
-        values = RelationValues.of_edges(
-            shape, entries.row.astype(np.intp), entries.col.astype(np.intp), found
-        )
+        rows, columns = (end.astype(np.intp) for end in entries.coords)
+        values = RelationValues.of_edges(shape, rows, columns, entries.data.astype(np.float64))
     else:
-        values = _from_array(relation, shape)
+        try:
+            matrix = np.array(relation, dtype=np.float64)  # a copy, which the caller cannot change
+        except (TypeError, ValueError):
+            raise DataError(
+                "relation: expected an array of numbers, a DataFrame or an edge table with the "
+                f"columns {', '.join(EDGE_COLUMNS)}, got {type(relation).__name__}"
+            ) from None
+        _check_shape(matrix.shape, shape)
+        values = RelationValues.of_matrix(matrix)
+    refuse_first(
+        ~np.isfinite(values.values),
+        lambda at: (
+            f"relation: row {values.rows[at]}, column {values.columns[at]} is {values.values[at]}; "
+            "use NaN for what is not known, and leave it out of a sparse matrix"
+        ),
+    )
     if not len(values.values):
         raise DataError("relation: not one label is known; give at least one value")
     values.values.flags.writeable = False
     return values
-
-
-def _from_array(relation: Any, shape: tuple[int, int]) -> RelationValues:
-    try:
-        matrix = np.array(
-            relation, dtype=np.float64
-        )  # a copy: what the caller does to his later is his own
-    except (TypeError, ValueError):
-        raise DataError(
-            "relation: expected an array of numbers, a DataFrame or an edge table with the "
-            f"columns {', '.join(EDGE_COLUMNS)}, "
-            f"got {type(relation).__name__}"
-        ) from None
-    _check_shape(matrix.shape, shape)
-    if np.isinf(matrix).any():
-        row, column = np.argwhere(np.isinf(matrix))[0]
-        raise DataError(
-            f"relation: row {row}, column {column} is {matrix[row, column]}; use NaN for what is "
-            "not known"
-        )
-    return RelationValues.of_matrix(matrix)
 
 
 def _check_shape(given: tuple[int, ...], shape: tuple[int, int]) -> None:
@@ -346,19 +321,13 @@ def _check_shape(given: tuple[int, ...], shape: tuple[int, int]) -> None:
 
 
 def _labeled(
-    relation: Table | pd.DataFrame,
-    nodes: Sequence[Hashable],
-    others: Sequence[Hashable],
-    shape: tuple[int, int],
+    relation: Table | pd.DataFrame, nodes: Sequence[Hashable], others: Sequence[Hashable]
 ) -> RelationValues:
-    """From an edge table, or a matrix with labels in any order; nodes that it lacks are unobserved."""
-    indices = (
-        LabelIndex(nodes, lambda at: f"node {at}"),
-        LabelIndex(others, lambda at: f"object {at}"),
-    )
+    """Read an edge table, or a matrix with labels in any order; nodes it lacks are unobserved."""
+    first, second = LabelIndex(nodes, "node {}".format), LabelIndex(others, "object {}".format)
+    shape = (len(nodes), len(others))
     table = as_table(relation, "relation")
-    frame = table.frame
-    columns = list(frame.columns)
+    columns = list(table.frame.columns)
     # Columns are those of an edge table, or most likely meant to be, and not labels of objects.
     meant = bool(set(EDGE_COLUMNS) & set(map(str, columns))) and not set(columns) <= set(others)
     if table is relation or meant:
@@ -368,44 +337,25 @@ def _labeled(
                 table.labels(name),
                 table.cell(name),
                 f"every {name} must be one of the labels given",
-            )
-            for name, index in zip(EDGE_COLUMNS[:2], indices, strict=True)
+            ).astype(np.intp)
+            for name, index in (("source", first), ("target", second))
         )
         values = table.numbers("value", "leave out rows not known")
-        return RelationValues.of_edges(shape, rows.astype(np.intp), targets.astype(np.intp), values)
-    ends = [
-        _located(labels, index, kind)
-        for labels, index, kind in zip(
-            (frame.index, frame.columns), indices, ("row", "column"), strict=True
-        )
-    ]
-    matrix, block = np.full(shape, np.nan), np.empty(frame.shape)
-    for column, name in enumerate(columns):
-        block[:, column] = numbers(
-            frame.iloc[:, column].fillna(0.0),
-            str(name),
-            lambda row: f"relation, row {row}",
-            text=False,
-            remedy="give numbers",
-        )
-    block[frame.isna().to_numpy()] = np.nan
-    matrix[np.ix_(*ends)] = block
+        return RelationValues.of_edges(shape, rows, targets, values)
+    rows = _located(table.frame.index, first, "row")
+    matrix = np.full(shape, np.nan)
+    for name, column in zip(columns, _located(columns, second, "column"), strict=True):
+        cells = np.flatnonzero(~table.blank(name))
+        matrix[rows[cells], column] = table.numbers(name, "give numbers", cells)
     return RelationValues.of_matrix(matrix)
 
 
 def _located(labels: Any, index: LabelIndex, kind: str) -> Positions:
-    def where(position: int) -> str:
-        return f"relation, {kind} {position}"
-
-    plain = read_labels(labels, where)
-    LabelIndex(plain, where)  # none twice
-    try:
-        return index.locate(plain, where, "give the relation of known nodes only").astype(np.intp)
-    except DataError as error:
-        raise DataError(
-            f"{error}; the labels of the relation's {kind}s must be those of the nodes "
-            f"({shown(index.labels[0])}, ...)"
-        ) from None
+    """Return the positions of a matrix's labels, none of which may occur twice."""
+    where = f"relation, {kind} {{}}".format
+    distinct = LabelIndex(read_labels(labels, where), where).labels
+    remedy = f"the labels of the relation's {kind}s must be those of the nodes"
+    return index.locate(distinct, where, remedy).astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -463,7 +413,7 @@ class RelationData:
         objects : DataFrame, optional
             Where objects are of another kind; the nodes themselves by default.
         symmetry : {"none", "symmetric", "reciprocal"}
-            Of the relation; see `RelationValues.constrained`.
+            Constraint of the relation; see `RelationValues.constrained`.
         node_relations, object_relations : mapping of str to edges, optional
             Links among nodes or objects, for kernels on graphs; as ``relations`` of
             `PreferenceData.from_tables`.
@@ -488,18 +438,21 @@ class RelationData:
         *,
         symmetry: Symmetry = "none",
     ) -> "RelationData":
-        """From what has been read already; parameters and errors as for `from_tables`."""
+        """Make data of nodes, labels and objects that are read; errors are as of `from_tables`."""
         constrained, shift = values.constrained(symmetry)
         distinct = None if symmetry == "none" else constrained.distinct(symmetry)
         return cls(nodes, objects, constrained, symmetry, shift, distinct)
 
     def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
-        """For each distinct edge the number of its pair of nodes, and what a group is called; edges are not grouped otherwise."""
+        """Return the number of each distinct edge's pair of nodes, and what a group is called.
+
+        Edges are not grouped otherwise.
+        """
         kept = slice(None) if self.distinct is None else self.distinct
         return self.values.pairs(self.symmetry)[kept], "edge"
 
     def select_answers(self, chosen: Positions) -> "RelationData":
-        """Some of the distinct edges, in both directions."""
+        """Return the data with some of the distinct edges, in both directions."""
         if self.distinct is None:
             return replace(self, values=self.values.select(chosen))
         pairs = self.values.pairs(self.symmetry)
@@ -532,51 +485,56 @@ class RelationData:
         return (np.asarray(self.values.values) > 0).astype(np.intp)
 
     def asked_of(self, known: "RelationData") -> "RelationData":
-        """The edges without their labels, as a program that was fitted to others wants them.
+        """Return the edges without labels, for a program that was fitted to ``known`` data.
 
         Landmarks and learned hyperparameters belong to nodes by position, and to attributes as they
         were standardized: the nodes must begin with those that are known, with the same attributes.
         """
-        wrong = None
-        if self.symmetry != known.symmetry or (self.objects is None) != (known.objects is None):
-            wrong = "the relation is of another kind"
-        for side in ("nodes", "objects"):
-            new, old = getattr(self, side), getattr(known, side)
-            if wrong is not None or new is None:
-                continue
-            number = len(old.attribute_names)
-            if new.labels[: old.num_items] != old.labels:
-                wrong = f"its {side} do not begin with those of the training data"
-            elif new.attribute_names[:number] != old.attribute_names:
-                wrong = f"the attributes of its {side} are not those of the training data"
-            elif not all(
-                np.array_equal(getattr(new, name)[:number], getattr(old, name))
-                for name in ("attribute_center", "attribute_scale")
-            ):
-                wrong = (
-                    f"the attributes of its {side} are standardized otherwise than those of "
-                    "the training data"
-                )
-        if wrong is not None:
+        reason = self._mismatch(known)
+        if reason:
             raise DataError(
-                f"data: {wrong}; ask with posterior.data.extended(new_nodes, "
+                f"data: {reason}; ask with posterior.data.extended(new_nodes, "
                 "new_objects).asking(rows, columns)"
             )
         return self[:]  # also both directions of a pair
 
+    def _mismatch(self, known: "RelationData") -> str:
+        """Say why a program that was fitted to known data cannot predict these; "" if it can."""
+        if self.symmetry != known.symmetry or (self.objects is None) != (known.objects is None):
+            return "the relation is of another kind"
+        for side in ("nodes", "objects"):
+            new, old = getattr(self, side), getattr(known, side)
+            if new is None:
+                continue
+            number = len(old.attribute_names)
+            if new.labels[: old.num_items] != old.labels:
+                return f"its {side} do not begin with those of the training data"
+            if new.attribute_names[:number] != old.attribute_names:
+                return f"the attributes of its {side} are not those of the training data"
+            for name in ("attribute_center", "attribute_scale"):
+                if not np.array_equal(getattr(new, name)[:number], getattr(old, name)):
+                    return (
+                        f"the attributes of its {side} are standardized otherwise than those of "
+                        "the training data"
+                    )
+        return ""
+
     def without_labels(self) -> "RelationData":
-        """The same edges with their labels unobserved, for predictive draws."""
+        """Return the same edges with their labels unobserved, for predictive draws."""
         return replace(self, observed=False)
 
     def asking(self, rows: Positions, columns: Positions) -> "RelationData":
-        """Edges that are asked about in place of the known ones: nodes and objects by position, in any order and one direction."""
+        """Return edges to ask about in place of the known ones, in any order and one direction.
+
+        ``rows`` and ``columns`` are positions of nodes and objects.
+        """
         values = RelationValues(self.values.shape, np.zeros(len(rows)), (rows, columns))
         return replace(self, values=values, distinct=None, observed=False)
 
     def extended(
         self, nodes: pd.DataFrame | None, objects: pd.DataFrame | None = None
     ) -> "RelationData":
-        """With new nodes or objects, of which no label is known; standardization stays that of the known ones."""
+        """Return the data with new nodes or objects without labels; standardization stays."""
         first = self.nodes if nodes is None else self.nodes.extend(nodes)
         second = self.objects and (
             self.objects if objects is None else self.objects.extend(objects)
@@ -586,26 +544,25 @@ class RelationData:
     def with_nodes(
         self, nodes: PreferenceData, objects: PreferenceData | None = None
     ) -> "RelationData":
-        """With other nodes and objects, the known ones first, and the same labels."""
+        """Return the same labels with other nodes and objects, which begin with these."""
         shape = (nodes.num_items, (objects or nodes).num_items)
         values = RelationValues(shape, self.values.values, (self.values.rows, self.values.columns))
         return replace(self, nodes=nodes, objects=objects, values=values)
 
     def describe(self) -> str:
-        """The sizes in one line."""
+        """Return the sizes in one line."""
         p, m = self.values.shape
         kind = "" if self.symmetry == "none" else f", {self.symmetry}"
-        known = (
-            "complete" if self.values.complete else counted(len(self.values.values), "known label")
-        )
-        return f"{counted(p, 'conditioning node')}, {counted(m, 'object')}, {known}{kind}"
+        labels = counted(len(self.values.values), "known label")
+        labels = "complete" if self.values.complete else labels
+        return f"{counted(p, 'conditioning node')}, {counted(m, 'object')}, {labels}{kind}"
 
     def __repr__(self) -> str:
         return f"RelationData({self.describe()})"
 
 
 def _nodes(table: Any, relations: Mapping[str, Any] | None) -> PreferenceData:
-    """Labels, attributes and graphs, and no answers."""
+    """Read nodes: labels, attributes and graphs, and no answers."""
     nodes = assembled(read_item_table(table), relations)
     if not nodes.relations and not nodes.attribute_names:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Data frames that know where their rows come from, read from files and cell by cell, with every unusable cell refused by name."""
+"""Data frames that know where their rows come from; unusable cells are refused by name."""
 
 import csv
 import io
@@ -48,11 +48,12 @@ class Table:
         default_factory=dict
     )  # what columns were called before they were renamed
     first: int = 0  # number of the first row where this is a piece of a larger table
-    opening: "Table | None" = None  # the first row of the file where this is a later piece of it
     decimal: str = "."  # mark in text
     notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
     rows: Any = None  # numbers of the rows as they were given, where these were made of them
     known: Container[Any] = ()  # labels that are read as they are, see `read_labels`
+    # Whether its column ``list`` joins the pairs of neighboring blocks of a list.
+    neighbors: bool = False
     blanks: set[str] = field(default_factory=set)  # labels read so far that had blanks around them
     columns: dict[Any, tuple[Any, list[Any]]] = field(
         default_factory=dict
@@ -60,7 +61,7 @@ class Table:
 
     @property
     def place(self) -> Place:
-        """Maps a row (counted from 0) to the words that name it in a message; does not keep the cells alive."""
+        """Maps a row (from 0) to the words that name it in messages; does not hold the cells."""
         name, lines, first, index = self.name, self.lines, self.first, self.frame.index
         if lines is not None:
             return lambda row: f"{name}, line {lines[row]}"
@@ -86,7 +87,7 @@ class Table:
         reason: str | Callable[[int], str],
         rows: Any = None,
     ) -> None:
-        """Raise a `DataError` for the first wrong cell in all or some rows; the reason may depend on the row."""
+        """Raise a `DataError` for the first wrong cell; the reason may depend on the row."""
         if wrong.any():
             row = int(wrong.argmax()) if rows is None else int(rows[wrong.argmax()])
             reason = reason if isinstance(reason, str) else reason(row)
@@ -95,7 +96,7 @@ class Table:
             )
 
     def blank(self, column: Hashable) -> NDArray[np.bool_]:
-        """Which cells of a column are empty or missing."""
+        """Return a mask of the cells of a column that are empty or missing."""
         cells = self.frame[column]
         if isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "fiub":
             return np.asarray(cells.isna(), dtype=bool)
@@ -119,17 +120,18 @@ class Table:
     def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.float64]:
         """Return the numbers in all or some cells of a column, see `numbers`."""
         cells, place = self.points(self.frame[column]), self.place
-        opening = None
         if rows is not None:
             cells, place = cells.iloc[rows].infer_objects(), lambda row: self.place(int(rows[row]))
-        elif self.opening is not None:
-            opening = (
-                replace(self.opening, name=self.name).place(0),
-                self.opening.frame[column].iloc[0],
-            )
-        return numbers(
-            cells, self.called(column), place, text=self.text, remedy=remedy, opening=opening
-        )
+        return numbers(cells, self.called(column), place, text=self.text, remedy=remedy)
+
+    def truths(self, column: Hashable) -> NDArray[np.bool_]:
+        """Return which cells of a column say true; 1 is true, and 0 is false."""
+        remedy, cells = "write true or false", self.frame[column].tolist()
+        if self.text and all(cell in TRUTH for cell in cells):
+            return np.array([TRUTH[cell] == 1 for cell in cells], dtype=bool)
+        values = self.numbers(column, remedy)
+        self.refuse(column, ~np.isin(values, (0, 1)), f" is neither true nor false; {remedy}")
+        return values == 1
 
     def points(self, cells: Any) -> Any:
         """Cells of numbers with a decimal point."""
@@ -148,27 +150,15 @@ class Table:
 
 
 def numbers(
-    column: Any,
-    name: str,
-    where: Place,
-    *,
-    text: bool,
-    remedy: str,
-    opening: tuple[str, str] | None = None,
+    column: Any, name: str, where: Place, *, text: bool, remedy: str
 ) -> NDArray[np.float64]:
     """Return a column as finite floating point numbers, or refuse its first cell that is none.
 
     ``where`` maps a row to the words that name its place, ``text`` says that cells come from a CSV
-    file. ``opening`` are place and content of the file's first cell where this is a later piece:
-    true and false are numbers where all cells of a column are.
+    file.
     """
-    true_or_false = opening is None or opening[1] in TRUTH
-    if opening is not None and true_or_false and not column.isin(list(TRUTH)).all():
-        raise DataError(
-            f"{opening[0]}, column {name!r}: {shown(opening[1])} is not a number; {remedy}"
-        )
     cells = column.tolist()
-    values = from_text(cells, true_or_false) if text else from_cells(column)
+    values = from_text(cells) if text else from_cells(column)
     if values is not None and np.isfinite(values).all():
         return values
     if not cells:
@@ -195,9 +185,8 @@ def numbers(
     )
 
 
-def from_text(cells: list[str], true_or_false: bool) -> NDArray[np.float64] | None:
-    if cells and true_or_false and all(cell in TRUTH for cell in cells):
-        return np.asarray([TRUTH[cell] for cell in cells])
+def from_text(cells: list[str]) -> NDArray[np.float64] | None:
+    """Return the numbers in cells of a file; None if a cell is no number."""
     # Python reads 1_5 as 15; in a table it is a slip.
     if any("_" in cell for cell in cells):
         return None
@@ -243,7 +232,7 @@ def is_table(value: Any) -> bool:
 
 
 def as_table(value: Any, name: str) -> Table:
-    """Return a `Table` for a file, a DataFrame of pandas or another library, a list of rows, or columns by name."""
+    """Return a `Table` for a file, a DataFrame of any library, a list of rows, or columns."""
     if isinstance(value, Table):
         return value
     if isinstance(value, os.PathLike) or (isinstance(value, str) and suffix_of(value) in SUFFIXES):
@@ -263,7 +252,7 @@ def as_table(value: Any, name: str) -> Table:
 
 
 def _of_another_library(value: Any, name: str) -> Any:
-    """A frame of Polars, Arrow or another library that narwhals knows, in pandas or as columns by name."""
+    """Return a frame of a library that narwhals knows in pandas or as columns by name."""
     import narwhals
 
     try:
@@ -290,15 +279,15 @@ def _of_another_library(value: Any, name: str) -> Any:
 
 def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
     """Give columns the names by which they are known here."""
-    there, names = list(table.frame.columns), columns or {}
+    columns_there, names = list(table.frame.columns), columns or {}
     for ours, theirs in names.items():
-        if theirs not in there:
-            hint = did_you_mean(theirs, there, f"it has {listed(there)}")
+        if theirs not in columns_there:
+            hint = did_you_mean(theirs, columns_there, f"it has {listed(columns_there)}")
             raise DataError(
                 f"columns: {ours!r} is to be {theirs!r}, but {table.name} has no such column; "
                 f"{hint}"
             )
-        if ours != theirs and ours in there and ours not in names.values():
+        if ours != theirs and ours in columns_there and ours not in names.values():
             raise DataError(
                 f"columns: {ours!r} is to be {theirs!r}, but there is a column {ours!r}, too; "
                 "rename that"
@@ -316,7 +305,7 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
 
 
 def known_names(table: Table, known: Collection[str]) -> Table:
-    """Columns whose names differ from known ones in capitals and outer spaces alone get these; a note says so."""
+    """Give columns the known names that differ in capitals and outer spaces alone, with a note."""
     columns = [column for column in table.frame.columns if isinstance(column, str)]
     plain = [column.strip().lower() for column in columns]
     new = {
@@ -341,7 +330,7 @@ def column_option(columns: Mapping[str, Any]) -> str:
 
 
 def hold_one_set(table: Table, one: Any, other: Any) -> bool:
-    """Tell whether two columns hold labels of one set, two of them in each row, as far as the first rows say."""
+    """Tell whether two columns hold labels of one set, two in each row, by the first rows."""
     cells = [
         table.frame[column].iloc[:ROWS_LOOKED_AT].map(trimmed).tolist() for column in (one, other)
     ]
@@ -353,7 +342,7 @@ def hold_one_set(table: Table, one: Any, other: Any) -> bool:
     first, second = ({row[end] for row in rows} for end in (0, 1))
     numeric = all(number(cell, True) is not None for cell in first | second)
     alike = 2 * len(first & second) >= min(len(first), len(second))
-    return bool(rows) and alike and not numeric and all(here != there for here, there in rows)
+    return bool(rows) and alike and not numeric and all(label != other for label, other in rows)
 
 
 def check_columns(
@@ -373,21 +362,21 @@ def check_columns(
     columns = list(table.frame.columns)
     allowed = required + optional
     extra = [column for column in columns if column not in allowed]
-    for wanted in required:
-        if wanted in columns:
+    for needed in required:
+        if needed in columns:
             continue
-        fitting = extra if fits is None else [column for column in extra if fits(wanted, column)]
-        meant = nearest(wanted, fitting, most=1)
-        if wanted in [name for name in table.frame.index.names if name is not None]:
+        fitting = extra if fits is None else [column for column in extra if fits(needed, column)]
+        meant = nearest(needed, fitting, most=1)
+        if needed in [name for name in table.frame.index.names if name is not None]:
             hint = "it is in the index: call reset_index() first"
         elif meant:
-            hint = f"did you mean {wanted!r} where it says {shown(meant[0])}? Rename that column"
+            hint = f"did you mean {needed!r} where it says {shown(meant[0])}? Rename that column"
         else:
-            hint = f"name a column {wanted!r}"
+            hint = f"name a column {needed!r}"
             if fits is not None and fitting:
-                hint += f", or say which one it is: {column_option({wanted: fitting[0]})}"
+                hint += f", or say which one it is: {column_option({needed: fitting[0]})}"
         raise DataError(
-            f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}"
+            f"{table.name}: there is no column {needed!r} among {listed(columns)}; {hint}"
         )
     unused = []
     for column in extra:
@@ -418,15 +407,17 @@ def check_columns(
 
 def unused_note(columns: Collection[Any]) -> str:
     """Say that some columns of a table are not used."""
-    one = len(columns) == 1
-    return f"the column{'' if one else 's'} {listed(columns)} {'is' if one else 'are'} not used"
+    single = len(columns) == 1
+    return (
+        f"the column{'' if single else 's'} {listed(columns)} {'is' if single else 'are'} not used"
+    )
 
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
-    """Return the ending that says what a file is: ``.csv``, but ``.csv.gz`` where it is compressed."""
+    """Return the ending of a file's name: ``.csv``, ``.csv.gz`` if it is compressed."""
     last = Path(path).suffix.lower()
     return (Path(path).with_suffix("").suffix.lower() if last == ".gz" else "") + last
 
@@ -462,7 +453,7 @@ def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) 
 def read_pieces(
     path: str | os.PathLike[str], *, max_columns: int | None = None, whole: bool = False
 ) -> Iterator[Table]:
-    """Read a CSV or Parquet file in pieces, see `read_table`; Parquet at once if the whole is needed."""
+    """Read a CSV or Parquet file in pieces, see `read_table`; Parquet at once if asked."""
     file, suffix = Path(path), suffix_of(path)
     if suffix not in SUFFIXES:
         raise DataError(
@@ -474,18 +465,17 @@ def read_pieces(
         opened = file.open("rb")
     with opened as stream, reading(file):
         if suffix == ".parquet":
-            yield from _read_parquet(file, stream, max_columns, whole=whole)
+            yield from _read_parquet(file, stream, max_columns, at_once=whole)
             return
         content = decompressed(file, stream) if suffix == ".csv.gz" else stream
         with io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as text:
-            first: Table | None = None
+            decimal = ""
             for lines, frame, style in _csv_frames(file, text, max_columns):
-                if first is None:
-                    first = _opened(Table(frame, str(file), lines, text=True), style)
-                    yield first
-                    first = replace(first, frame=frame.iloc[:1].copy(), lines=lines[:1], notes=())
-                else:
-                    yield replace(first, frame=frame, lines=lines, opening=first)
+                table = Table(frame, str(file), lines, text=True)
+                if not decimal:
+                    table = _opened(table, style)
+                    decimal = table.decimal
+                yield replace(table, decimal=decimal)
 
 
 def _opened(table: Table, style: "_Style") -> Table:
@@ -503,7 +493,7 @@ def _opened(table: Table, style: "_Style") -> Table:
 
 
 class _Style(NamedTuple):
-    """How a CSV file is written."""
+    """Delimiter and spaces of a CSV file."""
 
     delimiter: str = ","
     spaced: bool = False  # spaces around the cells
@@ -511,8 +501,8 @@ class _Style(NamedTuple):
     @classmethod
     def of(cls, header: str) -> "_Style":
         bare = re.sub('"[^"]*"?', "", header)
-        found = max(_SEPARATORS, key=bare.count)
-        delimiter = found if "," not in bare and found in bare else ","
+        mark = max(_SEPARATORS, key=bare.count)
+        delimiter = mark if "," not in bare and mark in bare else ","
         cells = header.rstrip("\r\n").split(delimiter)
         return cls(delimiter, len(cells) > 1 and any(cell != cell.strip() for cell in cells))
 
@@ -520,7 +510,7 @@ class _Style(NamedTuple):
 def _csv_frames(
     file: Path, text: io.TextIOWrapper, max_columns: int | None
 ) -> Iterator[tuple[Lines, pd.DataFrame, _Style]]:
-    """Lines and cells of the pieces of a CSV file, at least one (which has no rows where there is only a header)."""
+    """Yield lines and cells of the pieces of a CSV file, at least one, which may have no rows."""
 
     def frame(cells: list[str]) -> pd.DataFrame:
         if style.spaced:
@@ -565,7 +555,7 @@ def _csv_frames(
 
 
 def _plain_cells(block: str, width: int, delimiter: str) -> list[str] | None:
-    """Cells of whole lines that are plain rows, ten times as fast as by the reader of rows; None if some are not."""
+    """Return the cells of plain lines, ten times as fast as `_rows`; None if some are not plain."""
     if any(mark in block for mark in '"\0'):
         return None
     block = block.replace("\r\n", "\n").removesuffix("\n") + "\n"
@@ -588,7 +578,7 @@ def _plain_cells(block: str, width: int, delimiter: str) -> list[str] | None:
 def _rows(
     file: Path, text: Iterable[str], line: int, style: _Style, width: int | None = None
 ) -> Iterator[tuple[int, int, list[str]]]:
-    """Rows that are not blank of a text that begins on a line: their line, that of the next row, and their cells."""
+    """Yield the line, the next row's line, and the cells of rows that are not blank."""
     lines, before = _without_zeros(file, text, line), line - 1
     reader = csv.reader(
         lines, strict=True, delimiter=style.delimiter, skipinitialspace=style.spaced
@@ -642,7 +632,7 @@ def _check_width(file: Path, width: int, max_columns: int | None) -> None:
 
 
 def _read_parquet(
-    file: Path, stream: IO[bytes], max_columns: int | None, *, whole: bool
+    file: Path, stream: IO[bytes], max_columns: int | None, *, at_once: bool
 ) -> Iterator[Table]:
     if not stream.read(1):
         raise DataError(f"{file}: the file is empty; write a header and at least one row")
@@ -658,14 +648,16 @@ def _read_parquet(
     try:
         opened = parquet.ParquetFile(stream)
         rows, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
-        whole = whole or not rows
+        at_once = at_once or not rows
         # What is repeated takes no room in a Parquet file.
-        check_decompressed(file, 8.0 * width * (rows if whole else min(MAX_ROWS_AT_ONCE, rows)))
+        check_decompressed(file, 8.0 * width * (rows if at_once else min(MAX_ROWS_AT_ONCE, rows)))
         _check_width(file, width, max_columns)
         problem, first = "the Parquet file is damaged", 0
-        for batch in [opened.read()] if whole else opened.iter_batches(batch_size=MAX_ROWS_AT_ONCE):
+        for batch in (
+            [opened.read()] if at_once else opened.iter_batches(batch_size=MAX_ROWS_AT_ONCE)
+        ):
             batch.validate(full=True)  # texts that are not UTF-8, which pandas would find later
-            if whole or batch.num_rows:
+            if at_once or batch.num_rows:
                 frame = batch.to_pandas()
                 if first and isinstance(frame.index, pd.RangeIndex):
                     frame.index = pd.RangeIndex(first, first + len(frame))

@@ -24,9 +24,9 @@ class ModeChoice:
         The four alternatives of each traveler, labeled like ``t017:train``; columns
         ``terminal_time`` and ``travel_time`` (minutes) and ``cost`` (dollars), typical of that mode
         on that kind of trip.
-    answers : DataFrame, 630 rows
-        ``winner`` is the choice of a traveler, ``loser`` each of the other three. The three rows of
-        one traveler are one choice, which ``list`` names: they are not independent.
+    answers : DataFrame, 840 rows
+        The four alternatives of each ``choice``, that of a traveler: the ``item``, and whether it
+        was ``chosen``.
     relations : dict
         ``mode`` joins two alternatives of the same mode if their travelers resemble each other:
         household incomes at most 5000 dollars apart and parties of the same size (three or more
@@ -78,8 +78,7 @@ def load_modechoice() -> ModeChoice:
     travelers = table[chosen].set_index("traveler")[["hinc", "psize", "route", "mode"]]
     travelers.columns = ["income", "party", "route", "chosen"]
     others = table[~chosen]
-    winner = pd.Series(table.index[chosen], index=travelers.index).loc[others["traveler"]]
-    answers = {"winner": winner.to_numpy(), "loser": others.index, "list": others["traveler"]}
+    answers = {"choice": table["traveler"], "item": table.index, "chosen": chosen}
     kinds = ["mode", "route"]
     columns = {"ttme": "terminal_time", "invc": "cost", "invt": "travel_time"}
     medians = others.groupby(kinds)[list(columns)].median().rename(columns=columns)

@@ -69,15 +69,14 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
     interactions = read_numbers(files[0], separator="\t", labels=0)
     if not interactions.isin((0, 1)).all(axis=None):
         raise DataError(f"{files[0]}: an interaction is 0 or 1; {REMEDY}")
-    drugs, targets = interactions.columns, interactions.index
-    drug_similarity, drug_notes = _kernel(files[1], drugs, files[0])
-    target_similarity, target_notes = _kernel(files[2], targets, files[0])
-    notes = (*drug_notes, *target_notes)
-    return DrugTarget(interactions.T, drug_similarity, target_similarity, notes)
+    notes: list[str] = []
+    drugs = _kernel(files[1], interactions.columns, files[0], notes)
+    targets = _kernel(files[2], interactions.index, files[0], notes)
+    return DrugTarget(interactions.T, drugs, targets, tuple(notes))
 
 
-def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Similarities as a kernel in the order of the labels, and notes on changes."""
+def _kernel(file: Path, labels: pd.Index, other: Path, notes: list[str]) -> pd.DataFrame:
+    """Similarities as a kernel in the order of the labels; a change is added to the notes."""
     table = read_numbers(file, separator="\t", labels=0)
     if set(table.index) != set(labels) or set(table.columns) != set(labels):
         raise DataError(
@@ -85,7 +84,6 @@ def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, li
         )
     values = table.loc[labels, labels].to_numpy()
     kernel = nearest_semidefinite(values)
-    notes = []
     if (change := np.abs(kernel - values).max()) > 1e-9:
         asymmetry = np.abs(values - values.T).max()
         smallest = np.linalg.eigvalsh(0.5 * (values + values.T))[0]
@@ -94,4 +92,4 @@ def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, li
             f"asymmetry {asymmetry:.2g}, smallest eigenvalue {smallest:.2g}); the largest change "
             f"is {change:.2g}"
         )
-    return pd.DataFrame(kernel, index=labels, columns=labels), notes
+    return pd.DataFrame(kernel, index=labels, columns=labels)

@@ -49,9 +49,8 @@ class LetorQuery:
 
 def pairs_of(relevance: pd.Series) -> pd.DataFrame:
     """All pairs of labels of which the ``winner`` is more relevant, in the order of the series."""
-    levels, labels = relevance.to_numpy(), relevance.index.to_numpy()
-    winner, loser = np.nonzero(levels[:, None] > levels[None, :])
-    return pd.DataFrame({"winner": labels[winner], "loser": labels[loser]})
+    winner, loser = np.nonzero(np.greater.outer(relevance.to_numpy(), relevance.to_numpy()))
+    return pd.DataFrame({"winner": relevance.index[winner], "loser": relevance.index[loser]})
 
 
 def load_queries(
@@ -153,12 +152,8 @@ def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[st
 
 def _files(folder: Path, fold: int) -> dict[str, Path]:
     """Find the files of a fold by part, in upper or lower case."""
-    folds = [
-        child
-        for pattern in ("*/", "[Dd][Aa][Tt][Aa]/*/")
-        for child in folder.glob(pattern)
-        if child.name.lower() == f"fold{fold}"
-    ]
+    inside = [*folder.glob("*/"), *folder.glob("[Dd][Aa][Tt][Aa]/*/")]
+    folds = [child for child in inside if child.name.lower() == f"fold{fold}"]
     if not folds:
         raise DataError(
             f"{folder}: there is no folder Fold{fold} in it; give the one that has Fold1 to 5"

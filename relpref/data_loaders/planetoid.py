@@ -13,7 +13,7 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
-from relpref.data.edges import checked_sparse
+from relpref.data.relation import checked_sparse
 from relpref.data_loaders.registry import find, read_numbers
 from relpref.errors import DataError
 from relpref.files import reading

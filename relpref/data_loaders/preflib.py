@@ -29,8 +29,7 @@ def load(
     place = find("preflib", folder)
     files = {file.name: file for file in sorted(place.rglob("*.[st]o[ci]"))}
     if name not in files:
-        hint = (
-            f"nearest: {listed(nearest(name, files))}" if files else "it holds no files of orders"
-        )
+        near = listed(nearest(name, files))
+        hint = f"nearest: {near}" if files else "it holds no files of orders"
         raise DataError(f"{place}: there is no file {name!r} in it; {hint}")
     return Rankings.from_preflib(files[name], incomplete)

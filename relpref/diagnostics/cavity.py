@@ -6,8 +6,9 @@ the predictor without the answer is the cavity of expectation propagation, and t
 the answer is the normalizer of its tilted distribution there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from itertools import chain, permutations, product
+from math import factorial, prod
 from typing import Any, NamedTuple
 
 import jax
@@ -15,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy import sparse
+from scipy.special import logsumexp
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow, Groups, Items, Weights, middle_of, offset_and_noise
+from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of, offset_and_noise
 from relpref.infer.call import Values, survey
 from relpref.infer.evidence import known_sites, log_of_sites
 from relpref.infer.gradient import tilted
@@ -26,11 +28,13 @@ from relpref.infer.joint import joint_on_host
 from relpref.infer.layout import Observation, Reading
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Cavity, Sites
+from relpref.infer.sites import Cavity, Sites, cavities
+from relpref.infer.spaces import Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments
-from relpref.likelihoods.orthants import log_ordered
-from relpref.limits import MAX_ROWS_TAKEN_OUT
+from relpref.likelihoods.chances import NOISE
+from relpref.likelihoods.orthants import log_chosen, log_ordered
+from relpref.limits import MAX_ORDERS_OF_LIST, MAX_ROWS_TAKEN_OUT
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.origin import Origin
@@ -41,8 +45,9 @@ class Components(NamedTuple):
 
     ``moving`` has K values of each hyperparameter; ``location`` and ``scale`` are of shapes (K, n)
     and (K, n, n); ``precision`` and ``shift``, shape (K, m), are the sites that are taken out,
-    zeros for rows without a site. ``apart``, shape (K, 2, m), are mean and variance of predictors
-    without the sites of their groups, NaN for rows without a group; None without groups.
+    zeros for rows without a site. ``apart``, shape (K, 3, m), are mean and variance of predictors
+    without the sites of their blocks, and the steps of these rows, NaN for rows that share no
+    noise; None if no rows do.
     """
 
     moving: Values
@@ -53,36 +58,53 @@ class Components(NamedTuple):
     apart: Any = None
 
 
+class Block(NamedTuple):
+    """Cavities of g blocks of p rows that share noise, see `cavities_of_blocks`."""
+
+    rows: Any  # number of all rows where a block has fewer, shape (g, p)
+    mean: Floats  # mean of the predictors without the block's sites, shape (g, p)
+    covariance: Floats  # their covariance, shape (g, p, p)
+    step: Floats  # see `Predictive`, shape (g, p)
+
+
 class Predictive(NamedTuple):
-    """Predictions of m rows of answers, each without one copy of the answer if it was observed."""
+    """Predictions of m rows of answers, each without one copy of the answer if it was observed.
+
+    Rows that share noise, such as those of a list or a group, make up a block, and a block is left
+    out with all its answers.
+    """
 
     site: Any  # index of the observed site of each row, shape (m,)
     count: Any  # answers in each row, 0 for one that was not asked, shape (m,)
     value: Any  # the answer, shape (m,)
     # The side that the answer favors, shape (m,): 1 the first (or yes), −1 the second (or no), 0
-    # neither; NaN for numbers.
+    # neither; NaN for numbers and lists.
     side: Any
     # Whether the answer compares two, whose order is arbitrary, unlike yes and no; shape (m,).
     paired: Any
-    weights: Any  # weights of the components for each row, shape (K, m)
-    log_score: Any  # log probability of one answer of each row in each component, shape (K, m)
-    # Shift of each component's mean when the answer is left out, in units of Σa with a the row's
-    # projection; shape (K, m).
+    # Log probability of one answer of each row in each component, shape (K, m); that of a list or
+    # an example is in its first row.
+    log_score: Any
+    # Change of each component's mean without the row's block: the sum of the block's steps times
+    # Σa with a the row's projection; shape (K, m).
     step: Any
     # Probability of an answer for the first (or yes), for neither, for the second (or no); NaN for
-    # numbers; shape (3, m).
+    # numbers and lists; shape (3, m).
     chance: Any
     # Mean, and second and third central moment, of the log probability of a random answer if the
-    # posterior is right; NaN for numbers unless K = 1; shape (3, m).
+    # posterior is right; NaN for lists, and for numbers unless K = 1; shape (3, m).
     moments: Any
     # Probability of each class if decisions follow each other, shape (c, examples); else empty.
     classes: Any
-    # Log probability of all answers that are left out with a row's, in each component; (K, m).
+    # Log probability of all answers of the row's block, in each component; (K, m).
     leaving: Any
 
 
 class Question:
     """A posterior and answers to its program, prepared to be predicted.
+
+    ``observed`` are the names of the observed sites, ``classes`` the labels of classes. ``block``
+    is the number of the first row of each row's block, shape (m,).
 
     Parameters
     ----------
@@ -115,73 +137,97 @@ class Question:
             raise DataError(
                 "the program has other Gaussian sites at these answers than the posterior has"
             )
-        self.observed = layout.observed
-        self.weights = posterior.whole.weights
-        location, scale = posterior.whole.locations, posterior.whole.scales
+        self.observed, self.integrated = layout.observed, bool(layout.integrated)
+        self.weights = posterior.full.weights
+        location, scale = posterior.full.locations, posterior.full.scales
         shape = (len(location), layout.num_rows)
         sites = [np.zeros(shape)] * 2
         if origin is None and scale is not None:
             sites = [np.reshape(posterior.sites[name], shape) for name in ("precision", "shift")]
         self.components = Components(draws, location, scale, *sites)
-        # Laplace's sites of lists are blocks.
-        self._joint: list[Weights] = []
-        if origin is None and layout.ordered and source.engine.at_mode:
-            self._set_sites_at_mode()
-        if layout.integrated:
-            self.components = self.components._replace(apart=self._group_margins())
         # The decisions on one example follow each other until one of them ends at a class.
-        self._classes = posterior.kind == "classes"
+        self.classes: tuple[Any, ...] = getattr(posterior, "classes", ())
+        decisions = max(len(self.classes) - 1, 1)
+        self.block = np.arange(layout.num_rows) // decisions * decisions
+        if program.arrow is not None:
+            with float64():
+                at_mode = origin is None and layout.ordered and source.engine.at_mode
+                self._cut_blocks(self._sites_at_mode() if at_mode else None)
 
     def answer(self, weights: Floats | None = None) -> Predictive:
         """Predict all rows; ``weights`` of components, shape (K, m), replace the posterior's."""
         if weights is None:
-            weights = np.repeat(self.weights[:, None], self.components.precision.shape[1], axis=1)
+            weights = np.repeat(self.weights[:, None], len(self.block), axis=1)
         with float64():
-            predictive = Predictive(
-                *map(np.asarray, _predict(self._program, self._classes, self.components, weights))
-            )
+            predictions = _predict(self._program, bool(self.classes), self.components, weights)
+            predictive = Predictive(*map(np.asarray, predictions))
             if self._program.layout.ordered:
-                return self._with_lists(predictive)
-            if self.components.apart is not None:
-                return self._with_groups(predictive)
-            return predictive
+                listed = ~np.isnan(self._list_scores)
+                scores = np.where(listed, self._list_scores, predictive.log_score)
+                unknown: dict[str, Any] = {
+                    name: np.where(listed[0], np.nan, getattr(predictive, name))
+                    for name in ("chance", "moments", "side")
+                }
+                predictive = predictive._replace(log_score=scores, **unknown)
+            # Decisions of a classifier that were not reached do not count.
+            scores = np.where(predictive.count > 0, predictive.log_score, 0.0)
+            leaving = np.zeros_like(scores)
+            np.add.at(leaving.T, self.block, scores.T)
+            if self.classes:
+                predictive = predictive._replace(log_score=leaving)
+            if self.integrated:
+                self._set_log_evidence(leaving)
+            return predictive._replace(leaving=leaving[:, self.block])
 
-    def _group_cavities(self) -> Iterator[list[tuple[Groups, Floats, Floats]]]:
-        """Yield for each component the groups of rows that share noise, and their cavities.
+    def _sites_at_mode(self) -> list[Weights]:
+        """Set the sites to Laplace's at the mode; return those of lists, which are blocks."""
+        program, arrow = self._program.at_a_point(), self._program.arrow
+        assert arrow is not None and program.rows is not None
+        weights, (precision, shift) = [], np.zeros((2, *self.components.precision.shape))
+        for at, part in enumerate(self._parts()):
+            here = program.at(part.moving)
+            location, offset, _ = map(np.asarray, offset_and_noise(here))
+            value = program.rows.apply(np.asarray(part.location) - location)
+            joint = joint_on_host(arrow, here, {}, lambda points: points)
+            around, alone = joint.at(value), joint.alone
+            moments = _tilted(here, value + offset, 1 - alone)
+            precision[at] = alone * np.asarray(moments.curvature)
+            weights.append(joint.weights(0 * value, around.second))
+            slope = alone * np.asarray(moments.gradient) + around.slope
+            shift[at] = slope + precision[at] * value + joint.times(weights[at], value)
+        self.components = self.components._replace(precision=precision, shift=shift)
+        return weights
 
-        A cavity has the mean and covariance of a group's predictors without the group's sites.
-        """
+    def _cut_blocks(self, curvatures: list[Weights] | None) -> None:
+        """Compute the cavities of blocks in each component, and scores of lists from them."""
         arrow, program = self._program.arrow, self._program
         if arrow is None or arrow.rows is None:
             raise UnsupportedProgramError(
                 "some answers share noise and depend on more than two latents each, or on "
                 "hyperparameters; leaving them out is not supported"
             )
+        # Lists of Plackett and Luce have Gumbel noise, which is no part of the cavity.
+        gumbel = any(site.without_moments is not None for site in survey(program.call))
+        self._blocks: list[list[Block]] = []
+        apart = np.full((len(self.weights), 3, len(self.block) + 1), np.nan)  # with padding
+        self._list_scores = np.where(arrow.kinds[0].group >= 0, 0.0, apart[:, 0, :-1])
         for at, part in enumerate(self._parts()):
-            location, offset, sds = map(np.asarray, offset_and_noise(program.at(part.moving)))
-            centered = part._replace(location=part.location - location)
-            weights = self._joint[at].groups if self._joint else None
-            yield cavities_of_groups(arrow, centered, offset, sds, self._counts, weights)
-
-    def _set_sites_at_mode(self) -> None:
-        """Set the sites to Laplace's at the mode, which are blocks for lists."""
-        program, arrow = self._program.at_a_point(), self._program.arrow
-        assert arrow is not None and program.rows is not None
-        precision, shift = np.zeros((2, *self.components.precision.shape))
-        with float64():
-            for at, part in enumerate(self._parts()):
-                here = program.at(part.moving)
-                location, offset, _ = map(np.asarray, offset_and_noise(here))
-                value = program.rows.apply(np.asarray(part.location) - location)
-                joint = joint_on_host(arrow, here, {}, lambda points: points)
-                around, alone = joint.at(value), joint.alone
-                moments = _tilted(here, value + offset, 1 - alone)
-                curvature = np.asarray(moments.curvature)
-                self._joint.append(joint.weights(self._counts * curvature, around.second))
-                precision[at] = alone * curvature
-                shift[at] = alone * np.asarray(moments.gradient) + precision[at] * value
-                shift[at] += around.slope + (1 - alone) * joint.times(self._joint[at], value)
-        self.components = self.components._replace(precision=precision, shift=shift)
+            location, offset, sds = map(np.array, offset_and_noise(program.at(part.moving)))
+            scale = sds[0] / NOISE if gumbel else None
+            sds[:1] *= not gumbel
+            part = part._replace(location=part.location - location)
+            weights = curvatures[at].groups if curvatures else None
+            blocks = cavities_of_blocks(arrow, part, offset, sds, self._counts, weights)
+            self._blocks.append(blocks)
+            for rows, mean, covariance, step in blocks:
+                apart[at][:, rows] = mean, np.diagonal(covariance, axis1=1, axis2=2), step
+            if program.layout.ordered:
+                _score_lists(self._list_scores[at], arrow.kinds[0], blocks, scale)
+        self.components = self.components._replace(apart=apart[:, :, :-1])
+        block = np.append(self.block, 0)
+        for group in arrow.blocks.groups:
+            block[group.rows] = group.rows[:, :1]
+        self.block = block[:-1]
 
     @property
     def _counts(self) -> Floats:
@@ -192,88 +238,36 @@ class Question:
         number = len(self.components.location)
         return [jax.tree.map(lambda leaf, at=at: leaf[at], self.components) for at in range(number)]
 
-    def _group_margins(self) -> Floats:
-        """Moments of predictors without their groups' sites; NaN without one, shape (K, 2, m)."""
-        if self._program.layout.ordered:
-            raise UnsupportedProgramError(
-                "lists within groups of answers cannot be left out; leave the column 'group' out, "
-                "or read the answers with lists='pairs'"
-            )
-        shape = self.components.precision.shape
-        margins = np.full((shape[0], 2, shape[1] + 1), np.nan)  # the last row is padding
-        with float64():
-            for at, blocks in enumerate(self._group_cavities()):
-                for group, mean, covariance in blocks:
-                    margins[at][:, group.rows] = mean, np.diagonal(covariance, axis1=1, axis2=2)
-        return margins[:, :, :-1]
-
-    def _with_groups(self, predictive: Predictive) -> Predictive:
-        """Add log probabilities of groups by EP: the evidence of their rows at the fitted sites.
+    def _set_log_evidence(self, leaving: Floats) -> None:
+        """Set the log probability of each block's answers, at its first row, to that of EP.
 
         With sites exp(h·g − ½ gᵀTg) of predictors g ~ N(m, C) this is the integral of the product
-        of the sites, times Ẑ and the correction for the cavity of each row.
+        of the fitted sites, times Ẑ and the correction for the cavity of each row.
         """
-        counts, leaving = self._counts, predictive.log_score.copy()
-        for at, (part, blocks) in enumerate(
-            zip(self._parts(), self._group_cavities(), strict=True)
-        ):
-            program, total = self._program.at(part.moving), np.zeros(len(counts) + 1)
+        counts = self._counts
+        for total, part, blocks in zip(leaving, self._parts(), self._blocks, strict=True):
+            program = self._program.at(part.moving)
             offset = np.asarray(offset_and_noise(program)[1])
-            tau, nu, copies, start = (
-                np.append(each, 0.0) for each in (part.precision, part.shift, counts, offset)
-            )
-            cavity, integrals = np.zeros((2, len(counts) + 1)), []
-            for group, mean, covariance in blocks:
-                rows = group.rows
-                precision, pull = (copies * tau)[rows], (copies * nu)[rows]
-                mean = mean - start[rows]
-                system = np.eye(rows.shape[1]) + covariance * precision[:, None, :]
-                inside = np.linalg.inv(system) @ covariance
-                rest = pull - precision * mean
-                response = _times(inside, rest)
-                variance = np.diagonal(inside, axis1=1, axis2=2)
-                removed = variance * np.minimum(copies[rows], 1.0)
-                left = 1 - removed * tau[rows]
-                cavity[:, rows] = (mean + response - removed * nu[rows]) / left, variance / left
-                quadratic = np.sum(mean * (pull + rest) + rest * response, axis=1)
-                integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
-            mean, variance = cavity[:, :-1]
-            log_normalizer = np.asarray(_tilted(program, mean + offset, variance).log_normalizer)
             sites = Sites(part.precision, part.shift)
-            single = log_of_sites(counts, log_normalizer, sites, Cavity(mean, variance))
+            precision, pull, start = (
+                np.append(each, 0.0) for each in (counts * sites[0], counts * sites[1], offset)
+            )
+            moments, integrals = np.zeros((2, len(counts) + 1)), []
+            for rows, mean, covariance, _ in blocks:
+                mean, tau = mean - start[rows], precision[rows]
+                system = np.eye(rows.shape[1]) + covariance * tau[:, None, :]
+                inside, rest = np.linalg.inv(system) @ covariance, pull[rows] - tau * mean
+                response = _times(inside, rest)
+                moments[:, rows] = mean + response, np.diagonal(inside, axis1=1, axis2=2)
+                quadratic = np.sum(mean * (pull[rows] + rest) + rest * response, axis=1)
+                integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
+            mean, variance = moments[:, :-1]
+            cavity = cavities(counts, sites, Marginals(mean, variance, np.zeros(())))
+            log_normalizer = _tilted(program, cavity.mean + offset, cavity.variance).log_normalizer
+            single = log_of_sites(counts, np.asarray(log_normalizer), sites, cavity)
             single = np.append(single, 0.0)
             for rows, integral in integrals:
-                total[rows] = (integral + single[rows].sum(axis=1))[:, None]
-            leaving[at] = np.where(np.isnan(part.apart[0]), leaving[at], total[:-1])
-        return predictive._replace(leaving=leaving)
-
-    def _with_lists(self, predictive: Predictive) -> Predictive:
-        """Score each list by its order, in its first row; its pairs have no predictions."""
-        for site in survey(self._program.call):
-            if site.without_moments is not None:
-                raise UnsupportedProgramError(
-                    "the probability of a new list with logistic noise (Plackett and Luce) is not "
-                    "found; take the likelihood Probit()"
-                )
-        number, log_score = len(predictive.value), predictive.log_score.copy()
-        listed = np.zeros(number, dtype=bool)
-        (kind,) = self._program.arrow.kinds if self._program.arrow else ()
-        for at, blocks in enumerate(self._group_cavities()):
-            for group, mean, covariance in blocks:
-                rows, inside = group.rows, group.rows < number
-                first = np.where(inside, rows, 0)
-                entries = np.where(inside[:, :, None], kind.entry[first], 0.0)
-                gaps = Items.of(kind.column[first], entries).entries
-                # Items up to a common constant, which gaps do not determine.
-                back = np.linalg.pinv(gaps)
-                spread = back @ covariance @ back.swapaxes(1, 2)
-                listed[rows[inside]], log_score[at, rows[inside]] = True, 0.0
-                log_score[at, rows[:, 0]] = log_ordered(_times(back, mean), spread, _places(gaps))
-        unknown: dict[str, Any] = {
-            name: np.where(listed, np.nan, getattr(predictive, name))
-            for name in ("chance", "moments", "step", "side")
-        }
-        return predictive._replace(log_score=log_score, leaving=log_score, **unknown)
+                total[rows[:, 0]] = integral + single[rows].sum(axis=1)
 
     def projection(self) -> Any:
         """Linear part of the predictors, shape (m, n); sparse if rows have few nonzero entries."""
@@ -317,44 +311,34 @@ def _usable(posterior: Posterior) -> Origin:
 
 @lazy_jit(static_argnums=1)
 def _predict(program: Program, classes: bool, components: Components, weights: Array) -> Predictive:
-    """Predictions of all rows, summed over the components one after the other."""
+    """Predictions of all rows, in each component and averaged over them."""
 
     def predict(part: Components, weight: Array) -> tuple[dict[str, Any], tuple[Array, Array]]:
         """Weighted terms of the sums over components, and the log scores and steps of this one."""
         reading = program.at(part.moving).read()
         mean, variance, step = _cavities(reading, program.rows, part)
         if part.apart is not None:
-            grouped = ~jnp.isnan(part.apart[0])
-            mean, variance = (
-                jnp.where(grouped, *both) for both in zip(part.apart, (mean, variance), strict=True)
+            mean, variance, step = (
+                jnp.where(jnp.isnan(without), alone, without)
+                for without, alone in zip(part.apart, (mean, variance, step), strict=True)
             )
-            step = jnp.where(grouped, jnp.nan, step)
-        ends = np.cumsum([0, *(observation.value.size for observation in reading.observations)])
-        places = [slice(*pair) for pair in pairwise(ends)]
-        scores, chances, logs = zip(
-            *(
-                _outcomes(observation, mean[rows], variance[rows])
-                for observation, rows in zip(reading.observations, places, strict=True)
-            ),
-            strict=True,
-        )
+        ends = np.cumsum([observation.value.size for observation in reading.observations])[:-1]
+        parts = (jnp.split(each, ends) for each in (mean, variance))
+        outcomes = map(_outcomes, reading.observations, *parts)
+        scores, chances, logs = zip(*outcomes, strict=True)
+        shares = jnp.split(weight, ends)
         sums = {
-            "chances": [weight[i] * chance for i, chance in zip(places, chances, strict=True)],
-            "logs": [weight[i] * log for i, log in zip(places, logs, strict=True)],
+            "chances": [share * chance for share, chance in zip(shares, chances, strict=True)],
+            "logs": [share * log for share, log in zip(shares, logs, strict=True)],
             "classes": _by_class(reading, chances[0], weight) if classes else jnp.zeros((0, 0)),
         }
         return sums, (jnp.concatenate(scores), step)
 
-    def add(sums: Any, inputs: tuple[Components, Array]) -> tuple[Any, tuple[Array, Array]]:
-        terms, each = predict(*inputs)
-        return jax.tree.map(jnp.add, sums, terms), each
+    each, (log_score, step) = jax.lax.map(lambda part: predict(*part), (components, weights))
+    sums = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), each)
 
-    first = jax.tree.map(lambda leaf: leaf[0], components)
-    shapes, _ = jax.eval_shape(predict, first, weights[0])
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    sums, (log_score, step) = jax.lax.scan(add, zeros, (components, weights))
-
-    observations = program.at(first.moving).read().observations
+    first = {name: value[0] for name, value in components.moving.items()}
+    observations = program.at(first).read().observations
     sizes = np.array([observation.value.size for observation in observations])
     paired = np.array(
         [getattr(observation.likelihood, "paired", True) for observation in observations]
@@ -363,13 +347,11 @@ def _predict(program: Program, classes: bool, components: Components, weights: A
     for observation, chances, logs in zip(observations, sums["chances"], sums["logs"], strict=True):
         value = jnp.ravel(jnp.asarray(observation.value))
         outcomes = getattr(observation.likelihood, "outcomes", None)
-        unknown = jnp.full(value.shape, jnp.nan)
         if outcomes is None:
             # The density of a number under a mixture is not known at common nodes.
-            logs = logs if len(logs) and len(weights) == 1 else unknown[None]
-            chances = chances if len(chances) else unknown[None]
-            side.append(unknown)
-            chance.append(jnp.stack([unknown] * 3))
+            logs = logs if len(weights) == 1 else jnp.nan * logs
+            side.append(jnp.full(value.shape, jnp.nan))
+            chance.append(jnp.full((3, value.size), jnp.nan))
         else:
             sides = 2 * outcomes[1] - 1
             # An impossible outcome adds nothing.
@@ -383,7 +365,6 @@ def _predict(program: Program, classes: bool, components: Components, weights: A
         value=jnp.concatenate([jnp.ravel(jnp.asarray(o.value, float)) for o in observations]),
         side=jnp.concatenate(side),
         paired=jnp.asarray(np.repeat(paired, sizes)),
-        weights=weights,
         log_score=log_score,
         step=step,
         chance=jnp.concatenate(chance, axis=1),
@@ -400,20 +381,22 @@ def _tilted(program: Program, mean: Array, variance: Array) -> TiltedMoments:
     return tilted(reading.observations, jnp.zeros_like(mean), mean, variance)
 
 
-def cavities_of_groups(
+def cavities_of_blocks(
     arrow: Arrow,
     part: Components,
     offset: Any,
     sds: Any,
     counts: Any,
     curvatures: Sequence[Any] | None = None,
-) -> list[tuple[Groups, Floats, Floats]]:
-    """Mean and covariance of the predictors of groups without the groups' sites.
+) -> list[Block]:
+    """Cavities of blocks of rows that share noise, without the sites of the whole block.
 
-    They are of shapes (g, p) and (g, p, p) for g groups of p rows. ``part`` is one component whose
-    location is relative to the prior mean. Without the sites of a group, whose rows are N(m, G),
-    predictors are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G). Sites with ``curvatures``, blocks of shape
-    (g, p, p), are of rows without their shared noise, which is added last.
+    ``part`` is one component whose location is relative to the prior mean. With noise of
+    covariance C that is integrated out, the sites T and ν of a block act on the latents u as
+    M = (T⁻¹ + C)⁻¹ and h = (I − MC)ν. Without them A u has the mean A m + G s and the covariance
+    G (I − MG)⁻¹, where u ~ N(m, Σ), G = AΣAᵀ and s = (I − MG)⁻¹(MA m − h); and u has the mean
+    m + ΣAᵀs. The noise is added. ``curvatures``, blocks of shape (g, p, p), are M of lists at a
+    mode, where no noise is integrated out of the sites.
     """
     blocks, rows, cavities = arrow.blocks, arrow.rows, []
     assert rows is not None
@@ -424,39 +407,93 @@ def cavities_of_groups(
         *map(blocks.cut, (counts * part.precision, counts * part.shift, offset)),
         strict=True,
     )
-    for at, (group, (columns, entries), factor, tau, nu, start) in enumerate(each):
-        identity, shared = np.eye(tau.shape[1]), factor @ factor.swapaxes(1, 2)
+    for at, (group, (columns, entries), factor, tau, pull, start) in enumerate(each):
+        shared, value = factor @ factor.swapaxes(1, 2), _times(entries, part.location[columns])
         if curvatures is None:
-            noise, sites = shared, tau[:, None, :] * identity
+            weights = middle_of(tau, factor).weights
+            pull = pull - _times(weights, _times(shared, pull))
         else:
-            # Sites of rows without noise are blocks, and the precisions of single rows are 0.
-            noise, sites = 0 * shared, np.asarray(curvatures[at])
-        pulled = middle_of(tau, factor).weights @ noise  # MC
-        left = identity - pulled.swapaxes(1, 2)
-        spread = noise - noise @ pulled
+            weights = curvatures[at]
+        gram = np.zeros_like(shared)
         if part.scale is not None:
-            prior = np.asarray(part.scale)[columns[:, :, None], columns[:, None, :]]
-            spread = spread + left @ entries @ prior @ entries.swapaxes(1, 2) @ left.swapaxes(1, 2)
-        predictor = _times(entries, np.asarray(part.location)[columns])
-        mean = _times(left, predictor) + _times(noise, nu - _times(pulled, nu))
-        without = np.linalg.inv(identity - spread @ sites)
-        covariance = without @ spread + (shared - noise)
-        mean = _times(without, mean - _times(spread, nu)) + start
-        cavities.append((group, mean, 0.5 * (covariance + covariance.swapaxes(1, 2))))
+            scale = np.asarray(part.scale)[columns[:, :, None], columns[:, None, :]]
+            gram = entries @ scale @ entries.swapaxes(1, 2)
+        left = np.linalg.inv(np.eye(tau.shape[1]) - weights @ gram)
+        step = _times(left, _times(weights, value) - pull)
+        covariance = gram @ left + shared
+        covariance = 0.5 * (covariance + covariance.swapaxes(1, 2))
+        cavities.append(Block(group.rows, value + _times(gram, step) + start, covariance, step))
     return cavities
 
 
-def _places(gaps: Floats) -> Any:
-    """Rank of each item within its list, from rows of shape (g, p, k); −1 for no item.
+def _score_lists(scores: Floats, kind: Kind, blocks: list[Block], scale: Floats | None) -> None:
+    """Set the log probability of each list, in its first row; the scores have shape (m,).
 
-    A row has 1 at the item above and −1 at the item below; items of one block have equal ranks.
+    ``scale`` of Gumbel noise is that of each row; None if the noise is Gaussian.
     """
-    above, below = (gaps > 0)[:, :, :, None], (gaps < 0)[:, :, None, :]
-    over = (above & below).any(axis=1)  # shape (g, k, k)
-    places = np.zeros(over.shape[:2], dtype=np.int64)
-    for _ in range(over.shape[1]):
-        places = np.max(over * (places[:, :, None] + 1), axis=1, initial=0)
-    return np.where(gaps.any(axis=1), places, -1)
+    number = len(scores)
+    for group in Blocks.of([kind]).groups:
+        rows, inside = group.rows, group.rows < number
+        at_rows = np.where(inside, rows, 0)
+        entries = np.where(inside[:, :, None], kind.entry[at_rows], 0.0)
+        gaps = Items.of(kind.column[at_rows], entries).entries
+        # Items up to a common constant, which gaps do not determine; blocks are 1 apart.
+        back, present = np.linalg.pinv(gaps), gaps.any(axis=1)
+        level = np.where(present, back.sum(axis=2), -np.inf)
+        places = np.where(present, level.max(axis=1, keepdims=True) - level, -1)
+        places = np.rint(places).astype(np.int64)
+        if scale is not None:
+            back = back / scale[rows[:, 0], None, None]
+        mean, covariance = _moments_of(blocks, rows, number)
+        moments = _times(back, mean), back @ covariance @ back.swapaxes(1, 2)
+        log_probability = log_ordered if scale is None else _log_plackett_luce
+        scores[rows[:, 0]] = log_probability(*moments, places)
+
+
+def _moments_of(blocks: list[Block], rows: Any, number: int) -> tuple[Floats, Floats]:
+    """Cavity means and covariances of lists, whose rows, shape (l, p), each lie in one block."""
+    mean, covariance = np.zeros(rows.shape), np.zeros((*rows.shape, rows.shape[1]))
+    for block in blocks:
+        place = np.full(number + 1, -1)
+        place[block.rows] = np.arange(block.rows.size).reshape(block.rows.shape)
+        here = place[rows[:, 0]] >= 0
+        place[number] = 0  # padding, whose gaps are 0
+        which, at = np.divmod(place[rows[here]], block.rows.shape[1])
+        which = which[:, :1]
+        mean[here] = block.mean[which, at]
+        covariance[here] = block.covariance[which[:, :, None], at[:, :, None], at[:, None, :]]
+    return mean, covariance
+
+
+def _log_plackett_luce(mean: Floats, covariance: Floats, block: Any) -> Floats:
+    """Log probability of ordered partitions of Gaussian utilities with Gumbel noise, shape (p,).
+
+    The arguments are those of `log_ordered`. A partition is the union of the orders that agree with
+    it; the order within its last block does not matter.
+    """
+    total = np.zeros(len(mean))
+    last = block.max(axis=1, keepdims=True)
+    order = np.argsort(np.where(block < 0, last + 1, block), axis=1, kind="stable")
+    patterns, which = np.unique(np.sort(block, axis=1), axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        sizes, lists = np.bincount(pattern[pattern >= 0]), np.flatnonzero(which.ravel() == number)
+        orders = prod(factorial(size) for size in sizes[:-1])
+        if orders > MAX_ORDERS_OF_LIST:
+            raise UnsupportedProgramError(
+                f"a list with blocks of {', '.join(map(str, sizes))} items stands for {orders} "
+                f"orders, and at most {MAX_ORDERS_OF_LIST} are added up with logistic noise; fit "
+                "with EP and Probit()"
+            )
+        *blocks, last_block = np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
+        each = product(*map(permutations, blocks))
+        places = np.array([[*chain(*above), *last_block] for above in each])
+        items = order[lists][:, places]  # shape (lists, orders, k)
+        owner, (*shape, size) = lists[:, None, None], items.shape
+        spread = covariance[owner[..., None], items[..., None], items[:, :, None]]
+        spread = spread.reshape(1, -1, size, size)
+        logs = log_chosen(mean[owner, items].reshape(1, -1, size), spread, [1.0], last_block[0])
+        total[lists] = logsumexp(logs.reshape(shape), axis=1)
+    return total
 
 
 def _times(blocks: Any, vectors: Any) -> Floats:
@@ -477,9 +514,8 @@ def _cavities(
 ) -> tuple[Array, Array, Array]:
     """Mean and variance of every predictor without its own answer, and the step of the mean.
 
-    Each has shape (m,). The cavity is N((m − vν)/(1 − vτ), v/(1 − vτ)), as in
-    `relpref.infer.sites.cavities`. Taking the site out is a change of rank one: the mean moves by
-    Σa (τm − ν)/(1 − vτ).
+    Each has shape (m,). Taking the site out is a change of rank one: the mean moves by Σa (τc − ν),
+    where c is the mean of the cavity.
     """
     mean = reading.projection.apply(part.location - reading.location)
     if part.scale is None:
@@ -492,19 +528,17 @@ def _cavities(
         variance = jnp.sum(rows.entry[:, :, None] * spread * rows.entry[:, None, :], axis=(1, 2))
     variance = jnp.maximum(variance, 0.0)  # rounding, where two items are the same to the model
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
-    copies = jnp.minimum(counts, 1.0)
-    precision, shift = copies * part.precision, copies * part.shift
-    left = 1 - variance * precision
-    step = (precision * mean - shift) / left
-    cavity = (mean - variance * shift) / left, variance / left
+    copies, sites = jnp.minimum(counts, 1.0), Sites(part.precision, part.shift)
+    cavity = cavities(counts, sites, Marginals(mean, variance, jnp.zeros(())))
+    step = copies * (sites.precision * cavity.mean - sites.shift)
     gaussian = known_sites(reading.observations, reading.offset)
     if gaussian is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
-        closed = gaussian.rows & (precision > 0)
+        closed = gaussian.rows & (copies * sites.precision > 0)
         exact = _exact_cavities(reading, part, counts)
-        cavity = jnp.where(closed, exact[0], cavity[0]), jnp.where(closed, exact[1], cavity[1])
+        cavity = Cavity(*(jnp.where(closed, *both) for both in zip(exact, cavity, strict=True)))
         moves = closed & (variance > 0)
-        step = jnp.where(moves, (cavity[0] - mean) / jnp.where(moves, variance, 1.0), step)
-    return cavity[0] + reading.offset, cavity[1], step
+        step = jnp.where(moves, (cavity.mean - mean) / jnp.where(moves, variance, 1.0), step)
+    return cavity.mean + reading.offset, cavity.variance, step
 
 
 def _exact_cavities(reading: Reading, part: Components, counts: Array) -> tuple[Array, Array]:
@@ -538,8 +572,8 @@ def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[A
     """Log scores of m answers, and probabilities and log probabilities of the q possible answers.
 
     They are of shapes (m,), (q, m) and (q, m). The predictor is N(mean, variance). For numbers the
-    probabilities are weights of q nodes and the log probabilities log densities there; q = 0 where
-    the density is not known.
+    probabilities are weights of q nodes and the log probabilities log densities there; NaN, with
+    q = 1, where the density is not known.
     """
     likelihood, value, _ = observation
     shape = jnp.shape(likelihood.predictor)
@@ -550,7 +584,7 @@ def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[A
 
     outcomes = getattr(likelihood, "outcomes", None)
     density = getattr(likelihood, "log_density_at", None)
-    logs, weights = jnp.zeros((0, mean.size)), jnp.zeros((0, mean.size))
+    logs = weights = jnp.full((1, mean.size), jnp.nan)
     if outcomes is not None:
         logs = jnp.stack([log_probability(jnp.full(shape, outcome)) for outcome in outcomes[0]])
         weights = jnp.exp(logs)

@@ -9,9 +9,9 @@ import pandas as pd
 from relpref.blas import threads_for
 from relpref.infer.large.problem import answered
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import by_chain, convergence, threshold
 from relpref.infer.reweighting import MIN_EFFECTIVE, lists_in_groups, require_draws, weighted_draws
 from relpref.infer.sampling import UNMIXED
+from relpref.infer.smoothing import by_chain, convergence, threshold
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import generator
 
@@ -257,7 +257,7 @@ def certify(
 
 def _of_draws(posterior: Posterior) -> Certificate:
     """Certificate of samples, by the agreement of their chains."""
-    draws, chains = posterior.whole.locations, posterior.chains
+    draws, chains = posterior.full.locations, posterior.chains
     r_hat, ess = convergence(by_chain(draws, chains))
     still = int(np.sum(np.ptp(draws, axis=0) == 0))
     case = "failed stuck" if still else "doubtful chain" if chains == 1 else "good chains"
@@ -283,7 +283,7 @@ def _of_weights(
     k_hat, ess, number = (numbers[name] for name in ("k_hat", "ess", "num_samples"))
     facts = f"k-hat {k_hat:.2f}, {ess:.0f} effective draws of {number}"
     if table is None:
-        size = posterior.whole.size
+        size = posterior.full.size
         many = f"which with {size} dimensions happens even where every mean and sd is right"
         cause = many if size > _MANY else "the posterior may be right or wrong"
         words = {"cause": cause, "facts": facts, "limit": threshold(number), "least": MIN_EFFECTIVE}

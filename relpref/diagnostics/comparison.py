@@ -10,13 +10,12 @@ import pandas as pd
 
 from relpref.data.arrays import counted
 from relpref.diagnostics.held_out import HeldOut, average
-from relpref.diagnostics.loo import LeftOut, leave_one_out, left_out
+from relpref.diagnostics.loo import leave_one_out, left_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, RelationPosterior, UtilityPosterior
 from relpref.infer.large.problem import answered
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.limits import MAX_NUMBERS_OF_INFLUENCE
-from relpref.posterior.gaussian import Floats
 from relpref.posterior.origin import Origin
 from relpref.posterior.tables import objects
 
@@ -52,8 +51,7 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
 
     Notes
     -----
-    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other
-    pairs of a choice. A difference of less than two standard errors, or of less than about 4, is
+    A difference of less than two standard errors, or of less than about 4, is
     not significant (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson & Vehtari 2020, "Uncertainty in
     Bayesian leave-one-out cross-validation based model comparison").
     """
@@ -129,9 +127,9 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     DataFrame
         By row of `HeldOut.table`: the answer; its held-out ``probability`` and ``log_score``;
         ``item``, whose utility, relative to the average, would move farthest without one copy of
-        the answer; ``shift``, its signed change in posterior standard deviations. For a classifier
-        it is the latent function of an ``example`` (for more than two classes at a decision), for
-        other programs a ``latent`` value of a site.
+        the answer, or without all answers of its group; ``shift``, its signed change in posterior
+        standard deviations. For a classifier it is the latent function of an ``example`` (for more
+        than two classes at a decision), for other programs a ``latent`` value of a site.
 
     Raises
     ------
@@ -140,8 +138,9 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
 
     Notes
     -----
-    Without a site, mean and covariance change by a matrix of rank one, O(n) for each answer; the
-    sites of the others are kept. A classifier of m examples takes O(m²) products of features.
+    Without a site, mean and covariance change by a matrix of rank one, O(n) for each answer, and of
+    higher rank for lists and groups; the sites of the others are kept. A classifier of m examples
+    takes O(m²) products of features.
     """
     if posterior.kind == "relation":
         raise UnsupportedProgramError(
@@ -150,16 +149,11 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         )
     posterior = answered(posterior)
     left = left_out(posterior)
-    if np.isnan(left.predictive.step).any():
-        raise UnsupportedProgramError(
-            "influence is that of single answers, and some are in lists or in groups; see "
-            "leave_one_out, read the answers with lists='pairs', or leave the column 'group' out"
-        )
-    table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
-    projection, belief = left.given.projection(), posterior.whole
-    matrix = None
+    scores = left.held_out.log_scores
+    table = left.given.table.assign(probability=np.exp(scores), log_score=scores)
+    belief, matrix = posterior.full, None
     if posterior.kind == "classes":  # decisions on all examples may move
-        column, matrix = "example", np.asarray(projection @ np.eye(belief.size))
+        column, matrix = "example", np.asarray(left.given.projection() @ np.eye(belief.size))
         sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
         ends = left.given.table.drop(columns="class").itertuples(index=False, name=None)
         labels = [end if len(end) > 1 else end[0] for end in ends for _ in left.given.classes[1:]]
@@ -172,33 +166,17 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     size = max(1, MAX_NUMBERS_OF_INFLUENCE // max(belief.size, len(sd)))
     for start in range(0, len(table), size):
         units = slice(start, min(start + size, len(table)))
-        moved = _moved(posterior, left, projection, units)
+        moved = left.moved(units)
         if matrix is not None:
             moved = moved @ matrix.T
         elif column == "item":
-            moved = np.asarray(posterior.seen(moved))
+            moved = np.asarray(posterior.displayed(moved))
         moved = moved / np.where(sd > 0, sd, np.inf)
         which[units] = np.argmax(np.abs(moved), axis=1)
         shift[units] = np.take_along_axis(moved, which[units, None], axis=1)[:, 0]
     table["shift"] = shift
     table[column] = objects(labels[at] for at in which.tolist())
     return table.sort_values("log_score", kind="stable")
-
-
-def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -> Floats:
-    """Change of the latent mean when each of k answers is left out, shape (k, n)."""
-    belief, step, unit = posterior.whole, left.predictive.step, left.given.unit
-    first, last = np.searchsorted(unit, (units.start, units.stop))
-    starts = np.searchsorted(unit, np.arange(units.start, units.stop))
-    weights = left.weights[:, starts].T
-    parts = left.given.components
-    if posterior.sampled:
-        return np.asarray(weights @ parts.location - belief.mean())
-    moved = weights @ parts.location - belief.mean() if len(parts.location) > 1 else 0.0
-    for scale, steps, weight in zip(parts.scale, step, left.weights, strict=True):
-        by_row = (weight * steps)[first:last, None] * (projection[first:last] @ scale)
-        moved = moved + np.add.reduceat(by_row, starts - first, axis=0)
-    return np.asarray(moved)
 
 
 _FITTED = 3  # divisor of the bound where noises are fitted, see the notes of `raters`
@@ -254,19 +232,20 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     noise = posterior.hyperparameters.get(_NOISE)
     usual = {} if noise is None else {_NOISE: np.full(np.shape(noise), np.median(noise))}
     left, origin = left_out(posterior, usual), posterior.origin
-    unknown = np.isnan(left.predictive.moments).any()
+    unknown = np.isnan(left.held_out.moments).any()
     if unknown and posterior.hyperparameter_draws and origin and origin.engine:
         # Scores of numbers have known moments under one Gaussian only. Take the one at the averages
         # of the hyperparameters.
         left = left_out(origin.run(None, posterior.key, fixed=posterior.hyperparameters), usual)
-    if np.isnan(left.predictive.moments).any():
+    held_out = left.held_out
+    if np.isnan(held_out.moments).any():
         raise DataError(
-            "the other possible answers are unknown: the likelihood is a custom one, or the "
-            "posterior is a sample"
+            "the other possible answers are unknown: the likelihood is a custom one, the posterior "
+            "is a sample, or some answers are lists; see k_fold with by='rater'"
         )
-    values = [np.ones(len(left.log_score)), left.log_score, *left.predictive.moments]
+    values = [np.ones(len(held_out.weight)), held_out.log_scores, *held_out.moments]
     number, score, mean, variance, third = (
-        np.bincount(answers.rater, answers.count * value, len(answers.raters)) for value in values
+        np.bincount(answers.rater, held_out.weight * value, len(answers.raters)) for value in values
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         sd = np.sqrt(variance)

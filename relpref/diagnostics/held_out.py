@@ -27,7 +27,7 @@ class HeldOut:
         the logarithm ``log_score``. Comparisons have ``p_first``, ``p_second`` and, if there are
         ties, ``p_tie``; the first is the item in the first column. Classes have ``p_<class>``, and
         scores of a relation ``mean`` and ``sd`` of the label. Reweighted draws have ``k_hat``: a
-        row above `relpref.infer.result.threshold`, at most 0.7, is unreliable.
+        row above `relpref.infer.smoothing.threshold`, at most 0.7, is unreliable.
     method : str
         Name of the way in which the answers were held out.
     notes : tuple of str
@@ -39,12 +39,12 @@ class HeldOut:
     paired : bool
         Whether the categories are those of comparisons; yes and no count as the first and the
         second.
-    composed : bool
-        Whether answers are pairs of choices or orderings whose other pairs were not held out:
-        these nearly determine the winner, so the scores do not measure prediction of new answers.
     single : array of bool, shape (m,) or (0,)
         Answers that compare nothing, so that the two categories cannot be exchanged. If it is empty
         all rows are as ``paired`` says.
+    moments : array, shape (3, m) or (3, 0)
+        Mean, variance and third central moment of the log score of a random answer, if the
+        predictions are right; NaN if the other possible answers are unknown. Empty after k-fold.
     """
 
     table: pd.DataFrame
@@ -53,8 +53,8 @@ class HeldOut:
     chances: Floats = field(default_factory=lambda: np.empty((0, 0)))
     outcome: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     paired: bool = False
-    composed: bool = False
     single: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))
+    moments: Floats = field(default_factory=lambda: np.empty((3, 0)))
 
     @property
     def weight(self) -> Floats:
@@ -263,10 +263,9 @@ class HeldOut:
 
     def __repr__(self) -> str:
         number = counted(self.num_answers, "answer")
-        note = ", no measure of prediction: see notes" if self.composed else ""
         return (
             f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd "
-            f"{self.elpd:.1f} ± {self.elpd_se:.1f}{note})"
+            f"{self.elpd:.1f} ± {self.elpd_se:.1f})"
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import logsumexp
 
 from relpref._version import __version__
@@ -24,10 +25,10 @@ from relpref.diagnostics.cavity import Predictive, Question
 from relpref.diagnostics.held_out import HeldOut
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.files import made
-from relpref.infer import ClassPosterior, Posterior, RelationPosterior
+from relpref.infer import Posterior, RelationPosterior
 from relpref.infer.call import Values, preference_data
 from relpref.infer.large.problem import answered
-from relpref.infer.result import FEWEST, smoothed, threshold
+from relpref.infer.smoothing import FEWEST, smoothed, threshold
 from relpref.journal import Journal, fingerprint
 from relpref.parallel import run_all
 from relpref.posterior.gaussian import Floats, generator
@@ -36,10 +37,6 @@ from relpref.posterior.tables import objects
 
 Positions = NDArray[np.intp]
 
-_SIBLINGS = (
-    "a pair leaves alone, and the others of its choice or list, which stay, all but tell who won: "
-    "the scores are no measure of how well answers are predicted"
-)
 _ORDER = (
     "for errors of single labels; errors of their order would be too small, see "
     "relpref.rls.leave_object_pairs_out"
@@ -47,12 +44,11 @@ _ORDER = (
 
 
 class Given(Question):
-    """Answers of a posterior and their predictions.
+    """Answers of a posterior, and predictions of each without it.
 
     ``table``, ``outcome``, ``paired`` and ``single`` are those of `HeldOut`. ``predictive`` has the
-    predictions of the program's rows without each. ``unit`` is the answer that each row belongs to,
-    a list or an example having several rows, and ``first`` selects the first row of each answer.
-    ``classes`` are the labels of the examples' classes.
+    predictions of the program's rows. ``unit`` is the answer that each row belongs to, a list or an
+    example having several rows, and ``first`` the first row of each answer.
     """
 
     def __init__(self, posterior: Posterior, values: Mapping[str, Any] | None = None) -> None:
@@ -63,22 +59,15 @@ class Given(Question):
                 "posterior.prefer"
             )
         super().__init__(posterior, values=values)
-        self.posterior, self.predictive = posterior, self.answer()
-        rows, self.paired, self.classes = self.predictive, False, tuple[Any, ...]()
-        self.unit = np.arange(len(rows.count))
-        self.first: Any = slice(None)
-        if isinstance(posterior, ClassPosterior):
-            self.table, self.outcome = posterior.examples()
-            number = len(self.table)
-            self.unit = np.repeat(np.arange(number), len(self.unit) // max(number, 1))
-            self.classes, self.single = posterior.classes, np.ones(number, dtype=bool)
+        self.posterior, self.paired = posterior, False
+        rows = self.predictive = self.answer()
+        self.unit = self.first = np.arange(len(self.block))
+        if posterior.kind == "classes":
+            examples: Any = posterior
+            self.table, self.outcome = examples.examples()
+            self.first, self.unit = np.unique(self.block, return_inverse=True)
+            self.single = np.ones(len(self.first), dtype=bool)
             return
-        categorical = ~np.isnan(rows.side)
-        self.outcome = np.where(categorical, 1 - np.nan_to_num(rows.side), -1).astype(np.intp)
-        self.single = categorical & ~rows.paired
-        self.paired = bool((categorical & ~self.single).any())
-        if not self.paired:  # yes and no are the only categories
-            self.outcome = np.where(categorical, 1 - np.minimum(self.outcome, 1), -1)
         data = posterior.datasets().get("data") if posterior.kind == "utilities" else None
         if data is None or len(self.observed) > 1 or not np.array_equal(rows.count, data.count):
             sites = objects(self.observed[site] for site in rows.site)
@@ -86,27 +75,29 @@ class Given(Question):
             self.table = pd.DataFrame({"site": sites, "row": places, "value": rows.value})
             if not np.all(rows.count == 1):
                 self.table["count"] = rows.count
-            return
-        answers = data.comparisons
-        self.table = answers.table(data.labels).rename(columns={"probability": "reported"})
-        if answers.list is not None:
-            self._join_lists(answers)
+        else:
+            answers = data.comparisons
+            self.table = answers.table(data.labels).rename(columns={"probability": "reported"})
+            if answers.list is not None:
+                self._join_lists(answers)
+        side = rows.side[self.first]
+        categorical = ~np.isnan(side)
+        self.outcome = np.where(categorical, 1 - np.nan_to_num(side), -1).astype(np.intp)
+        self.single = categorical & ~rows.paired[self.first]
+        self.paired = bool((categorical & ~self.single).any())
+        if not self.paired:  # yes and no are the only categories
+            self.outcome = np.where(categorical, 1 - np.minimum(self.outcome, 1), -1)
 
     def _join_lists(self, answers: Comparisons) -> None:
-        """Make each list one answer, shown by its first pair, in the order in which lists came."""
+        """Make each list one answer, shown by its first row, in the order in which lists came."""
         assert answers.list is not None and answers.list_label is not None
-        pairs = int(np.sum(answers.list < 0))
-        listed, first = np.unique(answers.list, return_index=True)
-        place = np.empty(len(listed), dtype=np.intp)
+        number = np.where(answers.list < 0, self.unit, len(self.unit) + answers.list)
+        first, unit = np.unique(number, return_index=True, return_inverse=True)[1:]
         order = np.argsort(answers.list_label[first], kind="stable")
-        place[order] = np.arange(len(listed))
-        place = place[np.searchsorted(listed, answers.list)] + pairs - (pairs > 0)
-        self.unit = np.where(answers.list < 0, self.unit, place)
-        self.first = np.unique(self.unit, return_index=True)[1]
+        self.first, self.unit = first[order], np.argsort(order)[unit]
         self.table = self.table.iloc[self.first].reset_index(drop=True)
         labels = label_column((*answers.lists, None))
         self.table["list"] = labels.take(answers.list_label[self.first])
-        self.outcome, self.single = self.outcome[self.first], self.single[self.first]
 
     def chances(self, predictive: Predictive) -> Floats:
         """Probabilities of the categories, shape (answers, c)."""
@@ -115,27 +106,10 @@ class Given(Question):
         chance = predictive.chance if self.paired else predictive.chance[[2, 0]]
         return np.asarray(chance.T[self.first])
 
-    def log_scores(self, predictive: Predictive) -> Floats:
-        """Log scores of answers in each component, shape (K, answers).
-
-        Decisions of a classifier that were not reached do not count.
-        """
-        single = np.where(predictive.count > 0, predictive.log_score, 0.0)
-        log_score = np.zeros((len(single), len(self.table)))
-        np.add.at(log_score.T, self.unit, single.T)
-        return log_score
-
     def held_out(
-        self,
-        chances: Floats,
-        log_score: Floats,
-        method: str,
-        notes: tuple[str, ...] = (),
-        k_hat: Floats | None = None,
-        *,
-        lists_leave: bool = False,
+        self, chances: Floats, log_score: Floats, method: str, k_hat: Any = None, **more: Any
     ) -> HeldOut:
-        """Predictions as `HeldOut`; ``lists_leave`` if lists were left out with all their pairs."""
+        """Predictions as `HeldOut`, with ``more`` of its attributes."""
         table = self.table.assign(probability=np.exp(log_score), log_score=log_score)
         for label, column in zip(self.classes, chances.T, strict=False):
             table[f"p_{label}"] = column
@@ -146,28 +120,38 @@ class Given(Question):
                 table["p_tie"] = tie
         if k_hat is not None:
             table["k_hat"] = k_hat
-        lists = self.posterior.lists
-        composed = bool(lists) and not lists_leave
-        if lists:
-            notes = (*notes, f"{lists}; {_SIBLINGS}" if composed else lists)
-        return HeldOut(
-            table, method, notes, chances, self.outcome, self.paired, composed, self.single
-        )
+        kinds = {"outcome": self.outcome, "paired": self.paired, "single": self.single}
+        return HeldOut(table, method, chances=chances, **kinds, **more)
 
 
 class LeftOut(NamedTuple):
-    """Predictions of a posterior without each of its answers.
+    """Predictions of a posterior's answers, and the posterior without each of them.
 
-    ``log_score`` and ``k_hat`` have an entry for each answer; ``k_hat`` is None unless the
-    components are a sample. ``weights`` of the components without each row's answer have shape
-    (K, rows).
+    ``weights`` of the components without the block of each row have shape (K, rows).
     """
 
+    held_out: HeldOut
     given: Given
-    predictive: Predictive
-    log_score: Floats
     weights: Floats
-    k_hat: Floats | None
+
+    def moved(self, answers: slice) -> Floats:
+        """Change of the latent mean when the block of each of k answers is left out, (k, n)."""
+        given, belief = self.given, self.given.posterior.full
+        first = given.first[answers]
+        parts = given.components
+        change = self.weights[:, first].T @ parts.location - belief.mean()
+        if parts.scale is None:
+            return change
+        blocks, place = np.unique(given.block[first], return_inverse=True)
+        rows = np.flatnonzero(np.isin(given.block, blocks))
+        at = np.searchsorted(blocks, given.block[rows]), np.arange(len(rows))
+        projection = given.projection()[rows]
+        for scale, step, weight in zip(
+            parts.scale, given.predictive.step, self.weights, strict=True
+        ):
+            sums = sparse.csr_array(((weight * step)[rows], at), (len(blocks), len(rows)))
+            change += (sums @ projection @ scale)[place]
+        return change
 
 
 def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> LeftOut:
@@ -180,23 +164,30 @@ def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> L
             f"least {FEWEST}, better several hundred"
         )
     given = Given(posterior, values)
-    if posterior.sampled and given.components.apart is not None:
+    if posterior.sampled and given.integrated:
         raise UnsupportedProgramError(
             "draws are reweighted answer by answer, and answers of one group depend on each other; "
             "fit with EP, or leave the column 'group' out"
         )
-    log_score = given.log_scores(given.predictive)
-    leaving = given.log_scores(given.predictive._replace(log_score=given.predictive.leaving))
     # p(h | others) is proportional to p(h | all)/p(y | h, others), y all answers that are left out.
-    k_hat = None
+    leaving = given.predictive.leaving[:, given.first].T
+    k_hat, notes = None, tuple[str, ...]()
     if sampled:
-        log_weights, k_hat = smoothed(-leaving.T)
+        log_weights, k_hat = smoothed(-leaving)
+        limit = threshold(len(prior))
+        if bad := int(np.sum(k_hat > limit)):
+            share = f"{bad} of {len(k_hat)} different answers"
+            notes = (f"the k-hat of {share} is above {limit:.2f}: use k_fold for them",)
     else:
-        log_weights = np.log(prior) - leaving.T
+        log_weights = np.log(prior) - leaving
         log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
     weights = np.exp(log_weights)[given.unit].T
-    held_out = logsumexp(log_weights + log_score.T, axis=1)
-    return LeftOut(given, given.answer(weights), held_out, weights, k_hat)
+    log_score = logsumexp(log_weights + given.predictive.log_score[:, given.first].T, axis=1)
+    predictive = given.answer(weights)
+    more = {"notes": notes, "moments": predictive.moments[:, given.first]}
+    chances = given.chances(predictive)
+    held_out = given.held_out(chances, log_score, "leave-one-out", k_hat, **more)
+    return LeftOut(held_out, given, weights)
 
 
 def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
@@ -216,10 +207,8 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     -------
     HeldOut
         One copy of a repeated answer is left out. An example of a classifier is left out with all
-        its decisions, and a list with all its pairs: its score is that of the list, in the row of
-        the first pair. Each answer of a group is predicted without all others of the group. Each
-        pair of a choice or an ordering that was read with ``lists="pairs"`` is left out alone,
-        which is no test of prediction: then `HeldOut.composed` is true.
+        its decisions. A list is one answer, shown by its first two items. Each answer of a group,
+        a pair or a list, is predicted without all others of the group.
 
     Raises
     ------
@@ -242,17 +231,7 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     """
     if posterior.kind == "relation":
         return _leave_labels_out(posterior)
-    posterior = answered(posterior)
-    left = left_out(posterior)
-    notes: tuple[str, ...] = ()
-    if left.k_hat is not None:
-        limit = threshold(len(left.weights))
-        bad = int(np.sum(left.k_hat > limit))
-        if bad:
-            share = f"{bad} of {len(left.k_hat)} different answers"
-            notes = (f"the k-hat of {share} is above {limit:.2f}: use k_fold for them",)
-    chances = left.given.chances(left.predictive)
-    return left.given.held_out(chances, left.log_score, "leave-one-out", notes, left.k_hat)
+    return left_out(answered(posterior)).held_out
 
 
 By = Literal["pair", "answer", "rater", "group"]
@@ -299,8 +278,7 @@ def k_fold(
     Returns
     -------
     HeldOut
-        Predictions as from `leave_one_out`. Choices and orderings that were read with
-        ``lists="pairs"`` are complete only by rater: otherwise `HeldOut.composed` is true.
+        Predictions as from `leave_one_out`.
 
     Raises
     ------
@@ -350,8 +328,10 @@ def k_fold(
             "are not those of the comparisons alone; leave_one_out does"
         )
     grouped = not classes and data.comparisons.group is not None
-    groups, name = data.answer_groups(by or ("group" if grouped else "pair"))
-    fold = fold_of(groups, folds, rng, name)
+    groups, unit = data.answer_groups(by or ("group" if grouped else "pair"))
+    if not classes:  # an answer of several rows is in the fold of its first
+        groups = groups[given.first[given.unit]]
+    fold = fold_of(groups, folds, rng, unit)
     of_answer = fold if classes else fold[given.first]
     keep = hyperparameters == "keep"
     draws = dict(posterior.hyperparameter_draws) if keep else {}
@@ -367,22 +347,23 @@ def k_fold(
     predict = partial(_predict, posterior, origin, data, fixed, draws)
     trained = [np.flatnonzero(fold != number) for number in left]
     options: dict[str, Any] = {"label": "folds", "kept": folder, "progress_bar": progress_bar}
-    for at, predictive in run_all(predict, trained, scheduler, **options):
-        test, weights = of_answer == left[at], np.log(predictive.weights[:, :1])
-        scores = logsumexp(given.log_scores(predictive) + weights, axis=0)[test]
+    for at, (predictive, weights) in run_all(predict, trained, scheduler, **options):
+        test = of_answer == left[at]
+        scores = predictive.log_score[:, given.first[test]]
+        scores = logsumexp(scores + np.log(weights)[:, None], axis=0)
         chances = given.chances(predictive)[test]
         record = {"fold": left[at], "log_score": scores, "chances": chances}
         done[left[at]] = record
         if journal is not None:
             journal.add(record)
-    log_score = np.empty(len(of_answer))
-    chances = np.empty((len(of_answer), done[0]["chances"].shape[1]))
-    for number, record in done.items():
-        test = of_answer == number
-        log_score[test], chances[test] = record["log_score"], record["chances"]
+    place = np.argsort(np.argsort(of_answer, kind="stable"))
+    chances, log_score = (
+        np.concatenate([done[number][name] for number in range(folds)])[place]
+        for name in ("chances", "log_score")
+    )
     again = "kept" if keep or not posterior.searched else "fitted again"
-    method = f"{folds} folds by {name}, hyperparameters {again}"
-    return given.held_out(chances, log_score, method, lists_leave=by == "rater")
+    method = f"{folds} folds by {unit}, hyperparameters {again}"
+    return given.held_out(chances, log_score, method)
 
 
 def _predict(
@@ -392,8 +373,8 @@ def _predict(
     fixed: Values,
     draws: Values,
     trained: Positions,
-) -> Predictive:
-    """Predictions of all answers by a fit to those at some positions."""
+) -> tuple[Predictive, Floats]:
+    """Predictions of all answers by a fit to those at some positions, and weights of components."""
     less = origin.with_argument(data, data.select_answers(trained))
     options: dict[str, Any] = {"fixed": fixed}
     if draws:
@@ -403,7 +384,8 @@ def _predict(
         )
     else:
         fitted = less.run(None, posterior.key, at=posterior.hyperparameters, **options)
-    return Question(fitted, origin).answer()
+    question = Question(fitted, origin)
+    return question.answer(), question.weights
 
 
 def fold_of(groups: NDArray[Any], folds: int, rng: np.random.Generator, name: str) -> Positions:

@@ -17,13 +17,14 @@ from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.data.arrays import counted
 from relpref.diagnostics.certificate import called, comparison, off
+from relpref.diagnostics.simulation import nuts_draws
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.call import Values
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import by_chain, convergence
 from relpref.infer.reweighting import Target, directions, log_likelihood, whitened
+from relpref.infer.smoothing import by_chain, convergence
 from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, GaussianBelief, as_key
@@ -144,7 +145,7 @@ def check(
     if rng_key is None:
         rng_key = jax.random.wrap_key_data(jnp.asarray(posterior.key))
     posterior, chosen, note = _subject(posterior, max_items, free, progress_bar)
-    belief = posterior.whole
+    belief = posterior.full
     if len(chosen) < belief.size:
         belief = belief.subset(chosen)
     covariance = belief.covariance()
@@ -203,14 +204,15 @@ def sample(
     def latent(state: Values) -> tuple[Array, Array, Values, Any]:
         """Latent u, whitened w = c + R z, other values, and log prior of the hyperparameters."""
         white = center + factor @ state[_LATENT]
-        reading = program.read({name: state[name] for name in theta}) if theta or effects else None
-        values = {} if reading is None else dict(reading.hyperparameters)
-        for name, sd in zip(
-            effects, () if reading is None else reading.noise[-len(effects) :], strict=False
-        ):
-            values[name] = sd[0] * state[name]
-        if not theta or reading is None:
-            return location + lower @ white, white, values, 0.0
+        vector = location + lower @ white
+        if not (theta or effects):
+            return vector, white, {}, 0.0
+        reading = program.read({name: state[name] for name in theta})
+        sds = reading.noise[len(reading.noise) - len(effects) :]
+        values = {name: sd[0] * state[name] for name, sd in zip(effects, sds, strict=True)}
+        values |= reading.hyperparameters
+        if not theta:
+            return vector, white, values, 0.0
         root = cholesky(reading.covariance.congruence(lambda u: u[chosen])).lower
         return reading.location[chosen] + root @ white, white, values, reading.log_prior
 
@@ -227,7 +229,7 @@ def sample(
         + 0.1 * jax.random.normal(jax.random.fold_in(key, at), (chains, *jnp.shape(value)))
         for at, (name, value) in enumerate(begin.items(), start=1)
     }
-    sampler: Any = MCMC(
+    sampler = MCMC(
         NUTS(potential_fn=potential),
         num_warmup=settings["warmup"],
         num_samples=-(-settings["draws"] // chains),
@@ -237,14 +239,14 @@ def sample(
     )
     if chains == 1:
         starts = {name: value[0] for name, value in starts.items()}
-    sampler.run(jax.random.fold_in(key, 0), init_params=starts, extra_fields=("diverging",))
-    states = sampler.get_samples()
+    grouped, divergences = nuts_draws(sampler, jax.random.fold_in(key, 0), init_params=starts)
+    states = {name: jnp.concatenate(value) for name, value in grouped.items()}
     vectors = jax.jit(lambda states: jax.lax.map(lambda state: latent(state)[0], states))(states)
     values = program.constrained({name: states[name] for name in theta}) if theta else {}
     return Chains(
         np.asarray(vectors).reshape(chains, -1, len(chosen)),
         {name: np.asarray(value) for name, value in values.items()},
-        int(np.sum(sampler.get_extra_fields()["diverging"])),
+        divergences,
     )
 
 
@@ -258,7 +260,7 @@ def _subject(
     """
     size = posterior.belief.size
     if posterior.kind != "utilities" or size <= max_items:
-        return posterior, np.arange(posterior.whole.size), ""
+        return posterior, np.arange(posterior.full.size), ""
     if posterior.sampled:
         raise DataError(
             f"the posterior is made of draws of {size} items, and no engine can fit a part of them "
@@ -277,7 +279,7 @@ def _subject(
         f"Compared on {len(chosen)} of {size} items, which have many answers among themselves, by "
         f"{smaller.num_answers} of {data.num_answers} answers and with {how}."
     )
-    effects = posterior.whole.size - size  # of covariates, before the utilities
+    effects = posterior.full.size - size  # of covariates, before the utilities
     return again, np.concatenate([np.arange(effects), effects + chosen]), note
 
 
@@ -305,7 +307,7 @@ def _compared(
     posterior: Posterior, chosen: NDArray[np.intp], belief: Belief, nuts: Chains, note: str
 ) -> Check:
     """Compare the belief about the chosen entries with the draws of NUTS."""
-    utilities, effects = posterior.kind == "utilities", posterior.whole.size - posterior.belief.size
+    utilities, effects = posterior.kind == "utilities", posterior.full.size - posterior.belief.size
     latent, items = nuts.latent[..., effects:], chosen[effects:] - effects
     if utilities:  # only their differences are reported
         latent = latent - latent.mean(axis=-1, keepdims=True)
@@ -328,9 +330,9 @@ def _compared(
         data = posterior.datasets()["data"]
         place = np.full(data.num_items, -1)
         place[items] = np.arange(len(items))
-        pairs = place[data.winner], place[data.loser]
+        pairs = effects + place[data.winner], effects + place[data.loser]
         event = "that one of an asked pair is the better"
-        chances = [each.after(effects).differences(*pairs).positive for each in (belief, exact)]
+        chances = [each.differences(*pairs).positive for each in (belief, exact)]
     elif posterior.kind == "classes":
         event = "of a class"
         classifiers: Any = posterior, sampled
@@ -373,13 +375,10 @@ def _hyperparameters(posterior: Posterior, nuts: Chains) -> pd.DataFrame:
     """Table of every entry of the hyperparameters, see `Check`."""
     rows = {}
     for name, draws in nuts.hyperparameters.items():
-        values = np.broadcast_to(posterior.hyperparameters[name], draws.shape[1:])
-        for index in np.ndindex(*values.shape):
-            at, column = np.ravel_multi_index(index, values.shape), draws[:, *index]
-            label = f"{name}[{at}]" if index else name
-            rows[label] = {
-                "value": values[index],
-                "nuts_mean": column.mean(),
-                "nuts_sd": column.std(ddof=1),
-            }
+        values = np.broadcast_to(posterior.hyperparameters[name], draws.shape[1:]).ravel()
+        for at, (value, entry) in enumerate(
+            zip(values, draws.reshape(len(draws), -1).T, strict=True)
+        ):
+            label = f"{name}[{at}]" if draws.ndim > 1 else name
+            rows[label] = {"value": value, "nuts_mean": entry.mean(), "nuts_sd": entry.std(ddof=1)}
     return pd.DataFrame.from_dict(rows, orient="index", dtype=float)

@@ -29,6 +29,7 @@ from relpref.diagnostics.simulation import (
     Quantity,
     Questions,
     Substituted,
+    nuts_draws,
     rank,
     usual,
 )
@@ -38,9 +39,9 @@ from relpref.infer.call import Call, Model, Values, broadcast_fixed, running
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
 from relpref.infer.program import Program, discover
-from relpref.infer.result import CODES, Result
 from relpref.infer.sampling import UNMIXED
 from relpref.infer.sites import Sites
+from relpref.infer.smoothing import convergence
 from relpref.journal import Journal, fingerprint
 from relpref.kernels import Precomputed
 from relpref.limits import MAX_NUMBERS_OF_SIMULATIONS, MAX_SIMULATIONS_AT_ONCE
@@ -49,6 +50,7 @@ from relpref.parallel import read_scheduler, run_all
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import GaussianBelief, as_key, key_words
 from relpref.posterior.points import probability_below
+from relpref.result import CODES, Result
 
 Hyperparameters = Literal["given", "integrate", "nuts", "maximize"]
 Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
@@ -205,13 +207,12 @@ def _sampler(call: Call, draws: int, warmup: int) -> Any:
 def _nuts(
     call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300
 ) -> tuple[Values, Result]:
-    from numpyro.diagnostics import split_gelman_rubin
-
-    sampler = _sampler(call, draws, warmup)
-    sampler.run(key, *given)
-    samples: Values = sampler.get_samples()
-    r_hats = [np.nanmax(split_gelman_rubin(np.asarray(value)[None])) for value in samples.values()]
-    return samples, Result.converged if max(r_hats) <= UNMIXED else Result.hyperparameters_not_mixed
+    values, _ = nuts_draws(_sampler(call, draws, warmup), key, *given)
+    flat = [np.reshape(value, (1, draws, -1)) for value in values.values()]
+    chain = np.concatenate(flat, axis=2)
+    r_hat = convergence(chain[:, :, np.ptp(chain[0], axis=0) > 0])[0]  # constraints fix some
+    result = Result.converged if r_hat <= UNMIXED else Result.hyperparameters_not_mixed
+    return {name: value[0] for name, value in values.items()}, result
 
 
 def _svi(

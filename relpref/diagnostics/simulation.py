@@ -74,6 +74,13 @@ class Draws(NamedTuple):
         return Draws(*({name: value[row] for name, value in part.items()} for part in self))
 
 
+def nuts_draws(sampler: Any, key: Any, *args: Any, **options: Any) -> tuple[Values, int]:
+    """Draws by name, shape (chains, s, ...), and divergent steps of numpyro's ``MCMC`` by NUTS."""
+    sampler.run(key, *args, extra_fields=("diverging",), **options)
+    values = jax.tree.map(jnp.asarray, sampler.get_samples(group_by_chain=True))
+    return values, int(np.sum(sampler.get_extra_fields()["diverging"]))
+
+
 @dataclass(frozen=True)
 class Questions:
     """A program to simulate, its arguments without answers, and the layout of its sites."""
@@ -275,7 +282,7 @@ class Asked(NamedTuple):
         """Posterior probability that the quantity lies below its true value."""
         if posterior.kind != "relation":
             values = {**posterior.hyperparameters, **posterior.hyperparameter_draws}
-            return self.below_belief(posterior.whole, values)
+            return self.below_belief(posterior.full, values)
         # The difference of two objects' scores for one node.
         objects = posterior.objects.labels
         node, pair = (

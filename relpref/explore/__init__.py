@@ -1,4 +1,4 @@
-"""Which question to ask next, and what its answer is worth."""
+"""Choice of the next question, and the gain that its answer is expected to bring."""
 
 from relpref.explore.choices import next_choices
 from relpref.explore.choose import next_pairs
@@ -17,12 +17,4 @@ from relpref.explore.scores import Variance as Variance
 from relpref.explore.stopping import ExpectedGain as ExpectedGain
 from relpref.explore.stopping import expected_gain, why
 
-__all__ = [
-    "SCORES",
-    "Score",
-    "TopK",
-    "expected_gain",
-    "next_choices",
-    "next_pairs",
-    "why",
-]
+__all__ = ["SCORES", "Score", "TopK", "expected_gain", "next_choices", "next_pairs", "why"]

@@ -1,4 +1,4 @@
-"""The next question about several items, "which of these is the best?", by what its answer is expected to tell."""
+"""Choice of the next question about several items, "which of these is the best?"."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,14 +9,13 @@ from scipy.special import ndtr, xlogy
 
 from relpref.data.arrays import shown
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.explore.choose import Limits, narrowed, whole_number
+from relpref.explore.choose import Asked, Limits, narrowed, whole_number
 from relpref.explore.forecast import Floats
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.chances import NOISE
-from relpref.posterior.gaussian import generator
 
-_DRAWS, _MORE_DRAWS = 256, 4000  # to search with, and to score what was found
+_DRAWS, _MORE_DRAWS = 256, 4000  # for the search, and for the score of the result
 _STEP = 0.5 * NOISE  # between nodes, at which the trapezoidal rule is exact to 1e-6
 _REACH = 5.0  # sds of the noise beyond the utilities
 _MOST_ROUNDS = 20
@@ -30,21 +29,20 @@ def next_choices(
     items: Iterable[Any] | None = None,
     rng_key: Any = None,
 ) -> pd.DataFrame:
-    """Sets of items of which the best should be chosen next, the most informative first.
+    """Choose sets of items whose best should be asked for next, the most informative set first.
 
     Parameters
     ----------
     posterior : UtilityPosterior
-        Of a likelihood that has lists, `Probit` or `Logistic`.
+        Posterior whose likelihood has lists, `Probit` or `Logistic`.
     size : int
-        How many items a set has, 2 or more.
+        Number of items in a set, 2 or more.
     k : int
-        How many sets; no two of them have an item in common.
+        Number of sets; no two of them have an item in common.
     items : iterable of labels, optional
-        Ask about these only. As many as ``size``: what a choice among just these is expected to
-        tell.
+        Ask about these only. If they are as many as ``size``, this set is scored.
     rng_key : JAX key or int, optional
-        Of draws of the utilities; the posterior's own by default.
+        Key for draws of the utilities; the posterior's own by default.
 
     Returns
     -------
@@ -58,13 +56,13 @@ def next_choices(
     DataError, UnknownLabelError
         If an argument cannot be used, or a label is no item.
     UnsupportedProgramError
-        If the likelihood says nothing of lists, or is logistic and groups share effects.
+        If the likelihood has no lists, or is logistic and groups share effects.
 
     Notes
     -----
-    The information is H(E p) − E H(p), p the probabilities of the items at utilities drawn from the
-    posterior, H the entropy. A set grows item by item, and then each item is exchanged for the best
-    one, until none is better: the set is the best within one exchange, not among all sets.
+    The information is H(E p) − E H(p), with p the probabilities of the items at utilities drawn
+    from the posterior and H the entropy. A set grows item by item; then each item is exchanged for
+    the best one until none is better. The set is the best within one exchange, not among all sets.
     """
     whole_number("size", size, 2)
     whole_number("k", k, 1)
@@ -72,45 +70,44 @@ def next_choices(
         raise UnsupportedProgramError(
             "the custom likelihood is for pairs, not for lists; fit with Probit() or Logistic()"
         )
-    rng = posterior._rng(None) if rng_key is None else generator(rng_key)
+    rng = posterior._rng(rng_key)
     posterior, limits, _ = narrowed(posterior, Limits(items), rng)
     likelihood: Any = posterior.likelihood
     data = posterior.data
-    open_ = np.arange(data.num_items)
-    if limits.items is not None:
-        open_ = np.unique(data.index(list(limits.items)))
+    open_ = Asked(data, limits).pool().members
     if len(open_) < size:
         raise DataError(f"size is {shown(size)}; there are {len(open_)} items to choose among")
     lapse, noise = posterior.hyperparameters.get("lapse", 0.0), likelihood.noise
-    # In a group of its own each item has a value besides its utility: to the choice it is more
-    # noise.
+    # Each item has an effect in the new group besides its utility: more noise of the choice.
     total = np.hypot(1.0, float(posterior.hyperparameters.get(GROUP_SD, 0.0)))
     if total > 1 and noise == "logistic":
         raise UnsupportedProgramError(
             "what a choice tells is unknown where groups share effects and noise is logistic; "
-            "leave the column 'group' out, or take the "
-            "likelihood Probit()"
+            "leave the column 'group' out, or take the likelihood Probit()"
         )
-    found: list[tuple[tuple[Any, ...], float]] = []
-    while len(found) < k and len(open_) >= size:
+    sets: list[tuple[tuple[Any, ...], float]] = []
+    while len(sets) < k and len(open_) >= size:
         draws = posterior.belief.subset(open_).draw(_DRAWS, rng) / total
         best = open_[np.sort(_search(Chances(draws, noise, lapse), size))]
         draws = posterior.belief.subset(best).draw(_MORE_DRAWS, rng) / total
         chances = Chances(draws, noise, lapse).with_each(list(range(size - 1)))[-1:]
-        found.append((tuple(data.labels[item] for item in best), float(information(chances)[0])))
+        sets.append((tuple(data.labels[item] for item in best), float(information(chances)[0])))
         open_ = np.setdiff1d(open_, best)
-    return pd.DataFrame(found, columns=["items", "score"])
+    return pd.DataFrame(sets, columns=["items", "score"])
 
 
 def information(chances: Floats) -> Floats:
-    """Of a choice about the utilities, in nats, from its probabilities at s draws of them, shape (n, s, q); shape (n,)."""
+    """Information of n choices about the utilities, in nats, shape (n,).
+
+    ``chances`` are the probabilities of the q items at s draws of the utilities, shape (n, s, q).
+    """
     expected = chances.mean(axis=1)
     entropies = -xlogy(chances, chances).sum(axis=2)
     return np.asarray(-xlogy(expected, expected).sum(axis=1) - entropies.mean(axis=1))
 
 
 class Chances:
-    """Probabilities of choices among items whose utilities are drawn, shape (s, n)."""
+    """Probabilities of choices among n items at s draws of their utilities, shape (s, n)."""
 
     def __init__(self, draws: Floats, noise: str, lapse: float = 0.0) -> None:
         self.draws, self.lapse, self.logistic = draws, lapse, noise == "logistic"
@@ -128,24 +125,25 @@ class Chances:
         self.density = np.exp(-0.5 * z**2) * (_STEP / NOISE / np.sqrt(2 * np.pi))
 
     def with_each(self, members: list[int]) -> Floats:
-        """Of a choice among the members and each item; shape (n, s, q + 1), the item being the last."""
+        """Probabilities in the set of the members and each item, the last; shape (n, s, q + 1)."""
         if self.logistic:
-            mine = self.weight[members]
-            total = mine.sum(axis=0) + self.weight
-            shares = [*(each / total for each in mine), self.weight / total]
+            weights = self.weight[members]
+            total = weights.sum(axis=0) + self.weight
+            shares = [*(weight / total for weight in weights), self.weight / total]
         else:
             shares = []
-            for one in members:
-                others = np.prod(self.below[[other for other in members if other != one]], axis=0)
-                shares.append(np.einsum("sg,nsg->ns", self.density[one] * others, self.below))
+            for member in members:
+                others = [other for other in members if other != member]
+                density = self.density[member] * np.prod(self.below[others], axis=0)
+                shares.append(np.einsum("sg,nsg->ns", density, self.below))
             all_below = np.prod(self.below[members], axis=0)
             shares.append(np.einsum("sg,nsg->ns", all_below, self.density))
-        found = np.stack(shares, axis=2)
-        return np.asarray((1 - self.lapse) * found + self.lapse / found.shape[2])
+        chances = np.stack(shares, axis=2)
+        return np.asarray((1 - self.lapse) * chances + self.lapse / chances.shape[2])
 
 
 def _search(chances: Chances, size: int) -> list[int]:
-    """Members of a set that no exchange of one item makes more informative."""
+    """Search a set that no exchange of one item makes more informative."""
     members = [int(np.argmax(chances.draws.var(axis=0)))]
     score, unchanged = -np.inf, 0
     for _ in range(_MOST_ROUNDS * size):

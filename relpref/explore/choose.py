@@ -1,4 +1,4 @@
-"""The next questions: which may be asked, and which are the best of them."""
+"""Choice of the next questions: the pairs that may be asked, and the best of them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,13 +11,14 @@ import pandas as pd
 from relpref import limits as sizes
 from relpref.data import PreferenceData
 from relpref.data.arrays import listed, shown
+from relpref.data.tables import as_table, is_table
 from relpref.errors import DataError
 from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positions, Singles, shared
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
-from relpref.likelihoods.answers import GROUP_SD, PLATES
-from relpref.posterior.gaussian import Margins, generator
+from relpref.likelihoods.answers import GROUP_SD
+from relpref.posterior.gaussian import Margins
 from relpref.posterior.tables import (
     expectations,
     of_its_raters,
@@ -38,57 +39,71 @@ _OF_A_SCORE = ("name", "reason", "about_the_best", "max_items", "scorer")
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be asked, see `next_pairs`; raises DataError where that cannot be meant."""
+    """Limits on questions, see `next_pairs`; raises DataError for invalid ones."""
 
     items: Iterable[Any] | None = None
-    pairs: Iterable[tuple[Any, Any]] | None = None
+    pairs: Any = None
     repeats: int = 0
     most_appearances: int | None = None
-    hardest: float | None = None
-    avoid: Iterable[tuple[Any, Any]] = ()
+    max_wrong: float | None = None
+    avoid: Any = ()
 
     def __post_init__(self) -> None:
+        for name, pairs in (("pairs", self.pairs), ("avoid", self.avoid)):
+            if pairs is not None:
+                object.__setattr__(self, name, _labels(name, pairs))
         whole_number("repeats", self.repeats, 0)
         if self.most_appearances is not None:
             whole_number("most_appearances", self.most_appearances, 1)
         if isinstance(self.items, str):
             text = shown(self.items)
             raise DataError(f"items is the text {text}; give a list of labels, [{text}]")
-        if self.hardest is not None and not 0 <= self.hardest < 0.5:
+        if self.max_wrong is not None and not 0 < self.max_wrong <= 0.5:
             raise DataError(
-                f"hardest is {self.hardest!r}; give a distance from one half, such as 0.02, below "
-                "0.5"
+                f"max_wrong is {self.max_wrong!r}; give a probability above 0 and at most 0.5, "
+                "such as 0.48"
             )
 
 
+def _labels(name: str, pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Read pairs of labels; a table may have no columns but those of the two items."""
+    if is_table(pairs) and len(columns := list(as_table(pairs, name).frame)) > 2:
+        raise DataError(
+            f"{name} is a table with the columns {listed(columns)}; a question is chosen by its "
+            "two items alone, so give a table of these two columns"
+        )
+    return pairs_of_labels(pairs)
+
+
 def whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse anything but a whole number from ``least`` on."""
+    """Refuse a value that is no whole number or is below ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise DataError(f"{name} is {shown(value)}; give a whole number, {least} or more")
 
 
 def appearances(data: PreferenceData) -> Floats:
-    """In how many answers each item occurs, shape (n,)."""
+    """Number of answers about each item, shape (n,)."""
     ends = np.concatenate([data.winner, data.loser])
     counts = np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_items)
     return np.asarray(counts, np.float64)
 
 
 class Asked:
-    """How often each pair and each item was asked about (``often`` where the data has some answers alone), with those of a batch."""
+    """Counts of questions by pair and by item, those of the current batch included.
+
+    ``often`` are the counts by item where ``data`` has only a part of the answers.
+    """
 
     def __init__(self, data: PreferenceData, limits: Limits, often: Floats | None = None) -> None:
-        known, self._number, self._limits = data.comparisons, data.num_items, limits
+        comparisons, self._number, self._limits = data.comparisons, data.num_items, limits
         self._members = np.arange(self._number)
         if limits.items is not None:
             self._members = np.unique(data.index(list(limits.items))).astype(np.int64)
         self._listed = None if limits.pairs is None else _positions(data, limits.pairs, "pairs")
         self._avoided = _positions(data, limits.avoid, "avoid")
-        low, high = np.minimum(known.winner, known.loser), np.maximum(known.winner, known.loser)
-        self._codes, where = np.unique(
-            low.astype(np.int64) * self._number + high, return_inverse=True
-        )
-        self._times = np.bincount(where, weights=known.count, minlength=len(self._codes))
+        low, high = np.sort([comparisons.winner, comparisons.loser], axis=0).astype(np.int64)
+        self._codes, where = np.unique(low * self._number + high, return_inverse=True)
+        self._times = np.bincount(where, weights=comparisons.count, minlength=len(self._codes))
         self._appearances = appearances(data) if often is None else often.copy()
 
     def pool(self) -> Pool:
@@ -100,25 +115,22 @@ class Asked:
         return Pool(members, np.concatenate([often, self._avoided], axis=1), self._listed)
 
     def left(self) -> int:
-        """How many questions may be asked by what is known now, a pair as often as it may be asked again."""
+        """Count the questions that may still be asked, with the repeats of each pair."""
         pool, most = self.pool(), self._limits.repeats + 1
-        here = np.zeros(self._number, dtype=bool)
-        here[pool.members] = True
         avoided = self._avoided[0] * self._number + self._avoided[1]
-        answered = ~np.isin(self._codes, avoided)
-        codes = np.concatenate([avoided, self._codes[answered]])
-        used = np.concatenate(
-            [np.full(len(avoided), most), np.minimum(self._times[answered], most)]
-        )
-        inside = here[np.stack(np.divmod(codes, self._number))].all(axis=0)
+        codes = np.union1d(self._codes, avoided)
+        used = np.zeros(len(codes))
+        used[np.isin(codes, self._codes)] = np.minimum(self._times, most)  # both are sorted
+        used[np.isin(codes, avoided)] = most
+        inside = np.isin(np.divmod(codes, self._number), pool.members).all(axis=0)
         pairs = len(pool.members) * (len(pool.members) - 1) // 2
         if self._listed is not None:
             inside &= np.isin(codes, self._listed[0] * self._number + self._listed[1])
-            pairs = int(here[self._listed].all(axis=0).sum())
+            pairs = int(np.isin(self._listed, pool.members).all(axis=0).sum())
         return max(pairs * most - int(used[inside].sum()), 0)
 
     def add(self, first: int, second: int) -> None:
-        """A question of a batch."""
+        """Count a question of the current batch."""
         code = min(first, second) * self._number + max(first, second)
         place = int(np.searchsorted(self._codes, code))
         if place == len(self._codes) or self._codes[place] != code:
@@ -128,9 +140,8 @@ class Asked:
         self._appearances[[first, second]] += 1
 
 
-def _positions(data: PreferenceData, pairs: Iterable[Any], name: str) -> Positions:
+def _positions(data: PreferenceData, labels: list[tuple[Any, Any]], name: str) -> Positions:
     """Distinct pairs of positions, the lower first, shape (2, p)."""
-    labels = pairs_of_labels(pairs)
     ends = [data.index([pair[side] for pair in labels]).astype(np.int64) for side in (0, 1)]
     same = np.flatnonzero(ends[0] == ends[1])
     if len(same):
@@ -143,13 +154,15 @@ def _positions(data: PreferenceData, pairs: Iterable[Any], name: str) -> Positio
 def narrowed(
     posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator
 ) -> tuple[UtilityPosterior, Limits, Floats]:
-    """The posterior of some items where there is no matrix of all, its limits, and how often each item was asked about."""
+    """Restrict a posterior without a matrix to some items.
+
+    Returns the posterior, its limits, and the number of answers about each item.
+    """
     if not posterior.large:
         return posterior, limits, appearances(posterior.data)
     data = posterior.data
     if limits.pairs is not None:
-        limits = replace(limits, pairs=pairs_of_labels(limits.pairs))
-        positions = np.unique(data.index([label for pair in limits.pairs or () for label in pair]))
+        positions = np.unique(data.index([label for pair in limits.pairs for label in pair]))
     elif limits.items is not None:
         positions = np.unique(data.index(list(limits.items)))
         limits = replace(limits, items=None)
@@ -160,28 +173,29 @@ def narrowed(
             f"{len(positions)} items were named; name at most {5 * sizes.MAX_CANDIDATES} where "
             "there are so many"
         )
-    avoid = pairs_of_labels(limits.avoid)
-    ends = data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
+    ends = data.index([label for pair in limits.avoid for label in pair]).reshape(-1, 2)
     inside = np.isin(ends, positions).all(axis=1)
-    limits = replace(limits, avoid=[avoid[row] for row in np.flatnonzero(inside)])
-    some = posterior.subset(positions.astype(np.int64), parts=False)
+    limits = replace(limits, avoid=[limits.avoid[row] for row in np.flatnonzero(inside)])
+    some = posterior.at_positions(positions.astype(np.int64), parts=False)
     return some, limits, appearances(data)[positions]
 
 
 def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> Positions:
-    """Items that answers are about, and others; half of each are the best, half drawn, so that each item has a chance."""
+    """Choose items with answers and items without.
+
+    Half of each are those with the highest means, half are drawn, so that each item has a chance.
+    """
     data, mean = posterior.data, posterior.belief.mean()
     most = np.inf if limits.most_appearances is None else limits.most_appearances
     open_ = appearances(data) < most
-    known = np.zeros(data.num_items, dtype=bool)
-    known[touched(data)] = True
+    answered = np.zeros(data.num_items, dtype=bool)
+    answered[touched(data)] = True
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
-    room = sizes.MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2
-    number = int(np.clip(room, sizes.MIN_CANDIDATES, sizes.MAX_CANDIDATES))
-    new = int(
-        np.clip(sizes.MAX_LINKS_TIMES_CANDIDATES / max(links, 1), 20, sizes.MAX_NEW_CANDIDATES)
-    )
-    groups = ((known & open_, number - new), (~known & open_, new))
+    affordable = sizes.MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2
+    number = int(np.clip(affordable, sizes.MIN_CANDIDATES, sizes.MAX_CANDIDATES))
+    affordable = sizes.MAX_LINKS_TIMES_CANDIDATES / max(links, 1)
+    new = int(np.clip(affordable, 20, sizes.MAX_NEW_CANDIDATES))
+    groups = ((answered & open_, number - new), (~answered & open_, new))
     chosen = np.concatenate(
         [_halves(np.flatnonzero(group), mean, size, rng) for group, size in groups]
     )
@@ -190,7 +204,7 @@ def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Gene
 
 
 def _halves(group: Positions, promise: Floats, number: int, rng: np.random.Generator) -> Positions:
-    """So many of a group at most: the half with the most promise, and others drawn at random."""
+    """At most ``number`` of a group: half with the most promise, and others drawn at random."""
     if len(group) <= number:
         return group
     group = rng.permutation(group)  # so that ties are broken at random
@@ -202,10 +216,11 @@ def _halves(group: Positions, promise: Floats, number: int, rng: np.random.Gener
 def screened(
     members: Positions, belief: Belief, score: Score, rng: np.random.Generator
 ) -> Positions:
-    """At most as many of the members as the score looks at, ascending: half the most promising, half drawn at random.
+    """At most as many of the members as the score looks at, in ascending order.
 
-    Promising are those whose utility, relative to the average, is the most uncertain; for a score
-    about the best, the highest mean plus sd.
+    Half are the most promising and half are drawn at random. Promising are those whose utility,
+    relative to the average, is the most uncertain; for a score about the best, those with the
+    highest mean plus sd.
     """
     if len(members) <= score.max_items:
         return members
@@ -221,16 +236,17 @@ def screened(
 
 
 def best(
-    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator
+    state: State, scorer: Scorer, max_wrong: float | None, rng: np.random.Generator
 ) -> tuple[Gaps, Floats]:
-    """The best few pairs, best first, and their exact scores; ties in random order.
+    """Find the best few pairs, best first, and their exact scores; ties in random order.
 
-    Pairs whose answer's probability is nearer to one half than ``hardest`` are left out.
+    Pairs are left out whose less likely answer has a probability above ``max_wrong``.
     """
-    first, second = _shortlist(state, scorer, hardest, rng)
-    if hardest is not None and len(first):
+    first, second = _shortlist(state, scorer, max_wrong, rng)
+    if max_wrong is not None and len(first):
         now = state.now.gaps(first, second)
-        easy = np.abs(state.answers.forecast(now.mean, now.variance).favoured - 0.5) >= hardest
+        decided = np.abs(state.answers.forecast(now.mean, now.variance).favoured - 0.5)
+        easy = decided >= 0.5 - max_wrong
         first, second = first[easy], second[easy]
     gaps = state.belief.gaps(first, second)
     if not len(first):
@@ -241,7 +257,7 @@ def best(
 
 
 def _shortlist(
-    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator
+    state: State, scorer: Scorer, max_wrong: float | None, rng: np.random.Generator
 ) -> tuple[Positions, Positions]:
     """Positions of the best few pairs by the quick score, in no order."""
     none = np.zeros(0, dtype=np.int64)
@@ -249,11 +265,11 @@ def _shortlist(
     floor = -np.inf
     # How hard a pair is to the one who answers does not change by what a batch is expected to teach
     # the model.
-    known = state.pool.blocks(state.now) if hardest is not None else repeat(None)
-    for (gaps, closed), now in zip(state.pool.blocks(state.belief), known, strict=False):
+    present = repeat(None) if max_wrong is None else state.pool.blocks(state.now)
+    for (gaps, closed), now in zip(state.pool.blocks(state.belief), present, strict=False):
         values = _untied(scorer.quick(gaps), gaps, rng, _QUICK_TIE)
-        if now is not None and hardest is not None:
-            values[state.answers.undecided(now[0]) < hardest] = -np.inf
+        if now is not None and max_wrong is not None:
+            values[state.answers.decided(now[0]) < 0.5 - max_wrong] = -np.inf
         flat = values.ravel()
         flat[closed] = -np.inf
         good = np.flatnonzero(flat > floor)
@@ -275,7 +291,11 @@ def _top(kept: tuple[Any, ...], few: int) -> tuple[Any, ...]:
 
 
 def _untied(values: Floats | Singles, gaps: Gaps, rng: np.random.Generator, tie: float) -> Floats:
-    """Scores with ties broken; where they are infinite, the larger variance is the better (XPGP before the first answer)."""
+    """Break ties of scores at random.
+
+    Infinite scores (XPGP before the first answer) are replaced by the variance, times a large
+    number.
+    """
     if np.isposinf(values.max(initial=0.0)):
         values = np.where(np.isposinf(values), 1e200 * gaps.variance, values)
     noise = rng.random(values.shape, dtype=np.float32)
@@ -296,15 +316,15 @@ def next_pairs(
     pairs: Iterable[tuple[Any, Any]] | None = None,
     repeats: int = 0,
     most_appearances: int | None = None,
-    hardest: float | None = None,
+    max_wrong: float | None = None,
     rater: Any = None,
     avoid: Iterable[tuple[Any, Any]] = (),
     rng_key: Any = None,
 ) -> pd.DataFrame:
-    """The next questions to ask, best first.
+    """Choose the next questions to ask, best first.
 
-    Where answers have groups, each is scored as one of a new group; where they have covariates, the
-    two sides are equal in them.
+    Where answers have groups, each is scored as an answer in a new group; where they have
+    covariates, the two sides are equal in them.
 
     Parameters
     ----------
@@ -313,18 +333,19 @@ def next_pairs(
         Number of questions, each chosen as if those before it had been answered.
     score : str or Score
         One of `SCORES` by name, or an instance, such as ``TopK(10)``.
-    items, pairs : iterable of labels, iterable of (label, label), optional
+    items : iterable of labels, optional
+        Ask about these only.
+    pairs : iterable of (label, label) or table of two columns, optional
         Ask about these only.
     repeats : int
-        How often a pair may be asked again; 0 for no pair that any rater answered.
+        Number of times that a pair may be asked again; 0 for no pair that any rater answered.
     most_appearances : int, optional
         An item with this many answers is not asked about again.
-    hardest : float, optional
-        Pairs whose preference probability is nearer to one half than that are left out, because
-        people cannot answer them. 0.02 leaves out those between 0.48 and 0.52, a tie counting one
-        half.
+    max_wrong : float, optional
+        Largest probability of the less likely answer, a tie counting one half: 0.48 leaves out
+        pairs between 0.48 and 0.52, because people cannot answer them.
     rater : label, optional
-        Who is asked; a typical rater by default.
+        The rater who is asked; a typical rater by default.
     avoid : iterable of (label, label)
         Pairs that are not to be asked now, for example because they were skipped.
     rng_key : JAX key or int, optional
@@ -334,15 +355,15 @@ def next_pairs(
     -------
     DataFrame
         ``first``, ``second``, ``score``; and, as in `UtilityPosterior.prefer`, ``probability``,
-        ``gap_mean`` and ``gap_sd`` by what is known now. Fewer than k rows where fewer pairs are
-        left, none where none is.
+        ``gap_mean`` and ``gap_sd`` before these answers. There are fewer than k rows if fewer
+        pairs are left.
 
     Raises
     ------
     DataError, UnknownLabelError
         If an argument cannot be used, a label is no item, or the rater never answered.
     """
-    limits = Limits(items, pairs, repeats, most_appearances, hardest, avoid)
+    limits = Limits(items, pairs, repeats, most_appearances, max_wrong, avoid)
     chosen = plan(posterior, k, score, limits, rater, rng_key)
     data, asked = chosen.posterior.data, chosen.questions
     first, second = ([question[side] for question in asked] for side in (0, 1))
@@ -356,7 +377,7 @@ def next_pairs(
 def expected_answers(
     posterior: UtilityPosterior, first: Any, second: Any, rater: Any = None
 ) -> tuple[Margins, dict[str, Any]]:
-    """What is known of pairs by their positions, and what is expected of the answers, see `UtilityPosterior.prefer`."""
+    """Gaps of pairs by position, and their expected answers, see `UtilityPosterior.prefer`."""
     first, second = (np.asarray(end, dtype=np.int32) for end in (first, second))
     gaps, data = posterior.belief.differences(first, second), posterior.data
     asked = questions(data, first, second, rater, None)
@@ -364,17 +385,16 @@ def expected_answers(
 
 
 class Plan(NamedTuple):
-    """Questions, best first, and what is believed before and, as is to be expected, after their answers."""
+    """Questions, best first, with the belief before them and the answers that are expected."""
 
     posterior: UtilityPosterior  # of the items that were looked at, to which positions refer
     questions: list[tuple[int, int, float]]  # two positions and the score
     before: Belief
     answers: Answers
-    # Questions that may be asked; more than these only where there are as many as were wanted.
-    left: int
+    left: int  # questions that may be asked, these included
 
     def beliefs(self) -> Iterator[Belief]:
-        """Before any answer, after the first, and so on to after the last."""
+        """Beliefs before any answer, after the first, and so on to after the last."""
         belief = self.before
         yield belief
         for first, second, _ in self.questions:
@@ -385,10 +405,10 @@ class Plan(NamedTuple):
 def plan(
     posterior: UtilityPosterior, k: int, score: str | Score, limits: Limits, rater: Any, key: Any
 ) -> Plan:
-    """Choose k questions one after the other, each as if those before it had been answered; arguments as in `next_pairs`."""
+    """Choose k questions, each as if those before it were answered; see `next_pairs`."""
     chosen_by = score_of(score)
     whole_number("k", k, 1)
-    rng = posterior._rng(None) if key is None else generator(key)
+    rng = posterior._rng(key)
     posterior, limits, often = narrowed(posterior, limits, rng)
     asked = Asked(posterior.data, limits, often)
     left = asked.left()
@@ -407,7 +427,7 @@ def plan(
         if pool.listed is None:
             pool = replace(pool, members=screened(pool.members, belief, chosen_by, rng))
         state = State(belief, now, answers, pool)
-        gaps, values = best(state, chosen_by.scorer(state), limits.hardest, rng)
+        gaps, values = best(state, chosen_by.scorer(state), limits.max_wrong, rng)
         if not len(values):
             break
         first, second = int(gaps.first[0]), int(gaps.second[0])
@@ -417,10 +437,9 @@ def plan(
 
 
 def _answered(before: Belief, belief: Belief, answers: Answers, first: int, second: int) -> Belief:
-    """With the covariance that is expected after one more answer.
+    """Belief with the covariance that is expected after another answer.
 
-    Answers between ``before`` and ``belief`` will have moved the gap's mean; how far is known in
-    distribution: N(m, v_before − v).
+    Answers between ``before`` and ``belief`` move the gap's mean, which is N(m, v_before − v).
     """
     then, now = (each.gaps(np.array([first]), np.array([second])) for each in (before, belief))
     moved = then.mean + np.sqrt(np.maximum(then.variance - now.variance, 0.0)) * _NODES
@@ -429,10 +448,9 @@ def _answered(before: Belief, belief: Belief, answers: Answers, first: int, seco
 
 
 def score_of(score: str | Score) -> Score:
-    """The score of a name, or the score itself."""
-    found = find("score", score) if isinstance(score, str) else None
-    if found is not None:
-        score = found()
+    """Score with a name, or the score itself."""
+    if isinstance(score, str) and (kind := find("score", score)) is not None:
+        score = kind()
     if isinstance(score, str | type) or not all(hasattr(score, name) for name in _OF_A_SCORE):
         raise DataError(
             f"score is {shown(score)}; name one of {', '.join(names('score'))}, or give an instance"
@@ -441,22 +459,18 @@ def score_of(score: str | Score) -> Score:
 
 
 def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
-    """What an answer of a rater tells, at the posterior's hyperparameters."""
+    """Answers of a rater at the posterior's hyperparameters."""
     first, second = np.zeros(1, dtype=np.int32), np.ones(1, dtype=np.int32)
     asked = questions(posterior.data, first, second, rater, None)
     model = posterior.likelihood
-    shared_by = [] if posterior.data.comparisons.group is None else [GROUP_SD]
-    names = (*getattr(model, "sites", model.parameters)(posterior.data.comparisons), *shared_by)
+    names = list(getattr(model, "sites", model.parameters)(posterior.data.comparisons))
+    names += [] if posterior.data.comparisons.group is None else [GROUP_SD]
     missing = [name for name in names if name not in posterior.hyperparameters]
     if missing:
         raise DataError(
             f"the posterior has no hyperparameter {listed(missing)}, so the information of an "
-            "answer is unknown; "
-            "use a program of relpref.models, or leave the columns of answers out that it belongs "
-            "to"
+            "answer is unknown; use a program of relpref.models, or leave out the columns of "
+            "answers that it belongs to"
         )
-    # One row stands for all pairs: the tie margin is that of two typical items.
-    parameters = {
-        name: posterior.hyperparameters[name] for name in names if PLATES.get(name) != "item"
-    }
-    return shared(Answers(posterior.likelihood, *of_its_raters(asked, parameters)))
+    parameters = {name: posterior.hyperparameters[name] for name in names}
+    return shared(Answers(model, *of_its_raters(asked, parameters)))

@@ -1,4 +1,4 @@
-"""Pairs of items: what is known of their differences, and what the next answer about each will tell."""
+"""Beliefs about differences of items, and forecasts of the next answer about each pair."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,18 +24,16 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 Singles = NDArray[np.float32]
 
-_MAX_ROWS = (
-    128  # of a block: half of their square lies below the diagonal, and is computed for nothing
-)
+# Rows of a block: half of their square lies below the diagonal, and is computed for nothing.
+_MAX_ROWS = 128
 
 _BLOCK = 128  # pairs of one call of the compiled function: its shapes never change
 # Trapezoidal rule: in steps of this many sds of the difference, or noise scales if it is wide, on
 # either side. The integrand is analytic in a strip of about two noise scales, so the error falls
 # like exp(−2π·2/step).
 _NODES, _STEP, _NOISE_STEP = 40, 0.16, 0.5
-_REACH = (
-    _NODES * _NOISE_STEP
-)  # noise scales beyond which an answer is certain, logistic noise included
+# Noise scales beyond which an answer is certain, logistic noise included.
+_REACH = _NODES * _NOISE_STEP
 _FAR = 1e6  # noise scales
 
 # The table of `Answers`.
@@ -45,7 +43,10 @@ _WIDEST = 1 - 1e-3  # 1 − c/√(c² + v): sds of the gap up to a thousand time
 
 
 class Gaps(NamedTuple):
-    """Differences of utilities, first less second; positions of items broadcast to the shape of the moments."""
+    """Differences of utilities, first minus second.
+
+    The positions of the items broadcast to the shape of the moments.
+    """
 
     first: Positions
     second: Positions
@@ -55,22 +56,22 @@ class Gaps(NamedTuple):
 
 @dataclass(frozen=True)
 class Belief:
-    """Mean and covariance of the utilities that a question is chosen by; never written into."""
+    """Mean and covariance of the utilities by which a question is chosen; never written into."""
 
     mean: Floats
     covariance: Floats
 
     def gaps(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Gaps:
-        """Of pairs one by one (XPGP eq. 13-14)."""
+        """Gaps of pairs (XPGP eq. 13-14)."""
         mean = self.mean[first] - self.mean[second]
-        own = np.diagonal(self.covariance)
-        variance = own[first] + own[second] - 2 * self.covariance[first, second]
+        variances = np.diagonal(self.covariance)
+        variance = variances[first] + variances[second] - 2 * self.covariance[first, second]
         variance *= variance > self.rounding
         return Gaps(np.asarray(first), np.asarray(second), mean, variance)
 
     @property
     def rounding(self) -> float:
-        """A variance of a difference that is 0 up to rounding: of items that are equal to the model."""
+        """Largest variance of a gap that is rounding: of items that are equal in the model."""
         return 1e-14 * float(np.diagonal(self.covariance).max(initial=0.0))
 
     def responses(self, gaps: Gaps) -> Floats:
@@ -78,14 +79,17 @@ class Belief:
         return np.asarray(self.covariance[gaps.first] - self.covariance[gaps.second])
 
     def boundary(self, k: int) -> tuple[Positions, Floats, Floats, Floats]:
-        """Of b, the average utility of the k-th and the next: these two, cov(b, uᵢ), and mean and variance of uᵢ − b."""
+        """Boundary b of the best k: the average utility of the k-th item and the next.
+
+        Returns these two items, cov(b, uᵢ), and the mean and the variance of uᵢ − b.
+        """
         ends = np.argsort(-self.mean, kind="stable")[k - 1 : k + 1]
         edge = self.covariance[ends].mean(axis=0)
         variance = np.diagonal(self.covariance) - 2 * edge + edge[ends].mean()
         return ends, edge, self.mean - self.mean[ends].mean(), variance
 
     def after(self, first: int, second: int, shrinkage: float) -> "Belief":
-        """With the covariance that is expected after an answer: Σ − κ Σa aᵀΣ. The mean's expectation is the mean."""
+        """Belief after an answer, with the expected covariance Σ − κ Σa aᵀΣ and the same mean."""
         response = self.covariance[first] - self.covariance[second]
         change = np.multiply.outer(shrinkage * response, response)
         return Belief(self.mean, np.subtract(self.covariance, change, out=change))
@@ -93,27 +97,26 @@ class Belief:
 
 @dataclass(frozen=True)
 class Pool:
-    """The pairs that may be asked: listed ones, or all pairs of members but a few; the lower position first."""
+    """Pairs that may be asked, the lower position first.
+
+    These are the listed pairs, or else all pairs of the members; without the closed pairs.
+    """
 
     members: Positions  # ascending, shape (k,)
     closed: Positions  # pairs that may not be asked, shape (2, c)
     listed: Positions | None = None  # shape (2, p)
 
     def open(self, number: int) -> Positions:
-        """The listed pairs that may be asked, shape (2, q), among ``number`` items."""
+        """Listed pairs that may be asked, shape (2, q), among ``number`` items."""
         assert self.listed is not None
-        here = np.zeros(number, dtype=bool)
-        here[self.members] = True
-        kept = here[self.listed].all(axis=0)
-        kept &= ~np.isin(
-            self.listed[0] * number + self.listed[1], self.closed[0] * number + self.closed[1]
-        )
-        return self.listed[:, kept]
+        kept = np.isin(self.listed, self.members).all(axis=0)
+        listed, closed = (first * number + second for first, second in (self.listed, self.closed))
+        return self.listed[:, kept & ~np.isin(listed, closed)]
 
     def blocks(
         self, belief: Belief, size: int = MAX_PAIRS_AT_ONCE
     ) -> Iterator[tuple[Gaps, Positions]]:
-        """Gaps of all pairs, and the places in the flattened block of those that may not be asked."""
+        """Blocks of gaps of all pairs, with the flat positions of those that may not be asked."""
         number = len(belief.mean)
         if self.listed is not None:
             first, second = self.open(number)
@@ -122,7 +125,7 @@ class Pool:
                 yield belief.gaps(first[part], second[part]), np.zeros(0, dtype=np.int64)
             return
         members, k = self.members, len(self.members)
-        mean, own = belief.mean[members], np.diagonal(belief.covariance)[members]
+        mean, variances = belief.mean[members], np.diagonal(belief.covariance)[members]
         place = np.full(number, -1)
         place[members] = np.arange(k)
         closed = place[self.closed]
@@ -136,27 +139,25 @@ class Pool:
             if k == number:
                 chosen = slice(start, stop), slice(start, None)
             covariance = belief.covariance[chosen]
-            variance = own[start:stop, None] + own[None, start:]
+            variance = variances[start:stop, None] + variances[None, start:]
             variance -= covariance
             variance -= covariance
             variance *= variance > belief.rounding
             means = mean[start:stop, None] - mean[None, start:]
             below, left = np.tril_indices(stop - start)
             low, high = np.searchsorted(row, (start, stop))
-            shut = np.stack([row[low:high], column[low:high]]) - start
-            places = np.concatenate([below, shut[0]]) * (k - start) + np.concatenate(
-                [left, shut[1]]
-            )
+            rows = np.concatenate([below, row[low:high] - start])
+            places = rows * (k - start) + np.concatenate([left, column[low:high] - start])
             yield Gaps(members[start:stop, None], members[None, start:], means, variance), places
             start = stop
 
 
 class Forecast(NamedTuple):
-    """The next answer about each of k pairs whose gaps are Gaussian."""
+    """Forecast of the next answer about each of k pairs with Gaussian gaps."""
 
     shrinkage: Any  # κ: the gap's variance v is expected to become v − κ v², shape (k,)
     favoured: Any  # probability that the answer favors the first, a tie counting one half
-    # Of each possible outcome, shape (o, k): its probability, and the derivatives of log Ẑ, see
+    # For each possible outcome, shape (o, k): the probability, and the derivatives of log Ẑ, see
     # `TiltedMoments`.
     probability: Any
     gradient: Any
@@ -165,7 +166,10 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the answers of one rater, or of a typical one, tell about gaps; each in a group of its own, where groups share effects."""
+    """Answers of one rater, or of a typical one, and what they tell about gaps.
+
+    Where groups share effects, each answer is in a new group.
+    """
 
     model: AnswerModel
     # One row that says who is asked and how, see `relpref.posterior.tables.questions`.
@@ -191,13 +195,13 @@ class Answers:
 
     def exact_information(self, mean: Floats, variance: Floats) -> Floats:
         """Mutual information of answer and gap, in nats, shape (k,)."""
-        (found,) = self._in_blocks(_information, mean, variance)
-        return np.asarray(found)
+        (information,) = self._in_blocks(_information, mean, variance)
+        return np.asarray(information)
 
     def _in_blocks(
         self, function: Callable[..., Any], mean: Floats, variance: Floats
     ) -> Iterator[Any]:
-        """What a compiled function of means and variances returns, of any number of them."""
+        """Apply a compiled function to any number of means and variances."""
         parts = []
         with float64():
             for start in range(0, len(mean), _BLOCK):
@@ -210,7 +214,10 @@ class Answers:
 
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
-        """Scale of the noise, with the effect of a group, the outermost threshold between outcomes, and whether the answer is a Gaussian report."""
+        """Noise of an answer: its scale, the outermost threshold, and whether it is a report.
+
+        The scale includes the effect of a group. A report is a Gaussian number.
+        """
         with float64():
             scale, outermost, is_report = _noise(self.model, self.asked, dict(self.parameters))
         return float(scale), float(outermost), bool(is_report)
@@ -232,8 +239,8 @@ class Answers:
         row, column, _ = self._places(gaps)
         return _interpolated(self._forecast_table[0], row, column) * total
 
-    def undecided(self, gaps: Gaps) -> Singles:
-        """How near to one half the probability of an answer for the first is, a tie counting one half."""
+    def decided(self, gaps: Gaps) -> Singles:
+        """Distance of the probability that the first is preferred from one half; ties count ½."""
         row, column, _ = self._places(gaps)
         return _interpolated(self._forecast_table[1], row, column)
 
@@ -243,9 +250,10 @@ class Answers:
 
     @cached_property
     def _cells(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Of the tables' cells: the gap's mean and variance, variance of gap and noise together, and s.
+        """Cells of the tables, shape (rows · columns,): mean and variance of the gap, c² + v and s.
 
-        Tables are of functions of t = |m|/√(c² + v) and s = 1 − c/√(c² + v), which are smooth in both; shape (rows · columns,).
+        The tables hold functions of t = |m|/√(c² + v) and s = 1 − c/√(c² + v) that are smooth in
+        both.
         """
         t = np.linspace(0.0, self._farthest, _ROWS)[:, None]
         s = np.linspace(0.0, _WIDEST, _COLUMNS)
@@ -262,15 +270,14 @@ class Answers:
 
     @cached_property
     def _forecast_table(self) -> Singles:
-        """Of shrinkage, and of how far from one half the probability is."""
+        """Tables of the shrinkage, and of the probability's distance from one half."""
         mean, variance, total, _ = self._cells
         answer = self.forecast(mean, variance)
-        return np.stack([answer.shrinkage * total, np.abs(answer.favoured - 0.5)]).astype(
-            np.float32
-        )
+        tables = [answer.shrinkage * total, np.abs(answer.favoured - 0.5)]
+        return np.stack(tables).astype(np.float32)
 
     def _places(self, gaps: Gaps) -> tuple[Singles, Singles, Singles]:
-        """Of the gaps in the table: row and column, in fractions of a step, and s."""
+        """Row and column of the gaps in the table, in fractions of a step, and s."""
         scale = self._noise[0]
         ratio = (gaps.variance / scale**2).astype(np.float32)
         spread = np.sqrt(ratio + np.float32(1))
@@ -288,7 +295,7 @@ class Answers:
 
 
 def _interpolated(table: Singles, row: Singles, column: Singles) -> Singles:
-    """Between the four cells around each place."""
+    """Interpolate between the four cells around each place."""
     i, j = row.astype(np.int32), column.astype(np.int32)
     down, right = row - i, column - j
     i *= _COLUMNS
@@ -305,7 +312,7 @@ def _interpolated(table: Singles, row: Singles, column: Singles) -> Singles:
 
 @lru_cache(maxsize=8)
 def shared(answers: Answers) -> Answers:
-    """Equal ones that were used before and have their table."""
+    """Equal answers that were used before and have their tables already."""
     return answers
 
 
@@ -313,25 +320,18 @@ def shared(answers: Answers) -> Answers:
 def _noise(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Array, Array, bool]:
-    distribution, shared = _asked(model, jnp.zeros(1), asked, parameters)
-    return (
-        _scale(distribution, shared),
-        jnp.max(distribution.outermost),
-        distribution.outcomes is None,
-    )
+    distribution, _, scale = _asked(model, jnp.zeros(1), asked, parameters)
+    return scale, jnp.max(distribution.outermost), distribution.outcomes is None
 
 
 def _asked(
     model: AnswerModel, gap: Array, asked: Comparisons, parameters: Mapping[str, Array]
-) -> tuple[Comparison, Array]:
-    """Answers given gaps, and the variance that the effect of a group of its own adds to each gap."""
+) -> tuple[Comparison, Array, Array]:
+    """Answers given gaps, the variance that a new group adds to each gap, and the noise scale."""
     given = {name: real(value) for name, value in parameters.items()}
     shared = jnp.square(given.pop(GROUP_SD, jnp.zeros(())))
-    return model(gap, asked, **given), shared
-
-
-def _scale(distribution: Comparison, shared: Array) -> Array:
-    return jnp.sqrt(jnp.square(jnp.max(distribution.scale)) + shared)
+    distribution = model(gap, asked, **given)
+    return distribution, shared, jnp.sqrt(jnp.square(jnp.max(distribution.scale)) + shared)
 
 
 @lazy_jit(static_argnums=0)
@@ -343,16 +343,15 @@ def _forecast(
     variance: Array,
 ) -> Forecast:
     mean = real(mean)
-    distribution, shared = _asked(model, mean, asked, parameters)
+    distribution, shared, _ = _asked(model, mean, asked, parameters)
     # Derivatives in the mean are the same for the gap and for its sum with the effect of a group.
     variance = real(variance) + shared
     if distribution.outcomes is None:
-        return _of_report(distribution, mean, variance)
+        return _forecast_of_report(distribution, mean, variance)
     moments = _moments(distribution, mean, variance)
     probability = jnp.exp(moments.log_normalizer)
-    possible = (
-        probability > 0
-    )  # of a tie where there are none, log Ẑ is −∞ and its derivatives mean nothing
+    # Ties may be impossible: their log Ẑ is −∞ and has no derivatives.
+    possible = probability > 0
     gradient, curvature = (
         jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature)
     )
@@ -363,15 +362,18 @@ def _forecast(
 
 
 def _moments(distribution: Comparison, mean: Array, variance: Array) -> TiltedMoments:
-    """Of every possible outcome, shape (o, k)."""
+    """Tilted moments of every possible outcome, shape (o, k)."""
     assert distribution.outcomes is not None
     values = distribution.outcomes[0]
     wide = jnp.broadcast_to(values.reshape(-1, *(1,) * mean.ndim), (len(values), *mean.shape))
     return distribution.tilted(wide, *(jnp.broadcast_to(x, wide.shape) for x in (mean, variance)))
 
 
-def _of_report(distribution: Comparison, mean: Array, variance: Array) -> Forecast:
-    """A report is Gaussian on the scale of the gap: everything has a closed form but the average over reports."""
+def _forecast_of_report(distribution: Comparison, mean: Array, variance: Array) -> Forecast:
+    """Forecast of a report, which is Gaussian on the scale of the gap.
+
+    All but the average over reports has a closed form.
+    """
     total = variance + jnp.square(distribution.scale)
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     shape = (len(nodes), *mean.shape)
@@ -395,22 +397,21 @@ def _information(
 ) -> tuple[Array]:
     """H(answer) − E[H(answer | gap)] (Houlsby et al. 2011)."""
     mean, variance = real(mean), real(variance)
-    distribution, shared = _asked(model, mean, asked, parameters)
-    scale = _scale(distribution, shared)
+    distribution, shared, scale = _asked(model, mean, asked, parameters)
     if distribution.outcomes is None:
         return (0.5 * jnp.log1p(variance / jnp.square(scale)),)
     values = distribution.outcomes[0]
 
     def entropy(gap: Array) -> Array:
-        known, _ = _asked(model, gap, asked, parameters)
+        given, *_ = _asked(model, gap, asked, parameters)
         if GROUP_SD in parameters:
-            chances = _moments(known, gap, jnp.broadcast_to(shared, gap.shape)).log_normalizer
+            chances = _moments(given, gap, jnp.broadcast_to(shared, gap.shape)).log_normalizer
         else:
-            chances = jax.vmap(lambda value: known.log_prob(jnp.full(gap.shape, value)))(values)
+            chances = jax.vmap(lambda value: given.log_prob(jnp.full(gap.shape, value)))(values)
         return jnp.sum(entr(jnp.exp(chances)), axis=0)
 
     nodes, weights = _quadrature(distribution, scale, mean, variance)
-    # Beyond the nodes only lapses leave an answer open; by how much is known.
+    # Beyond the nodes only lapses leave an answer open, by a known entropy.
     far = jnp.full((len(mean), 1), _FAR) * scale
     open_ = entropy(jnp.concatenate([nodes, far], axis=1))
     expected = open_[:, -1] + jnp.sum(weights * (open_[:, :-1] - open_[:, -1:]), axis=-1)
@@ -423,8 +424,8 @@ def _quadrature(
 ) -> tuple[Array, Array]:
     """Nodes and weights, shape (k, nodes), for the entropy of an answer under N(mean, variance).
 
-    Around the mean where the Gaussian is the narrower factor of the integrand; where the entropy
-    is, around no gap.
+    They lie around the mean where the Gaussian is the narrower factor of the integrand, and around
+    a gap of 0 where the entropy is.
     """
     steps = jnp.arange(-_NODES, _NODES + 1, dtype=mean.dtype)
     sd = jnp.sqrt(variance)[:, None]
@@ -436,7 +437,7 @@ def _quadrature(
     )
     step = jnp.where(narrow, _STEP, widest / jnp.where(narrow, 1.0, sd))
     weights = step * jnp.exp(-0.5 * jnp.square(z)) / jnp.sqrt(2 * jnp.pi)
-    # A little of the tails is cut off: without it the weights of the narrow rule add up to 1, and I
-    # → 0 with v.
+    # The narrow rule cuts off a little of the tails: its weights are scaled to add up to 1, so that
+    # the information goes to 0 with v.
     weights = jnp.where(narrow, weights / jnp.sum(weights, axis=-1, keepdims=True), weights)
     return mean[:, None] + sd * z, weights

@@ -1,4 +1,4 @@
-"""What makes a pair worth asking about."""
+"""Scores of pairs: reasons to ask about a pair."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Values = Callable[[Gaps], Floats | Singles]
 
 @dataclass(frozen=True)
 class State:
-    """What a score may look at: utilities after the earlier questions of a batch, and ``now``; what an answer tells; open pairs."""
+    """Input of a score: beliefs after the earlier questions of a batch and now, and open pairs."""
 
     belief: Belief
     now: Belief
@@ -36,9 +36,9 @@ class State:
 
 
 class Scorer(NamedTuple):
-    """A score at one state of knowledge; the larger, the better the question.
+    """Functions that score pairs in one state; the larger the score, the better the question.
 
-    ``quick`` only needs to find the best ``few`` of all pairs, ``exact`` scores these, shape (k,).
+    ``quick`` only has to find the best ``few`` of all pairs; ``exact`` scores these, shape (k,).
     """
 
     quick: Values
@@ -48,13 +48,15 @@ class Scorer(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """Base of scores: a subclass gives ``name``, ``reason`` and `value`; `scorer` where something is computed once for all pairs."""
+    """Base of scores.
+
+    A subclass has ``name``, ``reason`` and `value`, or overrides `scorer` to compute something once
+    for all pairs.
+    """
 
     name: ClassVar[str]
-    reason: ClassVar[str]  # why a pair is asked about, for the one who answers
-    about_the_best: ClassVar[bool] = (
-        False  # of too many items, look at the best, not at the uncertain ones
-    )
+    reason: ClassVar[str]  # why a pair is asked about, for the rater
+    about_the_best: ClassVar[bool] = False  # whether large sets are narrowed to the best items
     few: ClassVar[int] = 128
     max_items: ClassVar[int] = MAX_ITEMS_OF_SCORES  # items whose pairs are all scored
 
@@ -63,17 +65,17 @@ class Score:
         raise NotImplementedError(f"{type(self).__name__} gives neither value nor scorer")
 
     def quick(self, state: State, pairs: Gaps) -> Floats | Singles:
-        """Scores that only need to find the best ``few`` of all pairs."""
+        """Scores that only have to find the best ``few`` of all pairs."""
         return self.value(state, pairs)
 
     def scorer(self, state: State) -> Scorer:
-        """The score at a state of knowledge."""
+        """Functions that score pairs in a state."""
         return Scorer(partial(self.quick, state), partial(self.value, state), self.few)
 
 
 @dataclass(frozen=True)
 class Random(Score):
-    """All pairs are equally good; ties are broken at random."""
+    """Equal scores for all pairs; ties are broken at random."""
 
     name = "random"
     reason = "it was drawn at random"
@@ -112,7 +114,10 @@ class Ratio(Score):
 
 @dataclass(frozen=True)
 class Bald(Score):
-    """Mutual information of answer and gap, in nats (Houlsby et al. 2011, "Bayesian active learning by disagreement")."""
+    """Mutual information of answer and gap, in nats.
+
+    Houlsby et al. (2011), "Bayesian active learning by disagreement".
+    """
 
     name = "bald"
     reason = "its answer is expected to tell more about the two than that of any other pair"
@@ -126,14 +131,14 @@ class Bald(Score):
 
 @dataclass(frozen=True)
 class Eubo(Score):
-    """Expected utility of the better of the two, E max(uᵢ, uⱼ), above the average of all means (Lin et al. 2022)."""
+    """Expected utility of the better item, E max(uᵢ, uⱼ), above the average (Lin et al. 2022)."""
 
     name = "eubo"
     reason = "the better of the two is expected to be better than that of any other pair"
     about_the_best = True
 
     def value(self, state: State, pairs: Gaps) -> Floats:
-        """In closed form: ½(mᵢ + mⱼ) + m(Φ(m/s) − ½) + s φ(m/s), with m and s of the gap (Clark 1961)."""
+        """Compute ½(mᵢ + mⱼ) + m(Φ(m/s) − ½) + s φ(m/s), m and s those of the gap (Clark 1961)."""
         mean = state.belief.mean - state.belief.mean.mean()
         sd = np.sqrt(pairs.variance)
         z = np.divide(pairs.mean, sd, out=np.full(sd.shape, np.inf), where=sd > 0)
@@ -145,9 +150,9 @@ class Eubo(Score):
 
 @dataclass(frozen=True)
 class LookAhead(Bald):
-    """Information of an answer and of the best question after it, on average over outcomes, in nats.
+    """Information of an answer and of the best question after it, averaged over outcomes, in nats.
 
-    Both questions are sought among those whose own information is the largest.
+    Both questions are among those with the largest information of their own answer.
     """
 
     name = "look_ahead"
@@ -171,18 +176,18 @@ class LookAhead(Bald):
 
 @dataclass(frozen=True)
 class MutualInformation(Score):
-    """What an answer tells about all other answers that could still be asked for (Krause et al. 2008).
+    """Information of an answer about all other answers that may be asked (Krause et al. 2008).
 
-    ½ log(1 + τ v) + ½ log(1 − τ c): each answer is its gap with Gaussian noise of the precision τ
-    that expectation propagation gives it on average, v is the gap's variance now and c that after
-    every pair of the pool was answered once.
+    The score is ½ log(1 + τ v) + ½ log(1 − τ c): each answer is its gap with Gaussian noise of the
+    precision τ that expectation propagation gives it on average, v is the gap's variance now and c
+    its variance after every pair of the pool was answered once.
 
     Notes
     -----
     Krause, Singh & Guestrin (2008), "Near-optimal sensor placements in Gaussian processes". Unlike
-    with BALD, what an answer tells about its own gap alone counts for nothing. In a pool of more
-    than ``exact_items`` items the second term is left out, so that every pair can be looked at: c
-    falls with the number of answers that it comes after.
+    in BALD, information about the answer's own gap alone counts for nothing. In a pool of more than
+    ``exact_items`` items the second term is left out, so that every pair can be scored: c falls
+    with the number of answers.
     """
 
     name = "mutual_information"
@@ -190,12 +195,12 @@ class MutualInformation(Score):
     exact_items: ClassVar[int] = MAX_ITEMS_OF_EXACT_INFORMATION
 
     def value(self, state: State, pairs: Gaps) -> Floats:
-        """Without the second term: ½ log(1 + τ v) = −½ log(1 − κ v)."""
+        """First term: ½ log(1 + τ v) = −½ log(1 − κ v)."""
         shrunk = pairs.variance * state.answers.shrinkage(pairs)
         return np.asarray(-0.5 * np.log1p(-np.minimum(shrunk, 1 - 1e-12)))
 
     def scorer(self, state: State) -> Scorer:
-        """One linear system in as many unknowns as the pool has items, O(n³); then every pair in O(1)."""
+        """Solve a linear system for the items of the pool, O(n³); then score a pair in O(1)."""
         pool, number = state.pool, len(state.belief.mean)
         members = pool.members if pool.listed is None else np.unique(pool.open(number))
         if len(members) > self.exact_items:
@@ -203,19 +208,19 @@ class MutualInformation(Score):
         place = np.zeros(number, dtype=np.int64)
         place[members] = np.arange(len(members))
         after = self._after_all(state, members, place)
-        own = np.diagonal(after)
+        variances = np.diagonal(after)
 
         def value(gaps: Gaps) -> Floats:
             precision = self._precision(state, gaps)
             first, second = place[gaps.first], place[gaps.second]
-            left = own[first] + own[second] - 2 * after[first, second]
+            left = variances[first] + variances[second] - 2 * after[first, second]
             share = np.clip(precision * left, 0.0, 1 - 1e-12)  # below 1 up to rounding
             return np.asarray(0.5 * (np.log1p(precision * gaps.variance) + np.log1p(-share)))
 
         return Scorer(value, value)
 
     def _precision(self, state: State, gaps: Gaps) -> Floats:
-        """τ of the site that takes the variance from v to v − κ v²."""
+        """Precision τ of the site that takes the variance from v to v − κ v²."""
         shrinkage = state.answers.shrinkage(gaps)
         return np.asarray(shrinkage / np.maximum(1 - gaps.variance * shrinkage, 1e-12))
 
@@ -238,11 +243,12 @@ _PART = 4096  # listed pairs whose covariances with them are formed together
 
 @dataclass(frozen=True)
 class TopK(Score):
-    """Information about who is among the k best: the expected fall of Σᵢ h(pᵢ), h the entropy of a yes or no, in nats.
+    """Information about which items are the k best, in nats.
 
-    Item i is among them with probability pᵢ = P(uᵢ > b), where the boundary b is the average
-    utility of the two that are k-th and next by their means now. Everything is a closed form of
-    Gaussian moments.
+    The score is the expected fall of Σᵢ h(pᵢ), h the entropy of a binary variable. Item i is among
+    the best with probability pᵢ = P(uᵢ > b), where the boundary b is the average utility of the two
+    items that are k-th and next by their means now. Everything is a closed form of Gaussian
+    moments.
 
     Parameters
     ----------
@@ -258,7 +264,7 @@ class TopK(Score):
     k: int | None = None
 
     def scorer(self, state: State) -> Scorer:
-        """Quickly by the first order in what an answer tells, of the most doubtful memberships."""
+        """Score quickly by a first-order expansion, for the most doubtful memberships."""
         belief, number = state.belief, len(state.belief.mean)
         k = min(10, number // 2) if self.k is None else self.k
         if not 0 < k < number:
@@ -276,7 +282,7 @@ class TopK(Score):
         weight = np.exp(-np.square(z)) / (4 * np.pi * p * (1 - p))
         doubtful = np.argsort(-weight, kind="stable")[:_DOUBTFUL]
         scale = np.sqrt(weight[doubtful] / variance[doubtful])[:, None]
-        # Of the covariances of uᵢ − b with every utility.
+        # Scaled covariances of uᵢ − b with every utility.
         reach = scale * (belief.covariance[doubtful] - edge)
         square = np.einsum("dn,dn->n", reach, reach)
 
@@ -306,7 +312,10 @@ class TopK(Score):
 
 
 def _after_each(answer: Forecast, mean: Floats, variance: Floats, response: Floats) -> Any:
-    """For each outcome: its probability, and the moments that it leaves of quantities with these covariances with the gaps."""
+    """Probability of each outcome, with the moments of some quantities after it.
+
+    ``response`` are the covariances of these quantities with the gaps.
+    """
     for probability, gradient, curvature in zip(
         answer.probability, answer.gradient, answer.curvature, strict=True
     ):
@@ -318,7 +327,7 @@ def _after_each(answer: Forecast, mean: Floats, variance: Floats, response: Floa
 
 
 def _sign_entropy(mean: Floats, variance: Floats) -> Floats:
-    """Of the sign of N(mean, variance)."""
+    """Entropy of the sign of N(mean, variance)."""
     p = ndtr(-np.abs(mean) / np.sqrt(variance))
     return np.asarray(entr(p) + entr(1 - p))
 

@@ -1,4 +1,4 @@
-"""Whether enough is known, what further answers are expected to gain, and why a question is asked."""
+"""Decisions about further questions: when to stop, their expected gain, and their reason."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,40 +13,38 @@ from relpref.explore.forecast import Belief, Floats, Pool
 from relpref.explore.scores import DEFAULT, Score
 from relpref.infer import UtilityPosterior
 from relpref.limits import MAX_FORECAST_ANSWERS, MAX_ITEMS_OF_GAIN
-from relpref.posterior.gaussian import generator
 
 GOAL = 0.1  # of the pairs in the wrong order
-_MIN_GAIN = (
-    0.05  # of the share: where the next n/2 answers gain less, more of them will not reach the goal
-)
+# Share of the errors: where the next n/2 answers gain less, further ones will not reach the goal.
+_MIN_GAIN = 0.05
 
 
 @dataclass(frozen=True)
 class ExpectedGain:
-    """How far the order is known, whether that is enough, and what further answers are expected to do.
+    """Errors of the order now, and expected errors after further answers.
 
     Attributes
     ----------
     answers : int
-        How many further answers; fewer than asked for where fewer questions are left.
+        Number of further answers; fewer than asked for where fewer questions are left.
     wrong_now, wrong_after : float
         Expected share of the pairs whose order, by the posterior means, is wrong, now and after
         these answers; between 0 and 1/2. With ``top`` the expected share of the leading items that
         do not belong there, between 0 and 1.
     all_items : bool
-        Whether all items' pairs are meant; of too many for a matrix those of the candidates are,
-        see `next_pairs`.
+        Whether the pairs are those of all items; with too many items for a matrix, they are those
+        of the candidates, see `next_pairs`.
     goal : float
-        The share at which enough is known.
+        Share at which enough is known.
     missing : int or None
-        About how many more answers reach the goal; 0 where it is reached, None if it is unknown or
-        they will not.
+        Approximate number of further answers that reach the goal; 0 if it is reached, None if the
+        number is unknown or they will not reach it.
     stalled : bool
-        Whether more answers will not reach the goal: the next n/2 of n items are expected to gain
-        less than 5 % of ``wrong_now`` (ties, for example, never settle), or too few questions are
-        left.
+        Whether further answers will not reach the goal: the next n/2 for n items are expected to
+        gain less than 5 % of ``wrong_now`` (ties, for example, are never decided), or too few
+        questions are left.
     top : int, optional
-        How many of the best are to be known, instead of the order of all.
+        Number of best items to be known, instead of the order of all.
     """
 
     answers: int
@@ -68,7 +66,7 @@ class ExpectedGain:
 
     @property
     def finding(self) -> str:
-        """How far the order is known, in words without a full stop."""
+        """Errors of the order now, in words without a full stop."""
         if self.top is not None:
             among = "" if self.all_items else " of the candidates"
             lead = "the one that leads" if self.top == 1 else f"the {self.top} that lead"
@@ -81,16 +79,15 @@ class ExpectedGain:
 
     @property
     def sentence(self) -> str:
-        """In words: how far the order is known, and how many answers are missing, or that enough is known."""
+        """Errors of the order now and after more answers, and the missing answers, in words."""
         goal = f"the goal of {100 * self.goal:g}%"
         now = f"{self.finding}, which reaches {goal}" if self.enough() else self.finding
         if not self.answers:
             return f"{now}; no question is left to ask."
-        more, after = counted(self.answers, "more answer"), f"{self.wrong_after:.1%}"
-        after = (
-            f"{more} would "
-            f"{f'bring that to about {after}' if after != f'{self.wrong_now:.1%}' else 'change that little'}."
-        )
+        after = f"{self.wrong_after:.1%}"
+        same = after == f"{self.wrong_now:.1%}"
+        change = "change that little" if same else f"bring that to about {after}"
+        after = f"{counted(self.answers, 'more answer')} would {change}."
         if self.enough():
             return f"{now}: you can stop here. {after}"
         if self.stalled:
@@ -111,16 +108,16 @@ def expected_gain(
     rng_key: Any = None,
     **limits: Any,
 ) -> ExpectedGain:
-    """Estimate how far the order is known, whether that is enough, and the expected gain of further answers.
+    """Estimate the errors of the order, and what further answers are expected to gain.
 
     Parameters
     ----------
     posterior : UtilityPosterior
     answers : int
-        How many further answers.
+        Number of further answers.
     goal : float
-        Enough is known where the expected share of pairs in the wrong order is at most this; above
-        0 and below 1/2.
+        Largest expected share of pairs in the wrong order at which enough is known; above 0 and
+        below 1/2.
     top : int, optional
         Ask for the best K instead: the goal is for the expected share of the K leading items that
         are not among the best K.
@@ -131,12 +128,12 @@ def expected_gain(
     Notes
     -----
     With gap mean m and variance v now and v' after the answers, the mean then is N(m, v − v'), seen
-    from now. That it then is on the
-    wrong side of 0 has the probability ``2 T(|m|/√v, √(v'/(v − v')))``, T Owen's function; before any answer ``Φ(−|m|/√v)``. The answers
-    are those of a batch: questions that are chosen answer by answer may do better.
+    from now. The probability that it then is on the wrong side of 0 is
+    ``2 T(|m|/√v, √(v'/(v − v')))``, T Owen's function; before any answer it is ``Φ(−|m|/√v)``. The
+    answers are those of a batch: questions that are chosen answer by answer may do better.
 
-    With ``top`` the gaps are those between each item and the average utility of the two that are
-    last among the best and next by their means now.
+    With ``top`` the gaps are those between each item and the average utility of two items: the last
+    among the best and the next, by their means now.
 
     ``missing`` is read off the curve w/(1 + a/b)², w being the share now, through the share after a
     batch of n/2 answers (4 at least, 50 at most; of more than 1000 items after ``answers``).
@@ -144,7 +141,8 @@ def expected_gain(
     Raises
     ------
     DataError, UnknownLabelError
-        As `next_pairs`; if the goal is no share, or there are not more than ``top`` items.
+        If an argument cannot be used, see `next_pairs`; if the goal is no share, or there are not
+        more than ``top`` items.
     """
     whole_number("answers", answers, 1)
     check_goal(goal)
@@ -156,7 +154,7 @@ def expected_gain(
     check_top(top, n)
     everyone = np.arange(n)
     if n > MAX_ITEMS_OF_GAIN:
-        rng = posterior._rng(None) if rng_key is None else generator(rng_key)
+        rng = posterior._rng(rng_key)
         everyone = np.sort(rng.choice(n, MAX_ITEMS_OF_GAIN, replace=False))
     pool = Pool(everyone, np.zeros((2, 0), dtype=np.int64))
     asked = len(chosen.questions)
@@ -175,10 +173,10 @@ def expected_gain(
 
 
 def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple[int | None, bool]:
-    """How many answers are missing, and whether more will not reach the goal.
+    """Estimate the number of missing answers, and whether more will not reach the goal.
 
-    Both shares are relative to now: ``end`` after ``asked`` answers, and the goal. The next
-    ``soon`` answers must gain something, and there can be ``left``.
+    The shares are relative to now: ``end`` after ``asked`` answers, and ``goal``. The next ``soon``
+    answers must gain something, and there can be at most ``left``.
     """
     if goal >= 1:
         return 0, False
@@ -193,7 +191,7 @@ def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple
 
 
 def rounded(number: int) -> int:
-    """To about one digit and a half."""
+    """Round to about one and a half digits."""
     step = next(
         size
         for most, size in ((10, 1), (50, 5), (200, 10), (1000, 50), (np.inf, 100))
@@ -203,7 +201,7 @@ def rounded(number: int) -> int:
 
 
 def check_goal(goal: float) -> float:
-    """Refuse what is no share that can be a goal."""
+    """Refuse a goal that is no share."""
     if not 0 < goal < 0.5:
         raise DataError(
             f"goal is {goal!r}; it is a share of all pairs, above 0 and below 0.5, such as 0.1"
@@ -211,17 +209,16 @@ def check_goal(goal: float) -> float:
     return goal
 
 
-def check_top(top: int | None, number: int) -> int | None:
-    """Refuse so many of the best that all are among them."""
+def check_top(top: int | None, number: int) -> None:
+    """Refuse a number of best items that is not below the number of all."""
     if top is not None:
         whole_number("top", top, 1)
         if top >= number:
             raise DataError(f"top is {top}; among {number} items it must be below {number}")
-    return top
 
 
 def _wrong_members(before: Belief, after: Belief, top: int) -> float:
-    """Expected share of the leading ``top`` that do not belong there, after answers that lead from one belief to the other."""
+    """Expected share of the ``top`` leading items that do not belong there, seen from before."""
     _, _, mean, variance = before.boundary(top)
     rest = after.boundary(top)[3]
     # Each item that is wrongly in displaces one that is wrongly out.
@@ -229,7 +226,7 @@ def _wrong_members(before: Belief, after: Belief, top: int) -> float:
 
 
 def _wrong_pairs(before: Belief, after: Belief, pool: Pool) -> float:
-    """Expected share of the pool's pairs in the wrong order, after answers that lead from one belief to the other."""
+    """Expected share of the pool's pairs that are in the wrong order after, seen from before."""
     total, number = 0.0, 0
     for (gaps, closed), (left, _) in zip(pool.blocks(before), pool.blocks(after), strict=True):
         mean, variance, rest = (
@@ -241,15 +238,17 @@ def _wrong_pairs(before: Belief, after: Belief, pool: Pool) -> float:
 
 
 def _wrong(mean: Floats, variance: Floats, rest: Floats) -> Floats:
-    """Probability of the wrong sign after answers that leave the variance v', averaged over what they could be; 0 for v = 0."""
+    """Probability of the wrong sign after answers, averaged over them; 0 for v = 0.
+
+    ``rest`` is the variance v' after these answers.
+    """
     sd = np.sqrt(variance)
     learned = np.maximum(variance - rest, 0.0)
     z = np.divide(np.abs(mean), sd, out=np.full(sd.shape, np.inf), where=sd > 0)
     slope = np.divide(rest, learned, out=np.full(sd.shape, np.inf), where=learned > 0)
+    finite = np.isfinite(z)
     # Sheppard's formula is the case m = 0.
-    return np.where(
-        np.isfinite(z), 2 * owens_t(np.where(np.isfinite(z), z, 0.0), np.sqrt(slope)), 0.0
-    )
+    return np.where(finite, 2 * owens_t(np.where(finite, z, 0.0), np.sqrt(slope)), 0.0)
 
 
 def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score = DEFAULT) -> str:
@@ -263,11 +262,11 @@ def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score
     reason = score_of(score).reason
     better = float(posterior.prefer([(first, second)])["p_better"].iloc[0])
     if abs(better - 0.5) < 0.05:
-        known = "So far nothing tells which of the two is the better"
+        belief = "So far nothing tells which of the two is the better"
     else:
         label = first if better > 0.5 else second
-        known = (
+        belief = (
             f"So far {shown(label)} is thought to be the better with a probability of "
             f"{max(better, 1 - better):.0%}"
         )
-    return f"{known}. This pair was chosen because {reason}."
+    return f"{belief}. This pair was chosen because {reason}."

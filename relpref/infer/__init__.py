@@ -9,23 +9,22 @@ if TYPE_CHECKING:
     from relpref.infer.laplace import Laplace
     from relpref.infer.many import fit_many
     from relpref.infer.relation_posterior import RelationPosterior
-    from relpref.infer.result import InferenceWarning, Result
     from relpref.infer.samples import from_samples, noncentered
     from relpref.posterior.base import Posterior
     from relpref.posterior.classes import ClassPosterior
     from relpref.posterior.utility import UtilityPosterior
+    from relpref.result import InferenceWarning, Result
 
-# Imported when first used: `relpref.posterior` builds on modules of this room, and its classes are
-# offered here.
+# Imported when first used: JAX and the engines take time.
 _HOMES = {
     "EP": "infer.engine",
     "ClassPosterior": "posterior.classes",
     "Exact": "infer.exact.engine",
-    "InferenceWarning": "infer.result",
+    "InferenceWarning": "result",
     "Laplace": "infer.laplace",
     "Posterior": "posterior.base",
     "RelationPosterior": "infer.relation_posterior",
-    "Result": "infer.result",
+    "Result": "result",
     "UtilityPosterior": "posterior.utility",
     "fit_many": "infer.many",
     "from_samples": "infer.samples",

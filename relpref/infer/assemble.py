@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
-from relpref.data.comparisons import COMPOSED, weight_note
+from relpref.data.comparisons import weight_note
 from relpref.data.covariates import EFFECT
 from relpref.infer.call import Values, preference_data
 from relpref.infer.evidence import Evidence, latent_moments
 from relpref.infer.layout import Layout
-from relpref.infer.result import Result, warn_user
 from relpref.infer.sampling import CHAINS
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.limits import MAX_NOTED_ITEMS, MAX_NUMBERS_OF_MIXTURE
@@ -24,6 +23,7 @@ from relpref.posterior.classes import ClassPosterior
 from relpref.posterior.gaussian import Floats, key_words, mixture
 from relpref.posterior.origin import Origin
 from relpref.posterior.utility import UTILITY, UtilityPosterior
+from relpref.result import Result, warn_user
 
 # Variance of a gap, relative to that of a utility, below which two items are one; correlation of
 # two parts that are told apart no more.
@@ -80,7 +80,7 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
         weights = (
             {} if data.comparisons.weight is None else {"weights": weight_note(data.comparisons)}
         )
-        common["info"] = {**common["info"], **group_notes(data), **composed_note(data), **weights}
+        common["info"] = {**common["info"], **group_notes(data), **weights}
         model = origin.keywords.get("likelihood")
         # A custom program may mean something else by the word.
         own = isinstance(model, AnswerModel) and not isinstance(model, type)
@@ -88,7 +88,7 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
         found = UtilityPosterior(
             **common, likelihood=likelihood, slices=slices, origin=origin, data=data
         )
-        return found if len(slices) == 1 else found.with_whole(common["belief"])
+        return found if len(slices) == 1 else found.with_full(common["belief"])
     return Posterior(**common, slices=slices, origin=origin)
 
 
@@ -114,12 +114,6 @@ def group_notes(data: PreferenceData) -> dict[str, Any]:
     )
     warn_user(note)
     return {"groups": note}
-
-
-def composed_note(data: PreferenceData) -> dict[str, Any]:
-    """Of what the answers were composed, for ``info``."""
-    notes = [note for note in data.notes if COMPOSED in note]
-    return {"answers": "; ".join(notes)} if notes else {}
 
 
 def prior_notes(

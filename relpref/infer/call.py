@@ -125,13 +125,13 @@ class Site(NamedTuple):
     plated: bool
     problem: str | None
     without_moments: str | None  # why expectation propagation does not take it, if so
+    without_mode: str | None  # why Laplace's method does not take it, if so
     knows_moments: bool
     log_concave: bool
     closed_form: bool
     shares_noise: bool  # whether its rows do, see `relpref.likelihoods.SharedNoise`
-    portable: (
-        bool  # whether the distribution is whole when it is made again from what JAX sees of it
-    )
+    # Whether the distribution is whole when it is made again from what JAX sees of it
+    portable: bool
 
 
 @lru_cache(maxsize=64)
@@ -169,6 +169,7 @@ def survey(call: Call) -> tuple[Site, ...]:
                 plated=bool(site["cond_indep_stack"]),
                 problem=problem,
                 without_moments=getattr(likelihood, "without_moments", None),
+                without_mode=getattr(likelihood, "without_mode", None),
                 knows_moments=likelihood is not None,
                 log_concave=bool(getattr(likelihood, "log_concave", False)),
                 closed_form=hasattr(likelihood, "gaussian_site"),

@@ -31,7 +31,6 @@ from relpref.infer.importance import (
 from relpref.infer.large.fit import fit, fit_many
 from relpref.infer.plates import Averaged, Learned, learned, settled
 from relpref.infer.program import Program
-from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.sampling import UNMIXED, Density, sample
 from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters, judged_copies
 from relpref.infer.sites import Sites
@@ -40,6 +39,7 @@ from relpref.linalg.arrays import ravel
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin
+from relpref.result import CODES, Result, progress_line
 
 Strategy = Literal["integrate", "maximize", "em", "nuts"]
 
@@ -110,9 +110,8 @@ class GaussianEngine:
 
     name: ClassVar[str]
     copies: ClassVar[bool] = False  # whether each of a row's equal answers has a site
-    at_mode: ClassVar[bool] = (
-        False  # whether sites touch the likelihood at the mean, instead of matching moments
-    )
+    # Whether sites touch the likelihood at the mean, instead of matching moments
+    at_mode: ClassVar[bool] = False
     evaluate: ClassVar[Callable[..., Evidence]]
     # Its way through very many answers about very many items.
     fit_many: ClassVar[Callable[..., Any] | None] = None
@@ -237,9 +236,10 @@ class GaussianEngine:
     ) -> Program:
         program = Program.of(self.program, args, kwargs, fixed, padding=True)
         for site in survey(program.compiled.call):
-            if site.without_moments is not None and not self.at_mode:
+            reason = site.without_mode if self.at_mode else site.without_moments
+            if reason is not None:
                 raise UnsupportedProgramError(
-                    f"observed site {site.name!r} ({site.kind}): {site.without_moments}"
+                    f"observed site {site.name!r} ({site.kind}): {reason}"
                 )
         if self.at_mode and program.layout.ordered:
             program = program.at_a_point()

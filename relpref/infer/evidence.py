@@ -27,7 +27,6 @@ from relpref.infer.host_space import HostSpace
 from relpref.infer.joint import joint_of, joint_on_host
 from relpref.infer.layout import Layout, Observation, Reading
 from relpref.infer.program import Program
-from relpref.infer.result import CODES, Result
 from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, cavities, run
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
@@ -35,6 +34,7 @@ from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
 from relpref.linalg import Dense
 from relpref.linalg.arrays import Array, block_diagonal, namespace
+from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
 

@@ -21,10 +21,11 @@ from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
 from relpref.infer.call import Values, survey
 from relpref.infer.program import Program
-from relpref.infer.result import InferenceWarning, smoothed, warn_user
+from relpref.infer.smoothing import smoothed
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
 from relpref.limits import MAX_NUMBERS_OF_POINTS
+from relpref.result import InferenceWarning, warn_user
 
 Floats = NDArray[np.float64]
 
@@ -43,14 +44,12 @@ _FREEDOM = 7.0  # degrees of freedom of the proposal
 # How much wider its root is than that of the covariance: two dozen points see too little of the
 # tails, from which the next one learns.
 _WIDER = 1.25
-POINT_TOLERANCE = (
-    1e-3  # of the sites at a point: a mean in posterior sds, a variance relative to itself
-)
+# Tolerance of the sites at a point: a mean in posterior sds, a variance relative to itself.
+POINT_TOLERANCE = 1e-3
 _STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
 _LEAST_CURVATURE = 0.5  # the prior alone gives 1
-_MAX_NEWTON = (
-    1.5  # longest step from the maximum to that on the standardized scale, in standard deviations
-)
+# Longest step from the maximum to that on the standardized scale, in standard deviations.
+_MAX_NEWTON = 1.5
 # Offsets from the prior's median at which a prior is tabulated, in the unconstrained space.
 _GRID = 0.05 * np.sinh(np.linspace(-8.0, 8.0, 801))
 _FARTHEST = 6.5  # standard deviations; the map is linear beyond

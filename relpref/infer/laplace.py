@@ -12,10 +12,10 @@ from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Approximation, evaluate
 from relpref.infer.gradient import dual_vector, tilted
 from relpref.infer.joint import Around, half_trace, heights, slope_along
-from relpref.infer.result import Result
 from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg.arrays import Array, cond, namespace, while_loop
+from relpref.result import Result
 
 _SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
 

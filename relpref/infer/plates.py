@@ -21,18 +21,17 @@ from relpref.infer.importance import Points, inverse_root
 from relpref.infer.jaxprs import reached
 from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
-from relpref.infer.result import CODES, Result
 from relpref.infer.search import Fitted
 from relpref.infer.sites import Sites, cavities
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg.arrays import Array, ravel
+from relpref.result import CODES, Result
 
 _CONVERGED = CODES.index(Result.converged)
 _EXACT = 1e-6  # relative error of a derivative by which a row says whose it is
-_TURNS = (
-    6  # searches with entries of plates, at most; before each but the first their scale is found
-)
+# Searches with entries of plates, at most; before each but the first their scale is found
+_TURNS = 6
 _SETTLED = 0.03  # by how much the logarithms of scales may still move
 _LEAST_CURVATURE = 0.5
 _LOG_SCALES = np.linspace(-6.0, 3.0, 361)

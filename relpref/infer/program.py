@@ -42,9 +42,8 @@ from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.registry import unbound
 
-_TOLERANCE = (
-    1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
-)
+# Tolerance of the affinity check, relative to the predictors probed; the probes are float64.
+_TOLERANCE = 1e-7
 _SHARED = 40  # values of small sites
 # Answers in a row: identical sites that may approximate badly, and that may be far more precise
 # than the prior.
@@ -71,9 +70,8 @@ class Program:
     # what JAX compiles; what it says of items and answers beyond those of this program is not to be
     # looked at.
     filled: "Program | None" = None
-    members: Members | None = (
-        None  # of which some hyperparameters have an entry each, over which they are averaged
-    )
+    # Members of which some hyperparameters have an entry each, over which they are averaged.
+    members: Members | None = None
     # Hyperparameters in plates that are at their maximum, and the known scale of each, see
     # `relpref.infer.plates.learned`.
     scales: tuple[tuple[str, str], ...] = field(default=(), metadata={"static": True})
@@ -221,8 +219,7 @@ class Program:
         if self.rows is None:
             raise UnsupportedProgramError(
                 "some answers are lists, and look at more than two latents each or at what "
-                "hyperparameters change; Laplace has no lists "
-                "of that kind: fit with EP"
+                "hyperparameters change; Laplace has no lists of that kind: fit with EP"
             )
         filled = None if self.filled is None else self.filled.at_a_point()
         return replace(self, layout=replace(self.layout, joint=True), filled=filled)

@@ -1,4 +1,4 @@
-"""The posterior of a relation: scores of objects, conditional on a node, with the user's own labels."""
+"""Posterior of a relation: scores of objects, conditional on a node."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,35 +9,20 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from scipy.special import ndtr
 
 from relpref.compiled import float64
-from relpref.data import PreferenceData, RelationData
+from relpref.data import RelationData
 from relpref.data.arrays import counted, label
-from relpref.data.relation_data import Symmetry
 from relpref.errors import DataError, StorageError
 from relpref.infer.exact.closed import Loss
-from relpref.infer.exact.domain import Asked, Domain, NodeKernel
-from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores, Solver
+from relpref.infer.exact.domain import Asked, Domain
+from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores
 from relpref.infer.exact.structure import ProgramKernel
 from relpref.likelihoods import CentredNormal
 from relpref.posterior.arviz import CHAINS, Groups, native, plain_coordinates, sample_stats, tree
 from relpref.posterior.base import PosteriorBase
-from relpref.posterior.codec import (
-    DATA,
-    Stored,
-    checked,
-    decode,
-    decode_data,
-    decode_labels,
-    decode_values,
-    encode,
-    encode_data,
-    encode_labels,
-    sparse_arrays,
-    sparse_matrix,
-)
+from relpref.posterior.codec import Arrays, Stored, check_arguments, checked, decode, encode
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import plot_forest
@@ -50,38 +35,10 @@ from relpref.posterior.tables import (
     tier_table,
 )
 
-_PLAIN = {"noise": float, "shift": float, "log_evidence": float | None}
-_OPTIONS = {"loss": Loss, "symmetry": Symmetry, "pair_kernel": str, "solver": Solver}
-_DOMAIN = {
-    "labels": str,
-    "name": str,
-    "feature_names": list[str] | None,
-    "kernel": Any,
-    "sparse": list[int] | None,
-    "standardize?": bool,
-}
-_PROGRAM = {
-    "origin": str,
-    "field": str,
-    "nodes": DATA,
-    "objects": dict[str, Any] | None,
-    "symmetry": Symmetry,
-    "shift": float,
-}
-_CONTENT = {
-    "kind": str,
-    "plain": _PLAIN,
-    "info": dict[str, Any],
-    "hyperparameters": list[str],
-    "shape": list[int],
-    "options": _OPTIONS,
-    "regularization": float,
-    "scale": float,
-    "nodes": _DOMAIN,
-    "objects": dict[str, Any] | None,
-    "program": dict[str, Any] | None,
-    "stopped?": bool,
-}
+_PROBLEM = ("loss", "symmetry", "pair_kernel", "solver", "shift", "values")
+_PROGRAM = {"origin": dict[str, Any], "field": str, "data": Any}
+_DATA = ("nodes", "objects", "symmetry", "shift", "distinct", "observed")
+_DOMAIN = ("labels", "features", "kernel", "name", "feature_names", "standardize")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,12 +86,15 @@ class RelationPosterior(PosteriorBase):
 
     @property
     def noise(self) -> float:
-        """λ times the scale: variance of a label given its score, in one direction; see `label_variance`."""
+        """Variance of a label given its score, in one direction: λ times the scale."""
         return self.solution.scale * self.solution.regularization
 
     @property
     def label_variance(self) -> float:
-        """Variance of a pair's next label given its score: under a constraint it counts in both directions, so half of ``noise``."""
+        """Variance of a pair's next label given its score.
+
+        Under a constraint a label counts in both directions: half of ``noise``.
+        """
         return self.noise if self.problem.symmetry == "none" else 0.5 * self.noise
 
     def mean(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
@@ -207,7 +167,7 @@ class RelationPosterior(PosteriorBase):
         interval: float = 0.9,
         axes: Any = None,
     ) -> Any:
-        """Draw the ranking for one conditioning node: a dot for each score, a line for its interval, and a band for each tier.
+        """Draw the ranking for one conditioning node: dots, intervals, and bands for tiers.
 
         Parameters
         ----------
@@ -227,7 +187,7 @@ class RelationPosterior(PosteriorBase):
     def tiers(
         self, query: Any, objects: Any = None, *, probability: float = 0.95, rng_key: Any = None
     ) -> pd.DataFrame:
-        """Groups of objects whose order for one conditioning node is settled, as `UtilityPosterior.tiers` has them of items.
+        """Tiers of objects for one conditioning node, see `UtilityPosterior.tiers`.
 
         Parameters
         ----------
@@ -261,7 +221,7 @@ class RelationPosterior(PosteriorBase):
         return belief.project(weights), [right.labels[position] for position in kept]
 
     def prefer(self, query: Any, pairs: Iterable[tuple[Any, Any]]) -> pd.DataFrame:
-        """How likely the first object of each pair ranks above the second for a conditioning node.
+        """Probability that the first object of each pair ranks above the second for a node.
 
         Parameters
         ----------
@@ -296,7 +256,7 @@ class RelationPosterior(PosteriorBase):
         return self.belief(query, objects).draw(num_samples, self._rng(rng_key))
 
     def labels_of(self, query: Any, objects: Any = None) -> tuple[NDArray[np.intp], Floats]:
-        """Known labels for one conditioning node, as they were given: their objects among those asked for, and the labels, shape (l,).
+        """Known labels for a conditioning node, shape (l,), and positions of their objects.
 
         There are none of a new node. Arguments are those of `belief`.
         """
@@ -307,11 +267,14 @@ class RelationPosterior(PosteriorBase):
         row = np.flatnonzero(values.rows == asked.side.index[0])
         position = np.full(values.shape[1], -1, dtype=np.intp)
         position[right.side.index] = np.arange(len(right.labels))
-        found = position[values.columns[row]]
-        return found[found >= 0], self.shift + values.values[row][found >= 0]
+        places = position[values.columns[row]]
+        return places[places >= 0], self.shift + values.values[row][places >= 0]
 
     def log_likelihood(self, scores: Floats, labels: Floats) -> Floats:
-        """Log density of labels (l,) of one conditioning node at scores (..., l), one by one; with the ranking loss given the others."""
+        """Log density of each label (l,) of a conditioning node at scores (..., l).
+
+        With the ranking loss it is conditional on the other labels.
+        """
         with float64():
             noise = np.sqrt(self.label_variance)
             if self.loss == "regression":
@@ -329,7 +292,7 @@ class RelationPosterior(PosteriorBase):
     def to_datatree(
         self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None
     ) -> Any:
-        """Draws of scores and of next labels for one conditioning node as a DataTree, with its known labels beside them.
+        """DataTree with draws of scores and of next labels for one conditioning node.
 
         Arguments are those of `sample`; groups are those of `Posterior.to_datatree`,
         ``log_likelihood`` and ``observed_data`` where labels are known.
@@ -339,7 +302,7 @@ class RelationPosterior(PosteriorBase):
     def to_arviz(
         self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None
     ) -> Any:
-        """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
+        """DataTree of `to_datatree`, or the ``InferenceData`` of an installed ArviZ 0.x."""
         return native(self.to_datatree(query, objects, num_samples, rng_key))
 
     def groups(
@@ -362,86 +325,79 @@ class RelationPosterior(PosteriorBase):
         }
         names = plain_coordinates(self.objects.ask(objects).labels)
         coords = {"object": names}
-        known, labels = self.labels_of(query, objects)
-        if len(known):
-            groups["posterior_predictive"]["label"] = replicated[..., known]
-            groups["log_likelihood"] = {"label": self.log_likelihood(draws[..., known], labels)}
+        labelled, labels = self.labels_of(query, objects)
+        if len(labelled):
+            groups["posterior_predictive"]["label"] = replicated[..., labelled]
+            groups["log_likelihood"] = {"label": self.log_likelihood(draws[..., labelled], labels)}
             groups["observed_data"] = {"label": labels}
-            coords["labelled"] = [names[position] for position in known]
+            coords["labelled"] = [names[position] for position in labelled]
         groups["constant_data"] = {"label_sd": np.sqrt(self.label_variance)}
         dims = {"score": ["object"], "next_label": ["object"], "label": ["labelled"]}
         return Groups(groups, coords, dims)
 
     def arrays(self) -> Stored:
-        """A closed form is solved again when it is asked."""
-        arrays, facts = self._stored_facts()
+        """Arrays and JSON for a file; a closed form is solved again when it is asked."""
+        arrays, content = self._encoded("problem", "solution")
         problem, solution = self.problem, self.solution
-        arrays |= {"values": problem.values.values} | solution.arrays()
-        if problem.values.edges is not None:
-            arrays["rows"], arrays["columns"] = problem.values.edges
-        one_kind = problem.objects is problem.nodes
-        content = {
-            "kind": "relation",
-            "plain": {name: getattr(self, name) for name in _PLAIN},
-            "shape": list(problem.values.shape),
-            "options": {name: getattr(problem, name) for name in _OPTIONS},
+        scores: dict[str, Any] = {
             "regularization": solution.regularization,
             "scale": solution.scale,
-            "nodes": _encode_domain(problem.nodes, "nodes", arrays),
-            "objects": None if one_kind else _encode_domain(problem.objects, "objects", arrays),
-            "program": _encode_program(problem.nodes, arrays),
+            **solution.arrays(),
         }
-        if "dual" in arrays:
-            content["stopped"] = solution.stopped
-        return arrays, facts | content
+        if "dual" in scores:
+            scores["stopped"] = solution.stopped
+        values = {name: getattr(problem, name) for name in _PROBLEM}
+        content |= {
+            "problem": encode(values, arrays, "problem"),
+            "solution": encode(scores, arrays, "solution"),
+            "nodes": _encode_domain(problem.nodes, "nodes", arrays),
+            "objects": None,
+            "program": None,
+        }
+        if problem.objects is not problem.nodes:
+            content["objects"] = _encode_domain(problem.objects, "objects", arrays)
+        kernel: Any = problem.nodes.kernel
+        if problem.nodes.features is None and kernel.data is not None:
+            kept, origin = kernel.origin.encoded()
+            if origin is not None:  # a later session can call the program for new nodes
+                values = {name: getattr(kernel.data, name) for name in _DATA}
+                data = encode(values, arrays, "data")
+                content["program"] = {"origin": origin, "field": kernel.field, "data": data}
+                arrays |= kept
+        return arrays, content
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, Any], content: Any, program: Any = None
-    ) -> "RelationPosterior":
-        """The inverse of `arrays`; ``program`` is the caller's own."""
-        checked(content, _CONTENT, "the posterior")
-        facts, plain = cls._facts(arrays, content), content["plain"]
-        values = decode_values(arrays, content["shape"])
+    def from_arrays(cls, arrays: Arrays, content: Any, program: Any = None) -> "RelationPosterior":
+        """Decode what `arrays` made; ``program`` is the user's own."""
+        facts = cls._decoded(arrays, content, "problem", "solution", "nodes", "objects", "program")
+        values, scores = (decode(content[name], arrays, name) for name in ("problem", "solution"))
         origin = data = None
         field = ""
         if content["program"] is not None:
             stored = checked(content["program"], _PROGRAM, "the program")
-            nodes, others = (
-                stored[s] and decode_data(arrays, stored[s], s) for s in ("nodes", "objects")
-            )
-            distinct, field = arrays.get("distinct"), stored["field"]
-            data = RelationData(
-                nodes, others, values, stored["symmetry"], stored["shift"], distinct
-            )
+            parts = decode(stored["data"], arrays, "data")
+            check_arguments(RelationData, parts, "the data")
+            data, field = RelationData(values=values["values"], **parts), stored["field"]
             origin = Origin.decoded(stored["origin"], data, arrays, program)
 
         def domain(side: Literal["nodes", "objects"]) -> Domain:
-            stored = checked(content[side], _DOMAIN, f"the {side}")
-            kernel, features = stored["kernel"], None
-            if kernel is None:  # that of a program, for nodes that come later where it is known
-                known = data if origin else None
-                matrix = arrays[f"{side}_kernel"]
-                kernel = ProgramKernel(origin, known, facts["hyperparameters"], field, side, matrix)
-            else:
-                kernel = checked(decode(kernel), NodeKernel, f"the kernel of the {side}")
-                if stored["sparse"] is None:
-                    features = arrays[f"{side}_features"]
-                else:
-                    features = sparse_matrix(arrays, f"{side}_", stored["sparse"])
-            names = stored["feature_names"] and tuple(stored["feature_names"])
-            labels, name = decode_labels(stored["labels"]), stored["name"]
-            # Earlier files have the features as they were given.
-            return Domain(labels, features, kernel, name, names, stored.get("standardize", False))
+            parts = decode(content[side], arrays, side)
+            if parts["features"] is None:
+                # New nodes need the program, where it is in the file.
+                examples, matrix = (data if origin else None), parts["kernel"]
+                parts["kernel"] = ProgramKernel(
+                    origin, examples, facts["hyperparameters"], field, side, matrix
+                )
+            check_arguments(Domain, parts, f"the {side}")
+            return Domain(**parts)
 
         first = domain("nodes")
         second = first if content["objects"] is None else domain("objects")
-        problem = RelationProblem(first, second, values, **content["options"], shift=plain["shift"])
-        scales = content["regularization"], content["scale"]
-        solution: Scores = ClosedScores(problem, *scales)
-        if "dual" in arrays:
-            solution = EdgeScores(problem, *scales, arrays["dual"], content["stopped"])
-        return cls(problem, solution, log_evidence=plain["log_evidence"], **facts)
+        check_arguments(RelationProblem, values, "the relation")
+        problem = RelationProblem(first, second, **values)
+        solve = EdgeScores if "dual" in scores else ClosedScores
+        check_arguments(solve, scores, "the scores")
+        return cls(problem, solve(problem, **scores), **facts)
 
     def _summarized(self, top: int, interval: float) -> list[str]:
         first = self.nodes.labels[0]
@@ -450,39 +406,35 @@ class RelationPosterior(PosteriorBase):
             f"{counted(len(self.objects.labels), 'object')}"
         )
         lines = [f"Scores under the {self.loss} loss: {sizes}."]
-        if self.empty:
-            return lines
-        table = self.ranking(first, interval=interval)
-        return [
-            *lines,
-            f"The ranking for {label(first)}, for example:",
-            forest(table, top, interval, "object", "score"),
-        ]
+        if not self.empty:
+            table = self.ranking(first, interval=interval)
+            lines += [
+                f"The ranking for {label(first)}, for example:",
+                forest(table, top, interval, "object", "score"),
+            ]
+        return lines
 
     def __repr__(self) -> str:
-        shape, how = (
-            f"{len(self.nodes.labels)} x {len(self.objects.labels)}",
-            f"{self.engine}: {self.solver}",
-        )
-        return f"RelationPosterior({shape}, {self.loss}; {how}{self._evidence_in_words()})"
+        shape = f"{len(self.nodes.labels)} x {len(self.objects.labels)}"
+        how = f"{self.engine}: {self.solver}{self._evidence_in_words()}"
+        return f"RelationPosterior({shape}, {self.loss}; {how})"
 
     def _ask(self, nodes: Any, objects: Any) -> tuple[Asked, Asked]:
         self._warn_if_not_converged()
         left = self.nodes.ask(nodes)
-        return left, left if objects is nodes and self.nodes is self.objects else self.objects.ask(
-            objects
-        )
+        same = objects is nodes and self.nodes is self.objects
+        return left, left if same else self.objects.ask(objects)
 
     def _query(self, query: Any, objects: Any) -> tuple[Asked, Asked]:
         self._warn_if_not_converged()
-        one = query
+        nodes = query
         if not (hasattr(query, "ndim") and query.ndim == 2):
             if isinstance(query, list | set | dict | np.ndarray | pd.Series):
                 raise DataError(
                     f"query is a {type(query).__name__}; give one label, or one row of features"
                 )
-            one = [query]
-        asked = self.nodes.ask(one)
+            nodes = [query]
+        asked = self.nodes.ask(nodes)
         if len(asked.labels) != 1:
             raise DataError(
                 f"query has {len(asked.labels)} rows; ask for one conditioning node at a time"
@@ -499,54 +451,15 @@ def labelled_frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:
     return pd.DataFrame(values, index=rows, columns=columns)
 
 
-def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "labels": encode_labels(domain.labels),
-        "name": domain.name,
-        "feature_names": domain.feature_names and list(domain.feature_names),
-        "kernel": None,
-        "sparse": None,
-        "standardize": domain.standardize,
-    }
+def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> Any:
+    values = {name: getattr(domain, name) for name in _DOMAIN}
     if domain.features is None:  # the kernel is that of a program
-        arrays[f"{side}_kernel"] = domain.gram
-        return content
+        values["kernel"] = domain.gram
     try:
-        content["kernel"] = encode(domain.kernel)
-    except TypeError as error:
+        encode(values["kernel"], {}, side)
+    except StorageError as error:
         raise StorageError(
             f"the kernel of the {side} cannot be stored ({error}); kernels by name and those of "
-            "relpref.kernels on "
-            "attributes can: or give the kernel matrix with kernel='precomputed'"
+            "relpref.kernels on attributes can: or give the kernel matrix with kernel='precomputed'"
         ) from None
-    if issparse(domain.features):
-        content["sparse"] = list(domain.features.shape)
-        arrays |= sparse_arrays(domain.features.astype(np.float64), f"{side}_")
-    else:
-        arrays[f"{side}_features"] = np.asarray(domain.features, dtype=np.float64)
-    return content
-
-
-def _encode_program(domain: Domain, arrays: dict[str, Any]) -> dict[str, Any] | None:
-    """The program and its data, where a later session can call it: for nodes that come later."""
-    kernel: Any = domain.kernel
-    if domain.features is not None or kernel.data is None:
-        return None
-    data = kernel.data
-    kept, origin = kernel.origin.encoded()
-    if origin is None:
-        return None
-    arrays |= kept
-    content = {
-        "origin": origin,
-        "field": kernel.field,
-        "symmetry": data.symmetry,
-        "shift": data.shift,
-    }
-    for side in ("nodes", "objects"):
-        items: PreferenceData | None = getattr(data, side)
-        more, content[side] = ({}, None) if items is None else encode_data(items, side)
-        arrays |= more
-    if data.distinct is not None:
-        arrays["distinct"] = data.distinct
-    return content
+    return encode(values, arrays, side)

@@ -24,9 +24,9 @@ from relpref.infer.call import Call, Values, survey
 from relpref.infer.gradient import tilted
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program
-from relpref.infer.result import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
 from relpref.infer.sites import Sites
+from relpref.infer.smoothing import Smoothed, smoothed, threshold
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.orders import NODES
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
@@ -280,7 +280,7 @@ def weighted_draws(
             "integral over effects and the noise of "
             "lists; compare with NUTS: relpref.diagnostics.check"
         )
-    most = MAX_NUMBERS_OF_DRAWS // max(posterior.whole.size, 1)
+    most = MAX_NUMBERS_OF_DRAWS // max(posterior.full.size, 1)
     parts: list[tuple[Floats, Floats]] = []
     with float64():
         proposals = list(_proposals(posterior))
@@ -316,7 +316,7 @@ def _proposals(
     with the engine's evidence: for the
     joint posterior the weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
     """
-    belief: Any = posterior.whole
+    belief: Any = posterior.full
 
     def sites(target: Target, at: int) -> Sites | None:
         layout = target.program.layout
@@ -350,7 +350,7 @@ def _proposals(
 
 def log_evidences_of(posterior: Posterior) -> Floats:
     """The engine's log evidence at each component of a mixture, shape (K,), by its weight; less that of all where it is not known."""
-    prior, weights = posterior.prior_log_weights, np.asarray(posterior.whole.weights)
+    prior, weights = posterior.prior_log_weights, np.asarray(posterior.full.weights)
     if prior is None:  # files of earlier versions have none: their draws are of equal weight
         origin = posterior.origin
         assert origin is not None  # or there were no target
@@ -375,11 +375,11 @@ def reweighted_moments(
     # the averages.
     held, reported = replace(posterior, hyperparameter_draws={}), posterior.reported()
     plain = np.full(len(draws), 1 / len(draws))
-    seen = held.seen(draws)
+    seen = held.displayed(draws)
     after, before = (_without_each(held, draws, seen, each, groups) for each in (weights, plain))
     mean, log_sd = (after - before)[0]
     mean_error, log_sd_error = np.sqrt((len(after) - 2) * (after - before)[1:].var(axis=0))
-    belief: Any = posterior.whole
+    belief: Any = posterior.full
     if len(belief.components) > 1 and not np.ptp(belief.weights):
         # Components of equal weight are a sample, whose mean is itself known up to an error;
         # weighted ones are the points of an integral, whose weights say themselves whether they can

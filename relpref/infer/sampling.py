@@ -14,8 +14,8 @@ from relpref.infer.call import Values
 from relpref.infer.evidence import Evidence
 from relpref.infer.importance import inverse_root
 from relpref.infer.program import Program
-from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.sites import Sites
+from relpref.result import CODES, Result, progress_line
 
 CHAINS = 2  # of draws of the hyperparameters
 _CONVERGED = CODES.index(Result.converged)

@@ -18,10 +18,10 @@ from relpref.infer.copies import error_of_copies
 from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
 from relpref.infer.gradient import tilted
 from relpref.infer.program import Program
-from relpref.infer.result import CODES, InferenceWarning, Result, progress_line, warn_user
 from relpref.infer.sites import Sites
 from relpref.lazy_jit import lazy_jit
 from relpref.linalg.arrays import ravel
+from relpref.result import CODES, InferenceWarning, Result, progress_line, warn_user
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relpref.infer.result import CODES, Result
 from relpref.infer.spaces import Factorised, Marginals, Projection, Space
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg.arrays import (
@@ -29,6 +28,7 @@ from relpref.linalg.arrays import (
     on_host,
     while_loop,
 )
+from relpref.result import CODES, Result
 
 # The damping shrinks by _BRAKE when a fresh sweep finds a larger residual and recovers by _RELAX
 # when it finds a smaller one.
@@ -122,7 +122,7 @@ class Info(NamedTuple):
     # or of the variance relative to itself. 0 at a fixed point.
     residual: Array
     damping: Array
-    code: Array  # index into `relpref.infer.result.CODES`
+    code: Array  # index into `relpref.result.CODES`
     jitter: Array  # what was added to the prior's diagonal so that it could be factorized
 
 
@@ -320,7 +320,7 @@ def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:
 
 
 def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
-    """How sweeps that ended so ended: an index into `relpref.infer.result.CODES`."""
+    """How sweeps that ended so ended: an index into `relpref.result.CODES`."""
     finite = namespace(state.residual).isfinite(state.residual)
     no_step = (state.damping < _HOPELESS) & finite & (usable & 2 != 0)
     return ending(

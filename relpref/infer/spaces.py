@@ -73,9 +73,8 @@ Projection = Map | Rows
 class DualSpace:
     """Observation space, for m ≤ n: everything in the m x m space of projections."""
 
-    latent: ClassVar[bool] = (
-        False  # whether the latent vector's own mean and covariance are available
-    )
+    # Whether the latent vector's own mean and covariance are available
+    latent: ClassVar[bool] = False
 
     gram: Array  # G = A K Aᵀ, and the noise that rows share, shape (m, m)
     jitter: Array  # 0; nothing is factorized but B = I + T^½ G T^½

@@ -33,12 +33,11 @@ class AttributeKernel(Protocol):
 
 _LENGTHSCALE = (
     "Lengthscale: how far two items can lie apart in an attribute, in standard deviations of it, "
-    "and still be alike. "
-    "Short: the attribute matters. Long, beyond about 10: it hardly does."
+    "and still be alike. Short: the attribute matters. Long, beyond about 10: it hardly does."
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stationary(ABC):
     """A function of the distance r of two items, r² = Σ_d (x_d − x'_d)²/ℓ_d²; its subclasses say which.
 
@@ -135,7 +134,7 @@ class Matern52(Stationary):
 
 @allows_padding
 @jax.tree_util.register_static
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Linear:
     """Σ_d w_d x_d x'_d with w_d = ℓ_d⁻² / Σ_e ℓ_e⁻²: utility is a weighted sum of the attributes.
 
@@ -172,9 +171,8 @@ class Linear:
             "The linear kernel gives a weighted sum of the attributes.",
             parameters={
                 "lengthscale": "Lengthscale of a linear kernel: only ratios count. An attribute of "
-                "half the lengthscale of another "
-                "weighs four times as much in the variance of a utility; twice as long all "
-                "together, nothing changes."
+                "half the lengthscale of another weighs four times as much in the variance of a "
+                "utility; twice as long all together, nothing changes."
             },
             unit="two items",
         )
@@ -182,7 +180,7 @@ class Linear:
 
 @allows_padding
 @jax.tree_util.register_static
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SquaredExponentialPlusLinear:
     """(1 − w) k_s + w k_l: utility is a smooth function of the attributes plus a weighted sum of them.
 
@@ -210,7 +208,9 @@ class SquaredExponentialPlusLinear:
 
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
         """``lengthscale`` as of `SquaredExponential`, and ``linear_share``, w."""
-        smooth = SquaredExponential(self.shared_lengthscale).parameters(num_attributes)
+        smooth = SquaredExponential(shared_lengthscale=self.shared_lengthscale).parameters(
+            num_attributes
+        )
         # Beta(2, 1) by another name, whose density needs no special functions.
         return {**smooth, "linear_share": dist.Kumaraswamy(2.0, 1.0)}
 
@@ -240,8 +240,7 @@ class SquaredExponentialPlusLinear:
             parameters={
                 **smooth.parameters,
                 "linear_share": "Linear share: how much of the variance from the attributes is "
-                "that of a weighted sum of them; the rest is "
-                "that of a smooth function.",
+                "that of a weighted sum of them; the rest is that of a smooth function.",
             },
             unit=smooth.unit,
             readings={

@@ -192,8 +192,8 @@ def item_graph(
         ):
             raise DataError(
                 f"item graph: the lengthscale is {scale}; give a positive number, or one for each "
-                f"of {attributes.shape[1]} "
-                "attributes" + ("; most pairs have equal attributes" if not np.any(scale) else "")
+                f"of {attributes.shape[1]} attributes"
+                + ("; most pairs have equal attributes" if not np.any(scale) else "")
             )
     return in_double(partial(similarity, keep=keep), attributes, scale)
 
@@ -461,8 +461,7 @@ def graph_weights(
         if isinstance(lengthscale, str) and rankings.items_alike:
             raise DataError(
                 "cut kernel: most pairs of items have equal attributes, so that the median of "
-                "their distances is no lengthscale; give one, "
-                "Cut(lengthscale=1.0), or a graph, "
+                "their distances is no lengthscale; give one, Cut(lengthscale=1.0), or a graph, "
                 "item_graph(rankings.items.standardized_attributes(), lengthscale=1.0)"
             )
         return item_graph(attributes, lengthscale=lengthscale, keep=keep)

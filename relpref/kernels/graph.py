@@ -43,9 +43,8 @@ class Features(NamedTuple):
     """k(x, x') = φ(x)ᵀφ(x') for x ≠ x', and k(x, x) = φ(x)ᵀφ(x) + residual(x)."""
 
     values: Array  # φ, a row for each example, shape (m, r)
-    residual: Array | None = (
-        None  # prior variance that the features leave out, shape (m,); None where that is nothing
-    )
+    # Prior variance that the features leave out, shape (m,); None where that is nothing
+    residual: Array | None = None
 
 
 def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
@@ -133,9 +132,8 @@ class GraphCovariance(KernelCovariance):
         form = getattr(self.kernel, "implicit", None)
         if form is None:
             raise DataError(
-                f"{type(self.kernel).__name__} has no form for so many items; "
-                "RegularizedLaplacian, Diffusion and HiddenCommonCause "
-                "have, or fit with structure='dense'"
+                f"{type(self.kernel).__name__} has no form for so many items; RegularizedLaplacian,"
+                " Diffusion and HiddenCommonCause have, or fit with structure='dense'"
             )
         known = {name: float(value) for name, value in self.values.items()}
         found: Covariance = form(self.graph, normalize=self.normalize, **known)
@@ -295,8 +293,7 @@ class RegularizedLaplacian:
             "The regularized Laplacian makes linked items alike.",
             parameters={
                 "range": "Range: how far utility reaches along links. Near 0 every item stands for "
-                "itself; the longer it is, "
-                "the more those that are linked are alike."
+                "itself; the longer it is, the more those that are linked are alike."
             },
             unit="two of its items",
             readings={"range": _pull},
@@ -554,8 +551,7 @@ class HiddenCommonCause:
     def describe(self) -> Description:
         return Description(
             "The hidden common cause kernel makes items alike that share "
-            f"{'links' if self.method == 'edges' else 'cliques'} (Silva, "
-            "Chu and Ghahramani 2007).",
+            f"{'links' if self.method == 'edges' else 'cliques'} (Silva, Chu and Ghahramani 2007).",
             "R. Silva, W. Chu and Z. Ghahramani (2007). Hidden Common Cause Relations in "
             "Relational Learning. In: Advances in Neural "
             "Information Processing Systems 20 (NIPS 2007).",

@@ -347,8 +347,7 @@ class RelationVectors:
             if prior.shape():
                 raise DataError(
                     f"RelationVectors: {self.attribute_kernel} has one {name} for each column, and "
-                    "every item is a column; "
-                    "pass a kernel with shared_lengthscale=True"
+                    "every item is a column; pass a kernel with shared_lengthscale=True"
                 )
         return priors
 

@@ -40,9 +40,8 @@ def position_array(rankings: Any) -> Any:
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
         raise DataError(
             f"positions: shape {array.shape} and type {array.dtype}; give Rankings, or whole "
-            "numbers, a row for each ranking "
-            "and a column for each item: 0 for the most preferred block, -1 for an item that is "
-            "not ranked"
+            "numbers, a row for each ranking and a column for each item: 0 for the most preferred "
+            "block, -1 for an item that is not ranked"
         )
     ordered = np.sort(array, axis=1)
     steps = np.diff(np.maximum(ordered, -1), axis=1, prepend=-1)
@@ -81,9 +80,8 @@ def with_items_of(first: Any, rankings: Any) -> Any:
     if first.items_code != rankings.items_code:
         raise DataError(
             "kernel on rankings: the two sets of rankings have different items, or the same items "
-            "in another order, and inside a program "
-            "they cannot be matched; match them before: rankings.aligned(others.items), also for "
-            "the rankings of Landmarks"
+            "in another order, and inside a program they cannot be matched; match them before: "
+            "rankings.aligned(others.items), also for the rankings of Landmarks"
         )
     return rankings
 
@@ -117,10 +115,9 @@ def partial_in_a_program() -> DataError:
     """The error of a kernel that cannot be evaluated there."""
     return DataError(
         "inside a program, features of non-exhaustive rankings cannot be enumerated or sampled: "
-        "compute them before, "
-        "rankings.with_features(cut_features(rankings, graph, normalize=True)), and use the kernel "
-        "GivenFeatures(); or use "
-        "Kendall(), which is exact for all kinds of ranking"
+        "compute them before, rankings.with_features(cut_features(rankings, graph, "
+        "normalize=True)), and use the kernel GivenFeatures(); or use Kendall(), which is exact "
+        "for all kinds of ranking"
     )
 
 

@@ -114,8 +114,7 @@ class Cut:
         if self.keep is not None and self.lengthscale == "learn" and not self.shared_lengthscale:
             raise DataError(
                 "Cut: with a lengthscale for each attribute the heaviest pairs change in jumps; "
-                "leave out keep=, or learn a "
-                "shared_lengthscale=True"
+                "leave out keep=, or learn a shared_lengthscale=True"
             )
         if not (_named(self.graph) or isinstance(self.graph, pd.DataFrame) or traced(self.graph)):
             object.__setattr__(self, "graph", checked_weights(self.graph))
@@ -125,7 +124,7 @@ class Cut:
         if self.lengthscale != "learn":
             return {}
         number = require_attributes(rankings.items).shape[1]
-        return SquaredExponential(self.shared_lengthscale).parameters(number)
+        return SquaredExponential(shared_lengthscale=self.shared_lengthscale).parameters(number)
 
     def weights(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Array:
         """Weights of the items' graph, shape (n, n)."""
@@ -146,8 +145,7 @@ class Cut:
             "The graph cut kernel compares rankings by where they put items among their neighbors "
             f"in {graph} (Conserva et al. 2022).",
             "M. Conserva, M. P. Deisenroth and K. S. Sesh Kumar (2022). The Graph Cut Kernel for "
-            "Ranked Data. "
-            "In: Transactions on Machine Learning Research.",
+            "Ranked Data. In: Transactions on Machine Learning Research.",
             SquaredExponential().describe().parameters if self.lengthscale == "learn" else {},
         )
 

@@ -1,12 +1,13 @@
 """Models of answers, which choose a distribution by the columns of the answers. JAX is imported when that is made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from relpref.data import Comparisons
+from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.likelihoods.chances import Floats, davidson_chances, graded_chances, logistic_chance
@@ -19,16 +20,8 @@ if TYPE_CHECKING:
     from relpref.likelihoods.comparison import Comparison
     from relpref.likelihoods.lists import ListComparison
 
-# Parameters of which there is one for each member of a plate: for each rater of the answers, or
-# each item of the data.
-PLATES = {"rater_noise": "rater", "rater_margin": "rater", "item_margin": "item"}
-# The scales of those of a plate: they are log-normal around 1, and this is the sd of their
-# logarithms.
-SPREADS = {
-    "rater_noise": "rater_spread",
-    "rater_margin": "rater_margin_spread",
-    "item_margin": "item_margin_spread",
-}
+# Parameters with an entry for each rater, log-normal around 1, and the sds of their logarithms.
+SPREADS = {"rater_noise": "rater_spread", "rater_margin": "rater_margin_spread"}
 # Of what the answers of a group have in common, a parameter of the program for any model of
 # answers.
 GROUP_SD = "group_sd"
@@ -39,7 +32,7 @@ class AnswerModel(Protocol):
     """A model of answers."""
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
-        """Its parameters for these columns, by site, and their default priors; those of `PLATES` for one member."""
+        """Its parameters for these columns, by site, and their default priors; those of `SPREADS` for one rater."""
 
     def value(self, answers: Comparisons) -> "Array":
         """What was observed, shape (m,)."""
@@ -57,7 +50,7 @@ class AnswerModel(Protocol):
     # answers without JAX.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Noisy:
     """The columns of answers as parameters and values, whatever the noise on the gap."""
 
@@ -65,18 +58,11 @@ class _Noisy:
     lists: ClassVar[str]  # whose model of orders it is
 
     lapse: bool = False
-    margins: Literal["common", "rater", "item", "both"] = field(default="common", kw_only=True)
+    margins: Literal["common", "rater"] = "common"
 
     def __post_init__(self) -> None:
-        if self.margins not in ("common", "rater", "item", "both"):
-            raise DataError(
-                f"margins is {self.margins!r}; it is 'common', 'rater', 'item' or 'both'"
-            )
-
-    @property
-    def allows_padding(self) -> bool:
-        """Whether nothing has an entry for each item, see `relpref.data.padding.allows_padding`."""
-        return self.margins in ("common", "rater")
+        if self.margins not in ("common", "rater"):
+            raise DataError(f"margins is {self.margins!r}; it is 'common' or 'rater'")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -92,23 +78,19 @@ class _Noisy:
             If there is a column that the likelihood does not use.
         """
         for column in ("tie", "strength", "probability"):
-            random = (
-                self.lapse and column == "probability"
-            )  # there is no number of outcomes to choose from
+            # There is no number of outcomes to choose from.
+            random = self.lapse and column == "probability"
             if getattr(answers, column) is not None and (random or column not in self.columns):
                 raise DataError(
                     f"the likelihood {self._said} does not use the column {column!r} of the "
-                    "answers; use the default likelihood, "
-                    "Probit(), or leave the column out"
+                    "answers; use the default likelihood, Probit(), or leave the column out"
                 )
         if self.lapse and answers.list is not None:
             raise DataError(
                 "the likelihood with lapse=True is for single answers, and some are in lists; "
-                "leave lapse=True out, or read the "
-                "answers with lists='pairs'"
+                "leave lapse=True out, or leave lists of more than two items out"
             )
-        needed = {"common": (), "item": ("tie",)}.get(self.margins, ("tie", "rater"))
-        for column in needed:
+        for column in ("tie", "rater") if self.margins == "rater" else ():
             if getattr(answers, column) is None:
                 raise DataError(
                     f"the likelihood {self._said} is for answers with the column {column!r}, which "
@@ -120,8 +102,7 @@ class _Noisy:
             "strength_steps": answers.strength is not None and answers.strengths > 1,
             "soft_noise": answers.probability is not None,
             "rater_noise": answers.rater is not None,
-            "rater_margin": self.margins in ("rater", "both"),
-            "item_margin": self.margins in ("item", "both"),
+            "rater_margin": self.margins == "rater",
             "position_bias": answers.shown_first is not None,
         }
         return [site for site, has in there.items() if has]
@@ -132,7 +113,7 @@ class _Noisy:
         return f"{type(self).__name__}({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
-        """Those of the columns that are there, see `sites`, and the scales of those of a plate, which come before them."""
+        """Those of the columns that are there, see `sites`, and the scales of those of raters, which come before them."""
         import numpyro.distributions as dist
 
         size = max(answers.strengths - 1, 1)
@@ -148,8 +129,6 @@ class _Noisy:
             "rater_noise": lambda: dist.LogNormal(0.0, 0.5),
             "rater_margin_spread": lambda: dist.HalfNormal(0.75),
             "rater_margin": lambda: dist.LogNormal(0.0, 0.5),
-            "item_margin_spread": lambda: dist.HalfNormal(0.75),
-            "item_margin": lambda: dist.LogNormal(0.0, 0.5),
             "position_bias": lambda: dist.Normal(0.0, 0.5),
         }
         sites += [SPREADS[site] for site in sites if site in SPREADS]
@@ -179,11 +158,8 @@ class _Noisy:
     def margin(answers: Comparisons, parameters: Mapping[str, Any], zero: Any) -> Any:
         """The tie margin, shape () or (m,); ``zero`` where there are no ties."""
         margin = parameters.get("tie_margin", zero)
-        if "rater_margin" in parameters and answers.rater is not None:
+        if "rater_margin" in parameters:
             margin = margin * parameters["rater_margin"][answers.rater]
-        if "item_margin" in parameters:
-            own = parameters["item_margin"]
-            margin = margin * own[answers.winner] * own[answers.loser]
         return margin
 
     def thresholds(
@@ -201,20 +177,16 @@ class _Noisy:
     def described(
         self, answers: Comparisons | None, sentence: str, citation: str | None
     ) -> Description:
-        """The sentence, with what is said of raters, positions and lapses."""
-        if answers is not None and answers.rater is not None:
+        """The sentence, and more about the other columns and lapses."""
+        columns = {} if answers is None else answers.columns
+        if "rater" in columns:
             sentence += (
                 f" The {self.noise} noise of each rater has a scale of its own, 1 for a "
                 "typical one."
             )
-        if self.margins in ("rater", "both"):
+        if self.margins == "rater":
             sentence += " So has the difference below which a rater calls two items equal."
-        if self.margins in ("item", "both"):
-            sentence += (
-                " Each item has a factor of its own by which that difference is larger or "
-                "smaller for its pairs."
-            )
-        if answers is not None and answers.shown_first is not None:
+        if "shown_first" in columns:
             sentence += " The item that is shown first may gain by it."
         if answers is not None and answers.covariates is not None:
             names = ", ".join(covariate.name for covariate in answers.covariates_are)
@@ -222,22 +194,21 @@ class _Noisy:
                 f" What is known of its two sides ({names}) adds to that difference, with "
                 "effects that are Gaussian a priori."
             )
-        if answers is not None and answers.list is not None:
+        if "list" in columns:
             sentence += (
                 " A choice or an order is one look at all its items, each of which is seen with "
                 f"{self.noise} noise of its own "
                 f"({self.lists})."
             )
-        if answers is not None and answers.group is not None:
+        if "group" in columns:
             sentence += (
                 " Answers of one group share a deviation of the difference from that of "
                 "the utilities; each group has another one."
             )
-        if answers is not None and answers.weight is not None:
+        if "weight" in columns:
             sentence += (
                 " The probability of each answer is taken to the power of its weight: a weighted "
-                "likelihood, which is no model of how "
-                "people answer."
+                "likelihood, which is no model of how people answer."
             )
         if self.lapse:
             sentence += (
@@ -261,7 +232,7 @@ def weighted(found: Any, answers: Comparisons) -> Any:
         raise DataError(
             "some answers have weights and some are in lists, whose probability has no power that "
             "an engine knows; leave the column "
-            "'weight' out, repeat lists by 'count', or read the answers with lists='pairs'"
+            "'weight' out, or repeat lists by 'count'"
         )
     from relpref.likelihoods.weighted import WeightedComparison
 
@@ -279,6 +250,7 @@ def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListCo
     )
 
 
+@allows_padding
 @register_static
 @dataclass(frozen=True)
 class Probit(_Noisy):
@@ -294,10 +266,9 @@ class Probit(_Noisy):
         Whether some answers are given at random, each of the K offered outcomes equally often: (1 −
         ε)·p + ε/K. K is 2, or 3 with ties; with S strengths 2S, or 2S + 1. The share ε is learned.
         Not of reported probabilities.
-    margins : {"common", "rater", "item", "both"}
-        What the tie margin depends on: it is ``tie_margin`` times the ``rater_margin`` of the
-        rater, times the ``item_margin`` of either item, or all of these; by default ``tie_margin``
-        alone.
+    margins : {"common", "rater"}
+        Whether all ties have the same ``tie_margin``, or that of a rater is ``tie_margin`` times
+        their ``rater_margin``.
 
     Notes
     -----
@@ -306,12 +277,11 @@ class Probit(_Noisy):
     strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on
     the probit scale. ``rater_noise``: log-normal around 1, the unit of the utilities, with the
     log-sd ``rater_spread``. That is learned from all raters together; half-normal, scale ¾, so that
-    a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin`` and
-    ``item_margin``: likewise, with the log-sds ``rater_margin_spread`` and ``item_margin_spread``.
-    ``position_bias``: normal, sd ½: what an item gains by being shown first.
+    a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin``:
+    likewise, with the log-sd ``rater_margin_spread``. ``position_bias``: normal, sd ½: what an item
+    gains by being shown first.
     """
 
-    allows_padding = _Noisy.allows_padding  # each class declares it for itself
     noise: ClassVar[str] = "Gaussian"
     lists: ClassVar[str] = "Thurstone 1927"
 
@@ -370,20 +340,19 @@ class Probit(_Noisy):
             )
             citation = (
                 "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a "
-                "Modified Thurstone-Mosteller "
-                "Model. Biometrics 16(1)."
+                "Modified Thurstone-Mosteller Model. Biometrics 16(1)."
             )
         else:
             sentence = (
-                "An answer favors the first of two with the probability Φ of the "
-                "difference "
-                "of their utilities."
+                "An answer favors the first of two with the probability Φ of the difference of "
+                "their utilities."
             )
         return self.described(answers, sentence, citation)
 
 
+@allows_padding
 @register_static
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Logistic(_Noisy):
     """Logistic noise on the gap: the model of Bradley & Terry, with ties and strengths.
 
@@ -406,7 +375,6 @@ class Logistic(_Noisy):
         If ``ties`` or ``margins`` is none of these.
     """
 
-    allows_padding = _Noisy.allows_padding
     noise: ClassVar[str] = "logistic"
     lists: ClassVar[str] = "Luce 1959, Plackett 1975"
 
@@ -456,13 +424,11 @@ class Logistic(_Noisy):
     def describe(self, answers: Comparisons | None = None) -> Description:
         sentence = (
             "An answer favors the first of two with the probability of the logistic function of "
-            "the difference of their utilities "
-            "(Bradley and Terry 1952)."
+            "the difference of their utilities (Bradley and Terry 1952)."
         )
         citation = (
             "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. "
-            "The Method of Paired Comparisons. "
-            "Biometrika 39(3/4)."
+            "The Method of Paired Comparisons. Biometrika 39(3/4)."
         )
         if answers is not None and answers.tie is not None and self.ties == "davidson":
             sentence += (
@@ -512,20 +478,11 @@ _MEANINGS = {
         "Rater margin spread: how different the tie margins of raters are, as the standard "
         "deviation of their logarithms."
     ),
-    "item_margin": (
-        "Item margin: how much more easily an item ties than a typical one. The tie margin of a "
-        "pair is multiplied by those of both items."
-    ),
-    "item_margin_spread": (
-        "Item margin spread: how different items are in how easily they tie, as the standard "
-        "deviation of the logarithms of their margins."
-    ),
     "lapse": "Lapse: the share of answers that are given at random, whatever the difference of "
     "utilities.",
     GROUP_SD: (
         "Group sd: by how much the difference of two items deviates from that of their utilities "
-        "in all answers of a group, as a standard "
-        "deviation; 1 is the noise of a single answer."
+        "in all answers of a group, as a standard deviation; 1 is the noise of a single answer."
     ),
     "effect_scale": (
         "Effect scale: the standard deviation of effects of covariates, in units of utility; of "
@@ -552,11 +509,3 @@ def answer_model(likelihood: Any) -> AnswerModel:
             "relpref.likelihoods.Logistic(), or leave it out"
         )
     return likelihood
-
-
-def of_items(hyperparameters: Mapping[str, Any], positions: Any) -> dict[str, Any]:
-    """Hyperparameters of some of the items: those that have an entry for each are cut, along the last axis."""
-    return {
-        site: np.asarray(value)[..., positions] if PLATES.get(site) == "item" else value
-        for site, value in hyperparameters.items()
-    }

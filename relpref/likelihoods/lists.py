@@ -1,6 +1,6 @@
 """Answers about lists: orders, choices, best and worst, whose rows share the noise of their items."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,13 +86,28 @@ class ListComparison(OfComparison):
     @property
     def without_moments(self) -> str | None:
         """Why expectation propagation does not take it."""
+        if self.single.noise is not GUMBEL:
+            return None
+        return (
+            "expectation propagation has no lists with logistic noise (Plackett and Luce): take "
+            "the likelihood Probit(), whose lists are Thurstone's, fit with Laplace, or sample "
+            "with numpyro's NUTS"
+        )
+
+    @property
+    def without_mode(self) -> str | None:
+        """Why Laplace's method does not take it."""
         if self.single.noise is GUMBEL:
-            return (
-                "expectation propagation has no lists with logistic noise (Plackett and Luce): "
-                "take the likelihood Probit(), whose lists "
-                "are Thurstone's, fit with Laplace, or sample with numpyro's NUTS"
-            )
-        return None
+            return None
+        return (
+            "Laplace has no lists with Gaussian noise (Thurstone): fit with EP, or take the "
+            "likelihood Logistic(), whose lists are those of Plackett and Luce"
+        )
+
+    @property
+    def outcomes(self) -> Any:
+        """Outcomes of single answers; a list has orders instead."""
+        return self.single.outcomes
 
     @property
     def _scale(self) -> Array:

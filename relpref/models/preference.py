@@ -1,4 +1,7 @@
-"""The mixed graph preference Gaussian process (Kersting & Xu 2009), and what programs share: priors, utilities and answers."""
+"""The mixed graph preference Gaussian process (Kersting & Xu 2009), and parts that programs share.
+
+The shared parts are priors, utilities, answers and decisions.
+"""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -25,7 +28,7 @@ from relpref.kernels import (
 )
 from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
 from relpref.likelihoods import AnswerModel, answer_model
-from relpref.likelihoods.answers import GROUP_SD, PLATES, SPREADS, weighted
+from relpref.likelihoods.answers import GROUP_SD, SPREADS, weighted
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.labels import Link, bernoulli
 from relpref.likelihoods.tilted import INTEGRATED
@@ -42,8 +45,8 @@ AMPLITUDE_PRIOR = dist.HalfNormal(2.0)
 # that: with few answers its amplitude stays near the prior, and what it adds by chance costs
 # held-out log loss.
 ADDED_AMPLITUDE_PRIOR = dist.HalfNormal(1.0)
-# Of what the answers of a group have in common, in the same units: from nothing to about twice the
-# noise of an answer.
+# Effects shared by the answers of a group, in the same units: from nothing to about twice the noise
+# of an answer.
 GROUP_SD_PRIOR = dist.HalfNormal(1.0)
 INDIVIDUAL = "individual"
 # Half-normal with scale 1 for the sd of effects of covariates, each for one unit (of numbers, their
@@ -54,7 +57,7 @@ EFFECT_SCALE_PRIOR = dist.HalfNormal(1.0)
 
 @dataclass
 class Hyperparameters:
-    """Samples the hyperparameters of a program, each from the user's prior or from the kernel's own."""
+    """Sampler of hyperparameters, each from the user's prior or the kernel's default."""
 
     priors: Priors | None
     used: list[str] = field(default_factory=list)
@@ -75,8 +78,12 @@ class Hyperparameters:
         prefix: str = "",
         unit: bool = False,
     ) -> dict[str, Covariance]:
-        """Covariances from attributes, `SquaredExponential` if nothing else, and relations; with ``unit`` the first has amplitude 1."""
-        found: dict[str, Covariance] = {}
+        """Covariances from attributes and relations, by name.
+
+        The kernel of attributes is `SquaredExponential` where neither argument gives another. With
+        ``unit`` the first part has amplitude 1.
+        """
+        parts: dict[str, Covariance] = {}
         if data.attributes.shape[1] or attribute_kernel is not None:
             kernel = attribute_kernel or default_kernel or SquaredExponential()
             unscaled = getattr(kernel, "unscaled", False)
@@ -92,11 +99,11 @@ class Hyperparameters:
                 key: self.sample(f"{prefix}attributes_{key}", prior)
                 for key, prior in kernel.parameters(data.attributes.shape[1]).items()
             }
-            found["attributes"] = AttributeCovariance(kernel, attributes, values, scale)
+            parts["attributes"] = AttributeCovariance(kernel, attributes, values, scale)
         for name, graph_kernel in relation_kernels.items():
             # g² K_r (XPGP eq. 2)
             graph = data.relations[name]
-            amplitude = None if unit and not found else f"{prefix}{name}_amplitude"
+            amplitude = None if unit and not parts else f"{prefix}{name}_amplitude"
             scale = jnp.square(self.sample(amplitude, ADDED_AMPLITUDE_PRIOR)) if amplitude else 1.0
             try:
                 values = {
@@ -105,8 +112,8 @@ class Hyperparameters:
                 }
             except DataError as error:
                 raise DataError(f"relation {name!r}: {error}") from None
-            found[name] = GraphCovariance(graph_kernel, graph, values, normalize, scale)
-        return found
+            parts[name] = GraphCovariance(graph_kernel, graph, values, normalize, scale)
+        return parts
 
     def check_all_used(self) -> None:
         """Refuse priors for sites that the program does not have."""
@@ -126,18 +133,20 @@ def sample_preferences(
     individual: bool,
     remedy: str,
 ) -> None:
-    """Utilities from parts, and from one for each item itself if ``individual``, and the answers (XPGP eq. 4-6)."""
-    if individual:  # b² I: what is to be said of an item itself
+    """Sample utilities and the answers to them (XPGP eq. 4-6).
+
+    Utilities are the sum of the parts and, if ``individual``, of a part for each item alone.
+    """
+    if individual:  # b² I
         prior = ADDED_AMPLITUDE_PRIOR if parts else AMPLITUDE_PRIOR
         scale = jnp.square(hyperparameters.sample(f"{INDIVIDUAL}_amplitude", prior))
         parts = {**parts, INDIVIDUAL: Identity(data.attributes.shape[0]).scaled(scale)}
     model, answers = answer_model(likelihood), data.comparisons
     values: dict[str, Array] = {}
-    sizes = {"rater": len(answers.raters), "item": data.attributes.shape[0]}
     for site, prior in model.parameters(answers).items():
         if (spread := values.get(SPREADS.get(site, ""))) is not None:
             prior = dist.LogNormal(0.0, spread)
-        with numpyro.plate(PLATES[site], sizes[PLATES[site]]) if site in PLATES else nullcontext():
+        with numpyro.plate("rater", len(answers.raters)) if site in SPREADS else nullcontext():
             values[site] = hyperparameters.sample(site, prior)
     group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)
     effects = 0.0
@@ -165,7 +174,10 @@ def sample_preferences(
 
 
 def group_gaps(answers: Comparisons, sd: Array) -> Array:
-    """What groups add to gaps, shape (m,): each item of a group has a value of its own there, and a difference of two has this sd."""
+    """Sample the effects of groups on gaps, shape (m,).
+
+    Each item of a group has an independent value, and the difference of two has this sd.
+    """
     values = dist.Normal(0.0, NOISE * sd).expand([answers.num_effects]).to_event(1)
     effect = numpyro.sample("group_effect", values, infer={INTEGRATED: True})
     number = jnp.asarray(answers.effects)
@@ -174,7 +186,7 @@ def group_gaps(answers: Comparisons, sd: Array) -> Array:
 
 
 def repeated(count: ArrayLike) -> handlers.scale:
-    """Count each row of a plate ``count`` times: its log probability is that many identical answers."""
+    """Count each row of a plate ``count`` times, as that many identical answers."""
     return handlers.scale(scale=jnp.asarray(count))
 
 
@@ -239,7 +251,7 @@ def xpgp(
     normalize: bool = True,
     individual: bool = True,
 ) -> None:
-    """Utilities from attributes, any number of relations and the items themselves, compared in pairs.
+    """Utilities from attributes, relations and the items themselves, compared in pairs.
 
     The model of Kersting & Xu (2009; "XPGP"), eq. 4-6, with a part for each item.
 
@@ -304,7 +316,10 @@ def preference_gp(
     standardize: bool = True,
     individual: bool = True,
 ) -> None:
-    """`xpgp` without relations, which it does not use: the baseline of Kersting & Xu 2009 (Chu & Ghahramani 2005)."""
+    """Utilities as in `xpgp`, but from attributes and the items alone.
+
+    The baseline of Kersting & Xu 2009 (Chu & Ghahramani 2005). It ignores relations.
+    """
     hyperparameters = Hyperparameters(priors)
     default = default_kernel(standardize)
     parts = hyperparameters.parts(
@@ -319,19 +334,22 @@ def preference_gp(
 
 
 def default_kernel(standardize: bool) -> AttributeKernel:
-    """The kernel of attributes where none is given; in other units than standard deviations the share of a linear part means nothing."""
+    """Return the kernel of attributes that is used by default.
+
+    The share of a linear part has a meaning only in units of standard deviations.
+    """
     return SquaredExponentialPlusLinear() if standardize else SquaredExponential()
 
 
 def kernels_by_part(
     data: PreferenceData, relation_kernels: Mapping[str, GraphKernel] | None
 ) -> dict[str, GraphKernel]:
-    """The kernels by the names of graphs; that of one role goes before that of its whole relation."""
+    """Kernels by the names of graphs; that of a role takes precedence over that of its relation."""
     kernels: dict[str, GraphKernel] = {}
     given = dict(relation_kernels or {})
     for name, kernel in given.items():
         if name not in data.relations and name not in data.links:
-            known = ", ".join(data.relations) or "none"
-            raise DataError(f"relation_kernels names the relation {name!r}; the data has: {known}")
+            names = ", ".join(data.relations) or "none"
+            raise DataError(f"relation_kernels names the relation {name!r}; the data has: {names}")
         kernels |= {part: given.get(part, kernel) for part in data.parts_of(name)}
     return kernels

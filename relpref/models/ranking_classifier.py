@@ -1,4 +1,4 @@
-"""A Gaussian process classifier of those who give rankings."""
+"""Gaussian process classifier of rankings."""
 
 import jax.numpy as jnp
 
@@ -17,14 +17,15 @@ def ranking_classifier(
     link: Link = "probit",
     priors: Priors | None = None,
 ) -> None:
-    """Classes of rankings from a latent Gaussian process over rankings (GCK section 4.2), in weight space.
+    """Classes of rankings from a latent Gaussian process over rankings (GCK section 4.2).
 
-    The process is a linear function of the kernel's features with independent normal weights, so
-    that its cost is linear in the number of rankings. Two classes: the second is chosen with
-    probability Φ(f(x) + b). More: decisions in sequence, each with a function of its own: stop at
-    the first class or go on; if not, stop at the second or go on; and so on (the continuation-ratio
-    model, Agresti 2013, "Categorical data analysis", section 8.3.4). Probabilities add up to 1, and
-    each decision is binary. The order of the classes is part of the model.
+    It is in weight space: the process is a linear function of the kernel's features with
+    independent normal weights, so that its cost is linear in the number of rankings. Two classes:
+    the second is chosen with probability Φ(f(x) + b). More: decisions in sequence, each with a
+    function of its own: stop at the first class or go on; if not, stop at the second or go on; and
+    so on (the continuation-ratio model, Agresti 2013, "Categorical data analysis", section 8.3.4).
+    Probabilities add up to 1, and each decision is binary. The order of the classes is part of the
+    model.
 
     Parameters
     ----------
@@ -39,9 +40,9 @@ def ranking_classifier(
     """
     decisions = len(data.classes) - 1
     if decisions < 1:
-        found = f"only {shown(data.classes[0])}" if data.classes else "none"
+        given = f"only {shown(data.classes[0])}" if data.classes else "none"
         raise DataError(
-            f"the classes of the rankings are {found}; a classifier needs two or more: give labels "
+            f"the classes of the rankings are {given}; a classifier needs two or more: give labels "
             "with rankings.with_labels(...)"
         )
     hyperparameters = Hyperparameters(priors)

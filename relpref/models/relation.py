@@ -1,4 +1,4 @@
-"""Relations, known in part: conditional ranking (Pahikkala et al. 2010, 2013) as a Gaussian model of all pairs, and a classifier."""
+"""Conditional ranking (Pahikkala et al. 2010, 2013) and classification of relations."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -43,10 +43,11 @@ def node_covariances(
     normalize: bool = True,
     unit: bool = True,
 ) -> tuple[NamedSum, NamedSum]:
-    """Covariances of conditioning nodes and of objects: sums of a kernel on attributes and of one on each graph, as in `xpgp`.
+    """Covariances of conditioning nodes and of objects.
 
-    Sites of the objects have ``object_`` in front. Their first part has amplitude 1, and that of
-    the nodes if ``unit``: in a product another amplitude would be redundant.
+    Each is the sum of a kernel on attributes and of one on each graph, as in `xpgp`. Sites of the
+    objects have ``object_`` in front. Their first part has amplitude 1, and that of the nodes if
+    ``unit``: in a product another amplitude would be redundant.
     """
 
     def covariance(
@@ -83,7 +84,7 @@ def conditional_ranking(
     standardize: bool = True,
     normalize: bool = True,
 ) -> None:
-    """Scores of all pairs from a Kronecker product of node kernels, with noisy labels of some pairs.
+    """Scores of all pairs, with a product of node kernels as covariance and noisy labels of some.
 
     The score of (v, w) is a Gaussian field with covariance K(v, v') G(w, w'), where K (and G) is
     the sum of a kernel on attributes and kernels on graphs, as in `relpref.models.xpgp`. A
@@ -157,9 +158,7 @@ def conditional_ranking(
 # Sites that change no kernel by more than a factor.
 _OF_DECISIONS = ("amplitude", "weight", "intercept")
 
-_TABLES = (
-    10  # of edges by landmarks: the features, their gradients and what the engine makes of them
-)
+_TABLES = 10  # of edges by landmarks: features, their gradients, temporaries of the engine
 
 
 def kronecker_classifier(
@@ -174,11 +173,11 @@ def kronecker_classifier(
     standardize: bool = True,
     normalize: bool = True,
 ) -> None:
-    """Whether a relation holds, from a latent function of edges with a product of node kernels as its covariance.
+    """Classes of edges from a latent function whose covariance is a product of node kernels.
 
     f(v, w) has the covariance a² K(v, v') G(w, w'), where K and G are sums of a kernel on
     attributes and of kernels on graphs, the first of which has amplitude 1. A symmetric or
-    reciprocal relation has ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] in place of the product (CR10
+    reciprocal relation has ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] instead of the product (CR10
     section 3), evaluated for pairs of edges only. P(1 | f) = Φ(f(v, w) + b), or the logistic
     function of it; a reciprocal relation has no b, so that P(v beats w) = 1 − P(w beats v).
 
@@ -241,16 +240,16 @@ def edge_landmarks(
     priors: Priors | None = None,
     **kernels: Any,
 ) -> EdgeLandmarks:
-    """Choose landmarks for `kronecker_classifier` among the known edges, with equal regard to both classes.
+    """Choose landmarks for `kronecker_classifier` among the known edges.
 
-    The rarer class says more of where the classes meet, edge by edge, so each class has half of the
-    weight.
+    Each class has half of the weight, because an edge of the rarer class says more about the
+    boundary between the classes.
 
     Parameters
     ----------
     data : RelationData
     number : int, optional
-        How many at most; by default as many as it takes to leave nothing out, which is the exact
+        Maximum number; by default as many as it takes to leave nothing out, which is the exact
         process.
     values : dict, optional
         Hyperparameters for which to choose; the medians of their priors by default.
@@ -284,7 +283,10 @@ def landmark_error(
     priors: Priors | None = None,
     **kernels: Any,
 ) -> float:
-    """Share of the known edges' prior variance that landmarks leave out, 0 to 1; arguments as for `edge_landmarks`."""
+    """Share of the known edges' prior variance that landmarks leave out, 0 to 1.
+
+    Arguments are those of `edge_landmarks`.
+    """
     rows, columns, _ = _edges(data)
     left, right = _at(data, values, priors, kernels)
     return landmarks.left_out(left, right, SIGN[data.symmetry], (rows, columns))
@@ -312,8 +314,10 @@ def _at(
 ) -> tuple[Floats, Floats]:
     """K and G at given hyperparameters, and at the medians of the priors of the others."""
     given = {name: np.asarray(value) for name, value in values.items()}
-    own = {name: prior for name, prior in (priors or {}).items() if name not in _OF_DECISIONS}
-    left, right = evaluated(_kernels_at, data, given, own, kernels)
+    of_kernels = {
+        name: prior for name, prior in (priors or {}).items() if name not in _OF_DECISIONS
+    }
+    left, right = evaluated(_kernels_at, data, given, of_kernels, kernels)
     return left, right
 
 
@@ -322,34 +326,35 @@ def _kernels_at(
 ) -> tuple[Array, Array]:
     sites: list[str] = []
 
-    def known(site: dict[str, Any]) -> Any:
+    def value(site: dict[str, Any]) -> Any:
         if site["type"] != "sample":
             return None
         sites.append(site["name"])
         return values[site["name"]] if site["name"] in values else _median(site["fn"])
 
-    with handlers.substitute(substitute_fn=known):
+    with handlers.substitute(substitute_fn=value):
         hyperparameters = Hyperparameters(priors)
-        found = _kernels(data, hyperparameters, **kernels)
+        matrices = _kernels(data, hyperparameters, **kernels)
         hyperparameters.check_all_used()
     if unknown := set(values) - {*sites, *_OF_DECISIONS}:
         raise DataError(
             f"values names the site {min(unknown)!r}, which no kernel here has; there are "
             f"{', '.join(sites) or 'none'}"
         )
-    return found
+    return matrices
 
 
 def _median(distribution: dist.Distribution) -> Array:
-    """Of a prior; its mean where it has no quantile function."""
+    """Median of a prior; its mean where it has no quantile function."""
     middle = prior_quantile(distribution, 0.5)
     return distribution.mean if middle is None else middle
 
 
 def _edges(data: RelationData) -> tuple[Any, Any, Any]:
-    """Ends and label, less the shift, of the edges that count: each pair once where (v, w) and (w, v) are one.
+    """Ends and labels, less the shift, of the distinct edges.
 
-    Labels are checked where they can be looked at, outside of compiled functions.
+    Where (v, w) and (w, v) are one edge, it is there once. Labels are checked unless they are
+    traced.
     """
     rows: Any = data.values.rows
     columns: Any = data.values.columns

@@ -11,12 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relpref._version import __version__
-from relpref.infer.result import CODES
 from relpref.posterior.gaussian import generator
+from relpref.result import CODES
 
 
 class Groups(NamedTuple):
-    """What a DataTree is made of: arrays by group and variable, labels by dimension, and dimensions after chain and draw by variable."""
+    """Contents of a DataTree.
+
+    Arrays by group and variable, labels by dimension, and dimensions (after chain and draw) by
+    variable.
+    """
 
     groups: dict[str, dict[str, Any]]
     coords: dict[str, Any]
@@ -43,9 +47,9 @@ def native(tree: Any) -> Any:
 
 
 def draw_groups(posterior: Any, num_samples: int, rng_key: Any) -> Groups:
-    """Draws of a posterior's sites and hyperparameters, and where its program is known of its answers."""
+    """Draws of sites and hyperparameters, and answers where the program is available."""
     rng = generator(posterior.key if rng_key is None else rng_key)
-    belief, weights = posterior.whole, posterior.whole.weights
+    belief, weights = posterior.full, posterior.full.weights
     as_it_is = len(weights) > 1 and not np.ptp(weights)  # the draws, or one of each component
     chains = posterior.chains if as_it_is else CHAINS
     per_chain = (len(weights) if as_it_is else num_samples) // chains
@@ -98,14 +102,17 @@ def sample_stats(posterior: Any, chains: int, per_chain: int) -> dict[str, Any]:
         numbers["sweeps" if "damping" in info else "iterations"] = info["iterations"]
     numbers |= {"code": CODES.index(posterior.result), "converged": posterior.converged}
     statistics = {name: np.full((chains, per_chain), value) for name, value in numbers.items()}
-    for name, value in posterior.whole.sampler.items() if posterior.sampled else ():
+    for name, value in posterior.full.sampler.items() if posterior.sampled else ():
         kept = value[: chains * per_chain].reshape(chains, per_chain)
         statistics[_SAMPLER.get(name, name)] = kept.astype(bool) if name == "diverging" else kept
     return statistics
 
 
 def tree(posterior: Any, content: Groups) -> Any:
-    """The DataTree, with versions, seed and engine as attributes; without ArviZ's time stamp, so that equal input gives equal bytes."""
+    """Build the DataTree, with versions, seed and engine as attributes.
+
+    It has no time stamp, so that equal input gives equal bytes.
+    """
     import arviz_base
     import jax
     import numpyro
@@ -115,12 +122,12 @@ def tree(posterior: Any, content: Groups) -> Any:
         for n, named in content.dims.items()
         if any(n in group for group in content.groups.values())
     }
-    wanted = {dimension for named in dims.values() for dimension in named}
-    coords = {name: values for name, values in content.coords.items() if name in wanted}
-    made = arviz_base.from_dict(content.groups, coords=coords, dims=dims)
-    for group in made.subtree:
+    used = {dimension for named in dims.values() for dimension in named}
+    coords = {name: values for name, values in content.coords.items() if name in used}
+    datatree = arviz_base.from_dict(content.groups, coords=coords, dims=dims)
+    for group in datatree.subtree:
         group.attrs.pop("created_at", None)
-    made.attrs |= {
+    datatree.attrs |= {
         "inference_library": "relpref",
         "inference_library_version": __version__,
         "arviz_base_version": arviz_base.__version__,
@@ -132,5 +139,5 @@ def tree(posterior: Any, content: Groups) -> Any:
         "result": posterior.result.name,
     }
     if posterior.log_evidence is not None:
-        made.attrs["log_evidence"] = posterior.log_evidence
-    return made
+        datatree.attrs["log_evidence"] = posterior.log_evidence
+    return datatree

@@ -1,9 +1,8 @@
-"""What an engine hands back: distributions of a program's Gaussian sites, and how they were found."""
+"""Posteriors: distributions of the Gaussian sites of a program, and facts about the fit."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -15,37 +14,34 @@ from scipy.special import ndtri
 from relpref.data import RelationData
 from relpref.data.arrays import shown
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
-from relpref.infer.result import InferenceWarning, Result, warn_user
 from relpref.posterior.arviz import Groups, draw_groups, native, plain_coordinates, tree
-from relpref.posterior.codec import Stored, checked, decode_data, encode_data, write
+from relpref.posterior.codec import (
+    Arrays,
+    Stored,
+    check_arguments,
+    checked,
+    decode,
+    encode,
+    write,
+)
 from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import plot_forest
 from relpref.posterior.summary import Summary, fitted, forest
 from relpref.posterior.tables import check_interval
 from relpref.registry import find
+from relpref.result import InferenceWarning, Result, warn_user
 
 FITTED = "answers_at_fit"  # of ``info``: how many there were when hyperparameters were last fitted
 _SCORE = "score"  # the site of `relpref.models.conditional_ranking`
-_CONTENT = {
-    "kind?": Literal["class"],
-    "slices": dict[str, list[int]],
-    "parts": dict[str, list[str]],
-    "hyperparameters": list[str],
-    "sites": list[str],
-    "log_evidence": float | None,
-    "info": dict[str, Any],
-    "origin": str | None,
-    "data": dict[str, Any] | None,
-    "likelihood?": dict[str, Any],
-}
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The named parts of a site, after the data, shape (n,) each: means, and covariances of part and total, value by value.
+    """Posterior means of the named parts of a site, and covariances of part and total.
+
+    Arrays of shape (n,), value by value.
 
     They add up to the site's mean and variance.
     """
@@ -54,7 +50,7 @@ class Parts:
     covariances: Mapping[str, Floats]
 
 
-class _Told(Generic[T]):
+class _Fact(Generic[T]):
     """A typed property, from what ``info`` says."""
 
     def __init__(self, name: str, kind: Callable[[Any], T], missing: T) -> None:
@@ -66,7 +62,7 @@ class _Told(Generic[T]):
 
 
 class PosteriorBase:
-    """What every posterior offers, whatever its values are.
+    """Base class of all posteriors.
 
     Attributes
     ----------
@@ -98,7 +94,7 @@ class PosteriorBase:
         there are none.
     quick_answers : int
         Answers that came by quick updates since the engine last ran.
-    alike_parts : tuple of (str, str)
+    indistinguishable_parts : tuple of (str, str)
         Pairs of parts of the prior that answers cannot tell apart.
     """
 
@@ -108,22 +104,22 @@ class PosteriorBase:
     info: Mapping[str, Any]
     key: NDArray[np.uint32]
 
-    engine = _Told("engine", str, "")
-    chains = _Told("chains", int, 1)
-    effective_draws = _Told[float | None]("ess", float, None)
-    effective_points = _Told("effective_points", float, np.inf)
-    r_hat = _Told[float | None]("r_hat", float, None)
-    solver = _Told("solver", str, "")
-    gradient_norm = _Told("gradient_norm", float, 0.0)
-    lists = _Told("answers", str, "")
-    quick_answers = _Told("quick_answers", int, 0)
-    alike_parts = _Told[tuple[tuple[str, str], ...]](
-        "alike_parts", lambda pairs: tuple((one, other) for one, other in pairs), ()
+    engine = _Fact("engine", str, "")
+    chains = _Fact("chains", int, 1)
+    effective_draws = _Fact[float | None]("ess", float, None)
+    effective_points = _Fact("effective_points", float, np.inf)
+    r_hat = _Fact[float | None]("r_hat", float, None)
+    solver = _Fact("solver", str, "")
+    gradient_norm = _Fact("gradient_norm", float, 0.0)
+    lists = _Fact("answers", str, "")
+    quick_answers = _Fact("quick_answers", int, 0)
+    indistinguishable_parts = _Fact[tuple[tuple[str, str], ...]](
+        "alike_parts", lambda pairs: tuple(map(tuple, pairs)), ()
     )
 
     @property
     def result(self) -> Result:
-        """How the inference ended."""
+        """Result code of the inference."""
         return Result[self.info["result"]]
 
     @property
@@ -154,11 +150,11 @@ class PosteriorBase:
         return {}
 
     def arrays(self) -> Stored:
-        """What a file holds: arrays by name, and the rest as JSON."""
+        """Arrays by name, and JSON, for a file."""
         raise NotImplementedError
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
-        """What ArviZ is given: groups of arrays, with their coordinates and dimensions."""
+        """Groups of arrays for ArviZ, with their coordinates and dimensions."""
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -172,7 +168,7 @@ class PosteriorBase:
         write(path, *self.arrays())
 
     def summary(self, top: int = 10, interval: float = 0.9) -> str:
-        """What to read first: the best with their intervals, where they come from, how the fit was made and the tables were read.
+        """Summary of the best values, the fit and the tables, for people.
 
         Parameters
         ----------
@@ -199,7 +195,7 @@ class PosteriorBase:
         return Summary("\n".join([*lines, "How the tables were read:", *notes] if notes else lines))
 
     def _summarized(self, top: int, interval: float) -> list[str]:
-        """What `summary` says of the values."""
+        """Lines of `summary` about the values."""
         return []
 
     def report(
@@ -239,37 +235,43 @@ class PosteriorBase:
         StorageError
             If the file cannot be written.
         """
-        write: Any = import_module(
-            "relpref.report"
-        ).write  # reports know posteriors, and posteriors no more than this
-        written: Path = write(
+        written: Path = find("report", "html")(
             self, path, title=title, sections=sections, relations_evidence=relations_evidence
         )
         return written
 
-    def _stored_facts(self) -> Stored:
-        """What files of every posterior hold."""
-        arrays = {
-            f"hyperparameters/{name}": np.asarray(v) for name, v in self.hyperparameters.items()
+    def _encoded(self, *apart: str) -> Stored:
+        """Arrays and JSON of the fields, apart from some that have another form in files."""
+        arrays: dict[str, Any] = {}
+        names = (field.name for field in fields(self))  # type: ignore[arg-type]
+        content = {
+            name: encode(getattr(self, name), arrays, name)
+            for name in names
+            if name not in ("info", *apart)
         }
-        content = {"hyperparameters": list(self.hyperparameters), "info": dict(self.info)}
-        return {"key": self.key, **arrays}, content
+        return arrays, {"kind": self.kind, "info": dict(self.info), **content}
 
-    @staticmethod
-    def _facts(arrays: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-        """The inverse of `_stored_facts`."""
-        values = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
-        info, plain = (
-            content["info"],
-            {n: float(v) if v.ndim == 0 else v for n, v in values.items()},
-        )
+    @classmethod
+    def _decoded(cls, arrays: Arrays, content: Mapping[str, Any], *apart: str) -> dict[str, Any]:
+        """Decode the fields that `_encoded` made, and check them against their declared types."""
+        values = {
+            name: stored if name == "info" else decode(stored, arrays, name)
+            for name, stored in content.items()
+            if name not in ("kind", *apart)
+        }
+        check_arguments(cls, values, "the posterior")
+        values["hyperparameters"] = {
+            name: float(value) if np.ndim(value) == 0 else value
+            for name, value in values["hyperparameters"].items()
+        }
+        info = values["info"]
         checked(info.get("engine"), str, "the engine")
         if info.get("result") not in Result.__members__:
             raise StorageError(
                 f"the result is {shown(info.get('result'))}, which no engine ends with; the file "
                 "is damaged"
             )
-        return {"hyperparameters": plain, "info": info, "key": arrays["key"]}
+        return values
 
     def _rng(self, key: Any) -> np.random.Generator:
         return generator(self.key if key is None else key)
@@ -339,7 +341,7 @@ class Posterior(PosteriorBase):
         return self.belief.large
 
     @property
-    def whole(self) -> Belief:
+    def full(self) -> Belief:
         """The joint distribution of all sites, laid out as ``slices`` says."""
         return self.belief
 
@@ -357,15 +359,15 @@ class Posterior(PosteriorBase):
         site : str, optional
             Needed only where the program has several Gaussian sites.
         """
-        return self._about(weights, site).mean()
+        return self._of(weights, site).mean()
 
     def sd(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
         """Posterior standard deviation; arguments as in `mean`."""
-        return self._about(weights, site).sd()
+        return self._of(weights, site).sd()
 
     def covariance(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
         """Posterior covariance, shape (n, n) or (k, k); arguments as in `mean`."""
-        return self._about(weights, site).covariance()
+        return self._of(weights, site).covariance()
 
     def sample(
         self,
@@ -387,7 +389,7 @@ class Posterior(PosteriorBase):
         """
         if num_samples < 1:
             raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
-        draws = self._about(None, site).draw(num_samples, self._rng(rng_key))
+        draws = self._of(None, site).draw(num_samples, self._rng(rng_key))
         return (
             draws
             if weights is None
@@ -395,7 +397,7 @@ class Posterior(PosteriorBase):
         )
 
     def reweighted(self, num_samples: int = 4000, rng_key: Any = None) -> "Posterior":
-        """Draws of the exact posterior at the hyperparameters, by importance weights, with the same methods as this one.
+        """Draws of the exact posterior at the hyperparameters, by importance weights.
 
         Draws of this posterior are weighted by the exact posterior over this one (Vehtari et al.
         2024) and resampled; of a mixture over hyperparameters with those of 25 components; of more
@@ -426,12 +428,11 @@ class Posterior(PosteriorBase):
         if self.origin is None:
             raise UnsupportedProgramError(
                 "this posterior does not know its program, so that its draws cannot be weighted; "
-                "fit with a program of relpref, or in "
-                "this session"
+                "fit with a program of relpref, or in this session"
             )
         engine = self.origin.engine or find("engine", "EP")
-        found: Posterior = engine.reweighted(self, num_samples, rng_key)
-        return found
+        weighted: Posterior = engine.reweighted(self, num_samples, rng_key)
+        return weighted
 
     @property
     def has_answers(self) -> bool:
@@ -441,13 +442,14 @@ class Posterior(PosteriorBase):
     def reported(
         self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
     ) -> pd.DataFrame:
-        """``mean`` and ``sd`` of what people look at, by label; by another distribution, about ``chosen`` items alone, if it is given.
+        """``mean`` and ``sd`` of the values that people look at, by label.
 
-        That is utilities less their average, by item, and then effects of covariates; a
+        Taken from another ``belief``, of the ``chosen`` items alone, if it is given. They are
+        utilities less their average, by item, and then effects of covariates; a
         classifier's latent functions, by example (and by class, where there are more than two);
         another program's Gaussian sites, by site and position.
         """
-        belief = self.whole if belief is None else belief
+        belief = self.full if belief is None else belief
         places = [
             (site, row)
             for site, rows in self.slices.items()
@@ -459,7 +461,7 @@ class Posterior(PosteriorBase):
         )
 
     def plot(self, top: int = 30, *, interval: float = 0.9, axes: Any = None) -> Any:
-        """Draw what `reported` holds, highest first: a dot for each mean and a line for its interval.
+        """Draw the values of `reported`, highest first, as dots with lines for their intervals.
 
         Of utilities that is the ranking, with a band for each tier where there are several (see
         `UtilityPosterior.tiers`).
@@ -488,7 +490,7 @@ class Posterior(PosteriorBase):
         return [forest(table, top, interval, "site", "value")]
 
     def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:
-        """What `plot` draws, highest first, and what the values are."""
+        """Table that `plot` draws, highest first, and the name of its values."""
         table = self.reported()
         reach = float(ndtri(0.5 + interval / 2)) * table["sd"]
         table = table.assign(lower=table["mean"] - reach, upper=table["mean"] + reach)
@@ -499,8 +501,11 @@ class Posterior(PosteriorBase):
         """Positions of the sites' values, site by site."""
         return np.concatenate([np.arange(rows.start, rows.stop) for rows in self.slices.values()])
 
-    def seen(self, draws: Floats) -> Floats | None:
-        """What `reported` is about, draw by draw, shape (s, rows); None where it is more than a linear function of the draws."""
+    def displayed(self, draws: Floats) -> Floats | None:
+        """Values of `reported` for each draw, shape (s, rows).
+
+        None where they are no linear function of the draws.
+        """
         return draws[:, self._order]
 
     def to_datatree(self, num_samples: int = 1000, rng_key: Any = None) -> Any:
@@ -525,7 +530,7 @@ class Posterior(PosteriorBase):
         return tree(self, self.groups(num_samples, rng_key))
 
     def to_arviz(self, num_samples: int = 1000, rng_key: Any = None) -> Any:
-        """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
+        """DataTree of `to_datatree`, or the ``InferenceData`` of an installed ArviZ 0.x."""
         return native(self.to_datatree(num_samples, rng_key))
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
@@ -546,78 +551,31 @@ class Posterior(PosteriorBase):
         return Groups(groups, coords, dims)
 
     def arrays(self) -> Stored:
-        arrays, content = self._stored_facts()
-        arrays |= self.whole.arrays()
-        if self.prior_log_weights is not None:
-            arrays["prior_log_weights"] = self.prior_log_weights
-        for group in ("sites", "hyperparameter_draws"):
-            arrays |= {
-                f"{group}/{name}": np.asarray(value) for name, value in getattr(self, group).items()
-            }
-        for row, parts in enumerate(self.parts.values()):
-            for kind, named in (("mean", parts.means), ("covariance", parts.covariances)):
-                arrays |= {
-                    f"parts/{kind}_{row}_{at}": values for at, values in enumerate(named.values())
-                }
-        content |= {
-            "slices": {name: [rows.start, rows.stop] for name, rows in self.slices.items()},
-            "parts": {site: list(parts.means) for site, parts in self.parts.items()},
-            "sites": list(self.sites),
-            "log_evidence": self.log_evidence,
-            "origin": None,
-            "data": None,
-        }
-        if self.data is not None:
-            more, content["data"] = encode_data(self.data)
-            kept, content["origin"] = ({}, None) if self.origin is None else self.origin.encoded()
-            arrays |= {**kept, **more}
+        arrays, content = self._encoded("belief", "joint", "origin")
+        arrays |= self.full.arrays()
+        content["origin"] = None
+        if self.data is not None and self.origin is not None:
+            kept, content["origin"] = self.origin.encoded()
+            arrays |= kept
         return arrays, content
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, Any], content: Any, program: Any = None, **more: Any
-    ) -> "Posterior":
-        """The inverse of `arrays`; ``program`` is the caller's own."""
-        checked(content, _CONTENT, "the posterior")
-        parts = {}
-        for row, (site, names) in enumerate(content["parts"].items()):
-            means = {name: arrays[f"parts/mean_{row}_{at}"] for at, name in enumerate(names)}
-            paths = {name: f"parts/covariance_{row}_{at}" for at, name in enumerate(names)}
-            parts[site] = Parts(
-                means, {name: arrays[path] for name, path in paths.items() if path in arrays}
-            )
-        paths = {name: f"hyperparameter_draws/{name}" for name in content["hyperparameters"]}
-        belief: Any = belief_from(
-            arrays
-        )  # None where `relpref.posterior.storage` makes it of the prior
-        if content["data"] is not None:
-            data = decode_data(arrays, content["data"])
-            more |= {
-                "data": data,
-                "origin": Origin.decoded(content["origin"], data, arrays, program),
-            }
-        return cls(
-            belief=belief,
-            hyperparameter_draws={
-                name: arrays[path] for name, path in paths.items() if path in arrays
-            },
-            prior_log_weights=arrays.get("prior_log_weights"),
-            slices={name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
-            parts=parts,
-            log_evidence=content["log_evidence"],
-            sites={name: arrays[f"sites/{name}"] for name in content["sites"]},
-            **cls._facts(arrays, content),
-            **more,
-        )
+    def from_arrays(cls, arrays: Arrays, content: Any, program: Any = None) -> "Posterior":
+        """Decode what `arrays` made; ``program`` is the user's own."""
+        values = cls._decoded(arrays, content, "origin")
+        origin = Origin.decoded(content["origin"], values["data"], arrays, program)
+        # The belief is None where `relpref.posterior.storage` makes it of the prior.
+        belief: Any = belief_from(arrays)
+        return cls(belief=belief, origin=origin, **values)
 
     def __repr__(self) -> str:
         sites = ", ".join(f"{name}[{rows.stop - rows.start}]" for name, rows in self.slices.items())
         outcome = f"{self.engine}: {self.result.name}{self._evidence_in_words()}"
         return f"{type(self).__name__}({sites}; {outcome})"
 
-    def _about(self, weights: ArrayLike | None, site: str | None) -> Belief:
+    def _of(self, weights: ArrayLike | None, site: str | None) -> Belief:
         self._warn_if_not_converged()
-        belief = self.whole
+        belief = self.full
         if site is None and len(self.slices) != 1 or site is not None and site not in self.slices:
             raise DataError(
                 f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name "

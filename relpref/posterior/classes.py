@@ -20,7 +20,6 @@ from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.arviz import Groups, plain_coordinates
 from relpref.posterior.base import Posterior
-from relpref.posterior.codec import Stored
 from relpref.posterior.gaussian import Belief, Floats
 from relpref.posterior.tables import label_index, objects
 
@@ -48,7 +47,7 @@ class ClassPosterior(Posterior):
         table = (self if belief is None else replace(self, belief=belief)).latent()
         return table if table.columns.nlevels == 1 else table.stack(level=1, future_stack=True)
 
-    def seen(self, draws: Floats) -> None:
+    def displayed(self, draws: Floats) -> None:
         """Features of examples may leave some of a latent function's variance out."""
 
     @property
@@ -57,7 +56,10 @@ class ClassPosterior(Posterior):
         return self.data.classes
 
     def examples(self) -> tuple[pd.DataFrame, NDArray[np.intp]]:
-        """The examples that were learned from, edges in both directions once, with their ``class``; and its position."""
+        """Table of the training examples with their ``class``, and positions of the classes.
+
+        Edges in both directions are there once.
+        """
         distinct = getattr(self.data, "distinct", None)
         kept = slice(None) if distinct is None else distinct
         outcome = self.data.outcomes[kept]
@@ -128,18 +130,21 @@ class ClassPosterior(Posterior):
     def _asked(self, data: Examples | None) -> Examples:
         """The examples without their labels, as the program wants them."""
         self._warn_if_not_converged()
-        known: Any = self.data
-        examples: Any = known if data is None else data
-        if type(examples) is not type(known):
+        training: Any = self.data
+        examples: Any = training if data is None else data
+        if type(examples) is not type(training):
             raise DataError(
                 f"data is a {type(examples).__name__}; this posterior classifies "
-                f"{type(known).__name__}"
+                f"{type(training).__name__}"
             )
-        asked: Examples = examples.asked_of(known)
+        asked: Examples = examples.asked_of(training)
         return asked
 
     def _decide(self, asked: Examples) -> tuple[Floats, Floats, Floats]:
-        """Mean and variance of every decision's latent function, and the probability of going on; shape (s, m, k) each."""
+        """Mean and variance of the decisions' latent functions, and the probability of going on.
+
+        Arrays of shape (s, m, k).
+        """
         if self.origin is None:
             raise UnsupportedProgramError(
                 "this posterior does not know its program, so it cannot classify; fit with a "
@@ -170,10 +175,6 @@ class ClassPosterior(Posterior):
             np.concatenate(part, axis=1) for part in zip(*parts, strict=True)
         )
         return mean, variance, probability
-
-    def arrays(self) -> Stored:
-        arrays, content = super().arrays()
-        return arrays, {**content, "kind": "class"}
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
         groups, coords, dims = super().groups(num_samples, rng_key)
@@ -208,7 +209,10 @@ def _decisions(
     location: Array,
     scale: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """For each of s Gaussians of weights: mean and variance of the latent functions, and probability of a 1; (s, m, k) each."""
+    """Mean and variance of the latent functions, and probability of a 1, shape (s, m, k) each.
+
+    They are computed for each of s Gaussians of weights.
+    """
     latents = _latents(call, layout, arrays, fixed, moving)
 
     def one(inputs: tuple[Values, Array, Array | None]) -> tuple[Array, Array, Array]:
@@ -253,7 +257,6 @@ def _latents(
         if int(np.prod(shape)) != size:
             raise DataError(
                 f"the program has {int(np.prod(shape))} values of {name!r} at these examples and "
-                f"had {size}; "
-                "give features of as many columns as those it was fitted to"
+                f"had {size}; give features of as many columns as those it was fitted to"
             )
     return Layout(shapes, (), ())

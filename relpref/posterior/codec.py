@@ -1,12 +1,16 @@
-"""What files hold: arrays, labels, plain values and registered objects, in netCDF; nothing in a file is imported or called."""
+"""Posteriors as arrays and JSON in netCDF files; nothing in a file is imported or called.
+
+Values are encoded by their types: plain values, labels, arrays, and the fields of registered
+dataclasses.
+"""
 
 import hashlib
 import io
 import json
 import os
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
 from datetime import date, datetime
 from inspect import Parameter, isclass, signature
 from pathlib import Path
@@ -17,28 +21,16 @@ import pandas as pd
 import scipy.sparse
 
 from relpref._version import __version__
-from relpref.data import (
-    Comparisons,
-    Graph,
-    Links,
-    PreferenceData,
-    Rankings,
-    Relation,
-    RelationData,
-    RelationValues,
-    ScaleReference,
-)
+from relpref.data import PreferenceData, Rankings, RelationData, RelationValues
 from relpref.data.arrays import shown
-from relpref.data.covariates import Covariate
-from relpref.data.edges import checked_sparse
-from relpref.data.links import OPTIONS
+from relpref.data.relation import checked_sparse
 from relpref.errors import StorageError
 from relpref.files import replaced
 from relpref.limits import require_memory
-from relpref.registry import Kind, find, known, name_of
+from relpref.registry import Closed, Kind, find, known, name_of
 
-# 4: the kernel of attributes has a linear part unless the program is told otherwise
-SCHEMA, OLDEST = 4, 3
+# 5: dataclasses by the names of their fields; `relpref.posterior.former` reads earlier ones
+SCHEMA, OLDEST = 5, 3
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # arrays by name, and what JSON holds
 Arrays = Mapping[str, Any]
@@ -53,7 +45,7 @@ _LABELS: dict[str, Callable[[Any], Any]] = {
 
 
 def encode_label(label: Any) -> Any:
-    """A label as JSON; what JSON has no type for becomes an object with one key, the type's name."""
+    """Encode a label as JSON; a type that JSON lacks becomes an object with its name as key."""
     if isinstance(label, tuple):
         return {"tuple": [encode_label(part) for part in label]}
     if type(label) in (str, int, bool):
@@ -97,21 +89,9 @@ def decode_label(stored: Any) -> Any:
     )
 
 
-def encode_labels(labels: Iterable[Any]) -> str:
-    return dump([encode_label(label) for label in labels])
-
-
-def decode_labels(stored: str) -> tuple[Any, ...]:
-    """The inverse of `encode_labels`."""
-    labels = json.loads(stored)
-    if type(labels) is not list:
-        raise StorageError(f"{shown(stored)} is stored where labels should be; the file is damaged")
-    return tuple(decode_label(label) for label in labels)
-
-
 def dump(value: Any) -> str:
-    """JSON with sorted keys, so that equal content gives equal bytes."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_plain)
+    """JSON of a value, NumPy's numbers and arrays included; mappings keep their order."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:
@@ -134,27 +114,30 @@ def conform(value: Any, declared: Any) -> bool:
         if type(value) is not dict or not needed <= value.keys() <= types_by_name.keys():
             return False
         return all(conform(part, types_by_name[name]) for name, part in value.items())
-    made_of, parts = get_origin(declared), get_args(declared)
+    origin, parts = get_origin(declared), get_args(declared)
     if declared is Any:
         return True
-    if made_of in (Union, types.UnionType):
+    if origin in (Union, types.UnionType):
         return any(conform(value, part) for part in parts)
-    if made_of is Literal:
+    if origin is Literal:
         return any(type(value) is type(part) and value == part for part in parts)
     if declared is None or declared in (type(None), bool, int, str):
         return type(value) is (type(None) if declared is None else declared)
     if declared is float:
         return type(value) in (float, int)
-    if isinstance(declared, list) or made_of in (list, Sequence):
+    if isinstance(declared, list) or origin in (list, Sequence):
         (kind,) = declared if isinstance(declared, list) else parts
         return type(value) is list and all(conform(part, kind) for part in value)
-    if made_of in (dict, Mapping):
+    if origin is tuple:
+        kinds = parts[:1] * len(value) if parts[-1] is Ellipsis and type(value) is tuple else parts
+        return type(value) is tuple and len(value) == len(kinds) and all(map(conform, value, kinds))
+    if origin in (dict, Mapping):
         return type(value) is dict and all(
             conform(k, parts[0]) and conform(v, parts[1]) for k, v in value.items()
         )
-    if made_of is Callable or made_of is types.FunctionType:
+    if origin is Callable or origin is types.FunctionType:
         return callable(value)
-    kind = made_of or declared
+    kind = origin or declared
     try:
         return isclass(kind) and isinstance(value, kind)
     except TypeError:  # a protocol that does not check instances itself
@@ -173,7 +156,7 @@ def checked(value: Any, declared: Any, what: str) -> Any:
 
 
 def check_arguments(function: Any, given: Mapping[str, Any], what: str) -> None:
-    """Refuse keywords that a function does not have, and values that are not of the type it declares."""
+    """Refuse keywords that a function does not have, and values of the wrong type."""
     parameters = signature(function, eval_str=True).parameters
     keywords = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     declared = {name: part.annotation for name, part in parameters.items() if part.kind in keywords}
@@ -186,14 +169,6 @@ def check_arguments(function: Any, given: Mapping[str, Any], what: str) -> None:
             raise StorageError(
                 f"the file gives {what} the argument {shown(name)}, which it does not have"
             )
-
-
-def positions(arrays: Arrays, name: str, size: int) -> Any:
-    """An array of positions among so many things."""
-    array = arrays[name]
-    if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() < size):
-        raise StorageError(f"{name} leads out of the {size} that there are; the file is damaged")
-    return array
 
 
 def sparse_arrays(matrix: Any, prefix: str) -> dict[str, Any]:
@@ -212,12 +187,15 @@ def sparse_matrix(arrays: Arrays, prefix: str, shape: Sequence[int]) -> Any:
     return checked_sparse(parts, shape)
 
 
-def check_registered(kinds: Sequence[Kind], stored: str) -> tuple[Kind, str]:
-    """Kind and name of the registered object that a file names as ``kind:name``, which is not imported for that."""
+def check_registered(kinds: Sequence[Kind | Closed], stored: str) -> tuple[Kind | Closed, str]:
+    """Kind and name of a registered object, written ``kind:name`` in a file.
+
+    It is not imported.
+    """
     kind, _, name = stored.partition(":")
-    for one in kinds:
-        if one == kind and known(one, name):
-            return one, name
+    for allowed in kinds:
+        if allowed == kind and known(allowed, name):
+            return allowed, name
     raise StorageError(
         f"the file needs {shown(stored)}, which is not registered: if it is your own, call "
         "relpref.register before relpref.load; "
@@ -225,54 +203,146 @@ def check_registered(kinds: Sequence[Kind], stored: str) -> tuple[Kind, str]:
     )
 
 
-def registered(kinds: Sequence[Kind], stored: str) -> Any:
+def registered(kinds: Sequence[Kind | Closed], stored: str) -> Any:
     """The registered object that a file names as ``kind:name``."""
     return find(*check_registered(kinds, stored))
 
 
-_OBJECTS: tuple[Kind, ...] = ("kernel", "likelihood")
+_OBJECTS: tuple[Kind | Closed, ...] = ("kernel", "likelihood", "record")
 
 
-def encode(value: Any, kept: dict[str, Any] | None = None) -> Any:
-    """Options as JSON: plain values, registered kernels and likelihoods, and, in ``kept``, arrays and data; a TypeError for others."""
-    if value is None or isinstance(value, str | bool | int | float):
+def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
+    """Encode a value as JSON, and add its arrays to ``arrays`` by their paths.
+
+    Raises
+    ------
+    StorageError
+        If the value, or a part of it, is neither plain, a label, an array nor registered.
+    """
+    if value is None or type(value) in (str, bool, int, float):
         return value
+    if isinstance(value, np.generic):
+        return encode(value.item(), arrays, path)
+    if isinstance(value, slice):
+        return {"slice": [value.start, value.stop]}
     if isinstance(value, Mapping):
-        return {"mapping": {str(key): encode(part, kept) for key, part in value.items()}}
-    if kept is not None:
-        prefix = f"kept{sum(name.startswith('kept') for name in kept)}"
-        if isinstance(value, Dataset):
-            arrays, described = encode_data(value, prefix)
-            kept |= arrays
-            return {"kept": {"prefix": prefix, **described}}
-        if hasattr(value, "__array__") and np.asarray(value).dtype != object:
-            kept[f"{prefix}/array"] = np.asarray(value)
-            return {"kept": {"array": f"{prefix}/array"}}
+        return {"mapping": {str(k): encode(v, arrays, f"{path}/{k}") for k, v in value.items()}}
     for kind in _OBJECTS:
         name = name_of(kind, type(value))
         if name is not None:
-            stored = {f.name: encode(getattr(value, f.name), kept) for f in fields(value) if f.init}
-            return {"object": f"{kind}:{name}", "fields": stored}
-    raise TypeError(f"{type(value).__name__} cannot be stored")
+            named = {field: getattr(value, field) for field in _stored(type(value))}
+            return {
+                "object": f"{kind}:{name}",
+                "fields": encode(named, arrays, path)["mapping"],
+            }
+    if isinstance(value, list | tuple):
+        listed = [encode(part, arrays, f"{path}/{row}") for row, part in enumerate(value)]
+        return {"tuple": listed} if isinstance(value, tuple) else listed
+    if scipy.sparse.issparse(value):
+        parts = {"shape": list(value.shape), **sparse_arrays(value, "")}
+        return {"sparse": encode(parts, arrays, path)["mapping"]}
+    if hasattr(value, "__array__") and np.asarray(value).dtype.kind in "fiub":
+        return _encode_array(np.asarray(value), arrays, path)
+    return encode_label(value)
 
 
-def decode(stored: Any, arrays: Arrays | None = None) -> Any:
-    """The inverse of `encode`; the fields of registered objects are checked."""
-    if stored is None or isinstance(stored, str | bool | int | float):
-        return stored
-    if conform(stored, {"mapping": dict[str, Any]}):
-        return {key: decode(part, arrays) for key, part in stored["mapping"].items()}
-    if conform(stored, {"kept": dict[str, Any]}) and arrays is not None:
-        kept = stored["kept"]
-        if conform(kept, {"array": str}):
-            return arrays[kept["array"]]
-        return decode_data(arrays, {n: v for n, v in kept.items() if n != "prefix"}, kept["prefix"])
-    if conform(stored, {"object": str, "fields": dict[str, Any]}):
-        made = registered(_OBJECTS, stored["object"])
-        values = {field: decode(part, arrays) for field, part in stored["fields"].items()}
-        check_arguments(made, values, made.__name__)
-        return made(**values)
-    raise StorageError(f"the file holds {shown(stored)} where an option should be; it is damaged")
+def _stored(cls: type) -> list[str]:
+    """Return the arguments that make another object like one, without those of its reading."""
+    kept = getattr(cls, "__dataclass_fields__", {})
+    names = signature(cls).parameters
+    return [name for name in names if name not in kept or kept[name].metadata.get("stored", True)]
+
+
+def _encode_array(array: Any, arrays: dict[str, Any], path: str) -> dict[str, str]:
+    name = array_name(path)
+    if name in arrays:
+        raise StorageError(f"there are two arrays of the name {name}; rename one of their parts")
+    arrays[name] = array.astype(np.int8) if array.dtype == bool else array  # netCDF has no bool
+    return {"array": array.dtype.name}
+
+
+def array_name(path: str) -> str:
+    """Name of the array at a path in a file, which has groups but none within them."""
+    group, _, name = path.rpartition("/")
+    return f"{group.replace('/', '.')}/{name}".removeprefix("/")
+
+
+def decode(stored: Any, arrays: Arrays, path: str) -> Any:
+    """Decode what `encode` made; the fields of registered objects are checked."""
+    match stored:
+        case None | bool() | int() | float() | str():
+            return stored
+        case list():
+            return [decode(part, arrays, f"{path}/{row}") for row, part in enumerate(stored)]
+        case {"tuple": list(parts)}:
+            return tuple(decode(parts, arrays, path))
+        case {"mapping": dict(named)}:
+            return {key: decode(part, arrays, f"{path}/{key}") for key, part in named.items()}
+        case {"array": str(dtype)}:
+            array = np.asarray(arrays[array_name(path)])
+            if dtype == "bool":
+                array = array.astype(bool)
+            if array.dtype.name != dtype:
+                raise StorageError(f"{path} is of the type {array.dtype}, not {shown(dtype)}")
+            return decode(array, arrays, path)
+        case np.ndarray():  # put there by `relpref.posterior.former`
+            stored.flags.writeable = False
+            return stored[()] if stored.ndim == 0 else stored
+        case {"slice": [int(start), int(stop)]}:
+            return slice(start, stop)
+        case {"sparse": dict(named)}:
+            matrix = decode({"mapping": named}, arrays, path)
+            return sparse_matrix(matrix, "", checked(matrix["shape"], list[int], path))
+        case {"object": str(name), "fields": dict(named)}:
+            cls = registered(_OBJECTS, name)
+            values = decode({"mapping": named}, arrays, path)
+            check_arguments(cls, values, cls.__name__)
+            value = cls(**values)
+            _CHECKS.get(name, lambda _: None)(value)
+            return value
+    return decode_label(stored)
+
+
+def positions(array: Any, size: int, what: str, lowest: int = 0) -> Any:
+    """Return an array of positions among so many things, or an error."""
+    if array.dtype.kind not in "iu" or np.any((array < lowest) | (array >= size)):
+        raise StorageError(f"{what} leads out of the {size} that there are; the file is damaged")
+    return array
+
+
+def _check_data(data: PreferenceData) -> None:
+    """Refuse answers and links whose positions, or effects of covariates, do not exist."""
+    answers, size = data.comparisons, len(data.labels)
+    for name, number, lowest in (
+        ("winner", size, 0),
+        ("loser", size, 0),
+        ("rater", len(answers.raters), 0),
+        ("group", len(answers.groups), -1),
+        ("list_label", len(answers.lists), -1),
+    ):
+        column = getattr(answers, name)
+        if column is not None:
+            positions(column, number, name, lowest)
+    for name, links in data.links.items():
+        positions(links.source, size, name)
+        positions(links.target, len(links.targets) or size, name)
+    effects = len(answers.covariate_names)
+    for array in (answers.covariates, answers.covariate_scales):
+        if effects != (0 if array is None else array.shape[-1]):
+            raise StorageError(
+                f"the answers are said to have {effects} effects of covariates; the file is damaged"
+            )
+
+
+def _check_values(relation: RelationValues) -> None:
+    for array, size in zip(relation.edges or (), relation.shape, strict=False):
+        positions(array, size, "an edge of the relation")
+
+
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "record:PreferenceData": _check_data,
+    "record:RelationValues": _check_values,
+}
 
 
 _DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
@@ -323,7 +393,7 @@ def read(path: Path) -> Stored:
 
 
 def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
-    """Refuses what leads out of the file, is larger than the file says, or is no array of numbers."""
+    """Read the arrays of a group; links, huge arrays and other things are refused."""
     import h5py
 
     arrays: dict[str, Any] = {}
@@ -348,237 +418,10 @@ def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def checksum(arrays: Arrays, text: str) -> str:
-    """Of the content, so that a flipped bit is found whatever HDF5 makes of it."""
+    """Checksum of the content, so that flipped bits are detected."""
     digest = hashlib.sha256(text.encode(errors="surrogatepass"))
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype.str} {np.shape(arrays[name])}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-_ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
-_OF_RANKINGS = ("label", "features", "residual")
-_OF_RELATIONS = ("symmetry", "shift", "observed")
-_EDGES = ("source", "target", "weight")
-_COLUMN = Literal[
-    "winner",
-    "loser",
-    "count",
-    "tie",
-    "strength",
-    "probability",
-    "rater",
-    "shown_first",
-    "list",
-    "list_label",
-    "group",
-    "covariates",
-    "weight",
-]
-DATA = {
-    "entities": str,
-    "attribute_names": list[str],
-    "relations": list[str],
-    "cliques": list[str],
-    "columns": list[_COLUMN],
-    "raters": str,
-    "groups?": str,
-    "lists?": str,
-    "strengths": int,
-    "covariates?": list[dict[str, Any]],
-    "links": list[dict[str, Any]],
-    "answered": bool,
-    "notes": list[str],
-}
-_COVARIATE = {"name": str, "kind": Literal["number", "category", "side"], "levels": list[str]}
-_RANKINGS = {"items": DATA, "rankers": str, "classes": str}
-_RELATION = {
-    "nodes": DATA,
-    "objects": dict[str, Any] | None,
-    "shape": list[int],
-    "symmetry": Literal["none", "symmetric", "reciprocal"],
-    "shift": float,
-    "observed": bool,
-}
-
-
-def encode_data(data: Dataset, prefix: str = "data") -> Stored:
-    """Arrays in groups that begin with the prefix, and what JSON can hold."""
-    parts: dict[str, PreferenceData | None] = {}
-    if isinstance(data, Rankings):
-        parts = {"items": data.items}
-        arrays = {name: getattr(data, name) for name in ("positions", *_OF_RANKINGS)}
-        content: dict[str, Any] = {
-            name: encode_labels(getattr(data, name)) for name in ("rankers", "classes")
-        }
-    elif isinstance(data, RelationData):
-        parts = {"nodes": data.nodes, "objects": data.objects}
-        rows, columns = data.values.edges or (None, None)
-        arrays = {
-            "values": data.values.values,
-            "rows": rows,
-            "columns": columns,
-            "distinct": data.distinct,
-        }
-        content = {"shape": list(data.values.shape)} | {
-            name: getattr(data, name) for name in _OF_RELATIONS
-        }
-    else:
-        arrays, content = _encode_preferences(data)
-    arrays = {f"{prefix}/{name}": array for name, array in arrays.items() if array is not None}
-    for name, part in parts.items():
-        more, content[name] = ({}, None) if part is None else encode_data(part, f"{prefix}_{name}")
-        arrays |= more
-    return arrays, content
-
-
-def _encode_preferences(data: PreferenceData) -> Stored:
-    arrays = {name: getattr(data, name) for name in _ATTRIBUTES} | {
-        # netCDF has no booleans
-        name: column.astype(np.int8) if column.dtype == bool else column
-        for name, column in data.comparisons.columns.items()
-    }
-    covariates = [
-        {"name": each.name, "kind": each.kind, "levels": list(each.levels)}
-        for each in data.comparisons.covariates_are
-    ]
-    if data.comparisons.covariate_scales is not None:
-        arrays["covariate_scales"] = data.comparisons.covariate_scales
-    for row, graph in enumerate(data.relations.values()):
-        arrays |= {f"relation_{row}_{name}": getattr(graph, name) for name in _EDGES}
-        if graph.frozen_reference is not None:
-            reference = graph.frozen_reference._asdict()
-            arrays |= {
-                f"relation_{row}_reference_{name}": np.asarray(v) for name, v in reference.items()
-            }
-    for row, links in enumerate(data.links.values()):
-        arrays |= {f"links_{row}_{name}": getattr(links, name) for name in _EDGES}
-    shared = {"groups": data.comparisons.groups, "lists": data.comparisons.lists}
-    return arrays, {name: encode_labels(labels) for name, labels in shared.items() if labels} | {
-        "entities": encode_labels(data.labels),
-        "attribute_names": list(data.attribute_names),
-        "relations": list(data.relations),
-        "cliques": [name for name, graph in data.relations.items() if graph.counts_cliques],
-        "columns": list(data.comparisons.columns),
-        "raters": encode_labels(data.comparisons.raters),
-        "strengths": data.comparisons.strengths,
-        **({"covariates": covariates} if covariates else {}),
-        "links": [
-            {option: getattr(links.relation, option) for option in OPTIONS}
-            | {"name": name, "targets": encode_labels(links.targets)}
-            for name, links in data.links.items()
-        ],
-        "answered": data.answered,
-        "notes": list(data.notes),
-    }
-
-
-def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -> Any:
-    """The inverse of `encode_data`."""
-    if "items" in content:
-        checked(content, _RANKINGS, "the examples")
-        optional: dict[str, Any] = {name: arrays.get(f"{prefix}/{name}") for name in _OF_RANKINGS}
-        optional |= {name: decode_labels(content[name]) for name in ("rankers", "classes")}
-        items = decode_data(arrays, content["items"], f"{prefix}_items")
-        return Rankings(items=items, positions=arrays[f"{prefix}/positions"], **optional)
-    if "nodes" in content:
-        checked(content, _RELATION, "the examples")
-        nodes, objects = (
-            content[side] and decode_data(arrays, content[side], f"{prefix}_{side}")
-            for side in ("nodes", "objects")
-        )
-        values = decode_values(arrays, content["shape"], f"{prefix}/")
-        options = {name: content[name] for name in _OF_RELATIONS}
-        distinct = arrays.get(f"{prefix}/distinct")
-        return RelationData(
-            nodes=nodes, objects=objects, values=values, distinct=distinct, **options
-        )
-    checked(content, DATA, "the data")
-    items, raters = decode_labels(content["entities"]), decode_labels(content["raters"])
-    groups, lists = (
-        decode_labels(content[name]) if name in content else () for name in ("groups", "lists")
-    )
-    size = len(items)
-    for name, labels in (("group", groups), ("list_label", lists)):
-        if name in content["columns"]:  # −1 where there is none
-            place = f"{prefix}/{name}"
-            positions({place: arrays[place] + 1}, place, len(labels) + 1)
-    for name, number in (("winner", size), ("loser", size), ("rater", len(raters))):
-        if name != "rater" or name in content["columns"]:
-            positions(arrays, f"{prefix}/{name}", number)
-    graphs, links = {}, {}
-    for row, name in enumerate(content["relations"]):
-        part = f"{prefix}/relation_{row}_"
-        frozen = [arrays.get(f"{part}reference_{field}") for field in ScaleReference._fields]
-        reference = None
-        if frozen[0] is not None:
-            eigenvalues, gap_weights, mean_degree, component = frozen
-            reference = ScaleReference(eigenvalues, gap_weights, np.float64(mean_degree), component)
-        source, target, weight = (arrays[part + end] for end in _EDGES)
-        cliques = name in content["cliques"]
-        graphs[name] = Graph(
-            size, source, target, weight, frozen_reference=reference, counts_cliques=cliques
-        )
-    for row, stored in enumerate(content["links"]):
-        options = {option: stored[option] for option in OPTIONS}
-        check_arguments(Relation, options, "a relation")
-        targets = decode_labels(stored["targets"])
-        part = f"{prefix}/links_{row}_"
-        links[checked(stored["name"], str, "a relation")] = Links(
-            Relation(None, **options),
-            positions(arrays, part + "source", size),
-            positions(arrays, part + "target", len(targets) or size),
-            arrays[part + "weight"],
-            targets,
-        )
-    attributes = {name: arrays[f"{prefix}/{name}"] for name in _ATTRIBUTES}
-    columns = {name: arrays[f"{prefix}/{name}"] for name in content["columns"]}
-    for array in (*attributes.values(), *columns.values()):
-        array.flags.writeable = False
-    if "tie" in columns:
-        columns["tie"] = columns["tie"].astype(bool)
-    if (
-        "list" in columns and "list_label" not in columns
-    ):  # the file is from before labels were kept
-        columns["list_label"], lists = columns["list"], tuple(range(int(columns["list"].max()) + 1))
-    covariates = tuple(
-        Covariate(**checked(each, _COVARIATE, "a covariate") | {"levels": tuple(each["levels"])})
-        for each in content.get("covariates", ())
-    )
-    scales, effects = (
-        arrays.get(f"{prefix}/covariate_scales"),
-        sum(len(each.effects) for each in covariates),
-    )
-    for array in (columns.get("covariates"), scales):
-        if effects != (0 if array is None else array.shape[-1]):
-            raise StorageError(
-                f"the answers are said to have {effects} effects of covariates; the file is damaged"
-            )
-    return PreferenceData(
-        comparisons=Comparisons(
-            **columns,
-            raters=raters,
-            groups=groups,
-            lists=lists,
-            strengths=content["strengths"],
-            covariate_scales=scales,
-            covariates_are=covariates,
-        ),
-        labels=items,
-        attribute_names=tuple(content["attribute_names"]),
-        _graphs=graphs,
-        _links=links,
-        answered=content["answered"],
-        notes=tuple(content["notes"]),
-        **attributes,
-    )
-
-
-def decode_values(arrays: Arrays, shape: Sequence[int], prefix: str = "") -> RelationValues:
-    """The labels of pairs: all of them, or those in some rows and columns."""
-    p, m = shape
-    edges = None
-    if f"{prefix}rows" in arrays:
-        edges = (positions(arrays, f"{prefix}rows", p), positions(arrays, f"{prefix}columns", m))
-    return RelationValues((p, m), arrays[f"{prefix}values"], edges)

@@ -20,7 +20,7 @@ _HALVINGS = 60  # of the bracket around a quantile
 
 @dataclass(frozen=True)
 class Margins:
-    """Distributions of k scalars, each by itself: mixtures of s Gaussians, or of s points where the variances are 0.
+    """Distributions of k scalars: mixtures of s Gaussians, or s points if variances are 0.
 
     ``mean``, ``sd`` and ``positive``, the probability that it is above zero (a tie counts one
     half), have shape (k,); the ``means`` and ``variances`` of the components shape (s, k), their
@@ -49,7 +49,10 @@ class Margins:
 
 @dataclass(frozen=True, eq=False)
 class MixtureBelief:
-    """Σ_k weights_k N(locations_k, scales_k): means, shape (K, n), covariances, shape (K, n, n), and weights that add up to 1."""
+    """Mixture of Gaussians Σ_k weights_k N(locations_k, scales_k).
+
+    Means have the shape (K, n), covariances (K, n, n), and weights add up to 1.
+    """
 
     locations: Floats
     scales: Floats
@@ -89,13 +92,10 @@ class MixtureBelief:
         """The distribution of ``weights @ u``."""
         return mixture(self.locations @ weights.T, weights @ self.scales @ weights.T, self.weights)
 
-    def subset(self, positions: Positions) -> "MixtureBelief":
-        rows = np.ix_(np.arange(len(self.weights)), positions, positions)
-        return mixture(self.locations[:, positions], self.scales[rows], self.weights)
-
-    def after(self, start: int) -> "MixtureBelief":
-        """The entries from one on, without a copy."""
-        return mixture(self.locations[:, start:], self.scales[:, start:, start:], self.weights)
+    def subset(self, positions: Positions | slice) -> "MixtureBelief":
+        """Distribution of some entries; a slice makes no copy."""
+        scales = self.scales[:, positions][:, :, positions]
+        return mixture(self.locations[:, positions], scales, self.weights)
 
     def centred(self) -> "MixtureBelief":
         """The distribution of every entry less the average, O(n²)."""
@@ -108,7 +108,7 @@ class MixtureBelief:
         )
 
     def differences(self, first: Positions, second: Positions) -> Margins:
-        """Of utilities: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14)."""
+        """Differences of utilities, with variances Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14)."""
         scales, means = self.scales, self.locations[:, first] - self.locations[:, second]
         variances = (
             scales[:, first, first] + scales[:, second, second] - 2 * scales[:, first, second]
@@ -117,7 +117,7 @@ class MixtureBelief:
         return Margins.of(means, np.maximum(variances, 0.0), self.weights)
 
     def rows(self, columns: Positions, entries: Floats) -> Margins:
-        """Of Σ_k entries_k u[columns_k], rows of shape (m, k)."""
+        """Margins of Σ_k entries_k u[columns_k], for rows of shape (m, k)."""
         means = np.sum(self.locations[:, columns] * entries, axis=2)
         spread = self.scales[:, columns[:, :, None], columns[:, None, :]]
         variances = np.einsum("smij,mi,mj->sm", spread, entries, entries)
@@ -130,7 +130,10 @@ class MixtureBelief:
     def changed(
         self, locations: Floats, columns: Floats, shares: Floats, weights: Floats
     ) -> "MixtureBelief":
-        """With other means and weights, and covariances less W diag(c) Wᵀ; W of shape (K, n, c), c of shape (K, c)."""
+        """Mixture with other means and weights, and covariances less W diag(c) Wᵀ.
+
+        W has the shape (K, n, c), c the shape (K, c).
+        """
         scales = (columns * shares[:, None]) @ np.swapaxes(columns, 1, 2)
         return mixture(locations, np.subtract(self.scales, scales, out=scales), weights)
 
@@ -139,7 +142,7 @@ class MixtureBelief:
         return self._quantile((1 - probability) / 2), self._quantile((1 + probability) / 2)
 
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """Draws; as many as there are components of equal weight are one of each, in their order."""
+        """Draw from the mixture; K draws at equal weights are one of each component, in order."""
         which = self.draw_components(number, rng)
         draws = np.empty((number, self.size))
         for component in np.unique(which):
@@ -158,11 +161,11 @@ class MixtureBelief:
         return np.minimum(np.searchsorted(ends, places, side="right"), len(ends) - 1)
 
     def arrays(self) -> dict[str, Any]:
-        """What a file holds of it, by name."""
+        """Arrays for a file, by name."""
         return {"means": self.locations, "covariances": self.scales, "weights": self.weights}
 
     def _quantile(self, level: float) -> Floats:
-        """By bisection between the smallest and the largest quantile of the components."""
+        """Quantile of each entry, by bisection between the components' quantiles."""
         sds = np.sqrt(np.maximum(np.diagonal(self.scales, axis1=1, axis2=2), 0.0))
         ends = self.locations + float(ndtri(level)) * sds
         low, high = ends.min(axis=0), ends.max(axis=0)
@@ -204,7 +207,7 @@ class GaussianBelief(MixtureBelief):
 
 
 def mixture(locations: Floats, scales: Floats, weights: Floats) -> MixtureBelief:
-    """Of K Gaussians; of one that Gaussian."""
+    """Mixture of K Gaussians, or the Gaussian if there is one."""
     if len(weights) == 1:
         return GaussianBelief(locations[0], scales[0])
     return MixtureBelief(locations, scales, weights)
@@ -249,11 +252,8 @@ class DrawsBelief:
     def project(self, weights: Floats) -> "DrawsBelief":
         return DrawsBelief(self.draws @ weights.T)
 
-    def subset(self, positions: Positions) -> "DrawsBelief":
-        return DrawsBelief(self.draws[:, positions])
-
-    def after(self, start: int) -> "DrawsBelief":
-        return DrawsBelief(self.draws[:, start:], self.sampler)
+    def subset(self, positions: Positions | slice) -> "DrawsBelief":
+        return DrawsBelief(self.draws[:, positions], self.sampler)
 
     def centred(self) -> "DrawsBelief":
         return DrawsBelief(self.draws - self.draws.mean(axis=1, keepdims=True))
@@ -289,7 +289,7 @@ class DrawsBelief:
 
 
 def root_of(covariance: Floats) -> Floats:
-    """L with L Lᵀ = Σ: the Cholesky factor, with a little jitter if need be; by eigenvectors, where that is not enough."""
+    """Cholesky factor of Σ, with a little jitter if needed; else a root from eigenvectors."""
     if not np.all(np.isfinite(covariance)):
         return np.full_like(covariance, np.nan)
     unit = len(covariance) * np.finfo(np.float64).eps * np.mean(np.abs(np.diagonal(covariance)))
@@ -306,10 +306,12 @@ Belief = MixtureBelief | DrawsBelief
 
 
 def belief_from(arrays: Mapping[str, Any]) -> Belief | None:
-    """From the arrays of a file; None where it holds a covariance that is evaluated by the prior of a program."""
+    """Belief from the arrays of a file; None where its covariance needs a program's prior."""
     if "draws" in arrays:
-        told = {name.split("/")[1]: arrays[name] for name in arrays if name.startswith("sampler/")}
-        return DrawsBelief(arrays["draws"], told)
+        sampler = {
+            name.split("/")[1]: arrays[name] for name in arrays if name.startswith("sampler/")
+        }
+        return DrawsBelief(arrays["draws"], sampler)
     if "means" in arrays:
         means = arrays["means"]
         equal = np.full(len(means), 1 / len(means))  # of files from before there were weights

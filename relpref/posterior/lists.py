@@ -25,7 +25,7 @@ def list_chances(
     rater: Any = None,
     covariates: Mapping[str, Any] | None = None,
 ) -> Floats:
-    """Probabilities that the first ``places`` of each order of some items come first and in it, shape (lists,).
+    """Probabilities of the first ``places`` of each order of some items, shape (lists,).
 
     ``orders`` are positions among the items, shape (lists, k); ``rater`` and ``covariates`` are as
     in `UtilityPosterior.choose`.
@@ -76,7 +76,7 @@ def _with_effects(posterior: Any, items: NDArray[Any], covariates: Mapping[str, 
     effects = posterior.require_effects()
     rows = np.concatenate([np.arange(effects), effects + items])
     weights = np.concatenate([values / answers.covariate_scales, np.eye(len(items))], axis=1)
-    return posterior.whole.subset(rows).project(weights)
+    return posterior.full.subset(rows).project(weights)
 
 
 def _in_units_of_noise(posterior: Any, belief: Belief, rater: Any) -> Belief:
@@ -88,8 +88,7 @@ def _in_units_of_noise(posterior: Any, belief: Belief, rater: Any) -> Belief:
     if answers.probability is not None:
         raise DataError(
             "rater: the answers are reported probabilities, and the noise of a rater is that of "
-            "reports, "
-            "not of choices and orders; leave rater out"
+            "reports, not of choices and orders; leave rater out"
         )
     if place < 0:
         return belief

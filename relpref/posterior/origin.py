@@ -1,4 +1,4 @@
-"""The origin of a posterior: the program, its arguments and the engine, to be run again or stored."""
+"""Origin of a posterior: the program, its arguments and the engine."""
 
 import json
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Origin:
         return self.engine.fixed if self.engine else {}
 
     def unbound(self) -> "Origin":
-        """The same call with what was bound by ``functools.partial`` among the arguments, and the data by position."""
+        """The same call with arguments of ``functools.partial`` unbound, and data by position."""
         program, args, keywords = unbound(self.program, self.args, self.kwargs)
         args = args or tuple(keywords.pop("data") for _ in range("data" in keywords))
         return replace(self, program=program, args=args, kwargs=keywords)
@@ -62,20 +62,16 @@ class Origin:
     def datasets(self) -> dict[str, Any]:
         """The data among the program's arguments, by name."""
         call = self.unbound()
-        names = (
-            ["data"]
-            if len(call.args) == 1
-            else [f"argument {at}" for at in range(1, len(call.args) + 1)]
-        )
-        named = dict(zip(names, call.args, strict=True)) | dict(call.kwargs)
+        named = {f"argument {at}": value for at, value in enumerate(call.args, start=1)}
+        if len(call.args) == 1:
+            named = {"data": call.args[0]}
+        named |= call.kwargs
         return {name: value for name, value in named.items() if isinstance(value, Dataset)}
 
     def with_argument(self, old: Any, new: Any) -> "Origin":
         """The same call with another argument in place of one."""
-        args = tuple(new if argument is old else argument for argument in self.args)
-        kwargs = {
-            name: new if argument is old else argument for name, argument in self.kwargs.items()
-        }
+        args = tuple(new if value is old else value for value in self.args)
+        kwargs = {name: new if value is old else value for name, value in self.kwargs.items()}
         return replace(self, args=args, kwargs=kwargs)
 
     def run(
@@ -88,50 +84,51 @@ class Origin:
         )
 
     def read(self) -> "Program":
-        """The program as it was called, with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
+        """Trace the program as it was called, with no site fixed; inside ``enable_x64``."""
         from relpref.infer.program import Program
 
         return Program.for_samples(self.program, self.args, self.kwargs)
 
-    def encoded(self) -> tuple[dict[str, Any], str | None]:
-        """Arrays and text for a file, if a later session can call the program the same way: with the data alone, and options that `encode` takes.
+    def encoded(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Arrays and JSON for a file; None if a later session cannot call the program the same way.
 
-        Priors are left out, and the origin is incomplete then. Of a program that is not registered
-        only what it is called is kept.
+        It can if the data are the only argument, and `encode` takes the options. Priors are left
+        out, and the origin is incomplete then. A program that is not registered leaves its name.
         """
         origin, engine = self.unbound(), self.engine
         kwargs = {name: value for name, value in origin.kwargs.items() if name != "priors"}
         name = name_of("program", origin.program)
         called = getattr(origin.program, "__qualname__", type(origin.program).__name__)
-        kept: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         try:
             content = {
                 "program": f"program:{name}" if name else called,
-                "kwargs": encode(kwargs, kept),
-                "engine": {"engine": engine.name, **engine.options, "fixed": engine.fixed}
-                if engine
-                else {},
+                "kwargs": encode(kwargs, arrays, "origin"),
+                "engine": {},
                 "complete": origin.complete and not origin.kwargs.get("priors"),
             }
-            return (kept, dump(content)) if len(origin.args) == 1 else ({}, None)
-        except TypeError:
+            if engine:
+                options = {"engine": engine.name, **engine.options, "fixed": engine.fixed}
+                content["engine"] = json.loads(dump(options))
+        except (TypeError, StorageError):
             return {}, None
+        return (arrays, content) if len(origin.args) == 1 else ({}, None)
 
     @classmethod
     def decoded(
-        cls, stored: str | None, data: Any, arrays: Arrays, program: Any = None
+        cls, stored: dict[str, Any] | None, data: Any, arrays: Arrays, program: Any = None
     ) -> "Origin | None":
-        """The inverse of `encoded`; None where the program is not registered and none of the caller's own is given.
+        """Decode what `encoded` made; None for a program that is neither registered nor given.
 
-        The package's own programs, kernels and engines need JAX, which rankings and predictions do
-        not: arguments are decoded, and refused, when they are requested.
+        Programs, kernels and engines need JAX, which rankings and predictions do not: arguments are
+        decoded, and refused, when they are requested.
         """
         if stored is None:
             return None
-        content = checked(json.loads(stored), _CALL, "the call of the program")
-        if program is None and ":" not in content["program"]:  # one that was not registered
+        content = checked(stored, _CALL, "the call of the program")
+        kept = {name: arrays[name] for name in arrays if name.startswith("origin")}
+        if program is None and ":" not in content["program"]:  # it was not registered
             return None
-        kept = {name: arrays[name] for name in arrays if name.startswith("kept")}
         if program is not None:
             return cls._read(content, data, kept, program)
         check_registered(("program",), content["program"])
@@ -162,13 +159,13 @@ class Origin:
         cls, content: Mapping[str, Any], data: Any, arrays: Arrays, program: Any = None
     ) -> "Origin":
         kwargs = checked(
-            decode(content["kwargs"], arrays), dict[str, Any], "the program's arguments"
+            decode(content["kwargs"], arrays, "origin"), dict[str, Any], "the program's arguments"
         )
         program = program or registered(("program",), content["program"])
         check_arguments(program, kwargs, "the program")
         engine = None
         if options := dict(content["engine"]):
-            made = registered(("engine",), f"engine:{options.pop('engine', None)}")
-            check_arguments(made, options, made.__name__)
-            engine = made(program, **options)
+            kind = registered(("engine",), f"engine:{options.pop('engine', None)}")
+            check_arguments(kind, options, kind.__name__)
+            engine = kind(program, **options)
         return cls(program, (data,), kwargs, engine, content["complete"])

@@ -1,4 +1,4 @@
-"""The forest of a ranking: a dot for each value and a line for its interval, best at the top, with bands for tiers."""
+"""Forest plots of rankings: dots with intervals, best at the top, and bands for tiers."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 class Colors(NamedTuple):
-    """Of a picture: text, what stands back, lines and bands, values, and values that are against the others."""
+    """Colors of text, muted text, lines and bands, values, and opposing values."""
 
     ink: str = "#1b2128"
     muted: str = "#59636e"
@@ -22,7 +22,10 @@ _LONGEST_NAME = 40
 
 
 def plot_forest(table: pd.DataFrame, top: int, label: str, axes: Any) -> Any:
-    """Draw the first rows of a ranking, with columns mean, lower and upper, and possibly tier, on axes of matplotlib, which are returned."""
+    """Draw the first rows of a ranking on axes of matplotlib, which are returned.
+
+    The table has the columns mean, lower, upper, and possibly tier.
+    """
     shown, tiers = table.head(top), tiers_of(table, top)
     if axes is None:
         from matplotlib import pyplot
@@ -56,12 +59,12 @@ def draw_forest(
     rows, ends = np.arange(len(table)), table[["lower", "upper"]].to_numpy(dtype=np.float64)
     axes.hlines(rows, *ends.T, color=colors.accent, linewidth=2.2)
     axes.plot(table["mean"], rows, "o", color=colors.accent, markersize=7)
-    known = ends[np.isfinite(ends)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    finite = ends[np.isfinite(ends)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     if low <= 0 <= high:
         axes.axvline(0, color=colors.muted, linewidth=1, linestyle=(0, (2, 3)))
-    room = 0.04 * (high - low) or 1.0
-    axes.set_xlim(low - room, high + room)
+    margin = 0.04 * (high - low) or 1.0
+    axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.set_yticks(rows, names, color=colors.ink)
     axes.tick_params(axis="y", length=0)

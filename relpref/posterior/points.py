@@ -1,4 +1,4 @@
-"""What weighted points of a hyperparameter say of the values between and beyond them.
+"""Distribution of a hyperparameter between and beyond weighted points.
 
 Two dozen points are enough for averages, but not for quantiles: between the two outermost lies less
 than an interval of 95 % holds. So each stands for a Gaussian around it, and all are pulled to their
@@ -22,7 +22,7 @@ _GRID = np.linspace(
 
 
 def probability_below(values: Floats, weights: Floats, value: float) -> float:
-    """Probability of less than a value, of points with weights that add up to 1, shape (k,) each."""
+    """Probability below a value, for points and weights of shape (k,); weights add up to 1."""
     mean, sd, below, scale = _smoothed(values, weights)
     if scale is np.sqrt and value <= 0:
         return 0.0
@@ -47,7 +47,10 @@ def interval(values: Floats, weights: Floats, probability: float) -> tuple[float
 def _smoothed(
     values: Floats, weights: Floats
 ) -> tuple[float, float, Callable[[Floats], Floats], Callable[[Floats], Floats]]:
-    """Mean and sd of the points on their scale; the distribution function of what is standardized by these; and the scale."""
+    """Mean and sd of the points on their scale, their distribution function, and the scale.
+
+    The function takes standardized values.
+    """
     scale: Callable[[Floats], Floats] = np.sqrt if np.all(values > 0) else np.asarray
     places = scale(values)
     mean = float(weights @ places)

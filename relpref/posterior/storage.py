@@ -1,25 +1,22 @@
-"""Posteriors from netCDF files: read back without pickle, without the program, and byte for byte the same when saved again."""
+"""Reader of posteriors in netCDF files; saved again, they have the same bytes."""
 
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from relpref.data.arrays import listed, shown
 from relpref.errors import StorageError
-from relpref.posterior.base import Posterior
-from relpref.posterior.codec import OLDEST, SCHEMA, checksum, dump, read
-from relpref.posterior.utility import UtilityPosterior
-
-if TYPE_CHECKING:
-    from relpref.infer.relation_posterior import RelationPosterior
+from relpref.posterior.codec import OLDEST, SCHEMA, checksum, read, registered
+from relpref.posterior.former import upgraded
+from relpref.registry import find
 
 
-def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
+def load(path: str | os.PathLike[str], *, program: Any = None) -> Any:
     """Read the file of a posterior, see `relpref.load`."""
     arrays, attributes = read(Path(path))
     schema = attributes.get("relpref_schema")
@@ -64,19 +61,17 @@ class _Arrays(dict[str, Any]):
         return super().get(name, default)
 
 
-def unpack(
-    arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA
-) -> "Posterior | RelationPosterior":
-    """A posterior from the arrays and the JSON of a file; an error where ``posterior.arrays()`` would not make these."""
-    watched = _Arrays(arrays)
+def unpack(arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA) -> Any:
+    """Posterior from the arrays and the JSON of a file; refuses all that `arrays` cannot make."""
     try:
-        content = json.loads(text)
-        content = _with_former_defaults(content, schema)
-        posterior = _kind(content).from_arrays(watched, content, program)
+        content, watched = json.loads(text), _Arrays(arrays)
+        if schema < SCHEMA:
+            content = upgraded(content, watched, schema)
+        cls = registered(("posterior",), f"posterior:{content['kind']}")
+        posterior = cls.from_arrays(watched, content, program)
         if posterior.kind == "utilities" and posterior.belief is None:
-            from relpref.infer.large.stored import implicit_belief
-
-            posterior = replace(posterior, belief=implicit_belief(watched, posterior))
+            belief = find("posterior", "implicit")(watched, posterior)
+            posterior = replace(posterior, belief=belief)
     except StorageError:
         raise
     except Exception as error:  # of a damaged or forged file any part may be anything
@@ -88,35 +83,3 @@ def unpack(
             f"nothing is known of the arrays {listed(sorted(watched.unused))}; it is damaged"
         )
     return posterior
-
-
-def _kind(content: Mapping[str, Any]) -> Any:
-    """The class of the posterior that is in a file. Those that need JAX are imported when there is one."""
-    if content.get("kind") == "relation":
-        from relpref.infer.relation_posterior import RelationPosterior
-
-        return RelationPosterior
-    if content.get("kind") == "class":
-        from relpref.posterior.classes import ClassPosterior
-
-        return ClassPosterior
-    return UtilityPosterior if content.get("data") else Posterior
-
-
-_FORMER_KERNEL = {"object": "kernel:SquaredExponential", "fields": {"shared_lengthscale": False}}
-
-
-def _with_former_defaults(content: dict[str, Any], schema: int) -> dict[str, Any]:
-    """Add the kernel of attributes that was the default before schema 4 to a program's options."""
-    if schema == SCHEMA or not content.get("origin"):
-        return content
-    origin = json.loads(content["origin"])
-    kind, _, name = origin["program"].rpartition(":")
-    if kind and name in ("xpgp", "preference_gp"):
-        options = origin["kwargs"]["mapping"]
-        if (
-            "attributes_amplitude" in content["hyperparameters"]
-            and options.get("attribute_kernel") is None
-        ):
-            options["attribute_kernel"] = _FORMER_KERNEL
-    return {**content, "origin": dump(origin)}

@@ -1,4 +1,4 @@
-"""What a person reads first of a posterior: plain text."""
+"""Summaries of posteriors in plain text."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ class Summary(str):
 
 
 def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str) -> str:
-    """The first rows of a ranking of something, with columns mean, lower and upper, and possibly tier and p_best."""
+    """First rows of a ranking, with columns mean, lower, upper, and possibly tier and p_best."""
     shown = table.head(top)
     header = ["", what, value, f"{100 * interval:g}% interval"]
     columns = [
@@ -58,13 +58,13 @@ def percent(chance: float) -> str:
     return "<1%" if 0 < chance < 0.01 else ">99%" if 0.99 < chance < 1 else f"{chance:.0%}"
 
 
-def sources(shares: pd.Series, alike: Sequence[tuple[str, str]] = ()) -> str:
-    """How much of the differences each part of the model accounts for, and which parts the answers cannot tell apart."""
+def sources(shares: pd.Series, indistinguishable: Sequence[tuple[str, str]] = ()) -> str:
+    """Shares of the model's parts in the differences, and indistinguishable parts, in words."""
     listed = ", ".join(f"{_PARTS.get(name, name)} {share:.0%}" for name, share in shares.items())
+    pairs = ([_PARTS.get(name, name) for name in pair] for pair in indistinguishable)
     sums = (
-        f" The answers cannot tell {_PARTS.get(one, one)} from {_PARTS.get(other, other)}: only "
-        "their sum is known."
-        for one, other in alike
+        f" The answers cannot tell {first} from {second}: only their sum is known."
+        for first, second in pairs
     )
     return f"Where the differences come from: {listed}.{''.join(sums)}"
 

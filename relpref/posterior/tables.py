@@ -12,10 +12,10 @@ from scipy.special import ndtri
 from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import counted, listed, nearest, shown
-from relpref.data.comparisons import COLUMNS
-from relpref.data.covariates import Covariate, asked_covariates, both_sides, known_columns
+from relpref.data.columns import COLUMNS, Rows
+from relpref.data.covariates import Covariate, asked_covariates, both_sides
+from relpref.data.forms import known_columns
 from relpref.data.labels import LabelIndex, is_missing
-from relpref.data.lists import NO_LISTS
 from relpref.data.tables import (
     Table,
     as_table,
@@ -26,11 +26,11 @@ from relpref.data.tables import (
     unused_note,
 )
 from relpref.errors import DataError, UnknownLabelError
-from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel
-from relpref.likelihoods.answers import GROUP_SD, PLATES
+from relpref.likelihoods.answers import GROUP_SD, SPREADS
 from relpref.posterior.gaussian import Belief, Floats, Margins
 from relpref.posterior.tiers import TIER_PROBABILITY, tier_columns
+from relpref.result import warn_user
 
 Positions = NDArray[np.int32]
 _ENDS = ("first", "second")
@@ -40,7 +40,7 @@ _NOT_ASKED = (*COLUMNS, "result", "p_better", "gap_mean", "gap_sd", "score")
 
 
 def question_table(value: Any, answers: Comparisons) -> Table:
-    """Read a table of questions; the columns of the two items are ``first`` and ``second`` afterwards.
+    """Read a table of questions; its items are in ``first`` and ``second`` afterwards.
 
     Parameters
     ----------
@@ -65,16 +65,16 @@ def question_table(value: Any, answers: Comparisons) -> Table:
     """
     others = known_columns([covariate.name for covariate in answers.covariates_are])
     table = known_names(as_table(value, "pairs"), (*_ENDS, *COLUMNS, "home", *others))
-    there, ends = list(table.frame.columns), _ends_of(table)
+    columns, ends = list(table.frame.columns), _ends_of(table)
     names = dict(zip(_ENDS, ends, strict=True))
     for covariate in answers.covariates_are:
         names |= zip(covariate.columns(_ENDS), covariate.columns(ends), strict=True)
-    asked = (*names.values(), "rater", "shown_first", *(["home"] if "home" in there else []))
+    asked = (*names.values(), "rater", "shown_first", *(["home"] if "home" in columns else []))
     notes = check_columns(table, ends, asked, others)
-    unknown = [column for column in there if column not in (*asked, *_NOT_ASKED)]
+    unknown = [column for column in columns if column not in (*asked, *_NOT_ASKED)]
     if unknown:
         warn_user(f"{table.name}: {unused_note(unknown)}")
-    table = renamed(table, {ours: theirs for ours, theirs in names.items() if theirs in there})
+    table = renamed(table, {ours: theirs for ours, theirs in names.items() if theirs in columns})
     return replace(table, notes=tuple(f"{table.name}: {note}" for note in notes))
 
 
@@ -88,8 +88,7 @@ def _ends_of(table: Table) -> tuple[Any, ...]:
         return tuple(columns)
     raise DataError(
         f"{table.name}: there are no columns 'first' and 'second' among {listed(columns)}; rename "
-        "those "
-        "of the two items"
+        "those of the two items"
     )
 
 
@@ -102,10 +101,11 @@ def questions(
     covariates: Mapping[str, Any] | None = None,
     table: Table | None = None,
 ) -> Comparisons:
-    """Pairs as answers of the data's kind; by a typical rater, with no position and equal covariates where None is given.
+    """Questions as answers of the data's kind.
 
-    There is one rater, or one for each pair; a typical rater among others has the position −1.
-    The columns of a ``table`` of the pairs are as the arguments, see `question_table`.
+    There is one rater, or one for each pair; a typical rater, the default, has the position −1
+    among others. By default there is no position, and covariates are equal. The columns of a
+    ``table`` of the pairs are used as the arguments are, see `question_table`.
     """
     answers, given = data.comparisons, dict(covariates or {})
     sides = answers.covariates_are
@@ -119,10 +119,12 @@ def questions(
         if "home" in table.frame and not any(covariate.name == "home" for covariate in sides):
             given["home"] = table.frame["home"]  # which is refused
     columns: dict[str, Any] = {
-        n: np.zeros((len(first), *c.shape[1:]), c.dtype) for n, c in answers.columns.items()
+        name: np.zeros((len(first), *column.shape[1:]), column.dtype)
+        if COLUMNS[name].asked
+        else None
+        for name, column in answers.columns.items()
     }
-    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None}
-    columns |= {**NO_LISTS, "group": None, "weight": None}
+    columns |= {"winner": first, "loser": second}
     if rater is not None:
         places = places_of_raters(answers, rater, len(first))
         columns["rater"] = places if np.any(places >= 0) else None
@@ -130,21 +132,20 @@ def questions(
         if answers.shown_first is None:
             raise DataError(
                 "shown_first is given, but the answers do not say which item was shown first; "
-                "leave it out, "
-                "or fit answers with a column shown_first"
+                "leave it out, or fit answers with a column shown_first"
             )
         columns["shown_first"] = _shown_first(data, first, second, shown_first)
     items, ends = data._label_index, (first, second)
     if given:
         columns["covariates"] = asked_covariates(sides, given, items, ends)
     if table is not None and sides:
-        differences = np.subtract(*both_sides(table, _ENDS, items, ends, sides))
+        differences = np.subtract(*both_sides(Rows(table, items, _ENDS, *ends), sides))
         columns["covariates"] = columns["covariates"] + differences
     return replace(answers, **columns)
 
 
 def _labels_in(table: Table, column: str, otherwise: Any) -> Any:
-    """Return the labels in a column, None where a cell is blank; ``otherwise`` without the column."""
+    """Labels in a column, None for blank cells; ``otherwise`` without the column."""
     if column not in table.frame:
         return otherwise
     cells, rows = [None] * len(table.frame), np.flatnonzero(~table.blank(column))
@@ -156,7 +157,7 @@ def _labels_in(table: Table, column: str, otherwise: Any) -> Any:
 def rows_of(
     asked: Comparisons, effects: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
-    """Gaps as sums of effects of covariates, which are the first so many entries of a vector, and utilities, the rest: columns, entries."""
+    """Columns and entries of gaps in a vector of effects of covariates and utilities."""
     ends = np.stack([asked.winner, asked.loser], axis=1) + effects
     signs = np.broadcast_to([1.0, -1.0], ends.shape)
     if not effects or asked.covariates is None or asked.covariate_scales is None:
@@ -169,27 +170,37 @@ def rows_of(
 def of_its_raters(
     asked: Comparisons, parameters: Mapping[str, Any]
 ) -> tuple[Comparisons, dict[str, Any]]:
-    """Answers as if each came from a rater of its own: how many raters there are must not matter to what is compiled."""
-    shared = {site: value for site, value in parameters.items() if PLATES.get(site) != "rater"}
+    """Answers as if each came from a rater of its own.
+
+    The number of raters must not matter to what is compiled.
+    """
+    shared = {site: value for site, value in parameters.items() if site not in SPREADS}
     if asked.rater is None:
         return replace(asked, raters=()), shared
-    own = {
-        site: np.asarray(value)[..., asked.rater]
-        for site, value in parameters.items()
-        if site not in shared
-    }
+    of_raters = [site for site in parameters if site not in shared]
+    separate = {site: np.asarray(parameters[site])[..., asked.rater] for site in of_raters}
     rows = len(asked.rater)
-    return replace(
-        asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows))
-    ), shared | own
+    asked = replace(asked, rater=np.arange(rows, dtype=np.int32), raters=tuple(range(rows)))
+    return asked, shared | separate
 
 
 def expectations(
     posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
 ) -> dict[str, Any]:
-    """Expectations over the next answers, column by column, shape (k,); ``answers`` are those that the posterior comes from."""
+    """Expectations over the next answers, shape (k,), by column.
+
+    The posterior was learned from ``answers``. Questions to typical raters have no rater.
+    """
+    expected: dict[str, Any] = {}
     if asked.rater is not None and np.any(asked.rater < 0):
-        return _with_typical_raters(posterior, model, answers, asked, gaps)
+        for typical in (True, False):
+            rows = np.flatnonzero((asked.rater < 0) == typical)
+            columns: dict[str, Any] = {name: column[rows] for name, column in asked.columns.items()}
+            some = replace(asked, **columns | ({"rater": None} if typical else {}))
+            of_rows = replace(gaps, means=gaps.means[:, rows], variances=gaps.variances[:, rows])
+            for name, values in expectations(posterior, model, answers, some, of_rows).items():
+                expected.setdefault(name, np.empty(len(asked.rater)))[rows] = values
+        return expected
     shared = [] if answers.group is None else [GROUP_SD]
     sites = (*getattr(model, "sites", model.parameters)(answers), *shared)
     parameters = {site: parameter_of(posterior, site) for site in sites}
@@ -197,7 +208,6 @@ def expectations(
     variances = gaps.variances + np.square(parameters.pop(GROUP_SD, np.zeros(1)))[:, None]
     asked, parameters = of_its_raters(asked, parameters)
     predict = getattr(model, "predict", None)
-    expected: dict[str, Any] = {}
     if predict is None:
         from relpref.likelihoods.comparison import predicted
 
@@ -206,38 +216,21 @@ def expectations(
     else:
         for at, weight in enumerate(gaps.weights):
             # A fixed parameter beside draws of the others has one value for all.
-            own = {site: value[at if len(value) > 1 else 0] for site, value in parameters.items()}
-            for name, value in predict(asked, gaps.means[at], variances[at], **own).items():
+            given = {site: value[at if len(value) > 1 else 0] for site, value in parameters.items()}
+            for name, value in predict(asked, gaps.means[at], variances[at], **given).items():
                 expected[name] = expected.get(name, 0.0) + weight * value
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
 
 
 def parameter_of(posterior: Any, site: str) -> Floats:
-    """Values of a hyperparameter in each component, shape (K, ...), or one for all, shape (1, ...)."""
+    """Values of a hyperparameter by component, shape (K, ...), or one, shape (1, ...)."""
     if site not in posterior.hyperparameters:
         raise DataError(
             f"the posterior has no hyperparameter {site!r}, so the use of the columns of the "
-            "answers is unknown; "
-            "use a program of relpref.models, or leave the columns out"
+            "answers is unknown; use a program of relpref.models, or leave the columns out"
         )
     fixed = np.asarray(posterior.hyperparameters[site])
     return np.asarray(posterior.hyperparameter_draws.get(site, fixed[None]))
-
-
-def _with_typical_raters(
-    posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
-) -> dict[str, Any]:
-    """As `expectations`, where some questions are to a typical rater."""
-    assert asked.rater is not None
-    expected: dict[str, Any] = {}
-    for typical in (True, False):
-        rows = np.flatnonzero((asked.rater < 0) == typical)
-        columns: dict[str, Any] = {name: column[rows] for name, column in asked.columns.items()}
-        some = replace(asked, **columns | ({"rater": None} if typical else {}))
-        of_rows = replace(gaps, means=gaps.means[:, rows], variances=gaps.variances[:, rows])
-        for name, values in expectations(posterior, model, answers, some, of_rows).items():
-            expected.setdefault(name, np.empty(len(asked.rater)))[rows] = values
-    return expected
 
 
 def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions:
@@ -254,10 +247,10 @@ def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions
         asked_of = f"{len(asked)} labels for {counted(number, 'question')}"
         raise DataError(f"rater has {asked_of}; give one for each, or one for all")
     raters = LabelIndex(answers.raters, str)
-    found, blank = np.full(number, -1, dtype=np.int32), pd.isna(objects(asked))
+    places, blank = np.full(number, -1, dtype=np.int32), pd.isna(objects(asked))
     for row, label in enumerate(asked):
-        found[row] = raters.get(label) if isinstance(label, Hashable) else -1
-        if found[row] < 0 and not (several and blank[row]):
+        places[row] = raters.get(label) if isinstance(label, Hashable) else -1
+        if places[row] < 0 and not (several and blank[row]):
             close = nearest(label, answers.raters)
             hint = (
                 f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
@@ -267,7 +260,7 @@ def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions
             raise UnknownLabelError(
                 f"{where}: {shown(label)} has given no answer; {hint}; {remedy} for a typical one"
             )
-    return found
+    return places
 
 
 def _shown_first(
@@ -302,7 +295,7 @@ def ranking_table(
     rng: np.random.Generator | None,
     name: str,
 ) -> pd.DataFrame:
-    """The entries of a distribution, highest first, by label; ranks come from draws, and without a generator there are none."""
+    """Entries of a distribution, highest first, by label; ranks need a generator."""
     check_interval(interval)
     ranks = {} if rng is None else _rank_columns(belief, interval, rng)
     table = pd.DataFrame(summaries(belief, interval) | ranks, index=label_index(labels, name))
@@ -312,20 +305,23 @@ def ranking_table(
 def effect_units(
     covariates: Sequence[Covariate], scales: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """What effects are multiplied by for one unit of each covariate, shape (q, q); from those of a category their average is taken."""
+    """Matrix from effects to the effects of one unit of each covariate, shape (q, q).
+
+    The average over its levels is subtracted from the effects of a category.
+    """
     weights, start = np.diag(1 / scales), 0
     for covariate in covariates:
-        its = slice(start, start + len(covariate.effects))
+        levels = slice(start, start + len(covariate.effects))
         if covariate.kind == "category":
-            weights[its, its] -= 1 / len(covariate.levels)
-        start = its.stop
+            weights[levels, levels] -= 1 / len(covariate.levels)
+        start = levels.stop
     return weights
 
 
 def effects_table(
     belief: Belief, covariates: Sequence[Covariate], scales: NDArray[np.float64], interval: float
 ) -> pd.DataFrame:
-    """Effects of covariates for one unit of each, by name; those of a category less their average."""
+    """Effects of covariates for one unit, by name; those of a category less their average."""
     size, seen = belief.size, belief.project(effect_units(covariates, scales))
     columns = summaries(seen, interval) | {
         "p_positive": seen.rows(np.arange(size)[:, None], np.ones((size, 1))).positive
@@ -357,7 +353,10 @@ def tier_table(
 def ranking_of_the_best(
     belief: Any, labels: Sequence[Hashable], interval: float, top: int
 ) -> pd.DataFrame:
-    """As `ranking_table`, relative to the average and without a matrix; sd, lower and upper are NaN below the first ``top``."""
+    """Ranking relative to the average, without a matrix.
+
+    Columns sd, lower and upper are NaN below the first ``top`` rows.
+    """
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 0:
         raise DataError(
             f"top is {top!r}; give a whole number from 0, the number of best items with intervals"
@@ -397,17 +396,13 @@ def check_interval(interval: float) -> None:
 
 
 def label_index(labels: Iterable[Any], name: str) -> pd.Index:
-    """Of a table; tuples are labels, too."""
+    """Index of a table; tuples are labels, too."""
     return pd.Index(objects(labels), name=name, tupleize_cols=False)
 
 
 def objects(labels: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """Labels as they are, tuples included."""
-    listed = list(labels)
-    array = np.empty(len(listed), dtype=object)
-    for row, label in enumerate(listed):
-        array[row] = label
-    return array
+    """Array of labels as they are, tuples included."""
+    return np.fromiter(labels, dtype=object)
 
 
 def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> dict[str, Any]:
@@ -431,7 +426,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
 
 
 def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Rank of every entry in every draw, 1 = highest; ties in random order, so that each has a chance to be the best."""
+    """Rank of every entry in every draw, 1 for the highest; ties are in random order."""
     order = np.argsort(-draws, axis=1)
     if np.any(np.diff(np.take_along_axis(draws, order, axis=1), axis=1) == 0):
         order = np.lexsort((rng.random(draws.shape), -draws), axis=1)

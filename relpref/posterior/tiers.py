@@ -1,4 +1,4 @@
-"""Which entries of a ranking are settled above which, all pairs at once, and the tiers that follow."""
+"""Decided orders of a ranking, all pairs at once, and the tiers that follow."""
 
 from typing import Any
 
@@ -16,46 +16,40 @@ _GROUP = 8  # entries that are compared with another one together
 def tier_columns(
     belief: Belief, ranks: NDArray[Any], probability: float
 ) -> dict[str, NDArray[Any]]:
-    """``tier``, ``rank_lower`` and ``rank_upper`` of every entry, shape (n,) each; ``ranks`` are those of draws, shape (s, n).
+    """``tier``, ``rank_lower`` and ``rank_upper`` of every entry, shape (n,) each.
 
-    With d_ij the difference of two entries and E d_ij > 0, entry i is settled above j if E d_ij >
-    c·sd_ij. The critical value c is the smallest for which the given share of draws has all settled
+    With d_ij the difference of two entries and E d_ij > 0, entry i is decided above j if E d_ij >
+    c·sd_ij. The critical value c is the smallest for which the given share of draws has all decided
     pairs in this order.
     """
     size = belief.size
     mean = belief.mean()
     order = np.argsort(-mean, kind="stable")
     mean, covariance = mean[order], belief.covariance()[np.ix_(order, order)]
-    sds = np.sqrt(
-        np.maximum(
-            np.add.outer(np.diagonal(covariance), np.diagonal(covariance)) - 2 * covariance, 0.0
-        )
-    )
+    variance = np.diagonal(covariance)
+    sds = np.sqrt(np.maximum(np.add.outer(variance, variance) - 2 * covariance, 0.0))
     sds = np.maximum(sds, _FLOOR * sds.max(initial=0.0) or 1.0)
     ratios = np.triu(np.subtract.outer(mean, mean) / sds, 1)
-    settled = ratios > critical_value(
+    decided = ratios > critical_value(
         ratios, np.ascontiguousarray(ranks[:, order].T, np.min_scalar_type(size)), probability
     )
-    # Those after the last entry that i is not settled above are open to a cut; a cut after k is one
+    # Those after the last entry that i is not decided above are open to a cut; a cut after k is one
     # for all i ≤ k.
-    unsettled = np.triu(~settled, 1)
+    undecided = np.triu(~decided, 1)
     last = np.where(
-        unsettled.any(axis=1), size - 1 - np.argmax(unsettled[:, ::-1], axis=1), np.arange(size)
+        undecided.any(axis=1), size - 1 - np.argmax(undecided[:, ::-1], axis=1), np.arange(size)
     )
     cut = np.maximum.accumulate(last) <= np.arange(size)
-    sorted_columns = {
-        "tier": 1 + np.cumsum(cut) - cut,
-        "rank_lower": 1 + settled.sum(axis=0),
-        "rank_upper": size - settled.sum(axis=1),
+    place = np.argsort(order)
+    return {
+        "tier": (1 + np.cumsum(cut) - cut)[place],
+        "rank_lower": (1 + decided.sum(axis=0))[place],
+        "rank_upper": (size - decided.sum(axis=1))[place],
     }
-    columns = {name: np.empty(size, dtype=np.int64) for name in sorted_columns}
-    for name, values in sorted_columns.items():
-        columns[name][order] = values
-    return columns
 
 
 def critical_value(ratios: Floats, places: NDArray[Any], probability: float) -> float:
-    """The quantile over draws of the largest ratio among the pairs that a draw contradicts, 0 of a draw that contradicts none.
+    """Quantile over draws of the largest ratio among the pairs that a draw contradicts.
 
     Parameters
     ----------
@@ -72,14 +66,14 @@ def critical_value(ratios: Floats, places: NDArray[Any], probability: float) -> 
     guess = critical_value(ratios, places[:, ::8], probability) if number > 8 else 0.0
     for share in (0.9, 0.45, 0.0):
         lowest = share * guess
-        found = np.quantile(_contradicted(ratios, places, lowest), probability, method="higher")
-        if found > lowest:
+        quantile = np.quantile(_contradicted(ratios, places, lowest), probability, method="higher")
+        if quantile > lowest:
             break
-    return float(found)
+    return float(quantile)
 
 
 def _contradicted(ratios: Floats, places: NDArray[Any], lowest: float) -> Floats:
-    """The largest contradicted ratio of each draw, where it is above the lowest that matters, else that one."""
+    """Largest contradicted ratio of each draw; at least ``lowest``."""
     size, number = places.shape
     starts = np.arange(0, size, _GROUP)
     best, steepest = (
@@ -88,10 +82,10 @@ def _contradicted(ratios: Floats, places: NDArray[Any], lowest: float) -> Floats
     )
     members = np.minimum(starts[:, None] + np.arange(_GROUP), size - 1)
     largest = np.full(number, lowest)
-    for row, own in enumerate(places):
+    for row, ranks in enumerate(places):
         groups = np.flatnonzero(steepest[row] > lowest)
-        group, draw = np.divmod(np.flatnonzero(best[groups] < own), number)
+        group, draw = np.divmod(np.flatnonzero(best[groups] < ranks), number)
         others = members[groups[group]]
-        contradicted = places[others, draw[:, None]] < own[draw, None]
+        contradicted = places[others, draw[:, None]] < ranks[draw, None]
         np.maximum.at(largest, draw, (contradicted * ratios[row][others]).max(axis=1, initial=0.0))
     return largest

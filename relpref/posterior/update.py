@@ -1,4 +1,4 @@
-"""More answers, or fewer: by the engine again, or by a rank-one change for each, and how far these are from what it would find."""
+"""Updates of posteriors: by the engine again, or by a rank-one change for each answer."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,8 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, changed
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.importance import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, effective
-from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
-from relpref.likelihoods.answers import GROUP_SD, PLATES
+from relpref.likelihoods.answers import GROUP_SD, SPREADS
 from relpref.likelihoods.tilted import unwrap
 from relpref.models.preference import EFFECT_SCALE, GROUP_SD_PRIOR
 from relpref.posterior.base import FITTED
@@ -23,6 +22,7 @@ from relpref.posterior.gaussian import Floats, mixture
 from relpref.posterior.origin import Origin
 from relpref.posterior.quick import RankOne, cavity_of, match, quick_error, through
 from relpref.posterior.tables import rows_of
+from relpref.result import InferenceWarning
 
 Hyperparameters = Literal["keep", "refit", "schedule"]
 
@@ -44,7 +44,7 @@ _SEARCH_INFO = (
 
 
 class Update:
-    """A posterior of utilities with more answers, or without some; see `UtilityPosterior.update`."""
+    """Update of a posterior of utilities, see `UtilityPosterior.update`."""
 
     def __init__(self, posterior: Any, answers: Any, withdraw: Any) -> None:
         self.posterior, self.data = posterior, posterior.data
@@ -83,44 +83,34 @@ class Update:
 
         if refit and (posterior.searched or draws):
             return refitted()
-        told = kept_info(posterior, _SEARCH_INFO)
-        told |= {
-            FITTED: self.data.num_answers if refit else posterior.answers_at_fit,
-            **self.guessed,
-        }
+        fitted = self.data.num_answers if refit else posterior.answers_at_fit
+        facts = kept_info(posterior, _SEARCH_INFO) | {FITTED: fitted, **self.guessed}
         with warnings.catch_warnings():
-            if draws and scheduled:
-                warnings.simplefilter(
-                    "ignore", InferenceWarning
-                )  # of weights that a refit is about to mend
-            again = run_again(posterior, origin, sites, self.values, told, progress_bar)
+            if draws and scheduled:  # a refit mends the weights that are warned about
+                warnings.simplefilter("ignore", InferenceWarning)
+            again = run_again(posterior, origin, sites, self.values, facts, progress_bar)
         if draws and scheduled and again.effective_points < MIN_EFFECTIVE:
             return refitted()
-        return replace(again, origin=origin, info={**again.info, **told})
+        return replace(again, origin=origin, info={**again.info, **facts})
 
     def quickly(self, max_error: float) -> Any:
-        """One rank-one change for every answer, and a full update where these are off by more than ``max_error`` posterior sds."""
-        posterior, likelihood, at_mode = (
-            self.posterior,
-            self.posterior.likelihood,
-            self.origin.engine.at_mode,
-        )
-        answers, effects = self.data.comparisons, posterior._num_effects
+        """Change the posterior by one rank for every answer; update fully beyond ``max_error``."""
+        posterior, at_mode = self.posterior, self.origin.engine.at_mode
+        likelihood, effects = posterior.likelihood, posterior._num_effects
         if not self._each_by_itself():
             return self.fully("keep", False)
         self._check_gaps(at_mode)
-        moving = RankOne(posterior.whole)
+        moving = RankOne(posterior.full)
         sites = np.stack([np.atleast_2d(posterior.sites[name]) for name in _SITES])
-        parameters = self._by_component(self.values, answers)
+        parameters = self._by_component(self.values, self.data.comparisons)
         shared = parameters.pop(GROUP_SD, np.zeros(1)) ** 2
         before, number, gained = posterior.data.comparisons, 0, 0.0
         for taken_back, some, (after, places, rows) in self.steps:
             moved = _moved(sites, places)
             copies = _moved(before.count[None], places)[0]
             grouped = np.zeros(len(rows), dtype=bool) if some.group is None else some.group >= 0
-            for at, (row, gap) in enumerate(
-                zip(rows, zip(*rows_of(some, effects), strict=True), strict=True)
-            ):
+            gaps = zip(*rows_of(some, effects), strict=True)
+            for at, (row, gap) in enumerate(zip(rows, gaps, strict=True)):
                 noise = shared * grouped[at]
                 for _ in range(int(some.count[at])):
                     number += 1
@@ -136,7 +126,6 @@ class Update:
                         moved[:, :, row] += (site - moved[:, :, row]) / copies[row]
             sites, before = moved, after
         data, units, more = self._rescaled(moving)
-        answers, gained = data.comparisons, gained + more
         belief = moving.belief()
         if np.any(units != 1):
             scales = belief.scales * units * units[:, None]
@@ -148,7 +137,7 @@ class Update:
                 quick_error(
                     likelihood,
                     {name: value[at] for name, value in parameters.items()},
-                    answers,
+                    data.comparisons,
                     dict(zip(_SITES, sites[:, at], strict=True)),
                     belief.components[at],
                     at_mode,
@@ -168,16 +157,12 @@ class Update:
         }
         log_evidence, draws, values = None, _widened(posterior, self.values), dict(self.values)
         if draws:
-            averages = {
-                name: np.tensordot(belief.weights, value, axes=1) for name, value in draws.items()
-            }
-            values |= {
-                name: float(value) if value.ndim == 0 else value for name, value in averages.items()
-            }
+            for name, value in draws.items():
+                average = np.tensordot(belief.weights, value, axes=1)
+                values[name] = float(average) if average.ndim == 0 else average
             info["effective_points"] = effective(np.log(belief.weights))
-            log_evidence = (
-                None if posterior.log_evidence is None else posterior.log_evidence + gained
-            )
+            if posterior.log_evidence is not None:
+                log_evidence = posterior.log_evidence + (gained + more)
         updated = replace(
             posterior,
             data=data,
@@ -190,7 +175,7 @@ class Update:
             info=info,
             origin=self.origin.with_argument(self.data, data),
         )
-        return updated.with_whole(belief) if effects else updated
+        return updated.with_full(belief) if effects else updated
 
     def _rescaled(self, moving: RankOne) -> tuple[PreferenceData, Floats, float]:
         """Give effects of numbers the prior that the scales of all answers imply.
@@ -199,7 +184,7 @@ class Update:
         to the new ones, shape (n,), and what the log evidence gains.
         """
         before, after = self.data.comparisons, self.data.comparisons.rescaled()
-        units, gained = np.ones(self.posterior.whole.size), 0.0
+        units, gained = np.ones(self.posterior.full.size), 0.0
         if before.covariate_scales is not None and after.covariate_scales is not None:
             units[: len(after.covariate_scales)] = after.covariate_scales / before.covariate_scales
         for effect in np.flatnonzero(units != 1):
@@ -215,25 +200,25 @@ class Update:
         return replace(self.data, comparisons=after), units, gained
 
     def _each_by_itself(self) -> bool:
-        """Whether the answers that change share nothing with others but utilities and effects that the posterior is about."""
-        answers, known = self.data.comparisons, self.posterior.data.comparisons
+        """Whether changed answers share nothing with others but utilities and effects."""
+        answers, current = self.data.comparisons, self.posterior.data.comparisons
         if (
             # A custom program may look at neither groups nor covariates.
             (answers.covariates is not None and EFFECT_SCALE not in self.posterior.hyperparameters)
-            or (known.group is not None and GROUP_SD not in self.posterior.hyperparameters)
+            or (current.group is not None and GROUP_SD not in self.posterior.hyperparameters)
             # The mode of a list has a curvature of all its rows together.
-            or (self.origin.engine.at_mode and known.list is not None)
+            or (self.origin.engine.at_mode and current.list is not None)
         ):
             return False
         for taken_back, some, (after, _, _) in self.steps:
-            whole = known if taken_back else after
+            table = current if taken_back else after
             if some.list is not None and np.any(some.list >= 0):
                 return False
-            if whole.group is not None and some.group is not None:
-                sizes = np.bincount(whole.group[whole.group >= 0], whole.count[whole.group >= 0])
+            if table.group is not None and some.group is not None:
+                sizes = np.bincount(table.group[table.group >= 0], table.count[table.group >= 0])
                 if np.any(sizes[some.group[some.group >= 0]] > 1):
                     return False
-            known = after
+            current = after
         return True
 
     def _by_component(self, values: Mapping[str, Any], answers: Comparisons) -> dict[str, Any]:
@@ -250,7 +235,7 @@ class Update:
         return np.broadcast_to(value, (len(self.posterior.belief.weights), *value.shape))
 
     def _check_gaps(self, at_mode: bool) -> None:
-        """Refuse a custom program whose answers do not depend on plain differences by the posterior's likelihood.
+        """Refuse a program whose answers are not gaps of utilities under the likelihood.
 
         At a fixed point the sites say so themselves: each is what `match` makes of its cavity. The
         engine stops when tilted and posterior moments agree up to its tolerance ρ, of means in sds
@@ -267,33 +252,31 @@ class Update:
         numbers = (each for each in (answers.list, answers.group) if each is not None)
         alone = np.flatnonzero(np.max([np.full(len(columns), -1), *numbers], axis=0) < 0)
         for row in alone[[0, len(alone) // 2, -1]] if len(alone) else ():
-            margins = posterior.whole.rows(columns[[row]], entries[[row]])
+            margins = posterior.full.rows(columns[[row]], entries[[row]])
             mean, variance = margins.means[:, 0], margins.variances[:, 0]
             before = np.stack([np.atleast_2d(posterior.sites[name])[:, row] for name in _SITES])
             cavity = cavity_of(mean, variance, before, at_mode)
             site = cavity and match(posterior.likelihood, parameters, answers, row, cavity)[0]
             inverse = np.divide(1, variance, out=np.zeros_like(variance), where=variance > 0)
-            room = 2 * max(self.origin.engine.tol, POINT_TOLERANCE)
-            unsure = room * np.stack([inverse, np.sqrt(inverse) + np.abs(mean) * inverse])
+            tolerance = 2 * max(self.origin.engine.tol, POINT_TOLERANCE)
+            unsure = tolerance * np.stack([inverse, np.sqrt(inverse) + np.abs(mean) * inverse])
             if site is None or np.any(
                 np.abs(site - before) > unsure + _SAME_SITE * (np.abs(before) + 1e-2)
             ):
                 raise UnsupportedProgramError(
                     "quick=True is for programs whose answers look at gaps of utilities by the "
-                    "likelihood that they are given, as those of "
-                    "relpref.models do; leave quick out"
+                    "likelihood that they are given, as those of relpref.models do; leave quick out"
                 )
 
 
 def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:
-    """The hyperparameters for other data; those of new columns, raters, strengths and items are at their prior's median."""
+    """Hyperparameters for other data, new ones at their prior's median."""
     answers, values = data.comparisons, dict(posterior.hyperparameters)
     priors = dict(posterior.likelihood.parameters(answers))
     if answers.group is not None:
         priors[GROUP_SD] = GROUP_SD_PRIOR
     for site, prior in priors.items():
-        sizes = {"rater": len(answers.raters), "item": data.num_items}
-        shape = (sizes[PLATES[site]],) if site in PLATES else prior.shape()
+        shape = (len(answers.raters),) if site in SPREADS else prior.shape()
         if site in values and np.shape(values[site]) in (shape, ()):
             continue
         # A vector's prior is that of each of its entries.
@@ -305,7 +288,7 @@ def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:
 
 
 def kept_info(posterior: Any, names: Iterable[str]) -> dict[str, Any]:
-    """What ``info`` says of how hyperparameters were found, which stays true while they are kept."""
+    """Entries of ``info`` about the fit of hyperparameters, true while they are kept."""
     names = (*names, *DRAWS_INFO, *POINTS_INFO) if posterior.hyperparameter_draws else names
     return {name: posterior.info[name] for name in names if name in posterior.info}
 
@@ -315,36 +298,31 @@ def run_again(
     origin: Origin,
     sites: Mapping[str, Any],
     values: Mapping[str, Any],
-    told: dict[str, Any],
+    facts: dict[str, Any],
     progress_bar: bool,
     **options: Any,
 ) -> Any:
-    """The engine with other data at these hyperparameters; a mixture keeps its draws of them."""
+    """Run the engine at these hyperparameters; a mixture keeps its draws of them."""
     draws = _widened(posterior, values)
     options["fixed"] = {name: value for name, value in values.items() if name not in draws}
     if not draws:
         return origin.run(sites, posterior.key, progress_bar=progress_bar, **options)
-    mixture = {
-        "info": told,
-        "prior_log_weights": posterior.prior_log_weights,
-        "r_hat": posterior.r_hat,
-    }
-    given = mixture | dict(origin.kwargs)
-    again = origin.engine.changed(**options).run_at_draws(
-        draws, posterior.key, *origin.args, **given
-    )
+    given = {"prior_log_weights": posterior.prior_log_weights, "r_hat": posterior.r_hat}
+    given |= {"info": facts, **origin.kwargs}
+    engine = origin.engine.changed(**options)
+    again = engine.run_at_draws(draws, posterior.key, *origin.args, **given)
     return again if posterior.log_evidence is not None else replace(again, log_evidence=None)
 
 
 def _moved(rows: NDArray[Any], before: NDArray[Any]) -> Floats:
-    """Rows along the last axis after a change of the answers, see `Change.before`; 0 for a new one."""
+    """Rows along the last axis after a change of answers, see `Change.before`; 0 if new."""
     after = np.zeros((*rows.shape[:-1], len(before)))
     after[..., before >= 0] = rows[..., before[before >= 0]]
     return after
 
 
 def _answers(data: PreferenceData, table: Any) -> Comparisons:
-    """Answers in any form that `PreferenceData.from_tables` takes, or none; raters that are known keep their places."""
+    """Answers in any form of `PreferenceData.from_tables`; known raters keep their places."""
     if hasattr(table, "__len__") and not len(table):
         return data.select_comparisons([]).comparisons
     return data.with_comparisons(table).comparisons
@@ -357,7 +335,7 @@ def _widened(posterior: Any, values: Mapping[str, Any]) -> dict[str, Floats]:
 
 
 def _grown(draws: Floats, value: Any) -> Floats:
-    """Draws of a vector that has grown to the shape of ``value``; new entries are the same in all draws."""
+    """Draws of a vector, grown to the shape of ``value``; new entries are equal in all."""
     grown = np.array(np.broadcast_to(value, (len(draws), *np.shape(value))))
     grown[tuple(map(slice, draws.shape))] = draws
     return grown

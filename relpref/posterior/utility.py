@@ -13,12 +13,11 @@ from relpref.data.covariates import EFFECT
 from relpref.data.parts import induced
 from relpref.data.tables import is_table
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
-from relpref.infer.result import warn_user
 from relpref.likelihoods import AnswerModel, Probit
-from relpref.likelihoods.answers import PLATES, of_items
+from relpref.likelihoods.answers import SPREADS
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
-from relpref.posterior.codec import Stored, checked, decode, encode
+from relpref.posterior.codec import Arrays, Stored
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, Margins
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
@@ -39,13 +38,15 @@ from relpref.posterior.tables import (
     summaries,
     tier_table,
 )
+from relpref.registry import name_of
+from relpref.result import warn_user
 
 UTILITY = "utility"  # the site of preference programs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UtilityPosterior(Posterior):
-    """The posterior of the utilities of labeled items. Answers identify only differences of utilities.
+    """Posterior of the utilities of labeled items; only differences are identified.
 
     Attributes
     ----------
@@ -63,12 +64,12 @@ class UtilityPosterior(Posterior):
     joint: Belief | None = field(default=None, kw_only=True, repr=False)
 
     @property
-    def whole(self) -> Belief:
+    def full(self) -> Belief:
         return self.belief if self.joint is None else self.joint
 
-    def with_whole(self, whole: Any) -> "UtilityPosterior":
-        """With this distribution of effects and utilities."""
-        return replace(self, joint=whole, belief=whole.after(self._num_effects))
+    def with_full(self, full: Any) -> "UtilityPosterior":
+        """Posterior with this distribution of effects and utilities."""
+        return replace(self, joint=full, belief=full.subset(slice(self._num_effects, None)))
 
     @property
     def _num_effects(self) -> int:
@@ -81,17 +82,17 @@ class UtilityPosterior(Posterior):
     def reported(
         self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
     ) -> pd.DataFrame:
-        own: Any = self.whole if belief is None else belief
+        total: Any = self.full if belief is None else belief
         effects, names = self._num_effects, self.data.comparisons.covariate_names
-        parts = [(own.after(effects) if effects else own).centred()]
+        parts = [(total.subset(slice(effects, None)) if effects else total).centred()]
         if effects:
-            parts.append(own.subset(np.arange(effects)).project(self._effect_units))
+            parts.append(total.subset(slice(effects)).project(self._effect_units))
         labels = [*self._labels()[chosen], *(f"effect of {name}" for name in names[:effects])]
         columns = {"mean": [part.mean() for part in parts], "sd": [part.sd() for part in parts]}
-        found = {name: np.concatenate(values) for name, values in columns.items()}
-        return pd.DataFrame(found, index=label_index(labels, "item"))
+        values = {name: np.concatenate(arrays) for name, arrays in columns.items()}
+        return pd.DataFrame(values, index=label_index(labels, "item"))
 
-    def seen(self, draws: Floats) -> Floats:
+    def displayed(self, draws: Floats) -> Floats:
         effects, utilities = np.split(draws, [self._num_effects], axis=1)
         utilities = utilities - utilities.mean(axis=1, keepdims=True)
         if not self._num_effects:
@@ -105,7 +106,7 @@ class UtilityPosterior(Posterior):
 
     @property
     def effects(self) -> pd.DataFrame:
-        """What covariates of a side add to the gap of utilities, for one unit of each, by name; empty without covariates.
+        """Effects of one unit of each covariate on the gap of utilities, by name.
 
         Columns ``mean``, ``sd``, ``lower`` and ``upper`` (the 90 % interval), and ``p_positive``,
         the probability that the effect is above
@@ -115,14 +116,14 @@ class UtilityPosterior(Posterior):
         if not self._num_effects:
             return effects_table(GaussianBelief(np.zeros(0), np.zeros((0, 0))), (), np.ones(0), 0.9)
         answers: Any = self.data.comparisons
-        belief = self.whole.subset(np.arange(self._num_effects))
+        belief = self.full.subset(slice(self._num_effects))
         return effects_table(belief, answers.covariates_are, answers.covariate_scales, 0.9)
 
     def gaps(self, asked: Comparisons) -> Margins:
-        """What is known of the gap of utilities of each question, with the effects of its covariates."""
+        """Margins of the gap of utilities of each question, effects of covariates included."""
         if asked.covariates is None or not asked.covariates.any():
             return self.belief.differences(asked.winner, asked.loser)
-        belief: Any = self.whole
+        belief: Any = self.full
         return belief.rows(*rows_of(asked, self.require_effects()))
 
     def require_effects(self) -> int:
@@ -149,7 +150,7 @@ class UtilityPosterior(Posterior):
             Without them it takes milliseconds.
         top : int
             How many of the best get intervals, where there are too many items for a matrix (NaN for
-            the others); `about` has any.
+            the others); `subset` has any.
 
         Returns
         -------
@@ -188,7 +189,7 @@ class UtilityPosterior(Posterior):
             for name, row in self.effects.iterrows()
         ]
         if len(self.parts.get(UTILITY, Parts({}, {})).means) > 1 and np.ptp(table["mean"]) > 0:
-            lines.append(sources(self.shares(), self.alike_parts))
+            lines.append(sources(self.shares(), self.indistinguishable_parts))
         return lines
 
     def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:
@@ -196,7 +197,7 @@ class UtilityPosterior(Posterior):
         return self.ranking(interval, **more), "utility less the average of all"
 
     def tiers(self, probability: float = 0.95, rng_key: Any = None) -> pd.DataFrame:
-        """Groups of items whose order is settled: every item of a tier is better than every item of the tiers below.
+        """Groups of items, each better than all items of the groups below.
 
         One statement about all pairs at once: with the given probability, all pairs that are
         settled are in the right order. With d_ij the difference of two utilities, item i is settled
@@ -225,32 +226,42 @@ class UtilityPosterior(Posterior):
         DataError
             If the probability is none.
         UnsupportedProgramError
-            If there are too many items for a covariance matrix; `about` has the tiers among some of
-            them.
+            If there are too many items for a covariance matrix; `subset` has the tiers among some
+            of them.
         """
         self._warn_if_not_converged()
         if self.large:
             raise UnsupportedProgramError(
                 "tiers compares all pairs, and there is no covariance matrix of "
                 f"{self.data.num_items} items; "
-                "posterior.about(labels).tiers() has the tiers among some of them"
+                "posterior.subset(labels).tiers() has the tiers among some of them"
             )
         return tier_table(
             self.belief.centred(), self.data.labels, probability, self._rng(rng_key), "item"
         )
 
-    def about(self, labels: Iterable[Any]) -> "UtilityPosterior":
-        """The posterior of some of the items, with the answers and links among them; an unknown label is an `UnknownLabelError`.
+    def subset(self, labels: Iterable[Any]) -> "UtilityPosterior":
+        """Posterior of some of the items, with the answers and links among them.
 
-        With too many items for a matrix, ask this for more than means: draws, ranks, a report.
+        With too many items for a matrix, it has more than means: draws, ranks, a report.
+
+        Raises
+        ------
+        UnknownLabelError
+            If a label is no item.
         """
-        return self.subset(np.unique(self.data.index(labels)).astype(np.int64))
+        return self.at_positions(np.unique(self.data.index(labels)).astype(np.int64))
 
-    def subset(self, positions: NDArray[np.int64], *, parts: bool = True) -> "UtilityPosterior":
-        """As `about`, for ascending positions; what utilities are made of costs as much again as their covariance."""
+    def at_positions(
+        self, positions: NDArray[np.int64], *, parts: bool = True
+    ) -> "UtilityPosterior":
+        """Posterior of the items at ascending positions, see `subset`.
+
+        The ``parts`` of their utilities take as much time as their covariance.
+        """
         if len(positions) < 2:
             raise DataError(
-                f"about takes two items or more, not {len(positions)}: only differences mean "
+                f"subset takes two items or more, not {len(positions)}: only differences mean "
                 "something"
             )
         data, rows = induced(self.data, positions)
@@ -260,9 +271,9 @@ class UtilityPosterior(Posterior):
             np.concatenate([np.arange(effects), effects + positions])
         )
         kept = {}
-        for site, whole in self.parts.items() if parts else ():
-            means = {name: mean[positions] for name, mean in whole.means.items()}
-            covariances = {name: value[positions] for name, value in whole.covariances.items()}
+        for site, of_all in self.parts.items() if parts else ():
+            means = {name: mean[positions] for name, mean in of_all.means.items()}
+            covariances = {name: value[positions] for name, value in of_all.covariances.items()}
             kept[site] = Parts(
                 means, belief.implicit.shares(positions) if self.large else covariances
             )
@@ -271,20 +282,21 @@ class UtilityPosterior(Posterior):
             belief=belief.subset(positions),
             joint=joint,
             slices={
-                site: its if site == EFFECT else slice(effects, effects + len(positions))
-                for site, its in self.slices.items()
+                site: rows_of_site if site == EFFECT else slice(effects, effects + len(positions))
+                for site, rows_of_site in self.slices.items()
             },
             parts=kept,
             info={**self.info, "about": f"{len(positions)} of {self.data.num_items} items"},
             sites={name: np.asarray(value)[..., rows] for name, value in self.sites.items()},
-            hyperparameters=of_items(self.hyperparameters, positions),
-            hyperparameter_draws=of_items(self.hyperparameter_draws, positions),
             origin=None,
             data=data,
         )
 
     def utilities(self, interval: float = 0.9) -> pd.DataFrame:
-        """Raw utilities in the data's order: ``mean``, ``sd``, ``lower``, ``upper``; of too many items for a matrix the mean alone."""
+        """Raw utilities in the data's order; the mean alone if there is no covariance matrix.
+
+        Columns ``mean``, ``sd``, ``lower`` and ``upper``.
+        """
         check_interval(interval)
         self._warn_if_not_converged()
         if self.large:
@@ -354,10 +366,10 @@ class UtilityPosterior(Posterior):
         expected = expectations(
             self, self.likelihood, self.data.comparisons, asked, self.gaps(asked)
         )
-        found = preference_table(pairs, expected, self.belief.differences(first, last))
+        answers = preference_table(pairs, expected, self.belief.differences(first, last))
         if table is not None and table.notes:
-            found.attrs["notes"] = table.notes
-        return found
+            answers.attrs["notes"] = table.notes
+        return answers
 
     def choose(
         self,
@@ -368,7 +380,7 @@ class UtilityPosterior(Posterior):
         covariates: Mapping[str, Any] | None = None,
         rng_key: Any = None,
     ) -> pd.DataFrame:
-        """How likely each of several items is chosen first, where all of them are on offer.
+        """Probability that each of several items is chosen first among them.
 
         Parameters
         ----------
@@ -407,7 +419,7 @@ class UtilityPosterior(Posterior):
         self._warn_if_not_converged()
         labels, rng, given = list(labels), self._rng(rng_key), _with_home(covariates, home)
         items, places = self.data.index(labels), range(len(labels))
-        orders = [[one, *(other for other in places if other != one)] for one in places]
+        orders = [[first, *(place for place in places if place != first)] for first in places]
         table = pd.DataFrame(
             {
                 "probability": list_chances(self, items, orders, 1, rater, given),
@@ -449,8 +461,8 @@ class UtilityPosterior(Posterior):
         """Explain each utility by its parts.
 
         A warning says which parts the answers cannot tell apart, because their covariances are
-        nearly proportional (correlated by over
-        0.95), as of the items themselves (``individual``) and a relation of short range: only their sum is known.
+        nearly proportional (correlated by over 0.95), such as those of the items themselves
+        (``individual``) and of a relation of short range: only their sum is known.
 
         Returns
         -------
@@ -459,15 +471,14 @@ class UtilityPosterior(Posterior):
             with its signed contribution less its average over the items; ``mean`` with their sum,
             as `ranking` has it; and ``share_<part>`` = Cov(part, total)/Var(total) of that item's
             raw utility, which add up to 1. Of too many items for a matrix shares are left out;
-            `about` has them.
+            `subset` has them.
         """
         self._warn_if_not_converged()
         parts = self._parts()
-        for one, other in self.alike_parts:
+        for first, second in self.indistinguishable_parts:
             warn_user(
-                f"the answers cannot tell the parts {one!r} and {other!r} apart, whose prior "
-                "covariances are nearly proportional: only their "
-                "sum is known"
+                f"the answers cannot tell the parts {first!r} and {second!r} apart, whose prior "
+                "covariances are nearly proportional: only their sum is known"
             )
         columns = {**parts.means, "mean": self.belief.mean()}
         table = {name: value - value.mean() for name, value in columns.items()}
@@ -560,19 +571,18 @@ class UtilityPosterior(Posterior):
     def _known_origin(self, what: str) -> Origin:
         if self.origin is None or not self.origin.engine:
             raise UnsupportedProgramError(
-                f"{what} needs a posterior from EP or Laplace that knows its program; "
-                "fit with one of them in this session, or with a program of relpref.models before "
-                "saving"
+                f"{what} needs a posterior from EP or Laplace that knows its program; fit with one "
+                "of them in this session, or with a program of relpref.models before saving"
             )
         return self.origin
 
     @property
     def answers_at_fit(self) -> int:
-        """How many there were when hyperparameters were last fitted."""
+        """Number of answers when hyperparameters were last fitted."""
         return int(self.info.get(FITTED, self.data.num_answers))
 
     def refit_is_due(self, answers: int) -> bool:
-        """Whether hyperparameters are to be fitted again: the answers have changed by a quarter, and by five at least."""
+        """Whether the answers have changed by a quarter, and at least five, since the last fit."""
         return abs(answers - self.answers_at_fit) >= max(5, self.answers_at_fit / 4)
 
     def extend(
@@ -620,27 +630,22 @@ class UtilityPosterior(Posterior):
                 "extend: a Precomputed covariance has no entries for newcomers; refit with the "
                 "larger matrix"
             )
-        told = kept_info(self, ("hyperparameters",))
-        return run_again(self, origin, self.sites, grown_values(self, data), told, progress_bar)
+        facts = kept_info(self, ("hyperparameters",))
+        return run_again(self, origin, self.sites, grown_values(self, data), facts, progress_bar)
 
     def arrays(self) -> Stored:
-        arrays, content = super().arrays()
-        try:
-            return arrays, content | {"likelihood": encode(self.likelihood)}
-        except TypeError:  # answers cannot be predicted from the file
+        if name_of("likelihood", type(self.likelihood)) is None:
             raise StorageError(
                 f"the likelihood {type(self.likelihood).__name__} cannot be stored; those of "
                 "relpref.likelihoods can, and others after "
                 "relpref.register('likelihood', name, class)"
-            ) from None
+            )
+        return super().arrays()
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, Any], content: Any, program: Any = None, **more: Any
-    ) -> "Posterior":
-        likelihood = checked(decode(content["likelihood"]), AnswerModel, "the likelihood")
-        found: Any = super().from_arrays(arrays, content, program, likelihood=likelihood)
-        return found.with_whole(found.belief) if EFFECT in found.slices else found
+    def from_arrays(cls, arrays: Arrays, content: Any, program: Any = None) -> "Posterior":
+        posterior: Any = super().from_arrays(arrays, content, program)
+        return posterior.with_full(posterior.belief) if EFFECT in posterior.slices else posterior
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
         # Every answer in a row of its own: a row of count k has k replicates, not one k times.
@@ -660,10 +665,8 @@ class UtilityPosterior(Posterior):
             UTILITY: ["item"],
             EFFECT: ["covariate"],
             "covariates": ["comparison", "covariate"],
-        }
-        dims |= {
             "attributes": ["item", "attribute"],
-            **{site: [plate] for site, plate in PLATES.items()},
+            **{site: ["rater"] for site in SPREADS},
         }
         if np.ndim(self.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]
@@ -684,8 +687,8 @@ class UtilityPosterior(Posterior):
             groups["constant_data"] = constants
         return Groups(groups, coords, dims)
 
-    def _about(self, weights: Any, site: str | None) -> Belief:
-        return super()._about(weights, site or UTILITY if EFFECT in self.slices else site)
+    def _of(self, weights: Any, site: str | None) -> Belief:
+        return super()._of(weights, site or UTILITY if EFFECT in self.slices else site)
 
     def _labels(self) -> pd.Index:
         return label_index(self.data.labels, "item")

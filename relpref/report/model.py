@@ -13,7 +13,7 @@ from relpref._version import __version__
 from relpref.description import Description, describe
 from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, parts_of, site_part
 from relpref.kernels import Kendall, RegularizedLaplacian
-from relpref.likelihoods.answers import PLATES
+from relpref.likelihoods.answers import SPREADS
 from relpref.models import preference_gp, ranking_classifier, xpgp
 from relpref.models.preference import default_kernel, kernels_by_part
 from relpref.posterior.gaussian import Floats
@@ -88,12 +88,8 @@ def engine_of(posterior: Any) -> Description | None:
 
 def methods(posterior: Any, macro: str, **facts: Any) -> Chapter:
     """Chapter on model and computation, by a macro for the kind of posterior."""
-    engine, likelihood, kernels = (
-        engine_of(posterior),
-        likelihood_of(posterior),
-        kernels_of(posterior),
-    )
-    descriptions = (engine, likelihood, *kernels.values())
+    engine, likelihood = engine_of(posterior), likelihood_of(posterior)
+    descriptions = (engine, likelihood, *kernels_of(posterior).values())
     citations = {part.citation for part in descriptions if part is not None}
     facts |= {
         "posterior": posterior,
@@ -129,7 +125,7 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         columns = np.empty((1, 0))
         if name in draws and name not in held:
             columns = np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1)
-        many = kind in PLATES and array.size > 2 * _MEMBERS + 1
+        many = kind in SPREADS and array.size > 2 * _MEMBERS + 1
         entries: list[Any] = list(range(array.size))
         if many or kind == "lengthscale":
             entries = list(np.argsort(numbers, kind="stable"))
@@ -139,7 +135,7 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         for entry in entries:
             if entry is None:
                 between = f"{plain(numbers[others[0]])} to {plain(numbers[others[-1]])}"
-                row = (name, f"{len(others)} other {PLATES[kind]}s", between, "", "")
+                row = (name, f"{len(others)} other raters", between, "", "")
                 rows.append(tuple(map(cell, row)))
                 continue
             text, interval = plain(numbers[entry]), ""
@@ -171,7 +167,7 @@ def hyperparameters(posterior: Any) -> Chapter | None:
 
 
 def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[str]:
-    """Name of the part, attribute, rater or item of each entry of a hyperparameter."""
+    """Name of the part, attribute or rater of each entry of a hyperparameter."""
     if part == ATTRIBUTES and kind == "lengthscale":
         names = posterior.data.attribute_names
         if array.shape == (len(names),):
@@ -180,12 +176,10 @@ def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[
             return ["all attributes"]
     if part is not None:
         return [part_name(part, posterior)] * array.size
-    if kind in PLATES and posterior.kind == "utilities":
-        labels = {"rater": posterior.data.comparisons.raters, "item": posterior.data.labels}[
-            PLATES[kind]
-        ]
-        if array.shape == (len(labels),):
-            return [f"{PLATES[kind]} {clean(label)}" for label in labels]
+    if kind in SPREADS and posterior.kind == "utilities":
+        raters = posterior.data.comparisons.raters
+        if array.shape == (len(raters),):
+            return [f"rater {clean(rater)}" for rater in raters]
     return [""] if array.size == 1 else [f"entry {entry + 1}" for entry in range(array.size)]
 
 
@@ -278,11 +272,7 @@ def _value(value: Any) -> str:
 def versions(posterior: Any) -> Chapter:
     """Chapter on versions and the random key, shown as its seed or as its words."""
     numbers = [int(word) for word in posterior.key]
-    key = (
-        f"seed {numbers[1]}"
-        if len(numbers) == 2 and numbers[0] == 0
-        else " ".join(map(str, numbers))
-    )
+    key = f"seed {numbers[1]}" if numbers[:-1] == [0] else " ".join(map(str, numbers))
     packages = [(name, version(name)) for name in ("jax", "numpyro", "numpy")]
     rows = [
         ("relpref", __version__),

@@ -4,6 +4,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,9 @@ _LINES = re.compile(r"<(p|li|figcaption)\b.*?</\1>", re.DOTALL)
 _BREAK = re.compile(r"\s*\n\s*")
 
 
+@cache
 def _environment() -> Any:
+    """Templates with the functions that format numbers and names; they are compiled once."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -162,7 +165,6 @@ def _environment() -> Any:
     environment.filters["each"] = lambda values, write, *options: [
         write(value, *options) for value in values
     ]
-    # Templates format numbers and names by the functions of `relpref.report.blocks`.
     environment.globals |= vars(blocks)
     environment.globals |= {
         "counted": counted,

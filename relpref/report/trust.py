@@ -23,11 +23,6 @@ _FEWEST = 20  # answers for a picture of calibration
 _MOST_LATENTS = 4000  # for leaving answers out, which takes the full covariance
 _MOST_CERTIFIED = 1000  # unknowns, whose weighted draws take 2 s on one core
 _MOST_INFLUENCES = 20_000_000  # answers times latents
-_COMPOSED = (
-    "the answers are pairs that were composed from choices or lists, and the other pairs of a "
-    "choice tell the winner of the pair that is left out, so every score would be far too good; "
-    "to measure prediction, fit without some of the choices and predict these"
-)
 
 
 class Checked:
@@ -40,17 +35,20 @@ class Checked:
     @cached_property
     def held_out(self) -> HeldOut | None:
         """Predictions of each answer from all others."""
-        refused = self._refused(_MOST_LATENTS) or (_COMPOSED if self.posterior.lists else "")
+        refused = self._refused(_MOST_LATENTS)
         return self._compute("held_out", refused, lambda: leave_one_out(self.posterior))
 
     @cached_property
     def influence(self) -> pd.DataFrame | None:
-        """Influence of each answer."""
+        """Influence of each answer about two items; lists of different lengths do not compare."""
         held = self.held_out
         refused = self.why.get("held_out", "")
         if held is not None and held.num_answers * self.posterior.belief.size > _MOST_INFLUENCES:
             refused = "there are too many answers to look at one by one"
-        return self._compute("influence", refused, lambda: influence(self.posterior))
+        if held is not None and "list" in held.table and held.table["list"].notna().all():
+            refused = "the answers are lists"
+        table = self._compute("influence", refused, lambda: influence(self.posterior))
+        return table if table is None or "list" not in table else table[table["list"].isna()]
 
     @cached_property
     def raters(self) -> pd.DataFrame | None:

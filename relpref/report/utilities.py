@@ -79,7 +79,7 @@ def _some_of(posterior: UtilityPosterior) -> tuple[Subject, dict[str, Any]]:
         candidates = np.sort(generator(posterior.key).choice(items, _CANDIDATES, replace=False))
     _, sd = belief.relative(candidates)
     uncertain = candidates[np.argsort(-sd, kind="stable")[:_UNCERTAIN]]
-    some = posterior.about(posterior.data.labels[at] for at in np.union1d(best, uncertain))
+    some = posterior.subset(posterior.data.labels[at] for at in np.union1d(best, uncertain))
     facts = {
         "best": len(best),
         "uncertain": len(uncertain),
@@ -298,7 +298,7 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
     except DataError:
         return None, None
     names = {str(part): part_name(str(part), posterior) for part in shares.index}
-    for pair in posterior.alike_parts:  # only their sum is determined
+    for pair in posterior.indistinguishable_parts:  # only their sum is determined
         both = [names[part] for part in pair]
         names = {part: " + ".join(both) if name in both else name for part, name in names.items()}
     sums = parts[list(names)].T.groupby(names, sort=False).sum().T
@@ -386,7 +386,8 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
         "size": len(table),
         "few_each": _FEW,
         "alike": [
-            [_inner(part_name(part, posterior)) for part in pair] for pair in posterior.alike_parts
+            [_inner(part_name(part, posterior)) for part in pair]
+            for pair in posterior.indistinguishable_parts
         ],
         **dict.fromkeys(("certificate", "wrong", "unreliable", "calibrated", "refused")),
         **dict.fromkeys(("least", "never", "never_compared", "unlike", "odd")),
@@ -474,10 +475,11 @@ def _surprises(subject: Subject | None) -> Chapter | None:
     title, table, held = "Surprising answers", subject.checked.influence, subject.checked.held_out
     if held is None or table is None:
         return None
+    rows = held.forecasts or held
     facts: dict[str, Any] = {
         "s": subject,
         "reported": held.forecasts is None,
-        "answers": held.num_answers,
+        "answers": rows.num_answers,
     }
     if held.forecasts is not None:
         # The probability of the preferred side, whatever the strength.

@@ -17,9 +17,9 @@ from relpref.errors import DataError
 from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
 from relpref.infer.exact.solve import EdgeLabels, EdgeScores, RelationProblem, Scores
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import InferenceWarning, warn_user
 from relpref.limits import MAX_EVIDENCE_EDGES
 from relpref.posterior.gaussian import key_words
+from relpref.result import InferenceWarning, warn_user
 from relpref.rls.hold_out import RegularizationPath
 from relpref.rls.node_kernels import Kernel, RelationEstimator
 from relpref.rls.spectrum import RidgeSpectrum
@@ -50,7 +50,7 @@ def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
 
     losses = [loss(at) for at in grid]
     best = int(np.argmin(losses))
-    ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    ends = grid[max(best - 1, 0) : best + 2][[0, -1]]
     result = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-3})
     return float(np.exp(result.x if result.fun <= losses[best] else grid[best]))
 
@@ -154,9 +154,9 @@ class RelationRanker(BaseEstimator):
         """
         posterior = self._posterior()
         mean = posterior.nodes.as_given(posterior.mean(nodes, objects))
-        return (
-            (mean, posterior.nodes.as_given(posterior.sd(nodes, objects))) if return_std else mean
-        )
+        if not return_std:
+            return mean
+        return mean, posterior.nodes.as_given(posterior.sd(nodes, objects))
 
     def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
         """Rank the objects: their labels, one row for each conditioning node, columns 1, 2, ...
@@ -166,7 +166,7 @@ class RelationRanker(BaseEstimator):
         scores = self._posterior().mean(nodes, objects)
         order = np.argsort(-scores.to_numpy(), axis=1, kind="stable")
         labels = scores.columns.to_numpy()[order]
-        return pd.DataFrame(labels, index=scores.index, columns=np.arange(1, scores.shape[1] + 1))
+        return pd.DataFrame(labels, scores.index, range(1, scores.shape[1] + 1))
 
     def score(self, nodes: Any, relation: Any, objects: Any = None) -> float:
         """Mean concordance over conditioning nodes: the share of pairs with the right order.
@@ -381,16 +381,13 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
     ) -> Scores:
         """Solve the problem, and add to ``info`` how that went."""
         regularization, start = self.regularization_, None
-        if (
-            self.warm_start
-            and hasattr(self, "dual_coef_")
-            and self.problem_.values.same_edges(problem.values)
-        ):
+        warm = self.warm_start and hasattr(self, "dual_coef_")
+        if warm and self.problem_.values.same_edges(problem.values):
             start = self.dual_coef_.reshape(-1)
         watchers = [watch for watch in (callback, stopping) if watch is not None]
 
-        def each(iteration: int, dual: Floats, residual: float) -> bool:
-            decisions = [watch(iteration, dual, residual) for watch in watchers]
+        def each(*iteration: Any) -> bool:
+            decisions = [watch(*iteration) for watch in watchers]
             return any(decisions)
 
         early = regularization == 0 or stopping is not None
@@ -414,6 +411,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
             require_converged(iterations, regularization)
         limited = regularization == 0 and self.max_iter is not None
         ended = reason in ("converged", "stopped") or limited
+        info |= {"result": "converged" if ended else "iterations_not_converged", "stopped": reason}
         if not ended:
             warn_user(
                 f"conjugate gradients ended with {reason} after {iterations.iterations} "
@@ -421,8 +419,6 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
                 "regularization",
                 InferenceWarning,
             )
-        result = "converged" if ended else "iterations_not_converged"
-        info |= {"result": result, "stopped": reason}
         if stopping is not None and stopping.solution is not None:
             scores = EdgeScores(problem, regularization, np.nan, stopping.solution, stopped=True)
             info |= {

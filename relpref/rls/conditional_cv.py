@@ -97,7 +97,7 @@ class ConditionalRankerCV(RelationRanker):
         self._check_folds()
         problem = ranker.problem(nodes, relation, objects)
         with threads_for(max(problem.values.shape)):
-            if isinstance(self.cv, str) and self.cv == "pair":
+            if self.cv == "pair":
                 self.held_out_: Any = None
                 concordances = leave_object_pairs_out(problem, values.tolist())
                 self.scores_ = np.array([measure.mean for measure in concordances])
@@ -111,11 +111,11 @@ class ConditionalRankerCV(RelationRanker):
                     [self._score(truth, scores, parts) for scores in self.held_out_]
                 )
             if not np.isfinite(self.scores_).any():
-                missing = "two different ones that leave together"
-                if self._squared:
-                    missing = (
-                        "some held out and some left to learn its offset from; shuffle the edges"
-                    )
+                missing = (
+                    "some held out and some left to learn its offset from; shuffle the edges"
+                    if self._squared
+                    else "two different ones that leave together"
+                )
                 raise DataError(
                     f"no held-out labels could be scored: no conditioning node has {missing}"
                 )
@@ -127,13 +127,12 @@ class ConditionalRankerCV(RelationRanker):
 
     def _check_folds(self) -> None:
         folds: Any = self.folds
-        if np.ndim(folds) > 1 or (
-            np.ndim(folds) == 0 and not (isinstance(folds, (int, np.integer)) and folds >= 2)
-        ):
+        number = isinstance(folds, (int, np.integer)) and folds >= 2
+        if not number and np.ndim(folds) != 1:
             raise DataError(
                 f"folds is {folds!r}; give a number of folds, at least 2, or the fold of each node"
             )
-        if np.ndim(folds) == 1 and isinstance(self.cv, str) and self.cv in ("edge", "pair"):
+        if not number and self.cv in ("edge", "pair"):
             raise DataError(
                 f"folds are those of nodes; for cv={self.cv!r} give their number, or a splitter as "
                 "cv"
@@ -143,32 +142,22 @@ class ConditionalRankerCV(RelationRanker):
         self, problem: RelationProblem, path: RegularizationPath
     ) -> tuple[Floats, Positions | None]:
         """Held-out scores, and the number of the model of each (p, m) where a node has several."""
-        if isinstance(self.cv, BaseCrossValidator):
-            return splits_out(problem, path, self.cv)
-        if self.cv not in HOLD_OUTS:
-            raise DataError(
-                f"cv is {self.cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter"
-            )
-        if self.cv == "edge":
-            if problem.closed:
-                return leave_edge_out(problem, path.regularizations), None
-            splitter = EdgeKFold(
-                int(self.folds),  # type: ignore[arg-type]
-                shuffle=True,
-                random_state=self.random_state,
-                symmetric=problem.kernel.one_domain,
-            )
-            return splits_out(problem, path, splitter)
-        if (
-            self.cv == "row"
-            and problem.closed
-            and problem.symmetry == "none"
-            and np.ndim(self.folds) == 0
-        ):
-            return leave_row_out(problem, path.regularizations), None
+        cv, folds = self.cv, self.folds
+        if not isinstance(cv, BaseCrossValidator) and cv not in HOLD_OUTS:
+            raise DataError(f"cv is {cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter")
+        if cv == "edge" and problem.closed:
+            return leave_edge_out(problem, path.regularizations), None
+        if cv == "edge":
+            symmetric, seed = problem.kernel.one_domain, self.random_state
+            cv = EdgeKFold(folds, shuffle=True, random_state=seed, symmetric=symmetric)
+        if not isinstance(cv, str):
+            return splits_out(problem, path, cv)
         shape = problem.values.shape
-        rows = None if self.cv == "column" else self._fold_numbers(shape[0])
-        columns = None if self.cv == "row" else self._fold_numbers(shape[1])
+        one_by_one = cv == "row" and np.ndim(folds) == 0
+        if one_by_one and problem.closed and problem.symmetry == "none":
+            return leave_row_out(problem, path.regularizations), None
+        rows = None if cv == "column" else self._fold_numbers(shape[0])
+        columns = None if cv == "row" else self._fold_numbers(shape[1])
         scores = nodes_out(problem, path, rows, columns)
         return scores, None if columns is None else np.broadcast_to(columns, shape)
 
@@ -179,8 +168,8 @@ class ConditionalRankerCV(RelationRanker):
 
     def _fold_numbers(self, count: int) -> Positions:
         if np.ndim(self.folds):
-            return np.unique(np.asarray(self.folds), return_inverse=True)[1]
-        number = int(self.folds)  # type: ignore[arg-type]
+            return np.asarray(self.folds)
+        number: Any = self.folds
         if number > count:
             raise DataError(f"folds is {number}; {count} nodes make 2 to {count} folds")
         return np.random.default_rng(self.random_state).permutation(np.arange(count) % number)
@@ -191,14 +180,13 @@ class ConditionalRankerCV(RelationRanker):
         if self._squared:
             errors = (labels - scores)[~np.isnan(labels)]
             return -float(np.mean(np.square(errors))) if errors.size else np.nan
-        measure = self.scoring or concordance
-        if parts is None:
-            return per_node(measure, labels, scores).mean
-        values = [np.empty(0)]
-        for part in np.unique(parts[~np.isnan(labels)]):
-            inside = np.where(parts == part, labels, np.nan)
+        models = [True] if parts is None else [parts == part for part in np.unique(parts)]
+        values = []
+        for model in models:
+            inside = np.where(model, labels, np.nan)
             nodes = ~np.isnan(inside).all(axis=1)
-            values.append(per_node(measure, inside[nodes], scores[nodes]).values)
+            measured = per_node(self.scoring or concordance, inside[nodes], scores[nodes])
+            values.append(measured.values)
         return PerNode(np.concatenate(values)).mean
 
     @property

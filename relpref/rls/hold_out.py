@@ -14,9 +14,9 @@ from relpref.infer.exact.closed import KroneckerFit
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edges import require_converged
 from relpref.infer.exact.solve import RelationProblem, Scores
-from relpref.infer.result import InferenceWarning, Result, warn_user
 from relpref.kernels import Side
 from relpref.linalg import require_memory
+from relpref.result import InferenceWarning, Result, warn_user
 from relpref.rls.spectrum import centered_eigen
 from relpref.rls.splits import EdgeKFold, PerNode
 
@@ -343,11 +343,11 @@ def nodes_out(
         blocks = [new]
         if one_domain:
             kept_rows = kept_columns = kept_rows & kept_columns
+        if one_domain and both:
             # The two folds exchanged leave the same nodes.
-            if both and row_fold > column_fold:
+            if row_fold > column_fold:
                 continue
-            if both:
-                blocks = [new, new[::-1]]
+            blocks.append(new[::-1])
         kept = np.flatnonzero(kept_rows), np.flatnonzero(kept_columns)
         part = _part(problem, *kept)
         for place, solution in path.solutions(part):

@@ -21,6 +21,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from itertools import combinations_with_replacement, product
+from math import comb
 from typing import Any, ClassVar
 
 import numpy as np
@@ -97,8 +98,7 @@ class _EdgeSplitter(BaseCrossValidator):
         else:
             raise DataError(
                 f"{type(self).__name__}: edges have the shape {np.shape(edges)}; give two columns, "
-                "source and target, as X or "
-                "as groups"
+                "source and target, as X or as groups"
             )
         if not self.symmetric:
             return pd.factorize(ends[0])[0], pd.factorize(ends[1])[0]
@@ -190,8 +190,7 @@ class BothKFold(_EdgeSplitter):
     """K folds of sources and K of targets: both nodes of a test edge are new (setting 4).
 
     Edges with one new node are in neither part. There are K² pairs of folds; of a ``symmetric``
-    relation K (K + 1)/2, and K is at least
-    3. Parameters are those of `EdgeKFold`.
+    relation K (K + 1)/2, and K is at least 3. Parameters are those of `EdgeKFold`.
     """
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
@@ -202,13 +201,13 @@ class BothKFold(_EdgeSplitter):
         folds = range(self.n_splits)
         if not self.symmetric:
             for row, column in product(folds, folds):
-                test = (of_sources == row, of_targets == column)
-                yield ~test[0] & ~test[1], test[0] & test[1]
+                new_source, new_target = of_sources == row, of_targets == column
+                yield ~(new_source | new_target), new_source & new_target
             return
         low, high = np.minimum(of_sources, of_targets), np.maximum(of_sources, of_targets)
-        for first, second in combinations_with_replacement(folds, 2):
-            old = ~np.isin(low, (first, second)) & ~np.isin(high, (first, second))
-            yield old, (low == first) & (high == second)
+        for pair in combinations_with_replacement(folds, 2):
+            new = np.isin(low, pair) | np.isin(high, pair)
+            yield ~new, (low == pair[0]) & (high == pair[1])
 
 
 Floats = NDArray[np.float64]
@@ -221,7 +220,7 @@ def ranking_error(labels: ArrayLike, scores: ArrayLike) -> float:
     Equal scores count one half. NaN where all labels are the same. Takes O(n log n).
     """
     labels, scores = _checked(labels, scores)
-    total = _pairs(len(labels))
+    total = comb(len(labels), 2)
     different, decided = total - _tied(labels), total - _tied(scores)
     if different == 0:
         return np.nan
@@ -271,9 +270,9 @@ def spearman(labels: ArrayLike, scores: ArrayLike) -> float:
     labels, scores = _checked(labels, scores)
     if len(np.unique(labels)) < 2:
         return np.nan
-    first, second = (ranks - ranks.mean() for ranks in (rankdata(labels), rankdata(scores)))
-    norm = np.sqrt((first @ first) * (second @ second))
-    return float(first @ second / norm) if norm > 0 else 0.0
+    if len(np.unique(scores)) < 2:
+        return 0.0
+    return float(np.corrcoef(rankdata(labels), rankdata(scores))[0, 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,9 +336,4 @@ def _checked(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
 def _tied(values: Any) -> int:
     """Number of pairs with equal values."""
     counts = np.unique(values, return_counts=True)[1]
-    return int(np.sum(counts * (counts - 1)) // 2)
-
-
-def _pairs(n: int) -> int:
-    """Number of pairs of n things."""
-    return n * (n - 1) // 2
+    return int(counts @ (counts - 1)) // 2

@@ -14,29 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.ask import Progress
+from relpref.ask import Item, Progress, Question
+from relpref.cli import main
 from relpref.errors import DataError
 
 TOKEN = "a-token"
 HOST = "http://127.0.0.1:8123"
-
-
-@dataclass(frozen=True)
-class Item:
-    label: Any
-    text: str = ""
-    image: Path | None = None
-    link: str | None = None
-    attributes: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Question:
-    id: str
-    first: Any
-    second: Any
-    left: Any
-    rater: str
 
 
 @dataclass
@@ -52,6 +35,7 @@ class FakeLoop:
     trouble: str = ""
     title: str = "Drinks"
     prompt: str = "Which would you rather drink?"
+    in_place: bool = True
     refined: int = 0
     events: list[tuple[str, Question, str]] = field(default_factory=list)
     open: dict[str, list[Question]] = field(default_factory=dict)
@@ -101,8 +85,8 @@ class FakeLoop:
             self.events.append((kind, current, rater))
 
     def answer(self, question: str, outcome: str, rater: str) -> None:
-        if outcome == "tie" and not self.ties:
-            raise DataError("no ties")
+        if outcome not in ("first", "second", *["tie"] * self.ties):
+            raise DataError(f"no answer {outcome}")
         self._close(question, outcome, rater)
 
     def skip(self, question: str, rater: str) -> None:
@@ -229,6 +213,34 @@ def fake() -> Callable[..., FakeLoop]:
 def visit() -> Callable[..., Visitor]:
     """Make a page on a loop, and a visitor."""
     return Visitor
+
+
+@pytest.fixture(scope="session")
+def page(fake: Callable[..., FakeLoop]) -> Callable[..., Visitor]:
+    """Make a loop of labels, and a visitor to its page; ``visitor.loop`` is the loop."""
+
+    def make(*labels: Any, rater: str | None = None, per_page: int = 1, **about: Any) -> Visitor:
+        return Visitor(fake(*labels, **about), rater=rater, per_page=per_page)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def fit(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Fit answers, and items unless they are empty, with hyperparameters that are held."""
+
+    def fit(items: str, answers: str, options: str = "", **held: float) -> Path:
+        folder = tmp_path_factory.mktemp("fitted")
+        (folder / "comparisons.csv").write_text(answers)
+        tables = f"--answers {folder}/comparisons.csv"
+        if items:
+            (folder / "entities.csv").write_text(items)
+            tables += f" --items {folder}/entities.csv"
+        fixed = " ".join(f"--fixed={name}={value}" for name, value in held.items())
+        assert main(f"fit {tables} {options} {fixed} --quiet --out {folder}/run".split()) == 0
+        return folder / "run"
+
+    return fit
 
 
 @contextmanager

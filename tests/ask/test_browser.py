@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -85,7 +85,7 @@ def names(tab: Any) -> list[str]:
     return list(tab.locator(".card h2").all_inner_texts())
 
 
-def test_ten_questions(tab: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+def test_ten_questions(tab: Any, fake: Any, served: Any) -> None:
     loop = fake(*(f"dish {number}" for number in range(12)))
     with served(loop) as address:
         tab.goto(address)
@@ -125,9 +125,7 @@ def test_ten_questions(tab: Any, fake: Callable[..., Any], served: Callable[...,
     assert len(loop.events) == 11 and tab.inner_text("#progress p strong") == "10"
 
 
-def test_the_keyboard_leads_everywhere(
-    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_the_keyboard_leads_everywhere(tab: Any, fake: Any, served: Any) -> None:
     loop = fake(*(f"dish {number}" for number in range(30)))
     with served(loop) as address:
         tab.goto(f"{address}?rater=ann")
@@ -156,9 +154,7 @@ def test_the_keyboard_leads_everywhere(
 
 
 @pytest.mark.slow
-def test_one_click_is_one_answer(
-    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_one_click_is_one_answer(tab: Any, fake: Any, served: Any) -> None:
     loop = fake(*range(8))
     with served(loop) as address:
         tab.goto(f"{address}?rater=ann")
@@ -193,9 +189,7 @@ def test_one_click_is_one_answer(
 
 
 @pytest.mark.slow
-def test_the_arrow_down_scrolls_where_it_can(
-    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_the_arrow_down_scrolls_where_it_can(tab: Any, fake: Any, served: Any) -> None:
     loop = fake(*range(30))
     tab.set_viewport_size({"width": 1200, "height": 300})
     with served(loop) as address:
@@ -210,9 +204,7 @@ def test_the_arrow_down_scrolls_where_it_can(
     assert [kind == "tie" for kind, _, _ in loop.events] == [True, False, True]
 
 
-def test_fast_keys_are_never_dropped(
-    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_fast_keys_are_never_dropped(tab: Any, fake: Any, served: Any) -> None:
     """Keys that are pressed while an answer is on its way are for the questions after it."""
     loop = fake(*range(30))
     with served(loop) as address:
@@ -234,9 +226,7 @@ def test_fast_keys_are_never_dropped(
     assert meant == ["left", "right", "tie", "skip", "right"]
 
 
-def test_keys_after_an_answer_that_failed_are_not_guessed(
-    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_keys_after_an_answer_that_failed_are_not_guessed(tab: Any, fake: Any, served: Any) -> None:
     loop = fake(*range(30))
     with served(loop) as address:
         tab.goto(f"{address}?rater=ann")
@@ -250,9 +240,7 @@ def test_keys_after_an_answer_that_failed_are_not_guessed(
 
 
 @pytest.mark.slow
-def test_several_questions_are_answered_in_any_order(
-    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_several_questions_are_answered_in_any_order(tab: Any, fake: Any, served: Any) -> None:
     loop = fake(*range(30))
     with served(loop, per_page=3) as address:
         tab.goto(f"{address}?rater=ann")
@@ -272,9 +260,7 @@ AXE = os.environ.get("RELPREF_AXE", "")  # axe.min.js of axe-core, which is not 
 
 @pytest.mark.skipif(not AXE, reason="RELPREF_AXE names no file")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(
-    scheme: str, browser: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_axe_finds_nothing(scheme: str, browser: Any, fake: Any, served: Any) -> None:
     loop = fake(*(f"dish {number}" for number in range(12)), text="hot", link="https://example.org")
     context = browser.new_context(color_scheme=scheme, bypass_csp=True, reduced_motion="reduce")
     tab = context.new_page()
@@ -291,9 +277,7 @@ def test_axe_finds_nothing(
 
 
 @pytest.mark.slow
-def test_the_program_has_ended(
-    browser: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_the_program_has_ended(browser: Any, fake: Any, served: Any) -> None:
     loop = fake(*range(4))
     context = browser.new_context()
     tab = context.new_page()
@@ -308,9 +292,7 @@ def test_the_program_has_ended(
 @pytest.mark.parametrize(
     ("width", "height"), [(360, 740), pytest.param(1200, 800, marks=pytest.mark.slow)]
 )
-def test_nothing_overflows(
-    width: int, height: int, browser: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_nothing_overflows(width: int, height: int, browser: Any, fake: Any, served: Any) -> None:
     word = "Donaudampfschifffahrtsgesellschaft" * 300
     attributes = tuple((f"{word[:200]}{number}", word) for number in range(20))
     loop = fake(
@@ -347,9 +329,7 @@ def follow(tab: Any, selector: str) -> None:
         tab.click(selector)
 
 
-def test_without_scripts(
-    browser: Any, fake: Callable[..., Any], served: Callable[..., Any]
-) -> None:
+def test_without_scripts(browser: Any, fake: Any, served: Any) -> None:
     loop = fake(*range(4), limit=2)
     context = browser.new_context(java_script_enabled=False)
     tab, old = context.new_page(), context.new_page()

@@ -23,44 +23,17 @@ TABLES = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, fit: Any) -> Path:
     folder = tmp_path_factory.mktemp("made")
     for name, text in TABLES.items():
         (folder / name).write_text(text)
-    items, answers, nodes, relation = (str(folder / name) for name in TABLES)
-    fixed = [
-        "--fixed",
-        "attributes_amplitude=1",
-        "--fixed",
-        "attributes_lengthscale=2",
-        "--fixed",
-        "attributes_linear_share=0.5",
-        "--no-individual",
-        "--quiet",
-    ]
     runs = folder / "runs"
     runs.mkdir()
-    fit = [
-        "fit",
-        "--items",
-        items,
-        "--answers",
-        answers,
-        "--out",
-        str(runs / "some drinks"),
-        *fixed,
-    ]
-    conditional = [
-        "conditional",
-        "fit",
-        "--nodes",
-        nodes,
-        "--relation",
-        relation,
-        "--out",
-        str(runs / "targets"),
-    ]
-    assert main(fit) == main([*conditional, "--quiet"]) == 0
+    held = {"attributes_amplitude": 1, "attributes_lengthscale": 2, "attributes_linear_share": 0.5}
+    run = fit(TABLES["items.csv"], TABLES["answers.csv"], "--no-individual", **held)
+    shutil.copytree(run, runs / "some drinks")
+    tables = f"--nodes {folder}/nodes.csv --relation {folder}/relation.csv"
+    assert main(f"conditional fit {tables} --quiet --out {runs}/targets".split()) == 0
     return runs
 
 
@@ -96,7 +69,7 @@ def at(runs: Path) -> Iterator[Callable[..., Any]]:
         one.close()
 
 
-def test_all_runs_with_their_rankings(runs: Path, at: Callable[..., Any]) -> None:
+def test_all_runs_with_their_rankings(runs: Path, at: Any) -> None:
     shutil.copytree(runs / "targets", runs / "<b>broken")
     (runs / "<b>broken" / "posterior.nc").write_bytes(b"nothing")
     (runs / "notes").mkdir()
@@ -134,7 +107,7 @@ def test_all_runs_with_their_rankings(runs: Path, at: Callable[..., Any]) -> Non
 
 
 def test_reports_are_shown_and_run_nothing(
-    runs: Path, at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    runs: Path, at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Any] = []
 
@@ -161,7 +134,7 @@ def test_reports_are_shown_and_run_nothing(
     assert client.get("run/targets/report").text == "<p>made</p>"
 
 
-def test_the_guard_is_the_same(at: Callable[..., Any]) -> None:
+def test_the_guard_is_the_same(at: Any) -> None:
     client = at()
     assert client.get(f"{HOST}/other/").status_code == 403
     assert client.get("", headers={"Host": "evil.example"}).status_code == 403
@@ -170,7 +143,7 @@ def test_the_guard_is_the_same(at: Callable[..., Any]) -> None:
     assert "default-src 'none'" in client.get("").headers["content-security-policy"]
 
 
-def test_questions_where_they_are_allowed(runs: Path, at: Callable[..., Any]) -> None:
+def test_questions_where_they_are_allowed(runs: Path, at: Any) -> None:
     with at(ask=True) as client:
         assert 'href="ask/some%20drinks/"' in client.get("").text
         assert not (runs / "some drinks" / "answers.sqlite").exists()

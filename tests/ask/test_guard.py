@@ -1,6 +1,6 @@
 """Who is let in, how much is read, and what every response carries."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ TOKEN, HOST = "a-token", "http://127.0.0.1:8123"
 
 
 @pytest.fixture
-def at(fake: Callable[..., Any], visit: Callable[..., Any]) -> Any:
+def at(fake: Any, visit: Any) -> Any:
     return visit(fake(*range(5)))
 
 

@@ -1,11 +1,7 @@
-"""People who are new to a run whose answers name their raters: in the loop, in the terminal and on
-the page.
-"""
+"""People who are new to a run whose answers name their raters: in the loop and on the page."""
 
-import io
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +11,6 @@ import pytest
 
 from relpref.ask.learning import up_to_date
 from relpref.ask.loop import Loop
-from relpref.cli import main
 from relpref.runs import load_run
 
 # The answers of one rater alone need not connect all items, and are not those that hyperparameters
@@ -28,24 +23,11 @@ PAIRS = ["ab", "bc", "cd", "de", "ef", "fg", "ab", "gf"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
+def made(fit: Any) -> Any:
     table = pd.DataFrame(map(list, PAIRS), columns=["winner", "loser"])
     table["tie"], table["rater"] = [False, False, True, False] * 2, ["ann", "bob"] * 4
-    table.to_csv(folder / "answers.csv", index=False)
     held = {"individual_amplitude": 1, "tie_margin": 0.3, "rater_margin_spread": 0.3}
-    options = [f"--fixed={name}={value}" for name, value in held.items()]
-    command = [
-        "fit",
-        "--answers",
-        str(folder / "answers.csv"),
-        "--margins",
-        "rater",
-        "--quiet",
-        *options,
-    ]
-    assert main([*command, "--out", str(folder / "run")]) == 0
-    return folder / "run"
+    return fit("", table.to_csv(index=False), "--margins rater", **held)
 
 
 @pytest.fixture
@@ -92,17 +74,7 @@ def test_somebody_new_is_asked_on_and_on(loop: Loop, run: Path, tmp_path: Path) 
         assert again.posterior.data.num_answers == 11 and again.question("new") is not None
 
 
-def test_somebody_new_at_a_terminal(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Loop, "refine", lambda _: False)  # takes seconds, and is tested above
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nt\nwhy\ns\nu\nb\nr\nq\n"))
-    assert main(["ask", str(run), "--rater", "new"]) == 0
-    said = capsys.readouterr()
-    assert "3 answers given now" in said.out and not said.err
-
-
-def test_somebody_new_on_the_page(loop: Loop, visit: Callable[..., Any]) -> None:
+def test_somebody_new_on_the_page(loop: Loop, visit: Any) -> None:
     pytest.importorskip("starlette", reason="the page needs the extra web")
     visitor = visit(loop)
     for rater in ("new", "newer"):

@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from relpref.ask import Loop
-from relpref.cli import main
 from relpref.errors import DataError, StorageError
 from relpref.runs import load_run
 
@@ -26,17 +24,11 @@ pytest.importorskip("uvicorn", reason="the page needs the extra web")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
+def made(fit: Any) -> Any:
     rows = "".join(f"e{number},{number % 7},{(number * 5) % 11}\n" for number in range(48))
-    (folder / "entities.csv").write_text(f"name,size,price\n{rows}")
-    (folder / "comparisons.csv").write_text("winner,loser\ne0,e1\ne2,e3\n")
-    fixed = ["--fixed", "attributes_amplitude=1", "--fixed", "attributes_lengthscale=2"]
-    fixed += ["--fixed", "attributes_linear_share=0.5"]
-    assert (
-        main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *fixed]) == 0
-    )
-    return folder / "run"
+    held = {"attributes_lengthscale": 2, "attributes_linear_share": 0.5, "individual_amplitude": 1}
+    answers = "winner,loser\ne0,e1\ne2,e3\n"
+    return fit(f"name,size,price\n{rows}", answers, attributes_amplitude=1, **held)
 
 
 @pytest.fixture
@@ -70,7 +62,7 @@ class Client:
         return self.ask("POST", urlencode(form | {"do": what}))[0]
 
 
-def post(served: Callable[..., Any], run: Path, each: int) -> None:
+def post(served: Any, run: Path, each: int) -> None:
     """Two people answer at once; then everything is there, once."""
     failed: list[object] = []
 
@@ -104,18 +96,16 @@ def post(served: Callable[..., Any], run: Path, each: int) -> None:
     assert load_run(run).metadata["answers"]["version"] == counts.version
 
 
-def test_two_clients_at_once(served: Callable[..., Any], run: Path) -> None:
+def test_two_clients_at_once(served: Any, run: Path) -> None:
     post(served, run, 15)
 
 
 @pytest.mark.slow
-def test_two_clients_post_a_thousand_answers(served: Callable[..., Any], run: Path) -> None:
+def test_two_clients_post_a_thousand_answers(served: Any, run: Path) -> None:
     post(served, run, 500)
 
 
-def test_a_full_disk_refuses_an_answer_and_keeps_those_before(
-    visit: Callable[..., Any], run: Path
-) -> None:
+def test_a_full_disk_refuses_an_answer_and_keeps_those_before(visit: Any, run: Path) -> None:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Loop.open(run) as loop:
         at = visit(loop)
@@ -175,9 +165,7 @@ HALVES = (
 )
 
 
-def test_half_open_requests_are_closed(
-    fake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_open_requests_are_closed(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from relpref.ask import guard
     from relpref.ask.web import serve
 
@@ -222,7 +210,7 @@ def test_half_open_requests_are_closed(
     assert said[b"complete"].startswith(b"HTTP/1.1 200")  # a slow answer is waited for
 
 
-def test_a_port_that_is_taken(fake: Callable[..., Any]) -> None:
+def test_a_port_that_is_taken(fake: Any) -> None:
     from relpref.ask.web import serve
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,6 +1,5 @@
 """Questions of runs whose answers have covariates, groups, lists or weights."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +9,6 @@ import pytest
 
 from relpref.ask.learning import up_to_date
 from relpref.ask.loop import Loop
-from relpref.cli import main
 from relpref.errors import DataError
 from relpref.infer import UtilityPosterior
 from relpref.runs import load_run
@@ -40,30 +38,11 @@ AMPLITUDES = {
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def fitted(fit: Any) -> Any:
     """A run of the command line from one table of answers."""
 
-    def fitted(answers: str, *options: str, **fixed: float) -> Path:
-        folder = tmp_path_factory.mktemp("made")
-        (folder / "entities.csv").write_text(ITEMS)
-        (folder / "comparisons.csv").write_text(answers)
-        values = [
-            word
-            for name, value in (AMPLITUDES | fixed).items()
-            for word in ("--fixed", f"{name}={value}")
-        ]
-        command = [
-            "fit",
-            "--folder",
-            str(folder),
-            "--out",
-            str(folder / "run"),
-            "--quiet",
-            *options,
-            *values,
-        ]
-        assert main(command) == 0
-        return folder / "run"
+    def fitted(answers: str, options: str = "", **held: float) -> Path:
+        return cast(Path, fit(ITEMS, answers, options, **AMPLITUDES, **held))
 
     return fitted
 
@@ -88,7 +67,7 @@ def means(posterior: Any) -> Any:
 @pytest.mark.parametrize("kind", ["covariates", "groups", "weights"])
 def test_a_run_of_the_command_line_asks_and_learns(kind: str, fitted: Any, tmp_path: Path) -> None:
     run = {
-        "covariates": lambda: fitted(HOME, "--covariates", "home,length,style", effect_scale=0.7),
+        "covariates": lambda: fitted(HOME, "--covariates home,length,style", effect_scale=0.7),
         "groups": lambda: fitted(GROUPS, group_sd=1.1, rater_spread=0.2, rater_noise=1),
         "weights": lambda: fitted(WEIGHTS),
     }[kind]()
@@ -180,7 +159,7 @@ def test_tables_of_another_kind_are_refused(fitted: Any, tmp_path: Path) -> None
         pytest.raises(DataError, match="has a column 'group', unlike the answers"),
     ):
         loop.import_answers(more)
-    run = fitted(HOME, "--covariates", "home", effect_scale=0.7)
+    run = fitted(HOME, "--covariates home", effect_scale=0.7)
     more.write_text("winner,loser\ne0,e1\n")
     with Loop.open(run) as loop:
         with pytest.raises(DataError, match=r"no column 'home'.*give it"):

@@ -1,12 +1,26 @@
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relpref.ask import Item, Progress
-from relpref.ask.terminal import NARROW, bars, headline, in_rows, short, two_items, wrapped
+from relpref.ask.session import Session
+from relpref.ask.terminal import (
+    NARROW,
+    Terminal,
+    bars,
+    headline,
+    in_rows,
+    short,
+    two_items,
+    wrapped,
+)
 from relpref.data.arrays import width
+from relpref.errors import StorageError
 from relpref.explore import ExpectedGain
 
 FOREIGN = st.text(max_size=200) | st.sampled_from(
@@ -29,7 +43,7 @@ def fits(lines: list[str], columns: int) -> None:
         assert line.isprintable()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(text=FOREIGN, columns=st.integers(NARROW, 90))
 def test_no_text_leaves_its_columns_or_acts_on_the_terminal(text: str, columns: int) -> None:
     fits(wrapped(text, columns), columns)
@@ -92,3 +106,29 @@ def test_what_further_answers_are_worth_is_dated_once_it_is_old() -> None:
     assert said.startswith(
         "Before the last 15 answers and skips: about 30.0% of all pairs are expected"
     )
+
+
+@pytest.mark.parametrize(("raw", "in_place"), [(True, True), (True, False), (False, True)])
+def test_an_answer_that_cannot_be_stored_may_be_given_again(
+    raw: bool, in_place: bool, fake: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person sees it; lines of a file, and a folder that was moved, end the questions."""
+    loop = fake("tea", "milk", "beer")
+    pressed = iter(["left", "right", "quit"])
+    failures = iter([StorageError("answers.sqlite: the disk is full"), None, None])
+
+    def press() -> str:
+        loop.fails = next(failures)
+        return next(pressed)
+
+    keys: Any = type("Keys", (), {"raw": raw})()
+    keys.listening, keys.forget, keys.next = nullcontext, lambda: None, press
+    loop.in_place = in_place
+    terminal = Terminal(Session(loop), "ann", keys)
+    if raw and in_place:
+        terminal.ask()
+        assert "the disk is full. This was not counted; everything" in capsys.readouterr().out
+        assert terminal.answers == 1 and [kind for kind, _, _ in loop.events] == ["second"]
+    else:
+        with pytest.raises(StorageError, match="the disk is full"):
+            terminal.ask()

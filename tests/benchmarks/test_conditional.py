@@ -141,7 +141,7 @@ def run_small(name: str, folder: Path) -> pd.DataFrame:
 
 
 def test_errors_that_rounding_decides_are_not_printed() -> None:
-    """Of the table, three rows moved by a third when it was made again."""
+    """Three rows of the table moved by a third when it was made again."""
     rows = [
         {"solver": solver, "loss": loss, "symmetry": symmetry, "iteration": at, "order": order}
         | {

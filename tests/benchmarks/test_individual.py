@@ -1,6 +1,4 @@
-"""What the items' own parts cost where there is no such effect, and bring where there is nothing
-else.
-"""
+"""Cost and benefit of the items' own parts, without and with such an effect."""
 
 import numpy as np
 import pytest

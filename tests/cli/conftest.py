@@ -1,3 +1,4 @@
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -52,14 +53,21 @@ def snapshot() -> Callable[[Path], dict[str, bytes]]:
 
 
 @pytest.fixture(scope="session")
+def held() -> str:
+    """Options of ``relpref fit`` that leave nothing to be searched for."""
+    ones = (
+        "attributes_amplitude attributes_lengthscale hot_amplitude hot_range individual_amplitude"
+    )
+    fixed = " ".join(f"--fixed={name}=1" for name in ones.split())
+    return f"{fixed} --fixed=attributes_linear_share=0.5"
+
+
+@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with ``tables/`` and ``run/``, shared by all tests; do not write into it."""
     folder = tmp_path_factory.mktemp("made")
     _write_tables(folder / "tables")
-    assert (
-        main(["fit", "--folder", str(folder / "tables"), "--out", str(folder / "run"), "--quiet"])
-        == 0
-    )
+    assert main(f"fit --folder {folder}/tables --out {folder}/run --quiet".split()) == 0
     return folder
 
 
@@ -73,11 +81,11 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run the command line in this process."""
+    """Run a command line in this process; further arguments are not split into words."""
 
-    def run(*arguments: object) -> Said:
+    def run(command: str, *arguments: object) -> Said:
         capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
+        code = main([*shlex.split(command), *map(str, arguments)])
         return Said(code, *capsys.readouterr())
 
     return run

@@ -17,7 +17,7 @@ from relpref.runs import load_run
 
 
 def test_rank_for_people(place: Path, ask: Any) -> None:
-    said = ask("rank", "run/")
+    said = ask("rank run/")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert lines[0].split() == [
@@ -35,13 +35,13 @@ def test_rank_for_people(place: Path, ask: Any) -> None:
     posterior: Any = load_run("run").posterior
     ranking = posterior.ranking()
     assert [line.split()[1] for line in lines[1:]] == list(ranking.index)
-    assert len(ask("rank", "run", "--top", 2).out.splitlines()) == 3
-    assert len(ask("rank", "run", "--top", 200).out.splitlines()) == 7
+    assert len(ask("rank run --top 2").out.splitlines()) == 3
+    assert len(ask("rank run --top 200").out.splitlines()) == 7
 
 
 def test_rank_as_csv_and_json_agree_to_the_last_digit(place: Path, ask: Any) -> None:
-    rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "-o", "csv").out)))
-    found = json.loads(ask("rank", "run", "-o", "json").out)
+    rows = list(csv.DictReader(io.StringIO(ask("rank run -o csv").out)))
+    found = json.loads(ask("rank run -o json").out)
     assert found["items"] == 6
     assert [row["item"] for row in rows] == [row["item"] for row in found["ranking"]]
     assert {"007", "NA"} <= {row["item"] for row in rows}  # labels from CSV are text
@@ -52,20 +52,20 @@ def test_rank_as_csv_and_json_agree_to_the_last_digit(place: Path, ask: Any) -> 
 
 
 def test_interval(place: Path, ask: Any) -> None:
-    narrow = json.loads(ask("rank", "run", "-o", "json", "--interval", 0.5).out)
-    wide = json.loads(ask("rank", "run", "-o", "json").out)
+    narrow = json.loads(ask("rank run -o json --interval 0.5").out)
+    wide = json.loads(ask("rank run -o json").out)
     assert (narrow["interval"], wide["interval"]) == (0.5, 0.9)
     for one, other in zip(narrow["ranking"], wide["ranking"], strict=True):
         assert other["lower"] < one["lower"] < one["upper"] < other["upper"]
-    assert "50% interval" in ask("rank", "run", "--interval", 0.5).out
+    assert "50% interval" in ask("rank run --interval 0.5").out
     for wrong in ("0", "1", "90", "nan"):
-        said = ask("rank", "run", "--interval", wrong)
+        said = ask("rank run --interval", wrong)
         assert (said.code, said.out) == (2, "")
         assert "a probability between 0 and 1" in said.err
 
 
 def test_prefer(place: Path, ask: Any) -> None:
-    said = ask("prefer", "run", "tea", "coffee", "coffee", "tea", "-o", "json")
+    said = ask("prefer run tea coffee coffee tea -o json")
     there, back = json.loads(said.out)["pairs"]
     assert (there["first"], there["second"]) == ("tea", "coffee")
     assert there["probability"] + back["probability"] == pytest.approx(1, abs=1e-12)
@@ -74,23 +74,21 @@ def test_prefer(place: Path, ask: Any) -> None:
     assert there["probability"] == pytest.approx(
         expected["probability"][0], rel=1e-12
     )  # in another batch
-    lines = ask("prefer", "run", "tea", "coffee", "NA", "007").out.splitlines()
+    lines = ask("prefer run tea coffee NA 007").out.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["tea", "coffee"], ["NA", "007"]]
 
 
-def test_prefer_suggests_near_labels(place: Path, ask: Any) -> None:
-    said = ask("prefer", "run", "cofee", "tea", "-o", "json")
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ("cofee tea", "position 0: 'cofee' is not the label of an item; nearest: 'coffee'; use"),
+        ("tea coffee water", "the label 'water' has no other to be compared with"),
+    ],
+)
+def test_prefer_wants_pairs_of_labels(place: Path, ask: Any, labels: str, reason: str) -> None:
+    said = ask(f"prefer run {labels} -o json")
     assert (said.code, said.out) == (2, "")
-    assert said.err == (
-        "relpref: error: labels, position 0: 'cofee' is not the label of an item; nearest: "
-        "'coffee'; use one of these\n"
-    )
-
-
-def test_prefer_wants_pairs(place: Path, ask: Any) -> None:
-    said = ask("prefer", "run", "tea", "coffee", "water")
-    assert said.code == 2
-    assert "the label 'water' has no other to be compared with" in said.err
+    assert said.err.startswith("relpref: error: ") and reason in said.err
 
 
 def relabelled(place: Path, name: str, labels: dict[str, str]) -> Path:
@@ -116,11 +114,11 @@ def test_labels_that_are_no_text_are_found_by_how_they_are_printed(place: Path, 
             place / "tables" / f"{name}.csv", dtype={"name": str}, keep_default_na=False
         )
         table.replace(numbers).infer_objects().to_parquet(folder / f"{name}.parquet", index=False)
-    assert ask("fit", "--folder", folder, "--out", "numbers").code == 0
+    assert ask("fit --folder", folder, "--out", "numbers").code == 0
     assert (place / "numbers/data/entities.parquet").exists()
-    pair = json.loads(ask("prefer", "numbers", "3", "1", "-o", "json").out)["pairs"][0]
+    pair = json.loads(ask("prefer numbers 3 1 -o json").out)["pairs"][0]
     assert (pair["first"], pair["second"]) == (3, 1)
-    said = ask("prefer", "numbers", "3", "4")
+    said = ask("prefer numbers 3 4")
     assert said.code == 2 and "'4' is not the label of an item" in said.err
 
 
@@ -133,31 +131,30 @@ def test_odd_labels(place: Path, ask: Any) -> None:
         "NA": "--json",
         "007": "-1",
     }
-    assert ask("fit", "--folder", relabelled(place, "odd", odd), "--out", "oddities").code == 0
-    shown = ask("rank", "oddities").out
+    assert ask("fit --folder", relabelled(place, "odd", odd), "--out", "oddities").code == 0
+    shown = ask("rank oddities").out
     assert len(shown.splitlines()) == 7  # each stays on its line
     assert "a\\nb" in shown and "\\x1b[31mred" in shown and "日本" in shown
     labels = {"a\nb", "\x1b[31mred", "日本", 'c, "d"', "--json", "-1"}
-    exact = json.loads(ask("rank", "oddities", "-o", "json").out)
+    exact = json.loads(ask("rank oddities -o json").out)
     assert {row["item"] for row in exact["ranking"]} == labels
-    rows = csv.DictReader(io.StringIO(ask("rank", "oddities", "-o", "csv").out, newline=""))
+    rows = csv.DictReader(io.StringIO(ask("rank oddities -o csv").out, newline=""))
     assert {row["item"] for row in rows} == labels
-    said = ask("prefer", "oddities", "--", "--json", "-1")
+    said = ask("prefer oddities -- --json -1")
     assert said.out.splitlines()[1].split()[:2] == ["--json", "-1"]
 
 
-def test_report(place: Path, ask: Any, snapshot: Any) -> None:
+def test_report(place: Path, ask: Any, snapshot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(place / "run")
-    said = ask("report", "run/")
+    said = ask("report run/")
     assert said == (0, "The report is in run/report.html\n", "")
     page = (place / "run/report.html").read_bytes()
     assert {**before, "report.html": page} == snapshot(place / "run")
-    assert (
-        json.loads(ask("report", "run", "--out", "page.html", "-o", "json").out)["report"]
-        == "page.html"
-    )
-    assert (place / "page.html").read_bytes() == page
-    assert ask("rank", "run").code == 0  # it is still a run
+    monkeypatch.setattr("relpref.report.page.render", lambda *_, title, **__: title)
+    said = ask("report run --title Drinks --out page.html -o json")
+    assert json.loads(said.out)["report"] == "page.html"
+    assert (place / "page.html").read_text() == "Drinks"
+    assert ask("rank run").code == 0  # it is still a run
 
 
 @pytest.mark.parametrize("out", ["no/such/folder.html", "tables"])
@@ -165,7 +162,7 @@ def test_report_that_cannot_be_written(
     place: Path, ask: Any, out: str, monkeypatch: pytest.MonkeyPatch, snapshot: Any
 ) -> None:
     before = snapshot(place)
-    said = ask("report", "run", "--out", out)
+    said = ask("report run --out", out)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("relpref: error: ")
     assert snapshot(place) == before
@@ -210,7 +207,7 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
         "cola,water,false,ann,\n007,cola,false,ann,cola\nNA,007,false,bob,NA\n"
     )
     write_tables(place / "graded", comparisons=table)
-    names = ("--columns", "winner=better,loser=worse", "--columns", "rater=who")
+    names = "--columns winner=better,loser=worse --columns rater=who"
     values = {
         "tie_margin": 0.5,
         "rater_noise": 2,
@@ -219,67 +216,42 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
         "attributes_lengthscale": 1,
         "attributes_linear_share": 0.5,
     }
-    fixed = (
-        *(word for name in values for word in ("--fixed", f"{name}={values[name]}")),
-        "--model",
-        "preference_gp",
-    )
-    said = ask("fit", "--folder", "graded", "--out", "graded_run", *names, *fixed)
+    fixed = " ".join(f"--fixed={name}={value}" for name, value in values.items())
+    fit = f"fit --folder graded {names} {fixed} --model preference_gp"
+    said = ask(f"{fit} --out graded_run")
     assert said.code == 0 and "1 tie, 2 raters" in said.err + said.out
     record = json.loads((place / "graded_run/run.json").read_text())
     assert record["options"]["columns"] == {"winner": "better", "loser": "worse", "rater": "who"}
-    lines = ask("prefer", "graded_run", "tea", "coffee").out.splitlines()
+    lines = ask("prefer graded_run tea coffee").out.splitlines()
     assert "p tie" in lines[0]
     typical, ann = (
-        json.loads(ask("prefer", "graded_run", "tea", "coffee", *who, "-o", "json").out)["pairs"][0]
-        for who in ((), ("--rater", "ann", "--shown-first", "second"))
+        json.loads(ask(f"prefer graded_run tea coffee {who} -o json").out)["pairs"][0]
+        for who in ("", "--rater ann --shown-first second")
     )
     assert ann["tie"] < typical["tie"]
-    each = ("tea", "coffee", "tea", "coffee", "--rater", "ann", "--rater", "bob", "-o", "json")
-    one, other = json.loads(ask("prefer", "graded_run", *each).out)["pairs"]
+    each = "tea coffee tea coffee --rater ann --rater bob -o json"
+    one, other = json.loads(ask(f"prefer graded_run {each}").out)["pairs"]
     assert one["tie"] == other["tie"] < typical["tie"]
-    said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "ann", "--rater", "bob")
+    said = ask("prefer graded_run tea coffee --rater ann --rater bob")
     assert said.code == 2 and "rater has 2 labels for 1 question" in said.err
-    said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "anne")
+    said = ask("prefer graded_run tea coffee --rater anne")
     assert (said.code, said.out) == (
         2,
         "",
     ) and "'anne' has given no answer; nearest: 'ann'" in said.err
-    logistic = (
-        "--folder",
-        "graded",
-        *names,
-        *fixed,
-        "--likelihood",
-        "logistic",
-        "--ties",
-        "davidson",
-    )
-    logistic += ("--margins", "item")
-    assert ask("fit", "--out", "davidson", *logistic).code == 0
+    logistic = "--likelihood logistic --ties davidson"
+    assert ask(f"{fit} {logistic} --out davidson").code == 0
     found: Any = load_run(place / "davidson")
     assert found.metadata["options"]["ties"] == "davidson"
-    assert found.posterior.likelihood == Logistic(ties="davidson", margins="item")
-    said = ask("fit", "--folder", "graded", "--out", "no", *names, "--ties", "davidson")
+    assert found.posterior.likelihood == Logistic(ties="davidson")
+    said = ask(f"fit --folder graded --out no {names} --ties davidson")
     assert said.code == 2 and "--likelihood probit: it cannot be made with --ties" in said.err
-    said = ask(
-        "fit",
-        "--folder",
-        "graded",
-        "--out",
-        "lapses",
-        *names,
-        *fixed,
-        "--lapse",
-        "--fixed",
-        "lapse=0.2",
-    )
-    assert said.code == 0
+    assert ask(f"{fit} --lapse --fixed lapse=0.2 --out lapses").code == 0
     run: Any = load_run(place / "lapses")
     assert run.metadata["options"]["lapse"] is True
     assert run.posterior.likelihood == Probit(lapse=True)
     assert run.posterior.hyperparameters["lapse"] == 0.2
-    said = ask("fit", "--folder", "graded", "--out", "no", "--columns", "winner")
+    said = ask("fit --folder graded --out no --columns winner")
     assert said.code == 2 and "write our name and the file's" in said.err
 
 
@@ -291,39 +263,26 @@ def test_answers_with_covariates(
         "007,cola,007,5,5\nNA,007,NA,3,1\n"
     )
     write_tables(place / "sides", comparisons=table)
-    values = {"individual_amplitude": 1, "effect_scale": 1}
-    fixed = (word for name in values for word in ("--fixed", f"{name}={values[name]}"))
-    names = (
-        "--covariates",
-        "home,length",
-        "--columns",
-        "home=host",
-        "--model",
-        "preference_gp",
-        *fixed,
-    )
-    said = ask("fit", "sides/comparisons.csv", "--out", "sides_run", *names)
+    options = "--covariates home,length --columns home=host --model preference_gp"
+    fixed = "--fixed individual_amplitude=1 --fixed effect_scale=1"
+    said = ask(f"fit sides/comparisons.csv --out sides_run {options} {fixed}")
     assert said.code == 0 and "covariates: home, length" in said.err + said.out
     record = json.loads((place / "sides_run/run.json").read_text())
     assert record["options"]["covariates"] == ["home,length"]
-    asked = (
-        (),
-        ("--home", "first"),
-        ("--covariate", "length_first=9", "--covariate", "length_second=1"),
-    )
+    lengths = "--covariate length_first=9 --covariate length_second=1"
     plain, at_home, longer = (
-        json.loads(ask("prefer", "sides_run", "tea", "coffee", *more, "-o", "json").out)["pairs"][0]
-        for more in asked
+        json.loads(ask(f"prefer sides_run tea coffee {more} -o json").out)["pairs"][0]
+        for more in ("", "--home first", lengths)
     )
     assert plain["probability"] < at_home["probability"]
     assert plain["probability"] != longer["probability"]
     assert plain["gap_mean"] == at_home["gap_mean"]
-    said = ask("prefer", "sides_run", "tea", "coffee", "--covariate", "length_first=long")
+    said = ask("prefer sides_run tea coffee --covariate length_first=long")
     assert said.code == 2 and "--covariate length_first=long: the value is not a number" in said.err
-    said = ask("fit", "sides/comparisons.csv", "--out", "no", "--covariates", "width")
+    said = ask("fit sides/comparisons.csv --out no --covariates width")
     assert said.code == 2 and "there is no column 'width_winner'" in said.err
     monkeypatch.setattr(sys, "stdin", io.StringIO("a\nb\nq\n"))
-    said = ask("ask", "sides_run", "--score", "variance")
+    said = ask("ask sides_run --score variance")
     assert said.code == 0 and "2 answers given now" in said.out
     run: Any = load_run(place / "sides_run")
     assert (
@@ -331,7 +290,7 @@ def test_answers_with_covariates(
         and run.posterior.data.comparisons.covariates is not None
     )
     page = place / "sides_run/report.html"
-    assert ask("report", "sides_run", "--out", str(page)).code == 0
+    assert ask("report sides_run --out", str(page)).code == 0
     assert (
         "Effects of covariates" in page.read_text()
         and "Effect scale: the standard" in page.read_text()

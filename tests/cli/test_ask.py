@@ -31,15 +31,25 @@ from relpref.infer import Result, UtilityPosterior
 Ask = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, write_tables: Any, held: str) -> Path:
+    """Tables and a run whose hyperparameters are held, so that an answer is learned at once."""
+    folder = tmp_path_factory.mktemp("held")
+    write_tables(folder / "tables")
+    fit = f"fit --folder {folder}/tables --out {folder}/run --quiet {held}"
+    assert main(fit.split()) == 0
+    return folder
+
+
 @pytest.fixture
 def typed(place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Ask about the run with lines as if they were typed."""
 
-    def run(lines: str, *more: object) -> Any:
+    def run(lines: str, options: str = "") -> Any:
         monkeypatch.setattr(
             sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines.split()))
         )
-        return ask("ask", "run", "--score", "variance", *more)  # which needs no compilation
+        return ask(f"ask run --score variance {options}")  # which needs no compilation
 
     return run
 
@@ -73,9 +83,8 @@ def test_answers_are_asked_for_kept_and_published(typed: Ask, ask: Ask, place: P
 
 @pytest.mark.usefixtures("unrefined")
 def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
-    said = typed(
-        "a a a a", "--answers", 2, "--rater", "ann", "--no-ties", "--items", 'tea,"coffee",007'
-    )
+    options = "--answers 2 --rater ann --no-ties --items 'tea,\"coffee\",007'"
+    said = typed("a a a a", options)
     assert said.code == 0 and "2 answers given now" in said.out and "equally good" not in said.out
     assert events(place, "rater") == ['"ann"', '"ann"']
 
@@ -88,12 +97,12 @@ def test_the_end_of_what_can_be_asked(typed: Ask, monkeypatch: pytest.MonkeyPatc
         "progress",
         lambda *about: replace(progress(*about), worth=ExpectedGain(10, 0.3, 0.25)),
     )
-    said = typed("a a r", "--items", "water,NA")
+    said = typed("a a r", "--items water,NA")
     assert said.code == 0 and "1 answer given now" in said.out
     end = said.out[said.out.index("Nothing is left to ask.") :]
     assert "u undo   r ranking   q quit" in end and "That means nothing here" in end and "●" in end
     assert "in the wrong order; 10 more answers" in said.out and "in the wrong order" not in end
-    again = typed("u b u u u q", "--items", "water,NA")
+    again = typed("u b u u u q", "--items water,NA")
     assert again.code == 0 and again.out.count("Nothing is left to ask.") == 2
     assert "1 answer taken back now" in again.out
 
@@ -104,37 +113,37 @@ def test_what_is_shown_is_kept_and_cannot_act_on_the_terminal(typed: Ask, place:
     (place / "items.csv").write_text(
         f'name,text,image,link,colour\ntea,"{text}",../../etc/passwd,https://x.org/a,\x07red\ncoffee,black,,,\n'
     )
-    said = typed("q", "--show", "items.csv", "--items", "tea,coffee", "--repeats", 9)
+    said = typed("q", "--show items.csv --items tea,coffee --repeats 9")
     assert said.code == 0
     assert "\\x1b[2Jclear \\u202egnirts" in said.out and "colour  \\x07red" in said.out
     assert not any(char in said.out for char in "\x1b\u202e\x07") and "passwd" not in said.out
     assert "black" in said.out and "https://x.org/a" in said.out and len(said.out) < 3000
     assert typed("q").out == said.out.split("\n", 1)[1]
     (place / "items.csv").write_text("name,text\nteas,hot\n")
-    said = typed("q", "--show", "items.csv")
+    said = typed("q", "--show items.csv")
     assert said.code == 2 and "items.csv, line 2" in said.err and "nearest: 'tea'" in said.err
 
 
 @pytest.mark.usefixtures("unrefined")
 def test_answers_go_out_and_come_in_as_a_table(typed: Ask, ask: Ask, place: Path) -> None:
-    typed("a t", "--rater", "ann")
-    said = ask("ask", "run", "--export", "all.csv")
+    typed("a t", "--rater ann")
+    said = ask("ask run --export all.csv")
     assert said.out == "Written to all.csv: 12 answers\n"
     assert (place / "all.csv").read_text().splitlines()[
         0
     ] == "winner,loser,count,tie,rater,shown_first"
-    assert ask("ask", "run", "--import", "all.csv").code == 2
+    assert ask("ask run --import all.csv").code == 2
     (place / "more.csv").write_text("first,second,winner,rater\ntea,NA,NA,ben\n")
-    said = ask("ask", "run", "--import", "more.csv")
+    said = ask("ask run --import more.csv")
     assert (said.code, said.err, said.out) == (
         0,
         "",
         "Added to run/answers.sqlite: 1 answer of more.csv\n",
     )
     (place / "bad.csv").write_text("winner,loser\ntea,coffe\n")
-    said = ask("ask", "run", "--import", "bad.csv")
+    said = ask("ask run --import bad.csv")
     assert said.code == 2 and "bad.csv, line 2" in said.err
-    assert ask("ask", "run", "--export", "table.txt").code == 2
+    assert ask("ask run --export table.txt").code == 2
 
 
 @pytest.mark.usefixtures("unrefined")
@@ -147,8 +156,8 @@ def test_a_run_of_a_table_with_blank_winners_reads_as_before(ask: Ask, place: Pa
         if table["file"] == "data/comparisons.csv":
             table["sha256"] = sha256(copy.read_bytes()).hexdigest()
     record.write_text(json.dumps(known))
-    assert (ask("rank", "run").code, ask("ask", "run", "--export", "all.csv").code) == (0, 0)
-    again = ask("fit", "--folder", "run/data", "--out", "again")
+    assert (ask("rank run").code, ask("ask run --export all.csv").code) == (0, 0)
+    again = ask("fit --folder run/data --out again")
     assert again.code == 2
     assert "comparisons.csv, line 3, column 'winner': the winner is blank" in again.err
 
@@ -158,28 +167,22 @@ def test_who_has_no_copy_of_damaged_answers_can_go_on(typed: Ask, ask: Ask, plac
     typed("a b")
     store = place / "run" / "answers.sqlite"
     store.write_bytes(store.read_bytes()[:4096])
-    assert "out of the folder and try again" in ask("ask", "run").err
+    assert "out of the folder and try again" in ask("ask run").err
     for file in place.glob("run/answers.sqlite*"):
         file.rename(place / file.name)
-    for command in (
-        ("ask", "run"),
-        ("rank", "run"),
-        ("ask", "run", "--import", "tables/comparisons.csv"),
-    ):
-        said = ask(*command)
+    for command in ("ask run", "rank run", "ask run --import tables/comparisons.csv"):
+        said = ask(command)
         assert (
             said.code == 2
             and "relpref ask run --export answers.csv" in said.err
             and not store.exists()
         )
-    said = ask("ask", "run", "--export", "answers.csv")
+    said = ask("ask run --export answers.csv")
     assert said.code == 0 and "is gone or empty. Written to answers.csv: the 12 answers" in said.out
-    said = ask(
-        "fit", "--items", "run/data/entities.csv", "--answers", "answers.csv", "--out", "new"
-    )
+    said = ask("fit --items run/data/entities.csv --answers answers.csv --out new")
     assert said.code == 0
-    assert typed("a", "--answers", 1).code == 2
-    assert ask("ask", "new", "--export", "again.csv").code == 0
+    assert typed("a", "--answers 1").code == 2
+    assert ask("ask new --export again.csv").code == 0
     assert (place / "again.csv").read_text() == (place / "answers.csv").read_text()
 
 
@@ -194,19 +197,19 @@ def test_a_damaged_log_is_named_and_what_is_left_is_written(
         ).fetchall()  # the log stays while somebody reads
         assert [typed("b q").code for _ in range(3)] == [0, 0, 0]
         shutil.copytree(place / "run", place / "copy", ignore=shutil.ignore_patterns("*-shm"))
-        assert ask("ask", "run", "--export", "all.csv").code == 0
+        assert ask("ask run --export all.csv").code == 0
     log = place / "copy" / "answers.sqlite-wal"
     content = bytearray(log.read_bytes())
     content[-1] ^= 1
     log.write_bytes(content)
-    for command in (("rank", "copy"), ("ask", "copy"), ("ask", "copy", "--import", "all.csv")):
-        said = ask(*command)
+    for command in ("rank copy", "ask copy", "ask copy --import all.csv"):
+        said = ask(command)
         assert (
             said.code == 2
             and "the last 1 of " in said.err
             and "ask copy --export answers.csv" in said.err
         )
-    said = ask("ask", "copy", "--export", "left.csv")
+    said = ask("ask copy --export left.csv")
     assert said.code == 0 and "The last 1 of " in said.out
     # The last change was a question.
     assert (place / "left.csv").read_text() == (place / "all.csv").read_text()
@@ -215,7 +218,7 @@ def test_a_damaged_log_is_named_and_what_is_left_is_written(
 @pytest.mark.usefixtures("unrefined")
 def test_a_run_with_answers_is_not_replaced(typed: Ask, ask: Ask, place: Path) -> None:
     typed("a")
-    said = ask("fit", "--folder", "tables", "--out", "run", "--force", "--quiet")
+    said = ask("fit --folder tables --out run --force --quiet")
     assert said.code == 2
     assert "people's answers are in it" in said.err and "--export comparisons.csv" in said.err
     assert events(place) == ["answer"]
@@ -223,16 +226,16 @@ def test_a_run_with_answers_is_not_replaced(typed: Ask, ask: Ask, place: Path) -
 
 def test_answers_are_published_and_count_before(typed: Ask, ask: Ask, place: Path) -> None:
     shutil.copytree(place / "run", place / "before")
-    first = ask("prefer", "run", "tea", "water").out
+    first = ask("prefer run tea water").out
     typed("a a b")
-    published = ask("prefer", "run", "tea", "water")
+    published = ask("prefer run tea water")
     assert published.err == "" and published.out != first
     for file in ("run.json", "posterior.nc"):  # as if it had been killed before it published
         shutil.copy(place / "before" / file, place / "run" / file)
-    said = ask("prefer", "run", "tea", "water")
+    said = ask("prefer run tea water")
     assert "3 answers are newer than the posterior in run" in said.err
     assert said.out == published.out
-    assert "3 answers are newer" in ask("rank", "run").err
+    assert "3 answers are newer" in ask("rank run").err
 
 
 @pytest.mark.usefixtures("unrefined")
@@ -247,7 +250,7 @@ def test_an_interrupt_keeps_everything_and_says_so(
             return line
 
     monkeypatch.setattr(sys, "stdin", Interrupted("a\nb\n"))
-    said = ask("ask", "run", "--score", "variance")
+    said = ask("ask run --score variance")
     assert said.code == 130
     assert "interrupted; 2 answers given now, all kept in run/answers.sqlite" in said.err
     assert events(place) == ["answer", "answer"]
@@ -275,7 +278,7 @@ def test_a_page_without_its_packages(
         raise ImportError("No module named 'starlette'", name="starlette")
 
     monkeypatch.setattr("relpref.cli.ask.import_module", without)
-    said = ask("ask", "run", "--web")
+    said = ask("ask run --web")
     assert said.code == 2 and "pip install 'relpref[web]'" in said.err
     assert not (place / "run" / "answers.sqlite").exists()
 
@@ -283,34 +286,32 @@ def test_a_page_without_its_packages(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--score", "cleverest"), "cleverest"),
-        (("--items", "tea,cofee"), "cofee"),
-        (("--hardest", "2"), "hardest"),
-        (("--rater", ""), "rater"),
-        (("--rater", "x" * 81, "--web"), "1 to 80 characters"),
-        (("--answers", "0"), "less than 1"),
-        (("--export", "a.csv", "--web"), "not allowed with"),
-        (("--answers", "3", "--web"), "--answers ends a session in the terminal"),
-        (("--port", "8000"), "add --web"),
+        ("--score cleverest", "cleverest"),
+        ("--items tea,cofee", "cofee"),
+        ("--max-wrong 2", "max_wrong"),
+        ("--rater ''", "rater"),
+        (f"--rater {'x' * 81} --web", "1 to 80 characters"),
+        ("--answers 0", "less than 1"),
+        ("--export a.csv --web", "not allowed with"),
+        ("--answers 3 --web", "--answers ends a session in the terminal"),
+        ("--port 8000", "add --web"),
     ],
 )
 @pytest.mark.usefixtures("unrefined")
-def test_what_cannot_be_used_is_named(
-    place: Path, ask: Ask, arguments: tuple[str, ...], words: str
-) -> None:
-    said = ask("ask", "run", *arguments)
+def test_what_cannot_be_used_is_named(place: Path, ask: Ask, arguments: str, words: str) -> None:
+    said = ask(f"ask run {arguments}")
     assert said.code == 2 and words in said.err and "Traceback" not in said.err
     assert not said.out or "rater" not in words
 
 
 def test_files_that_are_not_to_be_used_are_named(place: Path, ask: Ask) -> None:
     (place / "run" / "answers.sqlite").write_bytes(b"winner,loser\n" * 99)
-    for command in (("ask", "run"), ("rank", "run"), ("prefer", "run", "tea", "water")):
-        said = ask(*command)
+    for command in ("ask run", "rank run", "prefer run tea water"):
+        said = ask(command)
         assert said.code == 2 and "run/answers.sqlite: this is no file of answers" in said.err
     record = place / "run" / "run.json"
     record.write_text(record.read_text().replace('"relpref_run": 1', '"relpref_run": 2'))
-    said = ask("ask", "run")
+    said = ask("ask run")
     assert said.code == 2 and "pip install --upgrade relpref" in said.err
 
 
@@ -483,7 +484,7 @@ def test_a_second_interrupt_leaves_the_ranking_as_it_is(place: Path, ask: Ask, p
     assert said.startswith("relpref: interrupted; ") and said.count("\n") == 1
     assert "kept in run/answers.sqlite; the next command brings the ranking up to date" in said
     assert page or events(place) == ["answer"]
-    assert page or "1 answer is newer than the posterior in run" in ask("rank", "run").err
+    assert page or "1 answer is newer than the posterior in run" in ask("rank run").err
 
 
 def until(words: str, lines: Any) -> str:

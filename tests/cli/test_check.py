@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_is_checked(place: Path, quick: None, ask: Callable[..., Any]) -> None:
-    said = ask("check", "run")
+    said = ask("check run")
     assert said.code == 0
     assert said.out.startswith("Certificate: ")
     assert "off by, in sd" in said.out
@@ -42,14 +42,14 @@ def test_a_run_is_checked(place: Path, quick: None, ask: Callable[..., Any]) -> 
     last = said.out.rstrip().splitlines()[-1]
     assert last.startswith("NUTS: EP, averaged over hyperparameters, agrees with NUTS")
     assert said.err == ""
-    part = ask("check", "run", "--items", 3, "--hyperparameters", "--draws", 400, "--chains", 2)
+    part = ask("check run --items 3 --hyperparameters --draws 400 --chains 2")
     assert part.code == 0
     assert "3 of 6 items" in part.out
     assert "hot_amplitude" in part.out
 
 
 def test_as_a_document(place: Path, quick: None, ask: Callable[..., Any]) -> None:
-    first = ask("check", "run", "-o", "json")
+    first = ask("check run -o json")
     content = json.loads(first.out)
     assert content["command"] == "check"
     assert content["certificate"]["verdict"] in ("good", "doubtful", "undecided", "failed")
@@ -62,26 +62,25 @@ def test_as_a_document(place: Path, quick: None, ask: Callable[..., Any]) -> Non
         "007",
         "NA",
     }
-    assert ask("check", "run", "-o", "json").out == first.out
+    assert ask("check run -o json").out == first.out
     assert (
-        json.loads(ask("check", "run", "-o", "json", "--seed", 5).out)["certificate"]
-        != content["certificate"]
+        json.loads(ask("check run -o json --seed 5").out)["certificate"] != content["certificate"]
     )
 
 
 def test_runs_without_anything_to_compare(place: Path, ask: Callable[..., Any]) -> None:
     (place / "nobody.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
-    assert ask("fit", "--items", "nobody.csv", "--out", "empty", "--quiet").code == 0
-    said = ask("check", "empty")
+    assert ask("fit --items nobody.csv --out empty --quiet").code == 0
+    said = ask("check empty")
     assert said.code == 0
     assert "There are no answers" in said.out
     (place / "known.csv").write_text(
         "source,target,value\ntea,coffee,1\ncoffee,tea,2\n", encoding="utf-8"
     )
-    options = ["--nodes", "nobody.csv", "--relation", "known.csv", "--loss", "regression"]
-    made = ask("conditional", "fit", *options, "--out", "rel", "--quiet")
+    options = "--nodes nobody.csv --relation known.csv --loss regression --out rel --quiet"
+    made = ask(f"conditional fit {options}")
     assert made.code == 0
-    said = ask("check", "rel")
+    said = ask("check rel")
     assert said.code == 0
     assert "exact" in said.out
     assert "nothing that NUTS could tell" in said.out
@@ -90,32 +89,29 @@ def test_runs_without_anything_to_compare(place: Path, ask: Callable[..., Any]) 
 def test_what_cannot_be_checked(
     place: Path, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ask("check", "nowhere").code == 2
-    for options in (["--items", "1"], ["--draws", "3"], ["--chains", "0"], ["--draws", "many"]):
-        said = ask("check", "run", *options)
+    assert ask("check nowhere").code == 2
+    for options in ("--items 1", "--draws 3", "--chains 0", "--draws many"):
+        said = ask(f"check run {options}")
         assert (said.code, said.out, said.err.startswith("relpref: error: ")) == (2, "", True)
 
     def fails(*_: Any, **__: Any) -> Any:
         raise InferenceError("nothing converged", Result.diverged)
 
     monkeypatch.setattr("relpref.diagnostics.nuts.sample", fails)
-    assert ask("check", "run").code == 1
+    assert ask("check run").code == 1
 
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("relpref.diagnostics.nuts.sample", interrupted)
-    assert ask("check", "run").code == 130
+    assert ask("check run").code == 130
 
 
 @pytest.mark.slow
 def test_in_earnest(place: Path, ask: Callable[..., Any]) -> None:
     (place / "two.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
     (place / "asked.csv").write_text("winner,loser\ntea,coffee\n", encoding="utf-8")
-    assert (
-        ask("fit", "--items", "two.csv", "--answers", "asked.csv", "--out", "two", "--quiet").code
-        == 0
-    )
+    assert ask("fit --items two.csv --answers asked.csv --out two --quiet").code == 0
     for run in ("two", "run"):
         said = ask("check", run)
         assert said.code == 0

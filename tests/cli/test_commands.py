@@ -20,40 +20,32 @@ Ask = Callable[..., Any]
 def test_answers_alone_are_a_run(place: Path, ask: Ask) -> None:
     answers = "winner,loser\ngreen tea,coffee\ncoffee,water\ngreen tea,water\n"
     (place / "my answers.csv").write_text(answers.replace("\n", "\r\n"))
-    said = ask("fit", "my answers.csv", "--out", "new run", "--hyperparameters", "maximize")
+    said = ask("fit 'my answers.csv' --out 'new run' --hyperparameters maximize")
     assert said.code == 0 and "Read: 3 items" in said.out
-    ranked = ask("rank", "new run", "-o", "csv")
+    ranked = ask("rank 'new run' -o csv")
     assert pd.read_csv(StringIO(ranked.out))["item"].tolist() == ["green tea", "coffee", "water"]
     (place / "links too.csv").write_text("source,target\ngreen tea,coffee\n")
-    options = [
-        "--relation",
-        "alike=links too.csv",
-        "--hyperparameters",
-        "maximize",
-        "--quiet",
-        "--out",
-        "two",
-    ]
-    assert ask("fit", *options, "my answers.csv").code == 0
-    assert ask("fit", "my answers.csv", "--out", "two").code == 2  # never in place of another
+    options = "--relation 'alike=links too.csv' --hyperparameters maximize --quiet --out two"
+    assert ask(f"fit {options} 'my answers.csv'").code == 0
+    assert ask("fit 'my answers.csv' --out two").code == 2  # never in place of another
 
 
 def test_tiers_are_those_of_the_posterior(place: Path, ask: Ask) -> None:
     posterior: Any = relpref.load(place / "run" / "posterior.nc")
     table = posterior.tiers()
-    said = ask("tiers", "run", "-o", "json")
+    said = ask("tiers run -o json")
     assert [row["item"] for row in json.loads(said.out)["tiers"]] == list(table.index)
-    printed = pd.read_csv(StringIO(ask("tiers", "run", "-o", "csv", "--top", 2).out))
+    printed = pd.read_csv(StringIO(ask("tiers run -o csv --top 2").out))
     np.testing.assert_array_equal(printed["rank_upper"], table["rank_upper"].iloc[:2])
-    assert "tier" in ask("tiers", "run").out and ask("tiers", "run", "--probability", 2).code == 2
+    assert "tier" in ask("tiers run").out and ask("tiers run --probability 2").code == 2
 
 
 def test_the_ranking_is_drawn(place: Path, ask: Ask) -> None:
     pytest.importorskip("matplotlib")
     for name, begin in (("a picture.png", b"\x89PNG"), ("b.svg", b"<?xml")):
-        assert ask("plot", "run", "--out", name).code == 0
+        assert ask("plot run --out", name).code == 0
         assert (place / name).read_bytes().startswith(begin)
-    said = ask("plot", "run", "--out", "ranking.gif2")
+    said = ask("plot run --out ranking.gif2")
     assert (
         said.code == 2 and "a picture ends in" in said.err and not (place / "ranking.gif2").exists()
     )
@@ -80,7 +72,7 @@ def test_ballots_without_a_class_are_classified(ballots: Path, ask: Ask) -> None
     known.assign(group=known["group"].where(known.index < 18)).to_csv(
         ballots / "some.csv", index=False
     )
-    said = ask("classify", "ballots.csv", "--classes", "some.csv", "-o", "csv", "--out", "some")
+    said = ask("classify ballots.csv --classes some.csv -o csv --out some")
     found = pd.read_csv(StringIO(said.out))
     assert found["ranker"].tolist() == [f"v{voter}" for voter in range(18, 24)]
     assert (found["class"] == known["group"].iloc[18:].to_numpy()).mean() > 0.8
@@ -89,15 +81,12 @@ def test_ballots_without_a_class_are_classified(ballots: Path, ask: Ask) -> None
     assert isinstance(saved.posterior, ClassPosterior)
     assert saved.metadata["command"] == "classify" and len(saved.metadata["tables"]) == 2
     assert len(saved.posterior.examples()[0]) == 18 and saved.posterior.classes == ("cold", "hot")
-    assert (
-        "there is a run already"
-        in ask("classify", "ballots.csv", "--classes", "some.csv", "--out", "some").err
-    )
-    assert ask("report", "some").code == 0 and (ballots / "some" / "report.html").exists()
+    assert "there is a run already" in ask("classify ballots.csv --classes some.csv --out some").err
+    assert ask("report some").code == 0 and (ballots / "some" / "report.html").exists()
 
 
 def test_ballots_are_classified_by_those_of_others(ballots: Path, ask: Ask) -> None:
-    found = json.loads(ask("classify", "ballots.csv", "--classes", "voters.csv", "-o", "json").out)
+    found = json.loads(ask("classify ballots.csv --classes voters.csv -o json").out)
     assert len(found["ballots"]) == 24 and found["right"] > 0.8
     groups = pd.read_csv(ballots / "voters.csv")
     rng = np.random.default_rng(1)  # where the group says nothing, it is not found
@@ -105,11 +94,9 @@ def test_ballots_are_classified_by_those_of_others(ballots: Path, ask: Ask) -> N
         ballots / "shuffled.csv", index=False
     )
     assert (
-        json.loads(
-            ask("classify", "ballots.csv", "--classes", "shuffled.csv", "-o", "json", "--force").out
-        )["right"]
+        json.loads(ask("classify ballots.csv --classes shuffled.csv -o json --force").out)["right"]
         < 0.75
     )
     (ballots / "wrong.csv").write_text("voter,group\nv99,hot\n")
-    said = ask("classify", "ballots.csv", "--classes", "wrong.csv", "--out", "none")
+    said = ask("classify ballots.csv --classes wrong.csv --out none")
     assert said.code == 2 and "wrong.csv, line 2: 'v99' gave no ballot" in said.err

@@ -37,32 +37,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def fit_games(*more: str, out: str = "run") -> list[str]:
-    given = [
-        "--nodes",
-        "players.csv",
-        "--relation",
-        "games.csv",
-        "--symmetry",
-        "reciprocal",
-        "--out",
-        out,
-    ]
-    return ["conditional", "fit", *given, *more]
-
-
-def fit_drugs(*more: str, relation: str = "known.csv") -> list[str]:
-    given = [
-        "--nodes",
-        "drugs.csv",
-        "--objects",
-        "targets.csv",
-        "--relation",
-        relation,
-        "--out",
-        "run",
-    ]
-    return ["conditional", "fit", *given, *more]
+GAMES = "conditional fit --nodes players.csv --relation games.csv --symmetry reciprocal --out run"
+FIT_DRUGS = "conditional fit --nodes drugs.csv --objects targets.csv --relation known.csv --out run"
 
 
 def read(file: str) -> pd.DataFrame:
@@ -70,7 +46,7 @@ def read(file: str) -> pd.DataFrame:
 
 
 def test_it_ranks_as_the_estimator_does(place: Path, ask: Ask) -> None:
-    said = ask(*fit_games("--regularization", "0.5"))
+    said = ask(f"{GAMES} --regularization 0.5")
     assert said.code == 0, said.err
     first, *_, last = said.out.splitlines()
     assert first == "Read: 20 nodes with 3 features, 200 labels of 400 pairs"
@@ -79,19 +55,13 @@ def test_it_ranks_as_the_estimator_does(place: Path, ask: Ask) -> None:
     ranker = ConditionalRanker(symmetry="reciprocal", regularization=0.5)
     ranker.fit(read("players.csv"), pd.read_csv("games.csv"))
     expected = ranker.posterior_.ranking("player_03")
-    found = pd.read_csv(
-        io.StringIO(ask("conditional", "rank", "run", "player_03", "-o", "csv").out), index_col=0
-    )
+    found = pd.read_csv(io.StringIO(ask("conditional rank run player_03 -o csv").out), index_col=0)
     np.testing.assert_allclose(found["mean"], expected["mean"], atol=1e-9)
     assert list(found.index) == list(expected.index) and "player_03" not in found.index
 
-    document = json.loads(
-        ask("conditional", "rank", "run", "player_03", "-o", "json", "--top", "2").out
-    )
+    document = json.loads(ask("conditional rank run player_03 -o json --top 2").out)
     assert [row["object"] for row in document["ranking"]] == list(expected.index[:2])
-    shown = ask(
-        "conditional", "rank", "run", "player_03", "--top", "1", "--interval", "0.8"
-    ).out.splitlines()
+    shown = ask("conditional rank run player_03 --top 1 --interval 0.8").out.splitlines()
     assert (
         "object" in shown[0]
         and "score" in shown[0]
@@ -101,7 +71,7 @@ def test_it_ranks_as_the_estimator_does(place: Path, ask: Ask) -> None:
 
 
 def test_new_nodes_are_ranked_and_ranked_for(place: Path, ask: Ask) -> None:
-    assert ask(*fit_games("--quiet")).out == ""
+    assert ask(f"{GAMES} --quiet").out == ""
     ranker = ConditionalRanker(symmetry="reciprocal").fit(
         read("players.csv"), pd.read_csv("games.csv")
     )
@@ -110,18 +80,16 @@ def test_new_nodes_are_ranked_and_ranked_for(place: Path, ask: Ask) -> None:
     mixed.to_csv("mixed.csv")
     for file, objects in (("new.csv", None), ("mixed.csv", new)):
         more = [] if objects is None else ["--new-objects", "new.csv"]
-        said = ask(
-            "conditional", "rank", "run", "new_player_07", "--new", file, *more, "-o", "json"
-        )
+        said = ask("conditional rank run new_player_07 --new", file, *more, "-o", "json")
         assert said.code == 0, said.err
         found = {row["object"]: row["mean"] for row in json.loads(said.out)["ranking"]}
         expected = ranker.posterior_.ranking(new.loc[["new_player_07"]], objects)["mean"]
         assert found == pytest.approx(expected.to_dict(), abs=1e-9)
-    assert ask("conditional", "rank", "run", "player_01", "--new", "new.csv").code == 0
+    assert ask("conditional rank run player_01 --new new.csv").code == 0
 
 
 def test_the_regularization_is_chosen_as_by_the_estimator(place: Path, ask: Ask) -> None:
-    said = ask(*fit_games("--regularization", "10,0.1,1", "-o", "json"))
+    said = ask(f"{GAMES} --regularization 10,0.1,1 -o json")
     found = json.loads(said.out)
     ranker = ConditionalRanker(symmetry="reciprocal")
     search = ConditionalRankerCV(ranker, regularizations=(0.1, 1.0, 10.0))
@@ -134,29 +102,27 @@ def test_the_regularization_is_chosen_as_by_the_estimator(place: Path, ask: Ask)
         "nodes": 20,
         "labels": 200,
     }
-    text = ask(*fit_games("--regularization", "0.1,1", "--force")).out.splitlines()[1]
+    text = ask(f"{GAMES} --regularization 0.1,1 --force").out.splitlines()[1]
     assert text.startswith("Concordance of the rankings for nodes left out: 0.")
 
 
 def test_a_choice_among_few_nodes(place: Path, ask: Ask) -> None:
-    said = ask(*fit_drugs("--regularization", "0.1,1"))
+    said = ask(f"{FIT_DRUGS} --regularization 0.1,1")
     assert said.code == 0, said.err
     (place / "drugs.csv").write_text("drug,size\na,1\n")
     (place / "known.csv").write_text("source,target,value\na,x,1\na,y,0\n")
-    said = ask(*fit_drugs("--regularization", "0.1,1", "--force"))
+    said = ask(f"{FIT_DRUGS} --regularization 0.1,1 --force")
     assert said.code == 2 and "and there is only one node; give one value" in said.err
 
 
 def test_objects_of_another_kind_and_the_other_argument(place: Path, ask: Ask) -> None:
-    assert ask(*fit_drugs("--kernel", "gaussian", "--gamma", "0.5")).code == 0
-    found = json.loads(ask("conditional", "rank", "run", "a", "-o", "json").out)["ranking"]
+    assert ask(f"{FIT_DRUGS} --kernel gaussian --gamma 0.5").code == 0
+    found = json.loads(ask("conditional rank run a -o json").out)["ranking"]
     assert {row["object"] for row in found} == {"x", "y", "z"}
-    said = ask(
-        *fit_drugs("--kernel", "gaussian", "--gamma", "0.5", "--condition", "second", "--force")
-    )
+    said = ask(f"{FIT_DRUGS} --kernel gaussian --gamma 0.5 --condition second --force")
     assert said.code == 0, said.err
     assert said.out.splitlines()[-1].endswith("conditional rank run x")
-    found = json.loads(ask("conditional", "rank", "run", "y", "-o", "json").out)["ranking"]
+    found = json.loads(ask("conditional rank run y -o json").out)["ranking"]
     assert {row["object"] for row in found} == {"a", "b", "c", "d"}
 
 
@@ -164,37 +130,37 @@ def test_a_kernel_matrix(place: Path, ask: Ask) -> None:
     players = read("players.csv")
     kernel = pd.DataFrame(players @ players.T, index=players.index, columns=players.index)
     kernel[kernel.columns[::-1]].to_csv("players.csv")
-    assert ask(*fit_games("--kernel", "precomputed", out="kernel")).code == 0
+    assert ask(f"{GAMES} --kernel precomputed --out kernel").code == 0
     players.to_csv("players.csv")
-    assert ask(*fit_games("--kernel", "linear", "--no-standardize")).code == 0
+    assert ask(f"{GAMES} --kernel linear --no-standardize").code == 0
     ranked = [
-        json.loads(ask("conditional", "rank", run, "player_05", "-o", "json").out)["ranking"]
+        json.loads(ask("conditional rank", run, "player_05", "-o", "json").out)["ranking"]
         for run in ("kernel", "run")
     ]
     for one, other in zip(*ranked, strict=True):
         assert one["object"] == other["object"] and one["mean"] == pytest.approx(
             other["mean"], abs=1e-8
         )
-    said = ask("conditional", "rank", "kernel", "new_player_01", "--new", "new.csv")
+    said = ask("conditional rank kernel new_player_01 --new new.csv")
     assert said.code == 2 and "the run was fitted to a kernel matrix" in said.err
 
 
 def test_the_folder_of_a_run(
     place: Path, ask: Ask, snapshot: Callable[[Path], dict[str, bytes]]
 ) -> None:
-    assert ask(*fit_games()).code == 0
+    assert ask(GAMES).code == 0
     first = snapshot(place / "run")
     assert set(first) == {"run.json", "posterior.nc", "data/nodes.csv", "data/relation.csv"}
     record = json.loads(first["run.json"])
     assert record["command"] == "conditional fit" and record["options"]["symmetry"] == "reciprocal"
-    said = ask(*fit_games())
+    said = ask(GAMES)
     assert said.code == 2 and "--force replaces it" in said.err
-    assert ask(*fit_games("--force")).code == 0
+    assert ask(f"{GAMES} --force").code == 0
     assert snapshot(place / "run") == first
     for command in (["rank", "run"], ["prefer", "run", "a", "b"]):
         said = ask(*command)
         assert said.code == 2 and "use relpref conditional rank run NODE" in said.err
-    assert ask("report", "run", "--title", "Games").code == 0
+    assert ask("report run --title Games").code == 0
     assert "<h1>Games</h1>" in (place / "run" / "report.html").read_text("utf-8")
 
 
@@ -202,8 +168,8 @@ def test_a_run_of_items_has_no_relation(
     place: Path, ask: Ask, write_tables: Callable[..., Path]
 ) -> None:
     write_tables(place / "tables")
-    assert ask("fit", "--folder", "tables", "--out", "run", "--quiet").code == 0
-    said = ask("conditional", "rank", "run", "tea")
+    assert ask("fit --folder tables --out run --quiet").code == 0
+    said = ask("conditional rank run tea")
     assert said.code == 2 and "relpref rank run ranks its items" in said.err
 
 
@@ -239,7 +205,7 @@ def test_tables_that_cannot_be_used(
     place: Path, ask: Ask, file: str, text: str, reason: str
 ) -> None:
     (place / file).write_text(text)
-    said = ask(*fit_drugs())
+    said = ask(FIT_DRUGS)
     assert said.code == 2 and said.out == "" and said.err.count("\n") == 1
     assert reason in said.err, said.err
     assert not (place / "run").exists()
@@ -248,19 +214,19 @@ def test_tables_that_cannot_be_used(
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        (["--regularization", "1,x"], "'x' is not a number"),
-        (["--regularization", "0"], "0: a regularization is a positive number"),
-        (["--symmetry", "symmetric"], "only a relation of one set of nodes with itself can be"),
+        ("--regularization 1,x", "'x' is not a number"),
+        ("--regularization 0", "0: a regularization is a positive number"),
+        ("--symmetry symmetric", "only a relation of one set of nodes with itself can be"),
         (
-            ["--kernel", "precomputed"],
+            "--kernel precomputed",
             "drugs.csv: a kernel matrix has the same labels in its rows and columns",
         ),
-        (["--gamma", "-1", "--kernel", "gaussian"], "gamma is -1.0; it must be positive"),
-        (["--loss", "hinge"], "invalid choice: 'hinge'"),
+        ("--gamma -1 --kernel gaussian", "gamma is -1.0; it must be positive"),
+        ("--loss hinge", "invalid choice: 'hinge'"),
     ],
 )
-def test_options_that_do_not_fit(place: Path, ask: Ask, more: list[str], reason: str) -> None:
-    said = ask(*fit_drugs(*more))
+def test_options_that_do_not_fit(place: Path, ask: Ask, more: str, reason: str) -> None:
+    said = ask(f"{FIT_DRUGS} {more}")
     assert said.code == 2 and reason in said.err, said.err
 
 
@@ -308,10 +274,10 @@ def test_options_that_do_not_fit(place: Path, ask: Ask, more: list[str], reason:
 def test_queries_that_cannot_be_answered(
     place: Path, ask: Ask, query: str, text: str | None, reason: str
 ) -> None:
-    assert main(fit_games("--quiet")) == 0
+    assert main(f"{GAMES} --quiet".split()) == 0
     if text is not None:
         (place / "new.csv").write_text(text)
-    said = ask("conditional", "rank", "run", query, *([] if text is None else ["--new", "new.csv"]))
+    said = ask("conditional rank run", query, *([] if text is None else ["--new", "new.csv"]))
     assert said.code == 2 and reason in said.err, said.err
 
 
@@ -320,7 +286,7 @@ def test_a_fit_that_does_not_converge_is_none(
     place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relpref.rls, "ConditionalRanker", partial(ConditionalRanker, max_iter=2))
-    said = ask(*fit_games("--kernel", "gaussian", "--regularization", "1e-6"))
+    said = ask(f"{GAMES} --kernel gaussian --regularization 1e-6")
     assert (
         said.code == 1
         and "did not converge" in said.err
@@ -339,7 +305,7 @@ def test_a_kernel_matrix_that_is_none(place: Path, ask: Ask) -> None:
     )
     matrix.to_csv("kernel.csv")
     (place / "kernel.csv").replace(place / "players.csv")
-    said = ask(*fit_games("--kernel", "precomputed", "--regularization", "0.001"))
+    said = ask(f"{GAMES} --kernel precomputed --regularization 0.001")
     assert said.code == 2 and "indefinite" in said.err, said.err
     assert not (place / "run").exists()
 
@@ -352,10 +318,10 @@ def test_one_attribute_of_a_reciprocal_relation(place: Path, ask: Ask) -> None:
     pairs = [(one, other) for one in "abcde" for other in "abcde" if one < other]
     rows = "".join(f"{one},{other},{0.5 - 0.1 * (ord(other) - ord(one))}\n" for one, other in pairs)
     (place / "games.csv").write_text(f"source,target,value\n{rows}")
-    said = ask(*fit_games())
+    said = ask(GAMES)
     assert said.code == 0, said.err
     assert "chosen by the evidence" in said.out
-    ranked = json.loads(ask("conditional", "rank", "run", "c", "-o", "json").out)["ranking"]
+    ranked = json.loads(ask("conditional rank run c -o json").out)["ranking"]
     assert [row["object"] for row in ranked] == ["a", "b", "d", "e"]
     assert ranked[0]["mean"] - ranked[-1]["mean"] > 0.3
     estimator = ConditionalRanker(symmetry="reciprocal").fit(
@@ -364,5 +330,5 @@ def test_one_attribute_of_a_reciprocal_relation(place: Path, ask: Ask) -> None:
     assert {row["object"]: row["mean"] for row in ranked} == pytest.approx(
         estimator.posterior_.ranking("c")["mean"].to_dict(), abs=1e-9
     )
-    said = ask(*fit_games("--kernel", "linear", "--force"))
+    said = ask(f"{GAMES} --kernel linear --force")
     assert said.code == 2 and "is 0 for every pair" in said.err and "gaussian" in said.err

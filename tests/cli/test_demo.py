@@ -101,7 +101,10 @@ def test_losses_are_those_of_what_happened() -> None:
     assert table.loc[RELATION, "gain_se"] == pytest.approx((alone - real).std(ddof=1) / np.sqrt(3))
 
 
-def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
+def test_demo(
+    small: Path, outcome: Outcome, ask: Any, snapshot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "fit", lambda season, seed, progress_bar: outcome)
     said = ask("demo")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
@@ -120,7 +123,7 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
     assert "What the confederations add" in page and "In short" in page
 
     first = snapshot(small)
-    found = json.loads(ask("demo", "-o", "json").out)  # an earlier demo is replaced
+    found = json.loads(ask("demo -o json").out)  # an earlier demo is replaced
     assert snapshot(small) == first
     alone, real, shuffled = found["models"]
     assert (alone["model"], real["model"], shuffled["model"]) == (ALONE, RELATION, SHUFFLED)
@@ -133,18 +136,18 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
         "position_bias",
         "tie_margin",
     }
-    ranked = json.loads(ask("rank", "demo", "-o", "json", "--top", 3).out)
+    ranked = json.loads(ask("rank demo -o json --top 3").out)
     assert [row["item"] for row in ranked["ranking"]] == [
         row["team"] for row in found["ranking"][:3]
     ]
-    assert ask("prefer", "demo", "Spain", "Argentina").code == 0
+    assert ask("prefer demo Spain Argentina").code == 0
     again = relpref.PreferenceData.from_folder(small / "demo" / "data")
     assert again.num_answers == 61 and list(again.relations) == [NAME]
 
 
 def test_demo_replaces_nothing_but_a_demo(small: Path, made: Path, ask: Any, snapshot: Any) -> None:
     before = snapshot(made)
-    said = ask("demo", "--out", made / "run")
+    said = ask("demo --out", made / "run")
     assert (said.code, said.out) == (2, "")
     assert "there is a run already; the demo does not replace it" in said.err
     assert snapshot(made) == before

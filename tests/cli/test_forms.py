@@ -51,8 +51,6 @@ FORMS: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
     "groups": (WON.assign(group=["p", None, "q", "p"]), {}),
     "weights": (WON.assign(weight=[0.5, 1.0, 2.25, 1.0]), {}),
     "positions": (WON.assign(shown_first=["a", None, "c", "a"]), {}),
-    "pairs of lists": (WON.assign(list=["x", "x", "x", None]), {}),
-    "pairs of lists apart": (WON.assign(list=["x", "x", "x", None]), {"lists": "pairs"}),
     "first, second, winner": (ASKED.assign(winner=["a", "c", "c", "b"]), {}),
     "blank winners": (
         ASKED.assign(winner=["a", None, "c", "b"], tie=[False, True, False, False]),
@@ -100,7 +98,6 @@ FORMS: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         {"columns": {"first": "home", "second": "away"}},
     ),
     "orders": (ORDERS, {}),
-    "orders apart": (ORDERS, {"lists": "pairs"}),
     "orders of the best few": (TOP, {}),
     "orders with columns of a list": (
         ORDERS.assign(rater=list("pppqqq"), count=[2, 2, 2, 1, 1, 1], group=["g"] * 3 + [None] * 3),
@@ -121,7 +118,6 @@ FORMS: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         {"covariates": ["price"]},
     ),
     "best and worst": (EXTREMES, {}),
-    "best and worst apart": (EXTREMES, {"lists": "pairs"}),
     "best and worst with columns of a list": (
         EXTREMES.assign(rater=["p", "q", "p"], count=[1, 2, 1], group=["g", None, "h"]),
         {},
@@ -171,11 +167,7 @@ def words(options: dict[str, Any]) -> list[str]:
     """Options of the command."""
     columns = [f"--columns={ours}={theirs}" for ours, theirs in options.get("columns", {}).items()]
     covariates = [f"--covariates={name}" for name in options.get("covariates", [])]
-    return [
-        *columns,
-        *covariates,
-        *(f"--lists={options['lists']}" for _ in range("lists" in options)),
-    ]
+    return [*columns, *covariates]
 
 
 @pytest.mark.parametrize("form", list(FORMS))
@@ -235,9 +227,6 @@ def test_rankings_say_the_same_from_files(
     same(PreferenceData.from_tables(items, rankings), wanted)
     same(PreferenceData.from_tables(items).with_comparisons(rankings), wanted)
     same(read_by_command(file, *options), wanted)
-    apart = PreferenceData.from_tables(answers=rankings, lists="pairs")
-    same(PreferenceData.from_tables(items).with_comparisons(rankings, lists="pairs"), apart)
-    same(read_by_command(file, "--lists", "pairs", *options), apart)
 
 
 def test_pairs_alone_say_the_same() -> None:
@@ -255,7 +244,8 @@ def test_pairs_alone_say_the_same() -> None:
 def test_blanks_of_lists_are_blanks_in_every_form(tmp_path: Path) -> None:
     file = tmp_path / "answers.csv"
     file.write_text("best,worst,item_1,item_2,item_3\na,b,b, ,a\n")
-    same(PreferenceData.from_tables(answers=file), PreferenceData.from_tables(answers=[("a", "b")]))
+    items = ["a", "b"]
+    same(PreferenceData.from_tables(items, file), PreferenceData.from_tables(items, [("a", "b")]))
     for column in ("list", "choice"):
         table = ORDERS if column == "list" else CHOICES
         cells = [None, *table[column][1:]]

@@ -17,23 +17,18 @@ from relpref.infer.large import fit as large_fit
 from relpref.infer.large.covariance import ImplicitBelief
 from relpref.runs import copied, load_run
 
-FIXED = ("attributes_amplitude", "attributes_lengthscale", "hot_amplitude", "hot_range")
-FIT = (
-    "--structure",
-    "sparse",
-    "--fixed",
-    "attributes_linear_share=0.5",
-    *(word for name in FIXED for word in ("--fixed", f"{name}=1")),
-)
+HELD = ("attributes_amplitude", "attributes_lengthscale", "hot_amplitude", "hot_range")
+FIXED = " ".join(f"--fixed={name}=1" for name in HELD)
+FIT = f"--structure sparse --fixed attributes_linear_share=0.5 {FIXED}"
 
 
 @pytest.fixture(scope="module")
 def fitted(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A run, and what the command said; do not write into it."""
     folder = tmp_path_factory.mktemp("large")
-    tables = ("--folder", str(made / "tables"), "--out", str(folder / "run"))
+    tables = f"--folder {made}/tables --out {folder}/run"
     with redirect_stdout(io.StringIO()) as said:
-        assert main(["fit", *tables, *FIT]) == 0
+        assert main(f"fit {tables} {FIT}".split()) == 0
     return folder, said.getvalue()
 
 
@@ -57,36 +52,34 @@ def test_people_see_the_top_and_machines_all(
     run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rank, "_TOP", 4)
-    lines = ask("rank", "run").out.splitlines()
+    lines = ask("rank run").out.splitlines()
     assert len(lines) == 6 and lines[-1] == "... and 2 more: --top K shows more of them, -o csv all"
     assert "expected" not in lines[0] and "p best" not in lines[0]
-    assert len(ask("rank", "run", "--top", 5).out.splitlines()) == 6
-    rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "-o", "csv").out)))
-    found = json.loads(ask("rank", "run", "-o", "json").out)["ranking"]
+    assert len(ask("rank run --top 5").out.splitlines()) == 6
+    rows = list(csv.DictReader(io.StringIO(ask("rank run -o csv").out)))
+    found = json.loads(ask("rank run -o json").out)["ranking"]
     assert [row["item"] for row in rows] == [row["item"] for row in found]
     assert [float(row["sd"]) for row in rows] == [row["sd"] for row in found]
     assert lines[1].split()[1] == rows[0]["item"]
-    assert len(json.loads(ask("rank", "run", "-o", "json", "--top", 2).out)["ranking"]) == 2
+    assert len(json.loads(ask("rank run -o json --top 2").out)["ranking"]) == 2
 
 
 def test_preferences(run: Path, ask: Any) -> None:
-    pairs = json.loads(ask("prefer", "run", "tea", "coffee", "-o", "json").out)["pairs"]
+    pairs = json.loads(ask("prefer run tea coffee -o json").out)["pairs"]
     assert 0.5 < pairs[0]["probability"] < 1
 
 
 def test_answers_are_learnt(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = json.loads(ask("prefer", "run", "007", "tea", "-o", "json").out)["pairs"][0][
-        "p_better"
-    ]
+    before = json.loads(ask("prefer run 007 tea -o json").out)["pairs"][0]["p_better"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("a\nb\nwhy\nr\nu\nq\n"))
-    said = ask("ask", "run", "--score", "variance")
+    said = ask("ask run --score variance")
     assert (said.code, said.err) == (0, "")
     assert "1 answer given now, all kept in run/answers.sqlite" in said.out and "●" in said.out
     record = json.loads((run / "run.json").read_text())
     assert record["posterior"]["file"] == f"posterior-{record['answers']['version']}.nc"
     posterior = load_run(run).posterior
     assert posterior.data.num_answers == 11 and "quick_answers" not in posterior.info  # type: ignore[union-attr]
-    after = json.loads(ask("prefer", "run", "007", "tea", "-o", "json").out)["pairs"][0]["p_better"]
+    after = json.loads(ask("prefer run 007 tea -o json").out)["pairs"][0]["p_better"]
     assert after != before
 
 
@@ -98,7 +91,7 @@ def test_an_interrupted_fit_leaves_the_run_as_it_was(
 
     monkeypatch.setattr(large_fit, "fit_reduced", interrupted)
     before = snapshot(run)
-    said = ask("fit", "--folder", made / "tables", "--out", "run", "--force", *FIT)
+    said = ask(f"fit --folder {made}/tables --out run --force {FIT}")
     assert said.code == 130 and "interrupted" in said.err
     assert snapshot(run) == before
     assert [path.name for path in run.parent.iterdir()] == ["run"]

@@ -18,12 +18,12 @@ PROGRAM = [sys.executable, "-m", "relpref.cli"]
 FIT = [*PROGRAM, "fit", "--folder", "tables", "--out"]
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment() -> dict[str, str]:
     source = str(Path(relpref.__file__).parents[1])
     # Whoever runs the tests may keep compiled code for them; here it is the program's own cache
     # that is looked at.
     settings = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    return settings | {"PYTHONPATH": source, "RELPREF_CACHE": "off"} | more
+    return settings | {"PYTHONPATH": source, "RELPREF_CACHE": "off"}
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ sys.exit(main())
 
 @pytest.mark.parametrize("before", [True, False])
 def test_it_is_said_whether_an_interrupt_came_before_or_after_files_were_replaced(
-    before: bool, place: Path
+    before: bool, place: Path, held: str
 ) -> None:
     script = f"""
 import os, signal, sys
@@ -176,7 +176,7 @@ if {before}:
 fit.say = lambda text: os.kill(os.getpid(), signal.SIGINT) if text.startswith("Fitted") else None
 sys.exit(main())
 """
-    command = [sys.executable, "-c", script, *FIT[3:], "new"]
+    command = [sys.executable, "-c", script, *FIT[3:], "new", *held.split()]
     done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
     said = INTERRUPTED if before else f"relpref: interrupted; {place / 'new'} is written\n"
     assert (done.returncode, done.stdout, done.stderr) == (130, "", said)

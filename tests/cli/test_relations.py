@@ -12,21 +12,15 @@ from relpref.cli.parser import parse
 from relpref.kernels import Diffusion, HiddenCommonCause, Matern32
 from relpref.runs import load_run
 
-TABLES = ("--items", "tables/entities.csv", "--answers", "tables/comparisons.csv")
+TABLES = "--items tables/entities.csv --answers tables/comparisons.csv"
 HOT = "tables/relations/hot.csv"
 KERNELS = (
-    *("--kernel", "hot=diffusion", "--kernel", "served=hidden-common-cause-cliques"),
-    *("--attribute-kernel", "matern32", "--shared-lengthscale"),
+    "--kernel hot=diffusion --kernel served=hidden-common-cause-cliques "
+    "--attribute-kernel matern32 --shared-lengthscale"
 )
-FIXED = [
-    part
-    for site in ("attributes_lengthscale", "hot_linking_time", "hot_linked_time")
-    for part in ("--fixed", f"{site}=1")
-] + [
-    part
-    for name in ("attributes", "hot_linking", "hot_linked", "served")
-    for part in ("--fixed", f"{name}_amplitude=1")
-]
+AMPLITUDES = [f"{part}_amplitude" for part in ("attributes", "hot_linking", "hot_linked", "served")]
+RANGES = ["attributes_lengthscale", "hot_linking_time", "hot_linked_time"]
+FIXED = " ".join(f"--fixed={name}=1" for name in AMPLITUDES + RANGES)
 
 
 @pytest.fixture
@@ -38,13 +32,8 @@ def served(place: Path) -> str:
 
 
 def test_kinds_and_kernels(place: Path, ask: Any, snapshot: Any, served: str) -> None:
-    given = (
-        "--relation",
-        f"hot={HOT}:directed",
-        "--relation",
-        f"served={served}:bipartite,hubs=count,max_degree=5",
-    )
-    said = ask("fit", *TABLES, *given, *KERNELS, *FIXED, "--out", "one")
+    given = f"hot={HOT}:directed --relation served={served}:bipartite,hubs=count,max_degree=5"
+    said = ask(f"fit {TABLES} --relation {given} {KERNELS} {FIXED} --out one")
     assert (said.code, said.err) == (0, "")
     assert "hot_linking" in said.out
     assert {
@@ -68,7 +57,7 @@ def test_kinds_and_kernels(place: Path, ask: Any, snapshot: Any, served: str) ->
         "served": HiddenCommonCause(method="cliques"),
     }
     # The copies keep the kinds.
-    assert ask("fit", "--folder", "one/data", *KERNELS, *FIXED, "--out", "two").code == 0
+    assert ask(f"fit --folder one/data {KERNELS} {FIXED} --out two").code == 0
     before, after = snapshot(place / "one"), snapshot(place / "two")
     assert before.pop("run.json") != after.pop("run.json")  # which says how the files were called
     assert before == after
@@ -89,81 +78,52 @@ def test_a_folder_says_the_kind_in_the_name(place: Path) -> None:
 def test_colons_in_file_names(place: Path, ask: Any) -> None:
     (place / "a:b.csv").write_text((place / HOT).read_text())
     for ending in ("", ":undirected"):
-        said = ask(
-            "fit",
-            *TABLES,
-            "--relation",
-            f"hot=a:b.csv{ending}",
-            "--out",
-            "one",
-            "--attribute-kernel",
-            "x",
-        )
+        said = ask(f"fit {TABLES} --relation hot=a:b.csv{ending} --out one --attribute-kernel x")
         assert "--attribute-kernel x: there is no such kernel" in said.err
-    said = ask(
-        "fit",
-        *TABLES,
-        "--relation",
-        "hot=a:b.csv:directed",
-        "--kernel",
-        "cold=diffusion",
-        "--out",
-        "one",
-    )
+    said = ask(f"fit {TABLES} --relation hot=a:b.csv:directed --kernel cold=diffusion --out one")
     assert "there is no relation 'cold'; the relations are 'hot'" in said.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--relation", "hot=:directed"), "write the name and the file"),
+        ("--relation hot=:directed", "write the name and the file"),
+        (f"--relation hot={HOT}:both", "there is no kind 'both'; use one of undirected, directed"),
         (
-            ("--relation", f"hot={HOT}:both"),
-            "there is no kind 'both'; use one of undirected, directed",
-        ),
-        (
-            ("--relation", f"hot={HOT}", "--kernel", "hot"),
+            f"--relation hot={HOT} --kernel hot",
             "write the relation and one of regularized-laplacian",
         ),
         (
-            ("--relation", f"hot={HOT}", "--kernel", "hot=heat"),
+            f"--relation hot={HOT} --kernel hot=heat",
             "--kernel heat: there is no such kernel; use regularized-laplacian",
         ),
+        ("--kernel hot=relation-vectors --kernel hot=diffusion", "'hot' is named twice"),
         (
-            ("--kernel", "hot=relation-vectors", "--kernel", "hot=diffusion"),
-            "'hot' is named twice",
-        ),
-        (
-            ("--kernel", "hot=relation-vectors", "--model", "preference_gp"),
+            "--kernel hot=relation-vectors --model preference_gp",
             "preference_gp does not use relations",
         ),
-        (("--relation", f"hot={HOT}:bipartite"), "'coffee' is an item"),
+        (f"--relation hot={HOT}:bipartite", "'coffee' is an item"),
         (
-            ("--relation", f"hot={HOT}:directed,max_degree=few"),
+            f"--relation hot={HOT}:directed,max_degree=few",
             "'max_degree=few' is no option of a relation",
         ),
         (
-            ("--relation", f"hot={HOT}:random_walk,max_degree=5"),
+            f"--relation hot={HOT}:random_walk,max_degree=5",
             "max_degree belongs to bipartite relations",
         ),
-        (
-            ("--relation", f"hot={HOT}:directed", "--relation", f"hot_linked={HOT}"),
-            "'hot_linked' is a role of",
-        ),
-        (("--relation", "hot=nowhere.csv:directed"), "nowhere.csv"),
+        (f"--relation hot={HOT}:directed --relation hot_linked={HOT}", "'hot_linked' is a role of"),
+        ("--relation hot=nowhere.csv:directed", "nowhere.csv"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: Any, reason: str, place: Path, ask: Any) -> None:
-    said = ask("fit", *TABLES, *arguments, "--out", "one")
+def test_what_makes_no_sense_is_refused(arguments: str, reason: str, place: Path, ask: Any) -> None:
+    said = ask(f"fit {TABLES} {arguments} --out one")
     assert (said.code, said.out) == (2, "")
     assert reason in said.err
 
 
 def test_an_attribute_kernel_needs_attributes(place: Path, ask: Any) -> None:
     (place / "tables/entities.csv").write_text("name\ntea\ncoffee\nwater\ncola\n007\nNA\n")
-    said = ask(
-        "fit", *TABLES, "--relation", f"hot={HOT}", "--attribute-kernel", "linear", "--out", "one"
-    )
+    said = ask(f"fit {TABLES} --relation hot={HOT} --attribute-kernel linear --out one")
     assert (said.code, said.out) == (2, "")
     assert "the items have no attributes" in said.err
 

@@ -10,22 +10,22 @@ import pytest
 
 def test_a_run_is_simulated_and_goes_on(ask: Callable[..., Any], place: Path) -> None:
     before = {path.name for path in (place / "run").iterdir()}
-    said = ask("sbc", "run", "--simulations", 20)
+    said = ask("sbc run --simulations 8")
     assert said.code == 0, said.err
-    assert "xpgp, EP, hyperparameters given" in said.out and "of 20 simulations" in said.out
+    assert "xpgp, EP, hyperparameters given" in said.out and "of 8 simulations" in said.out
     assert f"The picture is in {Path('run-sbc').absolute() / 'ecdf.svg'}" in said.out
     assert {path.name for path in (place / "run").iterdir()} == before
     out = place / "run-sbc"
     assert {path.name for path in out.iterdir()} == {"simulations.jsonl", "ecdf.svg", "summary.csv"}
     kept = (out / "simulations.jsonl").read_bytes()
-    found = json.loads(ask("sbc", "run", "--simulations", 25, "-o", "json").out)
-    assert found["verdict"] == "too few" and found["quantities"][0]["simulations"] == 25
+    found = json.loads(ask("sbc run --simulations 10 -o json").out)
+    assert found["verdict"] == "too few" and found["quantities"][0]["simulations"] == 10
     assert (out / "simulations.jsonl").read_bytes().startswith(kept)
-    refused = ask("sbc", "run", "--seed", 1)
+    refused = ask("sbc run --seed 1")
     assert refused.code == 2 and "run-sbc/simulations.jsonl: its records have key" in refused.err
-    nowhere = ask("sbc", "run", "--scheduler", "many")
+    nowhere = ask("sbc run --scheduler many")
     assert nowhere.code == 2 and "--scheduler: 'many' is not 'threads', 'processes'" in nowhere.err
-    itself = ask("sbc", "run", "--out", "run")
+    itself = ask("sbc run --out run")
     assert itself.code == 2 and "this is the run" in itself.err
 
 
@@ -37,7 +37,7 @@ def test_interrupted_it_says_what_is_kept(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("relpref.diagnostics.calibrate", interrupted)
-    said = ask("sbc", "run")
+    said = ask("sbc run")
     kept = Path("run-sbc").absolute() / "simulations.jsonl"
     assert said.code == 130
     assert (
@@ -51,17 +51,8 @@ def test_a_relation_whose_labels_cannot_be_drawn_is_refused_with_a_remedy(
 ) -> None:
     (tmp_path / "nodes.csv").write_text("name,x\na,1\nb,0\nc,2\n", encoding="utf-8")
     (tmp_path / "known.csv").write_text("source,target,value\na,b,1\nb,c,0.4\n", encoding="utf-8")
-    made = ask(
-        *(
-            "conditional",
-            "fit",
-            "--nodes",
-            tmp_path / "nodes.csv",
-            "--relation",
-            tmp_path / "known.csv",
-        ),
-        *("--symmetry", "reciprocal", "--out", tmp_path / "run"),
-    )
+    tables = f"--nodes {tmp_path}/nodes.csv --relation {tmp_path}/known.csv"
+    made = ask(f"conditional fit {tables} --symmetry reciprocal --out {tmp_path}/run")
     assert made.code == 0, made.err
     said = ask("sbc", tmp_path / "run")
     assert said.code == 2 and "relpref conditional fit --loss regression" in said.err
@@ -76,26 +67,9 @@ def test_a_relation_is_simulated_with_the_kernels_of_its_run(
     (tmp_path / "known.csv").write_text(
         "source,target,value\na,b,1\nb,c,0.4\na,d,2\nc,d,1\n", encoding="utf-8"
     )
-    made = ask(
-        *(
-            "conditional",
-            "fit",
-            "--nodes",
-            tmp_path / "nodes.csv",
-            "--relation",
-            tmp_path / "known.csv",
-        ),
-        *(
-            "--loss",
-            "regression",
-            "--symmetry",
-            symmetry,
-            "--kernel",
-            "gaussian",
-            "--out",
-            tmp_path / "run",
-        ),
-    )
+    tables = f"--nodes {tmp_path}/nodes.csv --relation {tmp_path}/known.csv"
+    options = f"--loss regression --symmetry {symmetry} --kernel gaussian"
+    made = ask(f"conditional fit {tables} {options} --out {tmp_path}/run")
     assert made.code == 0, made.err
     said = ask("sbc", tmp_path / "run", "--simulations", 100)
     assert said.code == 0, said.err

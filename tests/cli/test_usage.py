@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,34 +40,31 @@ def test_help_fits_one_screen_with_an_example(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "the following arguments are required: COMMAND (see relpref --help)"),
-        (["fitt"], "invalid choice: 'fitt'"),
-        (["fit", "a.csv", "b.csv"], "unrecognized arguments: b.csv (see relpref fit --help)"),
-        (["rank"], "the following arguments are required: RUN"),
-        (["rank", "run", "--top", "0"], "0 is less than 1"),
-        (["rank", "run", "--interval", "wide"], "'wide' is not a number"),
-        (["rank", "run", "-o", "text"], "invalid choice: 'text'"),
-        (["prefer", "run"], "the following arguments are required: LABEL"),
+        ("", "the following arguments are required: COMMAND (see relpref --help)"),
+        ("fitt", "invalid choice: 'fitt'"),
+        ("fit a.csv b.csv", "unrecognized arguments: b.csv (see relpref fit --help)"),
+        ("rank", "the following arguments are required: RUN"),
+        ("rank run --top 0", "0 is less than 1"),
+        ("rank run --interval wide", "'wide' is not a number"),
+        ("rank run -o text", "invalid choice: 'text'"),
+        ("prefer run", "the following arguments are required: LABEL"),
     ],
 )
-def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str) -> None:
-    assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
+def test_wrong_usage(ask: Any, arguments: str, reason: str) -> None:
+    said = ask(arguments)
+    assert (said.code, said.out) == (2, "")
     assert said.err.startswith("relpref: error: ") and said.err.count("\n") == 1
     assert reason in said.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"), [(["--help"], 0), (["rank", "--help"], 0), (["rank", "nowhere"], 2)]
-)
-def test_help_and_errors_load_nothing_heavy(arguments: list[str], code: int) -> None:
+def test_help_and_errors_load_nothing_heavy() -> None:
     heavy = ("jax", "numpy", "numpyro", "pandas", "scipy", "matplotlib", "jinja2")
     script = (
-        f"import sys; from relpref.cli import main; code = main({arguments}); "
-        f"print([name for name in {heavy} if name in sys.modules], code)"
+        "import sys; from relpref.cli import main; "
+        "codes = [main(words.split()) for words in ('--help', 'rank --help', 'rank nowhere')]; "
+        f"print([name for name in {heavy} if name in sys.modules], codes)"
     )
     command = [sys.executable, "-W", "error", "-c", script]
     environment = os.environ | {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == f"[] {code}"
+    assert done.stdout.splitlines()[-1] == "[] [0, 0, 2]"

@@ -13,7 +13,7 @@ import relpref
 from relpref.cli.commands import COMMANDS
 
 BEGIN = """
-import contextlib, io, json, sys
+import contextlib, io, json, shlex, sys
 
 def loaded():
     return [name for name in ("jax", "numpyro") if name in sys.modules]
@@ -24,7 +24,7 @@ from relpref.cli import main
 for arguments in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(arguments)
+        code = main(shlex.split(arguments))
     print(json.dumps([arguments, code, out.getvalue() + err.getvalue(), loaded()]))
     if loaded():
         break
@@ -33,7 +33,7 @@ PYTHON = """
 import relpref
 posterior = relpref.load(sys.argv[1])
 posterior.ranking(), posterior.tiers(), posterior.plot(), posterior.prefer([("tea", "water")]), posterior.utilities(), posterior.explain(), posterior.shares()
-posterior.mean(), posterior.sd(), posterior.sample(3), posterior.about(["tea", "water"]).ranking(), repr(posterior)
+posterior.mean(), posterior.sd(), posterior.sample(3), posterior.subset(["tea", "water"]).ranking(), repr(posterior)
 posterior.info, posterior.hyperparameters, posterior.origin is None, posterior.data.describe()
 print(json.dumps(loaded()))
 posterior.update([("tea", "water")])
@@ -42,8 +42,7 @@ print(json.dumps(loaded()))
 
 
 def lines(script: str, *arguments: str) -> list[Any]:
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    settings |= {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
+    settings = os.environ | {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
     command = [sys.executable, "-W", "error", "-c", BEGIN + script, *arguments]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -53,63 +52,55 @@ def lines(script: str, *arguments: str) -> list[Any]:
 def test_commands_that_need_no_jax(place: Path) -> None:
     (place / "bad.csv").write_text("winner,looser\ntea,water\n")
     (place / "odd.csv").write_text("name,size\ntea,large\n")
-    tables = [
-        "--items",
-        "tables/entities.csv",
-        "--answers",
-        "tables/comparisons.csv",
-        "--out",
-        "other",
+    tables = "--items tables/entities.csv --answers tables/comparisons.csv --out other"
+    answers, out = "--answers tables/comparisons.csv", "--out other"
+    actions = [
+        f"{name} {action}" for name, command in COMMANDS.items() for action in command.actions
     ]
     fine = [
-        ["rank", "run"],
-        ["rank", "run", "-o", "json"],
-        ["rank", "run", "-o", "csv", "--top", "2"],
-        ["prefer", "run", "tea", "water"],
-        ["prefer", "run", "tea", "water", "-o", "csv"],
-        ["tiers", "run"],
-        ["data", "list"],
-        ["--help"],
-        ["--version"],
-        *([name, "--help"] for name in COMMANDS),
-        *([name, "--help-all"] for name in COMMANDS),
-        *(
-            [name, action, "--help"]
-            for name, command in COMMANDS.items()
-            for action in command.actions
-        ),
+        "rank run",
+        "rank run -o json",
+        "rank run -o csv --top 2",
+        "prefer run tea water",
+        "prefer run tea water -o csv",
+        "tiers run",
+        "data list",
+        "--help",
+        "--version",
+        *(f"{name} --help" for name in (*COMMANDS, *actions)),
+        *(f"{name} --help-all" for name in COMMANDS),
     ]
     wrong = [
-        [],
-        ["rank"],
-        ["rank", "run", "--top", "many"],
-        ["rank", "nowhere"],
-        ["rank", "tables"],
-        ["prefer", "run", "tea"],
-        ["prefer", "run", "tea", "milk"],
-        ["prefer", "run", "tea", "water", "--rater", "ann"],
-        ["fit", "--out", "other"],
-        ["fit", *tables[:3], "nowhere.csv", *tables[4:]],
-        ["fit", *tables[:3], "bad.csv", *tables[4:]],
-        ["fit", "--items", "odd.csv", *tables[2:]],
-        ["fit", *tables[:5], "run"],
+        "",
+        "rank",
+        "rank run --top many",
+        "rank nowhere",
+        "rank tables",
+        "prefer run tea",
+        "prefer run tea milk",
+        "prefer run tea water --rater ann",
+        "fit --out other",
+        f"fit --items tables/entities.csv --answers nowhere.csv {out}",
+        f"fit --items tables/entities.csv --answers bad.csv {out}",
+        f"fit --items odd.csv {answers} {out}",
+        f"fit --items tables/entities.csv {answers} --out run",
         *(
-            ["fit", *tables, option, "nothing"]
+            f"fit {tables} {option} nothing"
             for option in ("--engine", "--model", "--likelihood", "--fixed", "--columns")
         ),
-        ["fit", *tables, "--kernel", "hot=nothing"],
-        ["fit", *tables, "--relation", "hot=nowhere.csv"],
-        ["conditional", "fit", "--nodes", "nowhere.csv", "--relation", "bad.csv", "--out", "other"],
-        ["conditional", "rank", "run", "tea"],
-        ["ask", "run", "--port", "8000"],
-        ["ask", "run", "--rater", ""],
+        f"fit {tables} --kernel hot=nothing",
+        f"fit {tables} --relation hot=nowhere.csv",
+        f"conditional fit --nodes nowhere.csv --relation bad.csv {out}",
+        "conditional rank run tea",
+        "ask run --port 8000",
+        "ask run --rater ''",
         *(
-            [command, "nowhere"]
+            f"{command} nowhere"
             for command in ("tiers", "plot", "report", "check", "sbc", "ask", "serve")
         ),
-        ["classify", "nowhere.csv", "--classes", "nowhere.csv"],
-        ["demo", "--out", "run"],
-        ["data", "get", "nothing"],
+        "classify nowhere.csv --classes nowhere.csv",
+        "demo --out run",
+        "data get nothing",
     ]
     found = lines(SCRIPT, json.dumps(fine + wrong))
     assert [(arguments, heavy) for arguments, _, _, heavy in found if heavy] == []
@@ -122,10 +113,10 @@ def test_missing_files_are_named_before_anything_reads_tables(place: Path) -> No
     script = BEGIN.replace('("jax", "numpyro")', '("pandas", "numpy")') + SCRIPT
     (place / "there.csv").write_text("winner,loser\ntea,water\n")
     missing = [
-        ["fit", "nowhere.csv"],
-        ["fit", "there.csv", "--items", "nowhere.csv"],
-        ["classify", "nowhere.csv", "--classes", "there.csv"],
-        ["conditional", "fit", "--nodes", "there.csv", "--relation", "nowhere.csv"],
+        "fit nowhere.csv",
+        "fit there.csv --items nowhere.csv",
+        "classify nowhere.csv --classes there.csv",
+        "conditional fit --nodes there.csv --relation nowhere.csv",
     ]
     for _, code, said, heavy in lines(script, json.dumps(missing)):
         assert (code, said, heavy) == (
@@ -133,7 +124,7 @@ def test_missing_files_are_named_before_anything_reads_tables(place: Path) -> No
             "relpref: error: nowhere.csv: there is no such file; check the path\n",
             [],
         )
-    [[_, code, said, heavy]] = lines(script, json.dumps([["fit"]]))
+    [[_, code, said, heavy]] = lines(script, json.dumps(["fit"]))
     assert code == 2 and "--items and --answers are missing" in said and not heavy
 
 

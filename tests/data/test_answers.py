@@ -1,6 +1,5 @@
 """Columns of answers: read in both forms, merged, carried along, written and read again."""
 
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import relpref
 from relpref import PreferenceData
-from relpref.data import choices, orderings
 from relpref.errors import DataError
 
 ITEMS = pd.DataFrame({"x": [0.0, 1, 2, 3]}, index=list("abcd"))
@@ -113,24 +111,6 @@ def test_a_blank_winner_is_no_tie_of_its_own(tmp_path: Path) -> None:
         PreferenceData.from_files(*files, columns={"winner": "won"})
 
 
-def test_rows_merge_only_when_all_columns_agree() -> None:
-    table = pd.DataFrame(
-        {
-            "winner": list("aabab"),
-            "loser": list("bbabc"),
-            "tie": [0, 1, 1, 0, 0],
-            "rater": list("xxxyx"),
-        }
-    )
-    found = read(table)
-    assert found.num_comparisons == 4  # the tie of a and b was given twice, in both orders
-    assert sorted(found.count.tolist()) == [1, 1, 1, 2]
-    twice = found.select_comparisons([0, 0, 1])
-    assert twice.num_answers == 2 * found.count[0] + found.count[1]
-    assert twice.comparisons.raters == ("x", "y")
-    assert found.select_comparisons([]).num_comparisons == 0
-
-
 def test_columns_by_other_names() -> None:
     table = GRADED.rename(columns={"winner": "better", "loser": "worse", "rater": "who"})
     names = {"winner": "better", "loser": "worse", "rater": "who"}
@@ -173,82 +153,6 @@ def test_a_data_set_with_all_columns_is_a_pytree() -> None:
 
 def test_all_ties_are_noted() -> None:
     assert "every answer is a tie" in read(GRADED[GRADED["tie"]].drop(columns="strength")).notes[0]
-
-
-def test_choices_and_orderings() -> None:
-    long = pd.DataFrame(
-        {
-            "q": [1, 1, 1, 2, 2],
-            "what": list("abcda"),
-            "took": [False, True, False, True, False],
-            "place": [2, 1, None, 1, 1],
-        }
-    )
-    chosen = choices(long, question="q", item="what", chosen="took")
-    assert chosen.to_numpy().tolist() == [["b", "a", 1], ["b", "c", 1], ["d", "a", 2]]
-    ordered = orderings(long, list="q", item="what", position="place")
-    assert ordered.to_numpy().tolist() == [
-        ["b", "a", 1, False],
-        ["b", "c", 1, False],
-        ["a", "c", 1, False],
-        ["d", "a", 2, True],
-    ]
-    data = read(ordered, lists="pairs")
-    assert data.comparisons.tie is not None and data.comparisons.tie.sum() == 1
-    assert data.notes[0].startswith(
-        "answers: 4 pairs composed from 2 choices or lists; the pairs of one are treated as "
-        "independent, so that intervals are too narrow"
-    )
-    full = orderings(long[long["q"] == 1].fillna(3), list="q", item="what", position="place")
-    assert "tie" not in full and len(full) == 3
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"took": [True, True, False]}, "'x'.*2 alternatives are chosen"),
-        ({"took": [False] * 3}, "0 alternatives"),
-        ({"took": ["yes", "no", "no"]}, "'yes' is not a number; write true or false"),
-        ({"what": list("aab")}, "'a' is in 'x' twice"),
-        ({"q": ["x", None, "x"]}, "row 1 .*the cell is blank"),
-    ],
-)
-def test_unusable_choices(change: Any, message: str) -> None:
-    long = pd.DataFrame({"q": ["x"] * 3, "what": list("abc"), "took": [True, False, False]}).assign(
-        **change
-    )
-    with pytest.raises(DataError, match=message):
-        choices(long, question="q", item="what", chosen="took")
-
-
-def test_unusable_orderings() -> None:
-    long = pd.DataFrame({"q": ["x"] * 2, "what": list("ab"), "place": [None, None]})
-    with pytest.raises(DataError, match="'x' orders nothing"):
-        orderings(long, list="q", item="what", position="place")
-    with pytest.raises(DataError, match="no column 'rank' among"):
-        orderings(long, list="q", item="what", position="rank")
-
-
-PAIRS = pd.DataFrame({"winner": ["a", "a", "b"], "loser": ["b", "c", "c"]})
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        [("a", "b"), ("a", "c"), ("b", "c")],
-        iter([["a", "b"], ["a", "c"], ["b", "c"]]),
-        np.array([["a", "b"], ["a", "c"], ["b", "c"]]),
-        PAIRS.to_dict("records"),
-        PAIRS.to_dict("list"),
-    ],
-)
-@pytest.mark.parametrize("items", [None, ["a", "b", "c"]])
-def test_answers_need_not_be_a_frame(answers: Any, items: Any) -> None:
-    answers = copy(answers)
-    data = PreferenceData.from_tables(items, answers)
-    wanted = PreferenceData.from_tables(items, PAIRS)
-    assert data.labels == wanted.labels
-    pd.testing.assert_frame_equal(data.to_tables()[1], wanted.to_tables()[1])
 
 
 def test_weights_in_kilograms_are_noted_with_their_mean() -> None:

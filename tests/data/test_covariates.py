@@ -50,14 +50,6 @@ def test_only_equal_rows_are_merged() -> None:
     twice = pd.concat([TABLE, TABLE.iloc[[0]], TABLE.iloc[[0]].assign(words_winner=4)])
     data = read(twice)
     assert data.num_comparisons == 6 and data.num_answers == 7
-    # The order of the rows leaves no trace.
-    other = read(twice.iloc[::-1], items=None).comparisons
-    again = PreferenceData.from_tables(data.labels, twice.iloc[::-1], covariates=NAMES).comparisons
-    assert other.winner.shape == again.winner.shape
-    assert all(
-        np.array_equal(again.columns[name], value)
-        for name, value in data.comparisons.columns.items()
-    )
 
 
 def test_tables_are_read_back() -> None:

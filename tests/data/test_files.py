@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relpref.data import PreferenceData, Rankings, Relation, read_table
-from relpref.data.edges import read_matrix
+from relpref.data.relation import read_matrix
 from relpref.data_loaders.edges import read_edges
 from relpref.errors import DataError, StorageError, UnknownLabelError
 from relpref.files import made, replaced

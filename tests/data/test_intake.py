@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 
-from relpref import PreferenceData, Relation
+from relpref import PreferenceData
 from relpref.data import read_table
 from relpref.errors import DataError
 
@@ -361,54 +360,6 @@ def test_results_that_are_none(results: list[Any], message: str) -> None:
     table = pd.DataFrame({"first": list("abc"), "second": list("bcd"), "result": results})
     with pytest.raises(DataError, match=message):
         PreferenceData.from_tables(LABELS, table)
-
-
-WEIGHTS = np.array([[0, 1, 0, 0], [1, 0, 0, 2], [0, 0, 0, 0], [0, 2, 0, 0]])
-
-
-@pytest.mark.parametrize(
-    "edges",
-    [
-        [("a", "b"), ("d", "b", 2)],
-        [["a", "b", 1], ["b", "d", 2.0]],
-        WEIGHTS,
-        WEIGHTS.astype(float),
-        scipy.sparse.coo_array(WEIGHTS),
-        pd.DataFrame(WEIGHTS, LABELS, LABELS).loc[list("dbca"), list("cabd")],
-        {"source": ["a", "b"], "target": ["b", "d"], "weight": [1, 2]},
-        [{"source": "a", "target": "b"}, {"source": "b", "target": "d", "weight": 2}],
-    ],
-)
-def test_edges_in_any_form(edges: Any) -> None:
-    if isinstance(edges, list) and isinstance(edges[0], dict):
-        edges[0]["weight"] = 1
-    for given in (edges, iter(edges) if isinstance(edges, list) else Relation(edges)):
-        graph = PreferenceData.from_tables(LABELS, ANSWERS, {"r": given}).relations["r"]
-        np.testing.assert_array_equal(graph.weight_matrix, WEIGHTS)
-
-
-def test_a_matrix_with_labels_names_the_items() -> None:
-    named = pd.DataFrame(WEIGHTS, list("badc"), list("badc"))
-    assert PreferenceData.from_tables(relations={"r": named}).labels == tuple("badc")
-    with pytest.raises(DataError, match="'d' is not the label of an item"):
-        PreferenceData.from_tables(list("abc"), relations={"r": named})
-
-
-@pytest.mark.parametrize(
-    "groups", [{"a": "x", "b": "y", "c": "x", "d": None}, {"a": 1.0, "b": 2.0, "c": 1.0}]
-)
-def test_a_group_for_each_item(groups: dict[str, Any]) -> None:
-    for given in (
-        groups,
-        pd.Series(groups, dtype=object),
-        Relation(pd.Series(groups, dtype=object), "bipartite"),
-    ):
-        data = PreferenceData.from_tables(LABELS, ANSWERS, {"group": given})
-        graph = data.relations["group"]
-        assert (graph.source.tolist(), graph.target.tolist()) == ([0], [2])
-        assert data.links["group"].relation.kind == "bipartite"
-    with pytest.raises(DataError, match="a group for each item is no directed relation"):
-        PreferenceData.from_tables(LABELS, ANSWERS, {"group": Relation(groups, "directed")})
 
 
 def test_one_row_after_another_makes_no_difference(

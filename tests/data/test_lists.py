@@ -1,23 +1,38 @@
-"""Lists among answers: reduced to neighboring pairs, numbered, selected whole, joined, withdrawn
-and written.
+"""Lists among answers: read from every form, reduced to neighboring pairs, selected whole, joined,
+taken back and written.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import relpref
 from relpref import PreferenceData
-from relpref.data import Rankings, best_worst, choices, orderings
+from relpref.data import Rankings
 from relpref.data.comparisons import changed
+from relpref.data.rankings import read_ballots
+from relpref.data.tables import Table
 from relpref.errors import DataError
 
 ITEMS = list("abcde")
+ORDER, CHOICE, SHOWN = (
+    ["list", "item", "place"],
+    ["choice", "item", "chosen"],
+    ["best", "worst", "item_1", "item_2", "item_3"],
+)
+ORDERS = pd.DataFrame(
+    [("x", "a", 1), ("x", "b", 2), ("x", "c", None), ("y", "c", 1), ("y", "a", 1), ("y", "d", 2)],
+    columns=ORDER,
+)
 
 
-def long(lists: list[list[str]]) -> pd.DataFrame:
+def orders(lists: list[list[str]]) -> pd.DataFrame:
     """Orders of blocks, such as ["a", "bc", "d"]."""
     rows = [
         (number, item, place)
@@ -25,99 +40,176 @@ def long(lists: list[list[str]]) -> pd.DataFrame:
         for place, block in enumerate(blocks, 1)
         for item in block
     ]
-    return pd.DataFrame(rows, columns=["no", "item", "place"])
-
-
-def composed(lists: list[list[str]]) -> pd.DataFrame:
-    return orderings(long(lists), list="no", item="item", position="place")
+    return pd.DataFrame(rows, columns=ORDER)
 
 
 def read(table: Any, **options: Any) -> PreferenceData:
     return PreferenceData.from_tables(ITEMS, table, **options)
 
 
-def said(data: PreferenceData) -> list[tuple[int, str]]:
+def pairs_of(data: PreferenceData) -> list[tuple[int, str]]:
     answers = data.comparisons
     number = np.full(len(answers.winner), -1) if answers.list is None else answers.list
-    ends = zip(answers.winner, answers.loser, strict=True)
-    return [(int(one), ITEMS[w] + ITEMS[x]) for one, (w, x) in zip(number, ends, strict=True)]
+    ends = zip(number.tolist(), answers.winner, answers.loser, strict=True)
+    return [(at, ITEMS[winner] + ITEMS[loser]) for at, winner, loser in ends]
+
+
+def same(one: Any, other: Any) -> None:
+    """Equal columns but for the labels of lists."""
+    assert one.columns.keys() == other.columns.keys()
+    for name, column in one.columns.items():
+        if name != "list_label":
+            np.testing.assert_allclose(column, other.columns[name], rtol=1e-12, err_msg=name)
 
 
 BLOCKS = [["d", "a", "c"], ["b", "acd"], ["a", "bc", "d"], ["ab", "cd"], ["e", "a"]]
 
 
-def test_neighboring_pairs_are_kept() -> None:
-    data = read(composed(BLOCKS))
-    assert said(data) == [
-        (-1, "ea"),
-        *[(0, "ac"), (0, "da")],
-        *[(1, "ba"), (1, "bc"), (1, "bd")],
-        *[(2, "ab"), (2, "ac"), (2, "bd"), (2, "cd")],
-        *[(3, "ac"), (3, "ad"), (3, "bc"), (3, "bd")],
-    ]
+@pytest.mark.parametrize(
+    ("table", "pairs", "note"),
+    [
+        (
+            orders(BLOCKS),
+            [
+                (-1, "ea"),
+                *[(0, "ac"), (0, "da")],
+                *[(1, "ba"), (1, "bc"), (1, "bd")],
+                *[(2, "ab"), (2, "ac"), (2, "bd"), (2, "cd")],
+                *[(3, "ac"), (3, "ad"), (3, "bc"), (3, "bd")],
+            ],
+            "orders",
+        ),
+        (ORDERS, [(0, "ab"), (0, "bc"), (1, "ad"), (1, "cd")], "orders"),
+        (
+            pd.DataFrame(
+                [(1, "a", 0), (1, "b", 1), (1, "c", 0), (2, "a", True), (2, "b", False)],
+                columns=CHOICE,
+            ),
+            [(-1, "ab"), (0, "ba"), (0, "bc")],
+            "choices",
+        ),
+        (
+            pd.DataFrame(
+                [("b", "c", "a", "b", "c"), ("a", "b", "a", "b", "c"), ("c", "b", "b", "c", "")],
+                columns=SHOWN,
+            ),
+            [(-1, "cb"), (0, "ac"), (0, "ba"), (1, "ac"), (1, "cb")],
+            "the best and the worst of several",
+        ),
+    ],
+    ids=["blocks", "unplaced", "choices", "extremes"],
+)
+def test_neighboring_pairs_are_kept(
+    table: Any, pairs: list[tuple[int, str]], note: str, tmp_path: Path
+) -> None:
+    """And written as orders, from which the same answers are read."""
+    data = read(table)
+    assert pairs_of(data) == pairs and data.notes == (f"answers: the rows were read as {note}",)
     assert data.comparisons.tie is None
+    written = data.to_tables()[1]
+    same(read(written).comparisons, data.comparisons)
+    written.to_csv(tmp_path / "answers.csv", index=False)
+    pd.DataFrame(index=ITEMS).to_csv(tmp_path / "items.csv")
+    assert pairs_of(PreferenceData.from_folder(tmp_path)) == pairs
+    # The pairs themselves, as an answer store keeps them.
+    kept = Table(data.comparisons.table(ITEMS), "answers", neighbors=True)
+    same(read(kept).comparisons, data.comparisons)
+
+
+def test_sizes() -> None:
+    data = read(orders(BLOCKS))
     assert data.comparisons.list_sizes == (4, 4, 4, True)
     assert data.describe() == "5 items, 14 answers to 7 pairs, 13 of them in 4 lists"
-    assert not data.notes
 
 
 def test_ties_in_lists() -> None:
     """Of two items, an answer; of more, no pair; of all, nothing."""
-    data = read(composed([["ab"], ["abc"], ["cd", "e"]]))
+    data = read(orders([["ab"], ["abc"], ["cd", "e"]]))
     assert data.comparisons.tie is not None
     assert data.comparisons.tie.tolist() == [True, False, False]
-    assert said(data) == [(-1, "ab"), (0, "ce"), (0, "de")]
-    assert data.notes == ("answers: 1 list with all items tied left out",)
+    assert pairs_of(data) == [(-1, "ab"), (0, "ce"), (0, "de")]
+    assert data.notes[1] == "answers: 1 list with all items tied left out"
+    with pytest.raises(DataError, match="all items of each list are tied.*leave such lists out"):
+        read(orders([["abc"]]))
+    averages = ORDERS.assign(place=[1.5, 1.5, None, 1, 2, 3])  # ranks averaged over ties
+    assert pairs_of(read(averages))[:2] == [(0, "ac"), (0, "bc")]
 
 
-def test_the_order_of_rows_leaves_no_trace() -> None:
-    table = composed(BLOCKS)
-    names = {0: "x", 1: 7, 2: "z", 3: "a", 4: "q"}
-    for seed in range(3):
-        shuffled = table.sample(frac=1, random_state=seed)
-        shuffled["list"] = shuffled["list"].map(names)
-        assert said(read(shuffled)) == said(read(table))
+PLACED = st.lists(
+    st.tuples(st.sampled_from(ITEMS), st.sampled_from([1.0, 2.0, 3.0, None])),
+    min_size=2,
+    unique_by=lambda entry: entry[0],
+).filter(lambda rows: any(place is not None for _, place in rows))
 
 
-def test_written_and_read_again(tmp_path: Path) -> None:
-    data = read(composed(BLOCKS))
-    written = data.to_tables()[1]
-    assert said(read(written)) == said(data)
-    written.to_csv(tmp_path / "answers.csv", index=False)
-    pd.DataFrame(index=ITEMS).to_csv(tmp_path / "items.csv")
-    assert said(PreferenceData.from_folder(tmp_path)) == said(data)
+def brute_force(lists: list[list[tuple[str, float | None]]]) -> list[tuple[str, str, bool, int]]:
+    """The pairs of neighboring blocks with the number of their list; no place is below all."""
+    pairs = []
+    for at, entries in enumerate(lists):
+        blocks = [
+            sorted(item for item, place in entries if place == here)
+            for here in (1.0, 2.0, 3.0, None)
+        ]
+        blocks = [block for block in blocks if block]
+        if len(blocks) == 1 and len(entries) == 2:
+            pairs.append((*blocks[0], True, at))
+        for above, below in pairwise(blocks):
+            pairs += [(best, worst, False, at) for best in above for worst in below]
+    return sorted(pairs)  # type: ignore[arg-type]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(PLACED, min_size=1, max_size=4), st.lists(PLACED, max_size=2), st.randoms())
+def test_random_orders(first: Any, second: Any, random: Any) -> None:
+    """In random rows, read, joined and taken back; each list has a rater of its own."""
+    lists = [*first, *second]
+    rows = [(at, *entry, f"r{at}") for at, entries in enumerate(lists) for entry in entries]
+    random.shuffle(rows)
+    table = pd.DataFrame(rows, columns=[*ORDER, "rater"])
+    pairs = brute_force(lists)
+    if not pairs:
+        with pytest.raises(DataError, match="all items of each list are tied"):
+            read(table)
+        return
+    data = read(table)
+    answers = data.comparisons
+    assert answers.rater is not None
+    ties = np.zeros(len(answers.winner), bool) if answers.tie is None else answers.tie
+    found = [
+        (ITEMS[winner], ITEMS[loser], bool(tie), int(answers.raters[rater][1:]))
+        for winner, loser, tie, rater in zip(
+            answers.winner, answers.loser, ties, answers.rater, strict=True
+        )
+    ]
+    assert sorted(found) == pairs
+    if brute_force(first) and brute_force(second):
+        before, more = (
+            data.with_comparisons(table[here]).comparisons
+            for here in (table["list"] < len(first), table["list"] >= len(first))
+        )
+        joined = changed(before, more, ITEMS, withdraw=False).answers
+        same(joined, answers)
+        back = changed(joined, more, ITEMS, withdraw=True).answers
+        for name, column in before.columns.items():
+            if name != "list_label":
+                np.testing.assert_array_equal(back.columns[name], column, err_msg=name)
 
 
 def test_counts_repeat_lists() -> None:
-    table = composed([["a", "b", "c"], ["d", "e"]])
-    table["count"] = [3] * 3 + [2]
-    data = read(table)
+    data = read(orders([["a", "b", "c"], ["d", "e"]]).assign(count=[3] * 3 + [2] * 2))
     assert data.num_answers == 2 + 3 * 2
-    assert said(data)[1:] == [(at, pair) for at in range(3) for pair in ("ab", "bc")]
+    assert pairs_of(data)[1:] == [(at, pair) for at in range(3) for pair in ("ab", "bc")]
     assert data.comparisons.count.tolist() == [2] + [1] * 6
 
 
-def test_choices() -> None:
-    table = pd.DataFrame({"q": [1, 1, 1, 2, 2], "item": list("abcab"), "took": [0, 1, 0, 1, 0]})
-    data = read(choices(table, question="q", item="item", chosen="took"))
-    assert said(data) == [(-1, "ab"), (0, "ba"), (0, "bc")]
-
-
-def test_independent_pairs() -> None:
-    data = read(composed(BLOCKS), lists="pairs")
-    assert data.comparisons.list is None
-    assert data.num_answers == 3 + 6 + 6 + 6 + 1
-    assert "the pairs of one are treated as independent" in data.notes[-1]
-
-
 def test_lists_are_selected_whole() -> None:
-    data = read(composed(BLOCKS))
+    data = read(orders(BLOCKS))
     answers = data.comparisons
     assert answers.list is not None
     some = data.select_answers(answers.list == 1)
-    assert said(some) == [(0, "ba"), (0, "bc"), (0, "bd")]
+    assert pairs_of(some) == [(0, "ba"), (0, "bc"), (0, "bd")]
     twice = data.select_answers([1, 2, 0, 0, 2, 1])
-    assert said(twice) == [(-1, "ea"), (0, "ac"), (0, "da"), (1, "ac"), (1, "da")]
+    assert pairs_of(twice) == [(-1, "ea"), (0, "ac"), (0, "da"), (1, "ac"), (1, "da")]
     assert twice.count.tolist() == [2, 1, 1, 1, 1]
     with pytest.raises(DataError, match="a list is selected in part, of 2 rows"):
         data.select_answers([0, 1])
@@ -126,125 +218,181 @@ def test_lists_are_selected_whole() -> None:
 
 
 def test_joined_and_withdrawn() -> None:
-    data, more = read(composed(BLOCKS)), read(composed([["d", "a", "c"], ["c", "a", "b"]]))
+    later = [["d", "a", "c"], ["c", "a", "b"]]
+    data, more = read(orders(BLOCKS)), read(orders(later))
     change = changed(data.comparisons, more.comparisons, data.labels, withdraw=False)
-    both = read(composed([*BLOCKS, ["d", "a", "c"], ["c", "a", "b"]]))
-    assert change.answers.list is not None and both.comparisons.list is not None
-    for name, column in both.comparisons.columns.items():
-        assert change.answers.columns[name].tolist() == column.tolist()
     # Each row of the old answers is where it was.
     for name in ("winner", "loser"):
         old = change.before >= 0
-        assert (
-            getattr(change.answers, name)[old]
-            == getattr(data.comparisons, name)[change.before[old]]
-        ).all()
-    back = changed(change.answers, more.comparisons, data.labels, withdraw=True).answers
-    for name, column in data.comparisons.columns.items():
-        assert back.columns[name].tolist() == column.tolist()
+        after, before = getattr(change.answers, name), getattr(data.comparisons, name)
+        assert (after[old] == before[change.before[old]]).all()
     nothing = read([("a", "b")]).comparisons
     alone = changed(nothing, more.comparisons, data.labels, withdraw=False).answers
     assert alone.list is not None and alone.list.tolist() == [-1, 0, 0, 1, 1]
+    other = read(orders([["e", "a", "c"]])).comparisons
     with pytest.raises(DataError, match="taken back 1 times and was given 0 times"):
-        changed(
-            data.comparisons,
-            read(composed([["e", "a", "c"]])).comparisons,
-            data.labels,
-            withdraw=True,
-        )
+        changed(data.comparisons, other, data.labels, withdraw=True)
 
 
-def table(*pairs: str, **columns: Any) -> pd.DataFrame:
-    ends = {name: [pair[end] for pair in pairs] for end, name in enumerate(("winner", "loser"))}
-    return pd.DataFrame({**ends, "list": [1] * len(pairs), **columns})
+def test_what_a_list_shares_is_written_and_read() -> None:
+    """Raters, groups, and covariates, of which the differences count."""
+    table = orders([["ab", "c", "d"], ["e", "a"], ["c", "e", "bd"]]).assign(
+        rater=[*"xxxx", *"yy", *"xxxx"], group=[*"pppp", None, None, *"qqqq"]
+    )
+    table["length"], table["style"] = np.arange(10) ** 2, list("slslslslsl")
+    names = ["length", "style"]
+    data = read(table, covariates=names)
+    again = read(data.to_tables()[1], covariates=names).comparisons
+    same(again, data.comparisons)
+    assert again.raters == ("x", "y") and again.groups == ("p", "q")
+
+
+def test_columns_of_a_list() -> None:
+    with pytest.raises(DataError, match="some answers have weights and some are in lists"):
+        relpref.fit(answers=ORDERS.assign(weight=0.5))
+    with pytest.raises(DataError, match="'strength' cannot be in lists"):
+        read(ORDERS.assign(strength=1))
+    with pytest.raises(DataError, match="'q' is not the group of the first row of its list"):
+        read(ORDERS.assign(group=["p", "q", "p", "q", "q", "q"]))
+    with pytest.raises(DataError, match="effect of being shown first in a list is unknown"):
+        read(ORDERS.assign(shown_first=["a"] * 3 + ["c"] * 3))
+    two = orders([["a", "b"]]).assign(shown_first="b")
+    assert read(two).comparisons.columns["shown_first"].tolist() == [-1]
+    with pytest.raises(DataError, match="a table of pairs has no column 'list'; write a list as"):
+        read(pd.DataFrame({"winner": ["a"], "loser": ["b"], "list": [1]}))
+
+
+def test_a_file_of_orders_has_other_names_and_raters(tmp_path: Path) -> None:
+    file = tmp_path / "tastings.csv"
+    file.write_text(
+        "tasting;rank;bean;who\r\n1;1;Huila;Ann\r\n1;2;Mocha;Ann\r\n1;2;Kona;Ann\r\n"
+        "2;1;Kona;Bo\r\n2;2;Huila;Bo\r\n"
+    )
+    columns = {"list": "tasting", "place": "rank", "item": "bean", "rater": "who"}
+    data = PreferenceData.from_tables(answers=file, columns=columns)
+    assert data.comparisons.num_lists == 1 and data.comparisons.raters == ("Ann", "Bo")
+    assert data.num_comparisons == 3 and data.labels == ("Huila", "Mocha", "Kona")
+    file.write_text("tasting;rank;bean;who\n1;1;Huila;Ann\n1;2;Mocha;Bo\n")
+    said = "line 3, column 'who': 'Bo' is not the rater of the first row"
+    with pytest.raises(DataError, match=said):
+        PreferenceData.from_tables(answers=file, columns=columns)
 
 
 @pytest.mark.parametrize(
-    ("answers", "message"),
+    ("text", "said"),
     [
-        (table("ab", "bc", "ca"), r"row 0 .*: the pairs of the list contradict each other"),
-        (table("ab", "bc", "ab"), r"row 2 .*: the list has this pair of items twice"),
-        (table("ab", "cd"), r"row 0 .*: some pairs of the list are missing"),
-        (
-            table("ab", "bc", strength=[1, 2]),
-            r"row 0 .*: answers with the column 'strength' cannot be in lists",
+        *(  # codes for items that did not finish would make these the best
+            (
+                f"list,item,place\n1,a,1\n1,b,2\n1,c,{place}\n",
+                f"line 4, column 'place': '{place}' is no place, which start at 1.*leave the cell",
+            )
+            for place in ("0", "-1", "0.5")
         ),
         (
-            table("ab", "bc", rater=["x", "y"]),
-            r"row 1 .*: the rater is not that of the list's other rows",
+            "list,item,place\n1,a,1\n1,b,second\n",
+            "line 3, column 'place': 'second' is not a number",
         ),
-        (
-            table("ab", "bc", count=[2, 1]),
-            r"row 1 .*: the count is not that of the list's other rows",
-        ),
-        (
-            table("ab", "bc", shown_first=["a", ""]),
-            r"row 0 .*: the effect of being shown first in a list is unknown",
-        ),
-        (table("ab", "ac", "bc", tie=[False, True, False]), r"row 1 .*: the two are tied, but not"),
+        # A pair is at the line of its list.
+        ("list,item,place\n1,a,1\n1,b,2\n2,a,1\n2,z,2\n", r"answers\.csv, line 4.*'z'"),
+        ("choice,item,chosen\n1,a,yes\n1,b,no\n", "'yes' is not a number; write true or false"),
     ],
 )
-def test_refused(answers: pd.DataFrame, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read(answers)
+def test_bad_files_are_named(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "answers.csv"
+    file.write_text(text)
+    with pytest.raises(DataError, match=said):
+        read(file)
 
 
-def test_unknown_way() -> None:
-    with pytest.raises(DataError, match="lists is 'some'; it is 'exact' or 'pairs'"):
-        read(table("ab"), lists="some")
+@pytest.mark.parametrize(
+    ("columns", "rows", "said"),
+    [
+        (
+            ORDER,
+            [(1, "a", 1), (1, "b", 2), (2, "a", 1), (2, "b", 2), (2, "a", 3)],
+            r"row 4 .*'a' is in 2 twice; drop",
+        ),
+        (
+            ORDER,
+            [(1, "a", 1), (1, "b", 2), (2, "c", 1)],
+            r"row 2 .*the list 2 orders nothing; give at least two",
+        ),
+        (ORDER, [(1, "a", None), (1, "b", None)], "the list 1 orders nothing"),
+        (ORDER, [(1, "a", 1), (None, "b", 2)], "row 1 .*the cell is blank; say to which list"),
+        (
+            ORDER,
+            [(1, "a", 1), (1, "b", 2), (2, "a", 1), (2, "z", 2)],
+            r"row 2 \(index label 2\), column 'item': 'z' is not",
+        ),
+        (
+            ["list", "item", "rank"],
+            [(1, "a", 1), (1, "b", 2)],
+            r"orders have the columns list, item, place: rename",
+        ),
+        (
+            ["item", "place"],
+            [("a", 1), ("b", 2)],
+            r"no column 'list' among 'item', 'place'; orders have the columns list, item, place",
+        ),
+        (
+            CHOICE,
+            [(1, "a", 1), (2, "a", 1), (2, "b", 0)],
+            r"row 0 .*the question 1 has one alternative alone.*; add",
+        ),
+        (CHOICE, [(1, "a", 1), (1, "b", 0), (1, "b", 0)], r"row 2 .*'b' is in 1 twice; drop"),
+        (CHOICE, [(1, "a", 1), (1, "b", 1)], r"row 0 .*2 alternatives are chosen; mark exactly"),
+        (CHOICE, [(1, "a", 0), (1, "b", 0)], r"row 0 .*0 alternatives are chosen; mark exactly"),
+        (CHOICE, [(1, "a", 1), (1, "z", 0)], r"row 0 \(index label 0\), column 'item': 'z' is not"),
+        (
+            SHOWN,
+            [("a", "b", "a", "b", "c"), ("a", "a", "a", "b", "c")],
+            r"row 1 .*'a' is the best and the worst; correct",
+        ),
+        (SHOWN, [("a", "b", "a", "b", "b")], r"row 0 .*'b' is shown twice; correct"),
+        (
+            SHOWN,
+            [("a", "d", "a", "b", "c")],
+            r"row 0 .*column 'worst': 'd' is none of the items of the row.*; name",
+        ),
+        (SHOWN, [("a", None, "a", "b", "c")], r"row 0 .*'worst'.* is none of the items"),
+        (SHOWN, [("a", "b", "a", "b", "z")], r"row 0 \(index label 0\).*'z' is not the label"),
+        (
+            ["best", "worst"],
+            [("a", "b")],
+            r"no column 'item_1'.*; name the columns of what was shown item_1",
+        ),
+    ],
+)
+def test_bad_lists_are_named(columns: list[str], rows: list[tuple[object, ...]], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read(pd.DataFrame(rows, columns=columns))
 
 
-def test_rankings() -> None:
-    orders = [
-        ["d", "a", "c"],
-        ["b", ("a", "c", "d")],
-        ["a", ("b", "c"), "d"],
-        [("a", "b"), ("c", "d")],
-        ["e", "a"],
-    ]
-    rankings = Rankings.from_orders(orders, items=ITEMS)
-    assert said(PreferenceData.from_rankings(rankings)) == said(read(composed(BLOCKS)))
-    tied = PreferenceData.from_rankings(
-        Rankings.from_orders([[("b", "a")], ["a", ("b", "c")]], items=ITEMS)
-    )
-    assert tied.comparisons.tie is not None and tied.comparisons.tie.tolist() == [
-        True,
-        False,
-        False,
-    ]
-    pairs = PreferenceData.from_rankings(rankings, lists="pairs")
-    assert said(pairs) == said(read(composed(BLOCKS), lists="pairs"))
+def test_rankings_are_answers(tmp_path: Path) -> None:
+    """With their items, attributes included."""
+    blocks = [[tuple(block) if len(block) > 1 else block for block in order] for order in BLOCKS]
+    rankings = Rankings.from_orders(blocks, items=ITEMS)
+    assert pairs_of(PreferenceData.from_rankings(rankings)) == pairs_of(read(orders(BLOCKS)))
+    same(read(rankings).comparisons, read(orders(BLOCKS)).comparisons)
+    tied = Rankings.from_orders([[("b", "a")], ["a", ("b", "c")]], items=ITEMS)
+    answers = PreferenceData.from_rankings(tied).comparisons
+    assert answers.tie is not None and answers.tie.tolist() == [True, False, False]
     with pytest.raises(DataError, match="that of 1, number 1, is of one item alone"):
         PreferenceData.from_rankings(Rankings.from_orders([["a", "b"], ["c"]], items=ITEMS))
-
-
-SHOWN = pd.DataFrame(
-    {
-        "one": list("aab"),
-        "two": list("bbc"),
-        "three": ["c", "c", ""],
-        "best": list("bac"),
-        "worst": list("cbb"),
-    }
-)
-
-
-def test_best_and_worst() -> None:
-    table = best_worst(SHOWN, items=["one", "two", "three"], best="best", worst="worst")
-    assert said(read(table)) == [(-1, "cb"), (0, "ac"), (0, "ba"), (1, "ac"), (1, "cb")]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"worst": list("bbb")}, "row 0.*'b' is the best and the worst"),
-        ({"best": list("dac")}, "row 0.*'d' is none of the items of the row"),
-        ({"two": list("abc")}, "row 0.*'a' is shown twice"),
-        ({"worst": ["c", None, "b"]}, "row 1.*is none of the items of the row"),
-    ],
-)
-def test_unusable_best_and_worst(change: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        best_worst(
-            SHOWN.assign(**change), items=["one", "two", "three"], best="best", worst="worst"
-        )
+    with pytest.raises(DataError, match="order nothing; leave"):
+        PreferenceData.from_rankings(Rankings.from_orders([[("a", "b", "c")]]))
+    items = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=list("abc"))
+    for data in (
+        PreferenceData.from_tables(None, Rankings.from_orders([["b", "a"]], items=items)),
+        PreferenceData.from_tables(items, Rankings.from_orders([["b", "a"]], items=list("abc"))),
+    ):
+        assert data.labels == ("a", "b", "c") and data.attribute_names == ("x",)
+        assert (data.winner.tolist(), data.loser.tolist()) == ([1], [0])
+    file = tmp_path / "votes.toc"
+    file.write_text(
+        "# DATA TYPE: toc\n# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 2\n# ALTERNATIVE NAME 1: a\n"
+        "# ALTERNATIVE NAME 2: b\n# ALTERNATIVE NAME 3: c\n1: 1,2,3\n1: 3,{1,2}\n"
+    )
+    voted = Rankings.from_orders([["a", "b", "c"], ["c", ("a", "b")]])
+    same(read(read_ballots(file)).comparisons, read(voted).comparisons)
+    assert relpref.fit(answers=str(file)).data.comparisons.num_lists == 2

@@ -54,26 +54,6 @@ def build(labels: Any, rows: Any, count: Any = None) -> Any:
 
 
 @settings(max_examples=60, deadline=None)
-@given(tables(), st.randoms(use_true_random=False))
-def test_row_order_leaves_no_trace(drawn: Any, random: Any) -> None:
-    labels, rows, count = drawn
-    order = list(range(len(rows)))
-    random.shuffle(order)
-    same(
-        build(labels, rows, count),
-        build(labels, [rows[k] for k in order], [count[k] for k in order]),
-    )
-
-
-@settings(max_examples=60, deadline=None)
-@given(tables())
-def test_counts_equal_repeated_rows(drawn: Any) -> None:
-    labels, rows, count = drawn
-    repeated = [row for row, times in zip(rows, count, strict=True) for _ in range(times)]
-    same(build(labels, rows, count), build(labels, repeated))
-
-
-@settings(max_examples=60, deadline=None)
 @given(tables())
 def test_labels_keep_their_values_and_types_through_tables(drawn: Any) -> None:
     labels, rows, count = drawn

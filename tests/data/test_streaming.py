@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from relpref import limits as memory
 from relpref.data import PreferenceData, Relation, labels, read_table, tables
-from relpref.data.edges import read_matrix
+from relpref.data.relation import read_matrix
 from relpref.data.tables import read_pieces
 from relpref.errors import DataError, UnknownLabelError
 
@@ -358,7 +358,7 @@ def test_lines_as_other_programs_write_them(entries: str, tmp_path: Path) -> Non
 
 
 def test_lines_are_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpref.data.edges._BLOCK", 16)
+    monkeypatch.setattr("relpref.data.relation._BLOCK", 16)
     lines = [f"{row + 1} {row + 2} 1.5" for row in range(9)]
     header = "%%MatrixMarket matrix coordinate real general\n10 10 9\n"
     file = tmp_path / "links.mtx"

@@ -36,39 +36,23 @@ def test_shapes_and_labels(choices: ModeChoice) -> None:
     assert choices.items.shape == (840, 3)
     assert choices.items.index[0] == "t001:air" and choices.items.index[-1] == "t210:car"
     assert list(choices.items.columns) == ["terminal_time", "cost", "travel_time"]
-    assert len(choices.answers) == 630
+    assert len(choices.answers) == 840
     assert choices.traveler["t017:train"] == "t017" and choices.mode["t017:train"] == "train"
     assert choices.travelers.shape == (210, 4)
     data = PreferenceData.from_tables(choices.items, choices.answers, choices.relations)
-    assert data.notes == () and data.comparisons.list_sizes == (256, 3, 4, False)
+    assert data.notes == ("answers: the rows were read as choices",)
+    assert data.comparisons.list_sizes == (256, 3, 4, False)
     assert data.num_answers == data.num_comparisons == 630
 
 
-def test_every_choice_is_compared_with_the_three_others(choices: ModeChoice) -> None:
-    winner, loser = choices.answers["winner"], choices.answers["loser"]
-    of = choices.traveler
-    assert (of.loc[winner].to_numpy() == of.loc[loser].to_numpy()).all()
+def test_every_traveler_chose_one_of_four_alternatives(choices: ModeChoice) -> None:
     table = raw()
     chosen = table[table["choice"] == 1].set_index("individual")["mode"]
-    for traveler, rows in choices.answers.groupby(of.loc[winner].to_numpy()):
-        assert rows["winner"].nunique() == 1 and rows["loser"].nunique() == 3
+    for traveler, rows in choices.answers.groupby("choice"):
+        assert (choices.traveler[rows["item"]] == traveler).all() and len(rows) == 4
         mode = MODES[chosen[int(str(traveler)[1:])] - 1]
-        assert rows["winner"].iloc[0] == f"{traveler}:{mode}"
+        assert rows["item"][rows["chosen"]].tolist() == [f"{traveler}:{mode}"]
         assert choices.travelers.loc[traveler, "chosen"] == mode
-
-
-def test_the_raw_times_give_every_choice_away() -> None:
-    """Why they are not attributes: who took the mode with a terminal time that no timetable has,
-    else the car, is always right.
-    """
-    table = raw()
-    timetable = table[table["choice"] == 0].groupby("mode")["ttme"].agg(set)
-    assert [len(times) for times in timetable] == [2, 2, 2, 1]
-    reported = [
-        time not in timetable[mode] for mode, time in zip(table["mode"], table["ttme"], strict=True)
-    ]
-    guess = table[reported].set_index("individual")["mode"].reindex(range(1, 211), fill_value=4)
-    assert (guess == table[table["choice"] == 1].set_index("individual")["mode"]).all()
 
 
 def test_attributes_do_not_give_the_choice_away(choices: ModeChoice) -> None:
@@ -98,17 +82,6 @@ def test_relation_joins_alternatives_of_one_mode_for_travellers_alike(choices: M
     alike = (np.abs(income[:, None] - income) <= 5) & (party[:, None] == party)
     assert len(links) == 4 * (int(alike.sum()) - 210) // 2
     assert not links.duplicated().any()
-
-
-def test_a_complete_graph_would_say_nothing_about_who_is_near_whom() -> None:
-    """What the comment in the loader says about joining all alternatives of a mode."""
-    from relpref.data import Graph
-
-    size = 12
-    i, j = np.triu_indices(size, 1)
-    for weight in (1.0, 1 / size):
-        eigenvalues = Graph(size, i, j, np.full(i.size, weight)).spectrum.eigenvalues
-        np.testing.assert_allclose(eigenvalues, [0] + [size * weight] * (size - 1), atol=1e-12)
 
 
 def test_tables_are_ones_own() -> None:

@@ -33,7 +33,7 @@ def test_cora(real_data: Path) -> None:
 
 
 class Exploit:
-    """What a hostile pickle does: calls a function of its choice."""
+    """Hostile pickle, which calls a function of its choice."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark

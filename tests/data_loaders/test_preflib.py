@@ -20,7 +20,7 @@ def test_published_files(real_data: Path, name: str, meaning: str | None, descri
 
 
 def test_top_k_is_what_the_library_itself_fills_in(real_data: Path) -> None:
-    """Its .toc file was made from the .soi file by adding the unranked alternatives at the
+    """The .toc file was made from the .soi file by adding the unranked alternatives at the
     bottom.
     """
     ours = preflib.load("00030-00000001.soi", incomplete="top-k")

@@ -16,78 +16,27 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from scipy.special import logsumexp, ndtr
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import Certificate, certify
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
-from relpref.infer.result import smoothed, threshold
 from relpref.infer.reweighting import log_evidences_of, reweighted_moments
+from relpref.infer.smoothing import smoothed, threshold
 from relpref.kernels import Precomputed
 from relpref.models import ranking_classifier, xpgp
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import DrawsBelief, GaussianBelief, MixtureBelief
 from relpref.posterior.origin import Origin
 
-WINS, LOSSES, VARIANCE = 3, 1, 4.0
-SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum
+Make = Callable[..., UtilityPosterior]
 
 
-def two_items() -> PreferenceData:
-    items = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
-    answers = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "a"], "count": [WINS, LOSSES]})
-    return PreferenceData.from_tables(items, answers)
-
-
-def quadrature() -> tuple[float, float, float]:
-    """Mean and variance of the gap, and the log evidence."""
-    grid = np.linspace(-20, 20, 40_001)
-    density = (
-        norm.pdf(grid, scale=np.sqrt(2 * VARIANCE)) * ndtr(grid) ** WINS * ndtr(-grid) ** LOSSES
-    )
-    total = density.sum()
-    mean = float(grid @ density / total)
-    return (
-        mean,
-        float((grid - mean) ** 2 @ density / total),
-        float(np.log(total * (grid[1] - grid[0]))),
-    )
-
-
-def belief(mean: float, variance: float) -> GaussianBelief:
-    """A gap of such moments; nothing is known of the sum."""
-    scale = SIDES @ np.diag([variance, 2 * VARIANCE]) @ SIDES.T
-    return GaussianBelief(SIDES @ np.array([mean, 0.0]), scale)
-
-
-@pytest.fixture(scope="module")
-def posterior() -> UtilityPosterior:
-    """The Gaussian with the moments of the exact posterior, made by hand."""
-    data = two_items()
-    mean, variance, log_evidence = quadrature()
-    return UtilityPosterior(
-        belief=belief(mean, variance),
-        slices={"utility": slice(0, 2)},
-        parts={},
-        hyperparameters={"attributes_amplitude": 1.0},
-        log_evidence=log_evidence,
-        info={"engine": "EP", "result": "converged"},
-        sites={},
-        key=np.array([0, 1], dtype=np.uint32),
-        origin=Origin(
-            xpgp,
-            (data,),
-            {"attribute_kernel": Precomputed(VARIANCE * np.eye(2)), "individual": False},
-        ),
-        data=data,
-    )
-
-
-def test_reweighted_moments_are_those_of_quadrature(posterior: UtilityPosterior) -> None:
+def test_reweighted_moments_are_those_of_quadrature(posterior: UtilityPosterior, gap: Any) -> None:
     found = certify(posterior)
-    mean, variance, log_evidence = quadrature()
+    mean, variance, log_evidence = gap
     assert found.verdict == "good"
     assert "certified" in found.sentence
     assert found.mean is not None
@@ -122,36 +71,26 @@ def test_the_same_key_gives_the_same_certificate(posterior: UtilityPosterior) ->
     ],
 )
 def test_wrong_posteriors_are_not_certified(
-    posterior: UtilityPosterior, shift: float, factor: float, said: str
+    posterior: UtilityPosterior, wrong: Make, gap: Any, shift: float, factor: float, said: str
 ) -> None:
-    mean, variance, _ = quadrature()
-    wrong = belief(mean + shift * np.sqrt(variance), factor**2 * variance)
-    found = certify(replace(posterior, belief=wrong))
+    mean, variance, _ = gap
+    found = certify(wrong(shift, factor))
     assert found.verdict == "doubtful"
     assert found.ess / found.num_samples < certify(posterior).efficiency - 0.02
     assert found.table is not None
     assert said in found.sentence
     # In one dimension the weights can still be relied on, and they undo what is wrong.
-    assert abs(found.table["exact_mean"].iloc[0] - mean / 2) <= 5 * found.table["shift_error"].iloc[
-        0
-    ] * np.sqrt(variance)
-    assert (
-        abs(found.table["sd_ratio"].iloc[0] - factor) <= 5 * found.table["sd_ratio_error"].iloc[0]
-    )
+    first = found.table.iloc[0]
+    assert abs(first["exact_mean"] - mean / 2) <= 5 * first["shift_error"] * np.sqrt(variance)
+    assert abs(first["sd_ratio"] - factor) <= 5 * first["sd_ratio_error"]
 
 
 @pytest.mark.parametrize(("shift", "factor"), [(0.2, 1.0), (-0.2, 1.0), (0.0, 0.85), (0.0, 1.2)])
-def test_few_draws_do_not_certify_what_is_wrong(
-    posterior: UtilityPosterior, shift: float, factor: float
-) -> None:
+def test_few_draws_do_not_certify_what_is_wrong(wrong: Make, shift: float, factor: float) -> None:
     """Errors of a hundred draws reach back over the tolerance; then more are drawn."""
-    mean, variance, _ = quadrature()
-    wrong = replace(
-        posterior, belief=belief(mean + shift * np.sqrt(variance), factor**2 * variance)
-    )
     for key in range(5):
-        assert certify(wrong, num_samples=100, rng_key=key).verdict in ("doubtful", "undecided")
-        assert certify(wrong, num_samples=1000, rng_key=key).verdict == "doubtful"
+        few, many = (certify(wrong(shift, factor), size, key).verdict for size in (100, 1000))
+        assert few in ("doubtful", "undecided") and many == "doubtful"
 
 
 def test_a_thousand_draws_certify_what_is_right(posterior: UtilityPosterior) -> None:
@@ -159,38 +98,34 @@ def test_a_thousand_draws_certify_what_is_right(posterior: UtilityPosterior) -> 
         assert certify(posterior, num_samples=1000, rng_key=key).verdict == "good"
 
 
-def test_a_posterior_at_the_border_is_not_decided(posterior: UtilityPosterior) -> None:
-    mean, variance, _ = quadrature()
-    found = certify(
-        replace(posterior, belief=belief(mean + 0.1 * np.sqrt(variance), variance)), num_samples=500
-    )
+def test_a_posterior_at_the_border_is_not_decided(wrong: Make) -> None:
+    found = certify(wrong(0.1), num_samples=500)
     assert found.verdict == "undecided"
     assert found.num_samples == 16 * 500
     assert "not decided" in found.sentence
     assert found.table is not None
 
 
-def test_reweighted_draws_are_the_exact_posterior(posterior: UtilityPosterior) -> None:
-    mean, variance, log_evidence = quadrature()
-    wrong = replace(posterior, belief=belief(mean + 0.5 * np.sqrt(variance), 1.4**2 * variance))
-    found = wrong.reweighted()
+def test_reweighted_draws_are_the_exact_posterior(wrong: Make, gap: Any) -> None:
+    mean, variance, log_evidence = gap
+    found = wrong(0.5, 1.4).reweighted()
     assert isinstance(found, UtilityPosterior)
     assert found.sample(3).shape == (3, 2)
-    gap, error = np.array([[1.0, -1.0]]), 5 * np.sqrt(variance / 1000)
-    np.testing.assert_allclose(found.mean(gap), [mean], rtol=0, atol=error)
-    np.testing.assert_allclose(found.sd(gap) ** 2, [variance], rtol=5 * np.sqrt(2 / 1000))
+    sides, error = np.array([[1.0, -1.0]]), 5 * np.sqrt(variance / 1000)
+    np.testing.assert_allclose(found.mean(sides), [mean], rtol=0, atol=error)
+    np.testing.assert_allclose(found.sd(sides) ** 2, [variance], rtol=5 * np.sqrt(2 / 1000))
     preferred = found.prefer([("a", "b")]).loc[0]
-    np.testing.assert_allclose(preferred["gap_mean"], found.mean(gap)[0], rtol=1e-9)
+    np.testing.assert_allclose(preferred["gap_mean"], found.mean(sides)[0], rtol=1e-9)
     assert found.ranking().index[0] == "a"
     np.testing.assert_allclose(found.explain()["attributes"], found.explain()["mean"], atol=1e-9)
     assert found.log_evidence == pytest.approx(log_evidence, abs=0.1)
     assert found.info["k_hat"] < 0.7
     assert found.info["ess"] > 1000
     assert found.info["engine"] == "EP, reweighted"
-    np.testing.assert_array_equal(found.mean(), wrong.reweighted().mean())
+    np.testing.assert_array_equal(found.mean(), wrong(0.5, 1.4).reweighted().mean())
     assert found.reweighted() is found
     with pytest.raises(InferenceError, match="cannot be relied on.*NUTS"):
-        replace(posterior, belief=belief(mean + 9, variance / 25)).reweighted()
+        wrong(9, 0.2).reweighted()
 
 
 def test_reweighting_mends_unanimous_answers() -> None:
@@ -214,16 +149,14 @@ def test_reweighting_mends_unanimous_answers() -> None:
     np.testing.assert_allclose(exact.sd(gap), [sd], rtol=0.06)
 
 
-def test_errors_are_what_keys_differ_by(posterior: UtilityPosterior) -> None:
+def test_errors_are_what_keys_differ_by(wrong: Make, gap: Any) -> None:
     """Of 30 keys the root mean square of error over claimed error has sd 0.13: false alarms are one
     in 300.
     """
-    mean, variance, _ = quadrature()
-    wrong = replace(posterior, belief=belief(mean - 0.3 * np.sqrt(variance), 1.3**2 * variance))
-    found = [certify(wrong, num_samples=1000, rng_key=key).table for key in range(30)]
+    found = [certify(wrong(-0.3, 1.3), 1000, key).table for key in range(30)]
     rows = pd.DataFrame([table.iloc[0] for table in found if table is not None])
     assert len(rows) == 30
-    shifts = (rows["exact_mean"] - mean / 2) / (rows["shift_error"] * rows["sd"])
+    shifts = (rows["exact_mean"] - gap[0] / 2) / (rows["shift_error"] * rows["sd"])
     ratios = (rows["sd_ratio"] - 1.3) / rows["sd_ratio_error"]
     for errors in (shifts, ratios):
         assert 0.6 <= np.sqrt(np.mean(errors**2)) <= 1.4
@@ -251,9 +184,9 @@ def test_few_components_stand_for_all_of_a_mixture(posterior: UtilityPosterior) 
     np.testing.assert_allclose(errors["mean"], gaps.std() / 2 / np.sqrt(60))
 
 
-def test_the_weights_of_a_mixture_hold_its_evidence() -> None:
+def test_the_weights_of_a_mixture_hold_its_evidence(posterior: UtilityPosterior) -> None:
     """So that nobody runs the engine again; where a file has equal weights and no more, it runs."""
-    fitted: Any = EP(xpgp, tol=1e-10).run(0, two_items(), progress_bar=False, individual=False)
+    fitted: Any = EP(xpgp, tol=1e-10).run(0, posterior.data, progress_bar=False, individual=False)
     origin, draws = fitted.origin, fitted.hyperparameter_draws
     afresh = [
         origin.run(None, 0, fixed={n: v[at] for n, v in draws.items()}).log_evidence
@@ -305,14 +238,13 @@ def test_draws_that_decide_nothing_are_not_taken(
     assert found.num_samples == 100 * 2 ** (rounds - 1)
 
 
-def test_a_hopeless_posterior_fails_with_a_sentence(posterior: UtilityPosterior) -> None:
-    mean, variance, _ = quadrature()
-    found = certify(replace(posterior, belief=belief(mean + 9, variance / 25)))
+def test_a_hopeless_posterior_fails_with_a_sentence(wrong: Make) -> None:
+    found = certify(wrong(9, 0.2))
     assert (found.verdict, found.table, found.mean, found.sd) == ("failed", None, None, None)
     assert "cannot certify" in found.sentence
     assert "relpref check" in found.sentence
     # So far away that all weights but one are zero to 308 digits.
-    far = certify(replace(posterior, belief=belief(mean - 1000, variance)), num_samples=100)
+    far = certify(wrong(-1000), num_samples=100)
     assert (far.verdict, far.k_hat) == ("failed", np.inf)
     assert far.ess == pytest.approx(1)
 
@@ -357,10 +289,7 @@ def test_a_gaussian_likelihood_is_exact_and_a_narrower_one_is_not() -> None:
     found = certify(posterior)
     assert found.verdict == "exact"
     spread = design @ prior @ design.T + 0.49 * np.eye(3)
-    gap = y - design @ centre
-    evidence = -0.5 * (
-        gap @ np.linalg.solve(spread, gap) + np.linalg.slogdet(2 * np.pi * spread)[1]
-    )
+    evidence = multivariate_normal(design @ centre, spread).logpdf(y)
     assert abs(found.log_evidence - evidence) <= 1e-5
     narrow = certify(replace(posterior, belief=GaussianBelief(exact.location, 0.64 * exact.scale)))
     assert narrow.verdict in ("doubtful", "failed")

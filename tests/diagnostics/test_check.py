@@ -9,65 +9,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import ndtr
-from scipy.stats import norm
 
 from relpref.data import PreferenceData
 from relpref.diagnostics import check
 from relpref.diagnostics.nuts import Chains, well_answered
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior, from_samples
-from relpref.kernels import Precomputed
 from relpref.models import xpgp
 from relpref.posterior.gaussian import DrawsBelief, GaussianBelief
-from relpref.posterior.origin import Origin
-
-VARIANCE = 4.0
-SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum
-
-
-def moments_of_gap(wins: int, losses: int) -> tuple[float, float]:
-    grid = np.linspace(-20, 20, 40_001)
-    density = (
-        norm.pdf(grid, scale=np.sqrt(2 * VARIANCE)) * ndtr(grid) ** wins * ndtr(-grid) ** losses
-    )
-    mean = float(grid @ density / density.sum())
-    return mean, float((grid - mean) ** 2 @ density / density.sum())
-
-
-@pytest.fixture(scope="module")
-def posterior() -> UtilityPosterior:
-    """Of two items, the Gaussian with the moments of the exact posterior, made by hand."""
-    items = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
-    answers = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "a"], "count": [3, 1]})
-    data = PreferenceData.from_tables(items, answers)
-    mean, variance = moments_of_gap(3, 1)
-    return UtilityPosterior(
-        belief=GaussianBelief(
-            SIDES @ np.array([mean, 0.0]), SIDES @ np.diag([variance, 2 * VARIANCE]) @ SIDES.T
-        ),
-        slices={"utility": slice(0, 2)},
-        parts={},
-        hyperparameters={"attributes_amplitude": 1.0},
-        log_evidence=0.0,
-        info={"engine": "EP", "result": "converged"},
-        sites={},
-        key=np.array([0, 1], dtype=np.uint32),
-        origin=Origin(
-            xpgp,
-            (data,),
-            {"attribute_kernel": Precomputed(VARIANCE * np.eye(2)), "individual": False},
-        ),
-        data=data,
-    )
 
 
 @pytest.mark.slow
-def test_nuts_finds_what_quadrature_finds(posterior: UtilityPosterior) -> None:
+def test_nuts_finds_what_quadrature_finds(posterior: UtilityPosterior, gap: Any) -> None:
     found = check(posterior, draws=1200, chains=2, warmup=200, progress_bar=False)
     assert (found.verdict, found.ok) == ("agrees", True)
     assert found.sentence.startswith("EP agrees with NUTS")
-    mean, variance = moments_of_gap(3, 1)
+    mean, variance, _ = gap
     error = 5 / np.sqrt(found.ess)  # five standard errors
     assert found.ess > 200
     np.testing.assert_allclose(
@@ -95,17 +52,16 @@ def nuts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return instead
 
 
-def test_what_differs_is_said(posterior: UtilityPosterior, nuts: Callable[..., None]) -> None:
-    belief = posterior.belief
-    assert isinstance(belief, GaussianBelief)
-    nuts(belief)
+def test_what_differs_is_said(
+    posterior: UtilityPosterior, wrong: Callable[..., Any], nuts: Callable[..., None]
+) -> None:
+    nuts(posterior.belief)
     assert check(posterior).ok
-    shifted = replace(posterior, belief=GaussianBelief(belief.location + [0.5, -0.5], belief.scale))
-    found = check(shifted)
+    found = check(wrong(0.8))
     assert found.verdict == "differs"
     assert "2 of 2 means" in found.sentence
     assert np.all(np.sign(found.table["shift"]) == [1, -1])
-    narrow = check(replace(posterior, belief=GaussianBelief(belief.location, 0.64 * belief.scale)))
+    narrow = check(wrong(0.0, 0.8))
     assert narrow.verdict == "differs"
     assert "2 of 2 sds" in narrow.sentence
     assert "means" not in narrow.sentence.partition("Off by more")[2]

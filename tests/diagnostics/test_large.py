@@ -67,14 +67,14 @@ def test_answered_is_the_posterior_of_a_program(sparse: UtilityPosterior) -> Non
     some = answered(sparse)
     assert some.data.num_comparisons == sparse.data.num_comparisons
     assert some.origin is not None and some.origin.args[0] is some.data
-    close(some.belief.covariance(), sparse.about(some.data.labels).belief.covariance())
+    close(some.belief.covariance(), sparse.subset(some.data.labels).belief.covariance())
     assert answered(some) is some
 
 
 def test_too_many_are_refused(sparse: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_problem, "MAX_ITEMS_OF_ANSWERS", 5)
     for ask in (leave_one_out, raters, influence, k_fold, certify, check):
-        with pytest.raises(DataError, match="select_comparisons.*about"):
+        with pytest.raises(DataError, match="select_comparisons.*subset"):
             ask(sparse)
     more = sparse.data.comparisons.table(sparse.data.labels)[:1]
     with pytest.raises(DataError, match="quick"):

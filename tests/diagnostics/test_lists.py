@@ -1,69 +1,70 @@
-"""Held-out lists leave whole."""
+"""Lists that are left out: against dense algebra, and against fits to the other answers."""
 
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import relpref
 from relpref import PreferenceData
-from relpref.data import Rankings, orderings
-from relpref.diagnostics import influence, k_fold, leave_one_out
-from relpref.errors import UnsupportedProgramError
+from relpref.data import Rankings
+from relpref.diagnostics import influence, k_fold, leave_one_out, raters
+from relpref.diagnostics.cavity import _log_plackett_luce
+from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace
-from relpref.likelihoods.orders import log_probability
+from relpref.likelihoods import Logistic
+from relpref.likelihoods.orthants import _derivatives, log_stages
 from relpref.models import preference_gp
-from relpref.posterior import codec
 
 ITEMS = list("abcdef")
 FIXED = {"individual_amplitude": 1.2}
+PLACES = {"order": (1, 2, 3, 4), "best and worst": (1, 2, 2, 3)}
 
 
-def orders(number: int, size: int) -> pd.DataFrame:
+def lists(number: int, places: tuple[int, ...] = PLACES["order"]) -> pd.DataFrame:
+    """Lists of four of the items, and three pairs before them."""
     rng = np.random.default_rng(4)
     utility = rng.normal(0, 1.2, len(ITEMS))
-    rows = []
+    rows: list[Any] = []
+    for pair in ("ab", "ac", "bd"):
+        rows += [(f"pair {pair}", item, place) for place, item in enumerate(pair, start=1)]
     for at in range(number):
-        chosen = rng.choice(len(ITEMS), size, replace=False)
-        noisy = utility[chosen] + np.sqrt(0.5) * rng.normal(size=size)
-        ranked = enumerate(chosen[np.argsort(-noisy)], start=1)
-        rows += [(at, ITEMS[item], place) for place, item in ranked]
-    return pd.DataFrame(rows, columns=["no", "item", "place"])
-
-
-TABLE = orderings(orders(9, 4), list="no", item="item", position="place")
-PAIRS = pd.DataFrame({"winner": list("aab"), "loser": list("bcd")})
+        chosen = rng.choice(len(ITEMS), len(places), replace=False)
+        noisy = utility[chosen] + np.sqrt(0.5) * rng.normal(size=len(places))
+        ranked = zip(chosen[np.argsort(-noisy)], places, strict=True)
+        rows += [(at, ITEMS[item], place) for item, place in ranked]
+    return pd.DataFrame(rows, columns=["list", "item", "place"])
 
 
 @pytest.fixture(scope="module")
 def data() -> PreferenceData:
-    return PreferenceData.from_tables(ITEMS, pd.concat([PAIRS, TABLE], ignore_index=True))
+    return PreferenceData.from_tables(ITEMS, lists(9))
 
 
-def fit(data: PreferenceData, engine: Any = EP, **options: Any) -> Any:
-    return engine(preference_gp, **options).run(0, data, progress_bar=False)
+def fit(data: PreferenceData, engine: Any = EP, likelihood: Any = None, **options: Any) -> Any:
+    keywords = {"likelihood": likelihood} if likelihood is not None else {}
+    return engine(preference_gp, **options).run(0, data, progress_bar=False, **keywords)
 
 
 def log_positive(mean: Any, covariance: Any) -> float:
     """Log probability that jointly Gaussian numbers are all positive."""
-    found = multivariate_normal(-mean, 0.5 * (covariance + covariance.T), seed=1, maxpts=200_000)
-    return float(np.log(found.cdf(np.zeros(len(mean)))))
+    normal = multivariate_normal(-mean, 0.5 * (covariance + covariance.T), seed=1, maxpts=200_000)
+    return float(np.log(normal.cdf(np.zeros(len(mean)))))
 
 
 def rows_of(label: Any, data: PreferenceData) -> Any:
-    """The answers of the list with a label, a mask."""
+    """Mask of the rows of the list with a label."""
     answers = data.comparisons
     assert answers.list_label is not None
     return answers.list_label == answers.lists.index(label)
 
 
 def order_of(row: Any, data: PreferenceData) -> list[Any]:
-    """The items of the list that a row of the table stands for, best first."""
+    """Items of the list that a row of the table stands for, best first."""
     answers, here = data.comparisons, rows_of(row["list"], data)
     below = dict(zip(answers.winner[here], answers.loser[here], strict=True))
     order = [next(iter(set(below) - set(below.values())))]
@@ -72,106 +73,137 @@ def order_of(row: Any, data: PreferenceData) -> list[Any]:
     return [ITEMS[item] for item in order]
 
 
-def test_the_other_sites_alone(data: PreferenceData) -> None:
-    """By dense algebra with the noise of lists written out."""
-    posterior = fit(data, fixed=FIXED)
-    found, answers = leave_one_out(posterior).table, data.comparisons
+GROUPS = {"pair ab": "g", 0: "g", 1: "g", 2: "h", 3: "h"}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_other_sites_alone(grouped: bool) -> None:
+    """Scores and shifts by dense algebra with the noise of lists and groups written out."""
+    table, fixed = lists(9), dict(FIXED)
+    if grouped:
+        table["group"] = table["list"].map(GROUPS)
+        fixed["group_sd"] = 0.7
+    data = PreferenceData.from_tables(ITEMS, table)
+    posterior, answers = fit(data, fixed=fixed), data.comparisons
+    held_out, moved = leave_one_out(posterior), influence(posterior)
+    scores = held_out.table
+    assert held_out.outcome.tolist() == [0] * 3 + [-1] * 9  # the pairs have predictions as ever
+    np.testing.assert_allclose(scores["p_first"][:3], scores["probability"][:3])
     assert answers.list is not None
     rows = np.arange(len(answers.list))
     signs = np.zeros((len(rows), len(ITEMS)))
     signs[rows, answers.winner], signs[rows, answers.loser] = 1, -1
     together = (answers.list[:, None] == answers.list) & (answers.list >= 0)
-    noise = 0.5 * (signs @ signs.T) * together
-    prior = FIXED["individual_amplitude"] ** 2 * signs @ signs.T + noise
-    for at, row in found.iterrows():
+    noise, block = 0.5 * (signs @ signs.T) * together, together
+    if grouped:
+        assert answers.group is not None
+        shared = (answers.group[:, None] == answers.group) & (answers.group >= 0)
+        noise, block = noise + 0.5 * 0.7**2 * (signs @ signs.T) * shared, shared | together
+    across = FIXED["individual_amplitude"] ** 2 * signs.T
+    prior = signs @ across + noise
+    sites = posterior.sites["precision"], posterior.sites["shift"]
+
+    def latent(precision: Any, shift: Any) -> Any:
+        mean = across @ np.linalg.solve(np.eye(len(rows)) + precision[:, None] * prior, shift)
+        return mean - mean.mean()
+
+    for at, row in scores.iterrows():
         here = rows_of(row["list"], data) if at >= 3 else rows == at
-        precision = np.where(here, 0.0, posterior.sites["precision"])
-        shift = np.where(here, 0.0, posterior.sites["shift"])
+        left = ~block[here].any(axis=0) & ~here
+        precision, shift = (np.where(left, each, 0.0) for each in sites)
         inverse = np.linalg.inv(np.eye(len(rows)) + prior * precision)
         mean, covariance = inverse @ prior @ shift, inverse @ prior
-        own = covariance[np.ix_(here, here)] + (at < 3) * np.eye(here.sum())
-        assert row["log_score"] == pytest.approx(log_positive(mean[here], own), abs=1e-2)
+        inside = covariance[np.ix_(here, here)] + (at < 3) * np.eye(here.sum())
+        assert row["log_score"] == pytest.approx(log_positive(mean[here], inside), abs=1e-2)
+        change = (latent(precision, shift) - latent(*sites)) / posterior.belief.centred().sd()
+        assert moved["shift"][at] == pytest.approx(change[np.abs(change).argmax()], abs=1e-6)
+        assert moved["item"][at] == ITEMS[np.abs(change).argmax()]
 
 
 def test_laplace_takes_a_block_of_curvature_out(data: PreferenceData) -> None:
-    """By dense algebra with derivatives by differences."""
-    posterior = fit(data, Laplace, fixed=FIXED)
+    """By dense algebra with derivatives in closed form, and draws of the cavity."""
+    posterior = fit(data, Laplace, Logistic(), fixed=FIXED)
     row = leave_one_out(posterior).table.iloc[3]
     order = np.eye(len(ITEMS))[[ITEMS.index(item) for item in order_of(row, data)]]
     mean, precision = posterior.mean(), np.linalg.inv(posterior.covariance())
-    here, step = order @ mean, 0.02
-    signs = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1)])
-    moves = step * np.einsum(
-        "sa,aijk->sijk",
-        signs,
-        np.stack(np.meshgrid(*2 * [np.arange(4)], indexing="ij"))[..., None] == np.arange(4),
-    )
-    points = here + moves.reshape(-1, 4)
-    with jax.enable_x64(True):
-        found = np.asarray(
-            log_probability(points, jnp.tile(jnp.arange(4), (len(points), 1)), tied=False)
-        )
-    found = found.reshape(4, 4, 4)
-    curvature = -np.einsum("s,sij->ij", signs.prod(axis=1), found) / (4 * step**2)
-    slope = np.diagonal(found[0] - found[3]) / (4 * step)
+    here = order @ mean
+    slope, curvature = (each[0] for each in _derivatives(here[None, None], 3))
     before = precision - order.T @ curvature @ order
     location = np.linalg.solve(before, precision @ mean - order.T @ (slope + curvature @ here))
-    gaps = order[:-1] - order[1:]
-    spread = gaps @ (np.linalg.inv(before) + 0.5 * np.eye(len(ITEMS))) @ gaps.T
-    assert row["log_score"] == pytest.approx(log_positive(gaps @ location, spread), abs=1e-2)
+    draws = np.random.default_rng(0).multivariate_normal(
+        order @ location, order @ np.linalg.inv(before) @ order.T, 200_000
+    )
+    # A standard error of the draws is about 0.002.
+    log_mean = logsumexp(log_stages(draws, 3)) - np.log(len(draws))
+    assert row["log_score"] == pytest.approx(log_mean, abs=1e-2)
 
 
-@pytest.mark.parametrize("engine", [EP, Laplace])
-def test_against_fits_to_the_others(data: PreferenceData, engine: Any) -> None:
-    """The other sites stay as they are, though each list is a ninth of what is known."""
-    found = leave_one_out(fit(data, engine, fixed=FIXED)).table
-    assert len(found) == 3 + 9
-    assert found["list"].isna().tolist() == [True] * 3 + [False] * 9
-    for _, row in list(found.iterrows())[3:]:
-        others = fit(data.select_answers(~rows_of(row["list"], data)), engine, fixed=FIXED)
-        assert row["log_score"] == pytest.approx(
-            np.log(others.order(order_of(row, data))), abs=0.25
-        )
+def log_chance(posterior: Any, places: dict[Any, int]) -> float:
+    """Log probability of a list, the sum over the orders of a middle block of two."""
+    first, *middle, last = sorted(places, key=lambda item: places[item])
+    tied = len(set(places.values())) < len(places)
+    orders = [[first, *middle, last], [first, *middle[::-1], last]][: 1 + tied]
+    return float(np.log(sum(posterior.order(order) for order in orders)))
 
 
-def test_rows_that_follow_from_others() -> None:
-    """Of best and worst of four there are four rows, one of which the others tell; against fits to
-    the others.
+@pytest.mark.parametrize(
+    ("engine", "likelihood", "kind"),
+    [
+        (EP, None, "order"),
+        (EP, None, "best and worst"),
+        (Laplace, Logistic(), "order"),
+        (EP, None, "groups"),
+    ],
+)
+def test_against_fits_to_the_others(engine: Any, likelihood: Any, kind: str) -> None:
+    """Scores and shifts of lists against fits without each, or without its group.
+
+    The other sites stay as they are, so both are near each other only.
     """
-    table = pd.DataFrame(
-        {
-            "best": list("abcabc"),
-            "worst": list("dfeeda"),
-            "items": ["abcd", "bdef", "cdef", "abef", "bcde", "abcf"],
-        }
+    within = 0.2
+    table, fixed = lists(20, PLACES.get(kind, PLACES["order"])), dict(FIXED)
+    table["unit"] = table["list"]
+    if kind == "groups":
+        table["group"] = table["list"].map(GROUPS)
+        table["unit"] = table["group"].fillna(table["list"].map(str))
+        fixed["group_sd"] = 0.7
+    columns = table.columns.drop("unit")
+    posterior = fit(
+        PreferenceData.from_tables(ITEMS, table[columns]), engine, likelihood, fixed=fixed
     )
-    rows = [
-        (number, item, 1 if item == row.best else 3 if item == row.worst else 2)
-        for number, row in enumerate(table.itertuples())
-        for item in row[3]
-    ]
-    answers = orderings(
-        pd.DataFrame(rows, columns=["no", "item", "place"]),
-        list="no",
-        item="item",
-        position="place",
-    )
-    data = PreferenceData.from_tables(ITEMS, answers)
-    posterior = fit(data, fixed={"individual_amplitude": 0.7})
-    found = leave_one_out(posterior).table["log_score"].to_numpy()
-    assert len(found) == 6
-    keys = data.comparisons
-    for number in range(6):
-        here = rows_of(number, data)
-        others = fit(data.select_answers(~here), fixed={"individual_amplitude": 0.7})
-        best = keys.winner[here][~np.isin(keys.winner[here], keys.loser[here])][0]
-        worst = keys.loser[here][~np.isin(keys.loser[here], keys.winner[here])][0]
-        middle = sorted({*keys.winner[here], *keys.loser[here]} - {best, worst})
-        chance = sum(
-            others.order([ITEMS[at] for at in (best, *between, worst)])
-            for between in (middle, middle[::-1])
+    scores, moved = leave_one_out(posterior).table, influence(posterior)
+    assert scores["list"].isna().tolist() == [True] * 3 + [False] * 20
+    belief = posterior.belief.centred()
+    for at in (3, 5, 9):
+        name = scores["list"][at]
+        rows = table[table["list"] == name]
+        kept = table[table["unit"] != rows["unit"].iloc[0]]
+        others = fit(
+            PreferenceData.from_tables(ITEMS, kept[columns]), engine, likelihood, fixed=fixed
         )
-        assert found[number] == pytest.approx(np.log(chance), abs=0.25)
+        truth = log_chance(others, dict(zip(rows["item"], rows["place"], strict=True)))
+        assert scores["log_score"][at] == pytest.approx(truth, abs=within)
+        shift = (others.belief.centred().mean() - belief.mean()) / belief.sd()
+        assert moved["log_score"][at] == pytest.approx(scores["log_score"][at])
+        assert moved["shift"][at] == pytest.approx(
+            shift[ITEMS.index(moved["item"][at])], abs=within, rel=0.4
+        )
+
+
+def test_partitions_with_logistic_noise() -> None:
+    """Against 400,000 draws with Gumbel noise, by bounds of five standard errors."""
+    rng, size = np.random.default_rng(1), 400_000
+    blocks = np.array([[0, 1, 1, 2], [2, 0, 1, 1], [0, 1, 1, -1], [1, 0, 0, 1], [3, 0, 2, 1]])
+    mean, root = rng.normal(size=(5, 4)), rng.normal(size=(5, 4, 4))
+    scores = _log_plackett_luce(mean, root @ root.swapaxes(1, 2), blocks)
+    for at, block in enumerate(blocks):
+        noisy = mean[at] + rng.normal(size=(size, 4)) @ root[at].T + rng.gumbel(size=(size, 4))
+        pairs = [(i, j) for i, j in np.ndindex(4, 4) if 0 <= block[i] < block[j]]
+        share = np.mean(np.all([noisy[:, i] > noisy[:, j] for i, j in pairs], axis=0))
+        error = np.sqrt(share * (1 - share) / size) + 0.005 * share
+        assert np.exp(scores[at]) == pytest.approx(share, abs=5 * error)
+    with pytest.raises(UnsupportedProgramError, match="blocks of 1, 8, 2 items stands for 40320"):
+        _log_plackett_luce(np.zeros((1, 11)), np.eye(11)[None], np.array([[0, *[1] * 8, 2, 2]]))
 
 
 RACES = {"Monza": "cab", "Spa": "abcd", "Imola": "dcba", "Zolder": "ab", "Pau": "bacd"}
@@ -187,11 +219,6 @@ def test_lists_keep_their_labels_and_their_order() -> None:
     table = leave_one_out(posterior).table
     assert table["list"].isna().tolist() == [True] + [False] * 4
     assert table["list"].tolist()[1:] == ["Monza", "Spa", "Imola", "Pau"]
-    for _, row in table.iloc[1:].iterrows():
-        kept = NAMED[NAMED["list"] != row["list"]]
-        others = fit(PreferenceData.from_tables(list("abcd"), kept), fixed=FIXED)
-        chance = others.order(list(RACES[row["list"]]))
-        assert row["log_score"] == pytest.approx(np.log(chance), abs=0.35)
     folds = k_fold(posterior, 2, hyperparameters="keep", progress_bar=False).table
     assert folds["list"].tolist() == table["list"].tolist()
 
@@ -220,10 +247,6 @@ def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
     both = posterior.update(again)
     assert labels(both) == [*races[:3], *(f"{race} again" for race in races[:3])]
     assert labels(both.update(withdraw=start)) == [f"{race} again" for race in races[:3]]
-    arrays, content = codec.encode_data(data)
-    content["columns"].remove("list_label")
-    before = codec.decode_data(arrays, {k: v for k, v in content.items() if k != "lists"})
-    assert before.comparisons.lists == (0, 1, 2)  # of files without labels
     kept = data.select_answers(rows_of("Imola", data))
     assert labels(fit(kept, fixed=FIXED)) == ["Imola"]
     twice = PreferenceData.from_tables(list("abcd"), start.assign(count=2))
@@ -240,19 +263,28 @@ def test_labels_of_rankings_and_rows() -> None:
 
 
 def test_mixtures(data: PreferenceData) -> None:
-    whole = leave_one_out(fit(data))
-    assert whole.table["log_score"].notna().all()
-    assert not whole.composed
+    posterior = fit(data)
+    assert leave_one_out(posterior).table["log_score"].notna().all()
+    assert influence(posterior)["shift"].abs().between(0.01, 2).all()
 
 
-def test_folds(data: PreferenceData) -> None:
-    posterior = fit(data, fixed=FIXED)
-    found = k_fold(posterior, 3, hyperparameters="keep", progress_bar=False).table
+@pytest.mark.parametrize("grouped", [False, True])
+def test_folds(grouped: bool) -> None:
+    """Lists are kept together, those without a group, too."""
+    table, fixed = lists(9), dict(FIXED)
+    if grouped:
+        table["group"] = table["list"].map(GROUPS)
+        fixed["group_sd"] = 0.7
+    posterior = fit(PreferenceData.from_tables(ITEMS, table), fixed=fixed)
+    folds = k_fold(posterior, 3, hyperparameters="keep", progress_bar=False)
+    assert folds.method.startswith("3 folds by group" if grouped else "3 folds by pair")
     near = leave_one_out(posterior).table
-    assert len(found) == len(near)
-    assert found["log_score"].to_numpy() == pytest.approx(near["log_score"].to_numpy(), abs=1.5)
+    assert len(folds.table) == len(near)
+    assert folds.log_scores == pytest.approx(near["log_score"].to_numpy(), abs=1.5)
 
 
-def test_influence_is_refused(data: PreferenceData) -> None:
-    with pytest.raises(UnsupportedProgramError, match="influence is that of single answers"):
-        influence(fit(data, fixed=FIXED))
+def test_raters_of_lists_are_refused() -> None:
+    table = lists(4).assign(rater="x")
+    posterior = fit(PreferenceData.from_tables(ITEMS, table), fixed={**FIXED, "rater_noise": [1.0]})
+    with pytest.raises(DataError, match="some answers are lists; see k_fold"):
+        raters(posterior)

@@ -141,10 +141,17 @@ def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Eng
     return Engine
 
 
-def test_a_program_that_keeps_the_part(given: UtilityPosterior, engine: type[Engine]) -> None:
+@pytest.mark.parametrize("attributes", [True, False])
+def test_a_program_that_keeps_the_part(
+    given: UtilityPosterior, engine: type[Engine], attributes: bool
+) -> None:
+    """A kernel that needs no attributes can be a part of data without attributes."""
     assert given.origin is not None
-    table = evidence_without_each(replace(given, origin=replace(given.origin, engine=engine(None))))
-    assert table["note"].tolist() == ["the program keeps this part when the data lacks it"] * 2
+    data = given.data if attributes else given.data.without_attributes()
+    origin = replace(given.origin, engine=engine(None))
+    notes = evidence_without_each(replace(given, data=data, origin=origin))["note"]
+    assert notes.iloc[1] == "the program keeps this part when the data lacks it"
+    assert not attributes or notes.iloc[0] == notes.iloc[1]
 
 
 def test_how_the_program_is_called_again(
@@ -201,16 +208,6 @@ def test_a_role_of_a_directed_relation(
     ):
         assert list(smaller.relations) == [left]
         assert kwargs["relation_kernels"] == {"cites": Diffusion()}
-
-
-def test_nothing_left_in_the_data(given: UtilityPosterior, engine: type[Engine]) -> None:
-    """A kernel that needs no attributes can be a part of data without attributes."""
-    assert given.origin is not None
-    origin = replace(given.origin, engine=engine(None))
-    table = evidence_without_each(
-        replace(given, data=given.data.without_attributes(), origin=origin)
-    )
-    assert table["note"].iloc[1] == "the program keeps this part when the data lacks it"
 
 
 def test_one_part_is_refused(data: PreferenceData, given: UtilityPosterior) -> None:

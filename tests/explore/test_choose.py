@@ -1,6 +1,5 @@
 """The next questions: limits, batches, ties, and bad input."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -30,9 +29,8 @@ def test_every_pair_but_the_answered_ones_once(
     assert set(asked(table)) == every - {frozenset({"e0", "e1"}), frozenset({"e1", "e2"})}
 
 
-@pytest.mark.parametrize("name", SCORES)
-def test_the_table_says_what_prefer_says(name: str, posterior: UtilityPosterior) -> None:
-    table = next_pairs(posterior, 3, score=name)
+def test_the_table_says_what_prefer_says(posterior: UtilityPosterior) -> None:
+    table = next_pairs(posterior, 3)
     assert list(table) == ["first", "second", "score", "probability", "gap_mean", "gap_sd"]
     told = posterior.prefer(list(zip(table["first"], table["second"], strict=True)))
     for column in ("probability", "gap_mean", "gap_sd"):
@@ -40,12 +38,8 @@ def test_the_table_says_what_prefer_says(name: str, posterior: UtilityPosterior)
 
 
 def test_the_default_and_instances(posterior: UtilityPosterior) -> None:
-    pd.testing.assert_frame_equal(
-        next_pairs(posterior), next_pairs(posterior, score=SCORES[DEFAULT]())
-    )
-    pd.testing.assert_frame_equal(
-        next_pairs(posterior, score="bald"), next_pairs(posterior, score=Bald())
-    )
+    assert next_pairs(posterior).equals(next_pairs(posterior, score=SCORES[DEFAULT]()))
+    assert next_pairs(posterior, score="bald").equals(next_pairs(posterior, score=Bald()))
 
 
 def test_repeats(posterior: UtilityPosterior) -> None:
@@ -55,10 +49,7 @@ def test_repeats(posterior: UtilityPosterior) -> None:
     assert sorted(map(sorted, once)) == [["e0", "e1"], ["e3", "e4"], ["e3", "e4"]]
     # The pair of e1 and e2 was answered three times already.
     assert (
-        sum(
-            pair == {"e1", "e2"} for pair in asked(next_pairs(posterior, 9, pairs=pairs, repeats=3))
-        )
-        == 1
+        asked(next_pairs(posterior, 9, pairs=pairs, repeats=3)).count(frozenset({"e1", "e2"})) == 1
     )
 
 
@@ -93,15 +84,13 @@ def test_limit_on_appearances(posterior: UtilityPosterior, labels: list[str]) ->
 
 def test_difficulty_limit(posterior: UtilityPosterior) -> None:
     every = next_pairs(posterior, 99)
-    table = next_pairs(posterior, 99, hardest=0.2)
+    table = next_pairs(posterior, 99, max_wrong=0.3)
     hard = np.abs(every["probability"] - 0.5) < 0.2
     assert 0 < hard.sum() < len(every)
     assert set(asked(table)) == set(asked(every[~hard]))
 
 
-def test_a_batch_is_not_the_best_of_a_single_question(
-    make: Callable[..., UtilityPosterior],
-) -> None:
+def test_a_batch_is_not_the_best_of_a_single_question(make: Any) -> None:
     # Three near-copies of one uncertain item: alone, each pair with it looks best; together they
     # would ask the same thing.
     covariance = np.eye(6) * 0.3
@@ -113,10 +102,7 @@ def test_a_batch_is_not_the_best_of_a_single_question(
         answers=pd.DataFrame({"winner": ["d"], "loser": ["e"]}),
     )
     batch = next_pairs(posterior, 3)
-    alone = [
-        pair for pair in next_pairs(posterior, 1, avoid=[])[["first", "second"]].to_numpy().tolist()
-    ]
-    assert asked(batch)[0] == frozenset(alone[0])
+    assert asked(batch)[0] == asked(next_pairs(posterior))[0]
     assert batch["score"].is_monotonic_decreasing
     copies = [len(pair & {"a", "b", "c"}) for pair in asked(batch)]
     others = [
@@ -130,7 +116,7 @@ def test_a_batch_is_not_the_best_of_a_single_question(
 
 @pytest.mark.parametrize("name", ["bald", "variance"])
 def test_members_of_a_batch_are_the_best_by_the_covariance_after_those_before(
-    name: str, make: Callable[..., UtilityPosterior], labels: list[str]
+    name: str, make: Any, labels: list[str]
 ) -> None:
     """By enumeration of all pairs and both answers; integrals over gaps, and over what means will
     be, by the trapezoidal rule.
@@ -178,10 +164,10 @@ def test_members_of_a_batch_are_the_best_by_the_covariance_after_those_before(
     assert changed, "two questions, each the best by itself, would have been the same"
 
 
-def test_ties_are_broken_by_the_key(make: Callable[..., UtilityPosterior]) -> None:
+def test_ties_are_broken_by_the_key(make: Any) -> None:
     n = 40
     posterior = make(list(range(n)), mean=np.zeros(n), covariance=np.eye(n))
-    for name in ("bald", "ratio", "random"):
+    for name in ("bald", "ratio"):
         same = [asked(next_pairs(posterior, score=name, rng_key=3))[0] for _ in range(2)]
         assert same[0] == same[1]
         found = [
@@ -194,7 +180,7 @@ def test_ties_are_broken_by_the_key(make: Callable[..., UtilityPosterior]) -> No
     assert asked(next_pairs(posterior)) == asked(next_pairs(posterior))
 
 
-def test_raters(make: Callable[..., UtilityPosterior], labels: list[str]) -> None:
+def test_raters(make: Any, labels: list[str]) -> None:
     table = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "rater": ["ann", "bob"]})
     posterior = make(labels, answers=table, rater_noise=np.array([0.2, 3.0]))
     ann, bob = (next_pairs(posterior, rater=rater) for rater in ("ann", "bob"))
@@ -205,7 +191,7 @@ def test_raters(make: Callable[..., UtilityPosterior], labels: list[str]) -> Non
         next_pairs(posterior, rater="nobody")
 
 
-def test_items_that_are_the_same_to_the_model(make: Callable[..., UtilityPosterior]) -> None:
+def test_items_that_are_the_same_to_the_model(make: Any) -> None:
     covariance = np.ones((4, 4)) + np.diag([0.0, 0.0, 0.0, 0.5])
     posterior = make(
         list("abcd"),
@@ -226,12 +212,16 @@ def test_items_that_are_the_same_to_the_model(make: Callable[..., UtilityPosteri
         ({"score": Bald}, "instance"),
         ({"repeats": -1}, "repeats is -1"),
         ({"most_appearances": 0}, "most_appearances is 0"),
-        ({"hardest": 0.5}, "hardest is 0.5"),
+        ({"max_wrong": 0.6}, "max_wrong is 0.6"),
         ({"items": "e1"}, "give a list of labels"),
         ({"items": ["nobody"]}, "nobody"),
         ({"pairs": ["e1"]}, r"pairs\[0\]"),
         ({"pairs": [("e1", "e1")]}, "with itself"),
         ({"avoid": [("e1", "x")]}, "x"),
+        (
+            {"pairs": pd.DataFrame({"first": ["e1"], "second": ["e2"], "rater": ["ann"]})},
+            "pairs is a table with the columns 'first', 'second', 'rater'",
+        ),
     ],
 )
 def test_bad_input(arguments: dict[str, Any], words: str, posterior: UtilityPosterior) -> None:
@@ -239,16 +229,12 @@ def test_bad_input(arguments: dict[str, Any], words: str, posterior: UtilityPost
         next_pairs(posterior, **arguments)
 
 
-def test_a_posterior_without_numbers(
-    make: Callable[..., UtilityPosterior], labels: list[str]
-) -> None:
+def test_a_posterior_without_numbers(make: Any, labels: list[str]) -> None:
     with pytest.raises(DataError, match="no numbers"):
         next_pairs(make(labels, mean=np.full(len(labels), np.nan)))
 
 
-def test_a_parameter_that_is_missing(
-    make: Callable[..., UtilityPosterior], labels: list[str]
-) -> None:
+def test_a_parameter_that_is_missing(make: Any, labels: list[str]) -> None:
     table = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "tie": [True, False]})
     with pytest.raises(DataError, match="tie_margin"):
         next_pairs(make(labels, answers=table))

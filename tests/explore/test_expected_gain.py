@@ -1,6 +1,5 @@
 """The stopping rule against quadrature and against simulated answers; the words for people."""
 
-from collections.abc import Callable
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -85,9 +84,7 @@ def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> N
     assert found.wrong_after < 0.9 * found.wrong_now
 
 
-def test_the_missing_answers_are_about_those_that_it_takes(
-    make: Callable[..., UtilityPosterior],
-) -> None:
+def test_the_missing_answers_are_about_those_that_it_takes(make: Any) -> None:
     """One question after the other, answered from a truth that is drawn from the prior."""
     n, rng = 10, np.random.default_rng(3)
     mean, covariance = np.zeros(n), 4 * np.eye(n)
@@ -146,7 +143,7 @@ def test_the_rule_and_its_words(posterior: UtilityPosterior) -> None:
             expected_gain(posterior, top=top)  # type: ignore[arg-type]
 
 
-def test_little_to_gain_is_not_enough(make: Callable[..., UtilityPosterior]) -> None:
+def test_little_to_gain_is_not_enough(make: Any) -> None:
     """Items of one utility never settle: a third of the pairs in the wrong order was once called
     enough.
     """
@@ -170,7 +167,7 @@ def test_little_to_gain_is_not_enough(make: Callable[..., UtilityPosterior]) -> 
     assert few.answers == 2 and few.stalled and few.missing is None
 
 
-def test_the_best_may_be_known_when_the_order_is_not(make: Callable[..., UtilityPosterior]) -> None:
+def test_the_best_may_be_known_when_the_order_is_not(make: Any) -> None:
     mean = np.array([4.0, 3.8, 0.1, 0.0, -0.1, 0.0, 0.1, 0.0])
     posterior = make(list(range(8)), mean=mean, covariance=0.3 * np.eye(8))
     assert not expected_gain(posterior).enough()
@@ -189,7 +186,7 @@ def test_the_best_may_be_known_when_the_order_is_not(make: Callable[..., Utility
         assert expected_gain(posterior, top=top).wrong_now == pytest.approx(wrong, abs=0.06)
 
 
-def test_questions_that_are_left(make: Callable[..., UtilityPosterior]) -> None:
+def test_questions_that_are_left(make: Any) -> None:
     answers = pd.DataFrame({"winner": [0, 1, 2], "loser": [1, 0, 3], "count": [1, 1, 5]})
     data = make(list(range(6)), answers=answers).data
 
@@ -205,9 +202,7 @@ def test_questions_that_are_left(make: Callable[..., UtilityPosterior]) -> None:
     assert left(most_appearances=2) == 1  # 4 and 5: all others have had theirs
 
 
-def test_of_many_items_a_sample_stands_for_all(
-    make: Callable[..., UtilityPosterior], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_items_a_sample_stands_for_all(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relpref.explore.stopping.MAX_FORECAST_ANSWERS", 2)
     posterior = make(list(range(60)))
     whole = expected_gain(posterior, 2)
@@ -226,7 +221,7 @@ def test_why(name: str, posterior: UtilityPosterior) -> None:
     assert "e0" in words or "e5" in words or "nothing tells" in words
 
 
-def test_why_names_the_one_that_is_ahead(make: Callable[..., UtilityPosterior]) -> None:
+def test_why_names_the_one_that_is_ahead(make: Any) -> None:
     posterior = make(["a", "b", "c"], mean=[0.0, 1.0, 0.0], covariance=np.eye(3))
     assert "'b' is thought to be the better with a probability of 76%" in why(posterior, "a", "b")
     assert "'b'" in why(posterior, "b", "a")

@@ -1,49 +1,14 @@
 """The inside of the engines, gold problems, and relations of one shape."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
 from relpref.data import PreferenceData, RelationData
-
-
-@pytest.fixture(scope="session")
-def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict[str, Any]]]]:
-    """Log evidence plus log prior of a program, and its gradient: the one way into the engine's
-    inside.
-
-    Returns a function of the unconstrained hyperparameters.
-    """
-    from relpref.infer import EP
-    from relpref.infer.program import Program
-    from relpref.infer.sites import Sites
-
-    def prepare(
-        program: Any, *args: Any, gap_space: bool, engine: Any = EP, **kwargs: Any
-    ) -> Callable[[Mapping[str, Any]], tuple[float, dict[str, Any]]]:
-        with jax.enable_x64(True):
-            read = Program.of(program, args, kwargs)
-            sites = Sites(jnp.zeros(read.layout.num_rows), jnp.zeros(read.layout.num_rows))
-
-        def at(unconstrained: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-            with jax.enable_x64(True):
-                values = {
-                    name: jnp.asarray(np.asarray(value, np.float64))
-                    for name, value in unconstrained.items()
-                }
-                found = engine.evaluate(read, gap_space, True, values, sites, 1e-10, 500, False)
-                gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
-                return float(found.log_evidence + found.log_prior), gradient
-
-        return at
-
-    return prepare
 
 
 @pytest.fixture(scope="session")

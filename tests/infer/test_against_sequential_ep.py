@@ -106,18 +106,6 @@ def test_parallel_ep_reaches_the_sequential_fixed_point(
     )
 
 
-def test_both_spaces_give_the_same_answers(
-    make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
-) -> None:
-    data = make_data(7)
-    item, gap = (fit(data, space=space, tol=1e-10) for space in ("latent", "observation"))
-    np.testing.assert_allclose(item.mean(), gap.mean(), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(item.covariance(), gap.covariance(), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(item.explain(), gap.explain(), rtol=0, atol=1e-8)
-    assert abs(item.log_evidence - gap.log_evidence) <= 1e-8
-    assert (item.info["space"], gap.info["space"]) == ("latent", "observation")
-
-
 def test_the_cheaper_space_is_chosen(posterior: Any, data: PreferenceData) -> None:
     assert data.num_comparisons > data.num_items
     assert posterior.info["space"] == "latent"

@@ -2,7 +2,7 @@
 of generated data.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,8 @@ from scipy import special, stats
 
 import relpref
 from relpref import PreferenceData
-from relpref.data import choices
 from relpref.errors import DataError, StorageError, UnknownLabelError
-from relpref.infer import EP, Laplace, from_samples, noncentered
-from relpref.infer.assemble import composed_note
+from relpref.infer import EP, from_samples, noncentered
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
 from relpref.models import preference_gp
@@ -164,36 +162,6 @@ ONE_NOW = [
     "graded",
     *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "graded"),
 ]
-
-
-@pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ONE_NOW)
-def test_gradient(kind: str, engine: Any, objective: Callable[..., Any]) -> None:
-    at = objective(preference_gp, data_of(kind), gap_space=False, engine=engine, **options_of(kind))
-    rng = np.random.default_rng(4)
-    point = {
-        name: np.asarray(
-            value
-            if name == "position_bias"
-            else special.logit(value)
-            if name == "lapse"
-            else np.log(value)
-        )
-        + rng.normal(0, 0.2, np.shape(value))
-        for name, value in {"attributes_amplitude": 1.2, **KINDS[kind][2]}.items()
-    }
-    value, gradient = at(point)
-    assert set(gradient) == set(point)
-    step = np.finfo(float).eps ** (1 / 3)
-    for name, entries in point.items():
-        for entry in np.ndindex(entries.shape):
-            ends = []
-            for side in (step, -step):
-                moved = np.array(entries)
-                moved[entry] += side
-                ends.append(at({**point, name: moved})[0])
-            slope = (ends[0] - ends[1]) / (2 * step)
-            assert abs(slope - gradient[name][entry]) <= 1e-6 * max(1.0, abs(value)), (name, entry)
 
 
 def test_predictions(kind: str, fitted: Any) -> None:
@@ -368,15 +336,6 @@ def test_plain_answers_have_no_raters_or_positions(posterior: Any) -> None:
         posterior.prefer(pair, rater="x")
     with pytest.raises(DataError, match="do not say which item was shown first"):
         posterior.prefer(pair, shown_first=[pair[0][0]])
-
-
-def test_info_says_that_answers_are_composed() -> None:
-    votes = pd.DataFrame({"poll": [1, 1, 1], "who": LABELS, "won": [0, 1, 0]})
-    composed = choices(votes, question="poll", item="who", chosen="won")
-    items = pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS)
-    data = PreferenceData.from_tables(items, composed, lists="pairs")
-    assert "2 pairs composed from 1 choice or list" in composed_note(data)["answers"]
-    assert composed_note(data_of("graded")) == {}
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr
 
 from relpref.infer import EP
-from relpref.infer.result import InferenceWarning
 from relpref.infer.sites import Fit, Sites, advance, begin, cavities
 from relpref.infer.spaces import Factorised, Marginals
-from relpref.likelihoods import GradedComparison, ProbitComparison, TiltedMoments
+from relpref.likelihoods import ProbitComparison, TiltedMoments
+from relpref.result import InferenceWarning
 
 
 @pytest.mark.parametrize(
@@ -45,26 +45,6 @@ def test_the_residual_bounds_means_and_variances(
         cavity = cavities(counts, sites, marginals)
         state, _ = advance(counts, begin(sites, fit), fit, marginals, cavity, moments)
     np.testing.assert_allclose(state.residual, expected)  # the second row was not answered
-
-
-def ties(number: int) -> None:
-    utility = numpyro.sample("utility", dist.Normal(jnp.zeros(2), 1.5).to_event(1))
-    gap = jnp.broadcast_to(utility[0] - utility[1], (number,))
-    numpyro.sample(
-        "answer", GradedComparison(gap, jnp.array([0.5])), obs=jnp.zeros(number, jnp.int32)
-    )
-
-
-def test_variances_settle_where_no_mean_moves() -> None:
-    """Ties alone leave every mean at 0 from the first sweep on; the variances still have to be
-    found.
-    """
-    posterior = EP(ties).run(0, 3)
-    assert posterior.info["result"] == "converged"
-    gap = np.linspace(-12, 12, 20_001)
-    density = np.exp(-(gap**2) / 9) * (ndtr(gap + 0.5) - ndtr(gap - 0.5)) ** 3
-    sd = np.sqrt(np.sum(density * gap**2) / np.sum(density))
-    np.testing.assert_allclose(posterior.sd([[1.0, -1.0]]), [sd], rtol=0.01)
 
 
 def repeated(covariance: Any, counts: Any) -> None:

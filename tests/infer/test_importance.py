@@ -22,12 +22,12 @@ from relpref.infer.importance import (
     importance_points,
     judged,
 )
-from relpref.infer.result import InferenceWarning
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Probit
 from relpref.linalg import Dense, NamedSum
 from relpref.models.preference import repeated
 from relpref.posterior.points import interval, probability_below
+from relpref.result import InferenceWarning
 
 _NUMBER = 8
 _LABELS = [f"e{at}" for at in range(_NUMBER)]

@@ -9,7 +9,6 @@ import pytest
 
 import relpref
 from relpref import PreferenceData
-from relpref.data import orderings
 from relpref.diagnostics import calibrate, check
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace
@@ -30,12 +29,7 @@ def composed(number: int, seed: int) -> pd.DataFrame:
         rows += [
             (at, ITEMS[item], 1 + min(place, 1 + 2 * (at % 2))) for place, item in enumerate(order)
         ]
-    return orderings(
-        pd.DataFrame(rows, columns=["no", "item", "place"]),
-        list="no",
-        item="item",
-        position="place",
-    )
+    return pd.DataFrame(rows, columns=["list", "item", "place"])
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +72,17 @@ def test_order_and_names_leave_no_trace(engine: Any, lists: list[tuple[int, ...]
     for number, places in enumerate(lists):
         chosen = rng.choice(5, len(places), replace=False)
         rows += [(number, item, 1 + place) for item, place in zip(chosen, places, strict=True)]
-    table = pd.DataFrame(rows, columns=["no", "item", "place"])
+    table = pd.DataFrame(rows, columns=["list", "item", "place"])
     names, numbers = rng.permutation(5), rng.permutation(4)
-    turned = table.assign(no=numbers[table["no"]], item=names[table["item"]]).iloc[
+    turned = table.assign(list=numbers[table["list"]], item=names[table["item"]]).iloc[
         rng.permutation(len(rows))
     ]
     found = []
     for one in (table, turned):
-        answers = orderings(one, list="no", item="item", position="place")
-        data = PreferenceData.from_tables(list(range(5)), answers)
-        found.append(engine(preference_gp, fixed=FIXED).run(0, data, progress_bar=False))
+        data = PreferenceData.from_tables(list(range(5)), one)
+        likelihood = Logistic() if engine is Laplace else Probit()
+        options = {"progress_bar": False, "likelihood": likelihood}
+        found.append(engine(preference_gp, fixed=FIXED).run(0, data, **options))
     first, other = found
     assert other.mean()[names] == pytest.approx(first.mean(), abs=1e-6)
     assert other.sd()[names] == pytest.approx(first.sd(), abs=1e-6)
@@ -104,6 +99,10 @@ def test_without_padding(data: PreferenceData) -> None:
 
 
 def test_refused(data: PreferenceData) -> None:
+    remedy = r"Laplace has no lists with Gaussian noise \(Thurstone\): fit with EP"
+    for engine in (Laplace(preference_gp), Laplace(preference_gp, hyperparameters="em")):
+        with pytest.raises(UnsupportedProgramError, match=remedy):
+            engine.run(0, data, progress_bar=False)
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
         EP(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=Logistic())
     with pytest.raises(DataError, match="lapse=True is for single answers"):

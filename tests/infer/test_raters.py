@@ -11,14 +11,11 @@ import pytest
 from scipy import special, stats
 
 from relpref import PreferenceData
-from relpref.data import orderings
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
-from relpref.infer.evidence import evaluate, expectation_propagation
 from relpref.infer.members import Members, means, quantiles, strata
-from relpref.infer.plates import settled
+from relpref.infer.plates import _LOG_SCALES, _scale, settled
 from relpref.infer.program import Program
-from relpref.infer.sites import Sites
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Probit
 from relpref.models import preference_gp
@@ -107,36 +104,6 @@ def test_against_integration() -> None:
     assert one.hyperparameters["rater_noise"].shape == (3,) and not one.hyperparameter_draws
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_gradient(grouped: bool) -> None:
-    more: Any = {"group": list("112233445566")} if grouped else {}
-    given = data().with_comparisons(TABLE.assign(**more))
-    known = {"group_sd": np.array(-0.2)} if grouped else {}
-    with jax.enable_x64(True):
-        program = settled(Program.of(preference_gp, (given,), OPTIONS, padding=True), True)
-        assert program.members is not None and program.members.names == ("rater_noise",)
-        np.testing.assert_array_equal(program.members.row, np.asarray(given.comparisons.rater))
-
-        def at(spread: float) -> Any:
-            place = {
-                "attributes_amplitude": np.array(0.3),
-                "rater_spread": np.array(spread),
-                **known,
-            }
-            nothing = Sites(*np.zeros((2, program.layout.num_rows)))
-            return evaluate(
-                expectation_propagation, program, False, True, place, nothing, 1e-11, 500, False
-            )
-
-        here, step = at(-0.4), 1e-4
-        slope = sum(
-            sign * float(one.log_evidence + one.log_prior)
-            for sign, one in ((1, at(-0.4 + step)), (-1, at(-0.4 - step)))
-        )
-    assert set(here.gradient) == {"attributes_amplitude", "rater_spread", *known}
-    assert here.gradient["rater_spread"] == pytest.approx(slope / (2 * step), rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("engine", "options"),
     [
@@ -164,6 +131,41 @@ def test_where_raters_are_not_averaged_over_their_scale_is_learned(
         assert "averaged" not in found.info
 
 
+def test_a_scale_is_the_median_of_its_posterior() -> None:
+    """Entries whose likelihood is Gaussian, by the density of all of them together."""
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(6, 6))
+    curvature, observed = root @ root.T + 0.1 * np.eye(6), rng.normal(0, 0.7, 6)
+    with jax.enable_x64(True):
+        program = settled(Program.of(preference_gp, (data(),), OPTIONS), False)
+        assert program.scales == (("rater_noise", "rater_spread"),)
+        scale = _scale(program, "rater_spread", curvature, curvature @ observed)
+    scales, noise = np.exp(_LOG_SCALES), np.linalg.inv(curvature)
+    log_density = [
+        stats.multivariate_normal(cov=s**2 * np.eye(6) + noise).logpdf(observed) for s in scales
+    ]
+    log_density = log_density + stats.halfnorm(scale=0.75).logpdf(scales) + np.log(scales)
+    below = np.cumsum(np.exp(log_density - np.max(log_density)))
+    assert scale == pytest.approx(scales[np.searchsorted(below, 0.5 * below[-1])], rel=0.02)
+
+
+def test_entries_at_their_maximum_are_as_uncertain_as_averaged_ones() -> None:
+    """Draws of noise around the maximum beside those by the average over raters."""
+    answers = PreferenceData.from_tables(
+        pd.DataFrame(index=range(10)), simulated(1, 400, 0.8, raters=4, items=10)[2]
+    )
+    means, sds = [], []
+    for engine in (EP(preference_gp), Laplace(preference_gp)):
+        posterior: Any = engine.run(0, answers, progress_bar=False)
+        noise = np.log(posterior.hyperparameter_draws["rater_noise"])
+        noise -= noise.mean(axis=1, keepdims=True)  # what raters share, utilities have, too
+        means.append(posterior.belief.weights @ noise)
+        squares = np.square(noise - means[-1])
+        sds.append(np.sqrt(posterior.belief.weights @ squares))
+    np.testing.assert_allclose(means[1], means[0], atol=0.5 * np.min(sds[0]))
+    np.testing.assert_allclose(sds[1], sds[0], rtol=0.3)
+
+
 def test_groups_are_learned_beside_raters() -> None:
     """Whether or not raters are averaged over."""
     given = data().with_comparisons(TABLE.assign(group=list("112233445566")))
@@ -184,17 +186,15 @@ def test_other_reasons_not_to_average() -> None:
     assert "averaged" not in found.info
     orders = pd.DataFrame(
         {
-            "who": list("xxxyyyxxx"),
+            "rater": list("xxxyyyxxx"),
             "list": np.repeat([0, 1, 2], 3),
             "item": list("abcbcacba"),
             "place": [1, 2, 3] * 3,
         }
     )
-    table = orderings(orders, list="list", item="item", position="place")
-    table["rater"] = np.where(table["list"] == 1, "y", "x")
     items = pd.DataFrame({"one": [0.0, 1, 2]}, index=list("abc"))
     listed: Any = EP(preference_gp, hyperparameters="maximize").run(
-        0, PreferenceData.from_tables(items, table), progress_bar=False, **OPTIONS
+        0, PreferenceData.from_tables(items, orders), progress_bar=False, **OPTIONS
     )
     assert listed.hyperparameters["rater_spread"] == pytest.approx(MEDIAN, rel=1e-3)
 
@@ -257,6 +257,8 @@ def test_tie_margins_of_raters() -> None:
 
 
 def test_tie_margins_of_raters_need_ties_and_raters() -> None:
+    with pytest.raises(DataError, match="margins is 'item'; it is 'common' or 'rater'"):
+        Probit(margins="item")  # type: ignore[arg-type]
     match = r"Probit\(margins='rater'\) is for answers with the column 'tie', which is missing"
     with pytest.raises(DataError, match=match):
         EP(preference_gp).run(

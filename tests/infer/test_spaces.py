@@ -5,15 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
-from relpref.infer import EP
 from relpref.infer.rows import DenseRows, SparseRows
 from relpref.infer.spaces import DualSpace, LatentSpace, Map, lower_of_product
-from relpref.kernels import GaussianProcess
-from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense
 
 
@@ -60,35 +55,6 @@ def test_against_dense_algebra(kind: Any, problem: dict[str, Any]) -> None:
     )
     half_log_ratio = 0.5 * (np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(posterior)[1])
     np.testing.assert_allclose(marginals.log_determinant, half_log_ratio, rtol=1e-9)
-
-
-FIRST, SECOND = np.array([0, 1, 2, 3, 0]), np.array([2, 1, 0, 2, 1])
-
-
-def two_sites(kernel: Any) -> None:
-    """Sites whose names do not sort in the order of the program."""
-    f = numpyro.sample("zeta", GaussianProcess(Dense(jnp.asarray(kernel))))
-    with numpyro.plate("place", 3):
-        g = numpyro.sample("Alpha", dist.Normal(0.7, 1.5))
-    with numpyro.plate("row", 5):
-        gap = f[FIRST] - f[SECOND[::-1]] + 2 * g[SECOND] - 0.3
-        numpyro.sample("y", ProbitComparison(gap), obs=jnp.array([1, 1, 0, 1, 1]))
-
-
-def test_two_sites_in_both_spaces() -> None:
-    factor = np.random.default_rng(0).standard_normal((4, 4))
-    kernel = factor @ factor.T + np.eye(4)
-    spaces: list[Any] = ["observation", "latent"]
-    fits: list[Any] = [
-        EP(two_sites, space=space).run(0, kernel, progress_bar=False) for space in spaces
-    ]
-    gap, item = fits
-    for site in ("zeta", "Alpha"):
-        np.testing.assert_allclose(gap.mean(site=site), item.mean(site=site), rtol=0, atol=1e-8)
-        np.testing.assert_allclose(
-            gap.covariance(site=site), item.covariance(site=site), rtol=0, atol=1e-8
-        )
-    np.testing.assert_allclose(gap.log_evidence, item.log_evidence, rtol=0, atol=1e-8)
 
 
 def test_sparse_rows_are_the_matrix(problem: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ def on_a_grid(data: PreferenceData) -> dict[str, Any]:
     """Log amplitudes on a grid, with evidence times prior (half-normal of scales 2 and 1, on the
     log scale) as weights.
     """
-    axis = np.linspace(-4.0, 2.2, 16)
+    axis = np.linspace(-4.0, 2.2, 10)
     nodes, heights, posteriors = [], [], []
     for first in axis:
         for second in axis:

@@ -144,10 +144,10 @@ def test_what_is_no_weight_is_refused_with_its_row(wrong: Any) -> None:
 def test_lists_have_no_weights() -> None:
     table = pd.DataFrame(
         {
-            "winner": ["a", "b", "c"],
-            "loser": ["b", "c", "d"],
-            "list": [1, 1, None],
-            "weight": [1, 1, 0.5],
+            "list": [1, 1, 1, 2, 2],
+            "item": list("abccd"),
+            "place": [1, 2, 3, 1, 2],
+            "weight": [1, 1, 1, 0.5, 0.5],
         }
     )
     data = PreferenceData.from_tables(ITEMS, table)

@@ -3,6 +3,7 @@ and differences.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -23,6 +24,10 @@ from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
 from relpref.likelihoods.orders import log_probability as in_any_precision
 
 compiled = jax.jit(in_any_precision, static_argnames=("noise", "tied"))
+slope_of_sum = jax.jit(
+    jax.grad(lambda u, block, noise, tied: in_any_precision(u, block, noise, tied=tied).sum()),
+    static_argnums=(2, 3),
+)
 
 
 def log_probability(utility: Any, block: Any, noise: Noise = GAUSSIAN) -> Any:
@@ -134,12 +139,12 @@ def test_gradient(blocks: list[int], noise: Noise) -> None:
     """
     step, block = 1e-4, np.array([blocks])
     with jax.enable_x64(True):
-        slope = jax.jit(jax.grad(lambda u: in_any_precision(u, jnp.asarray(block), noise).sum()))
+        tied = noise is GUMBEL or max(np.bincount(blocks)[1:-1]) > 1
         for spread, error in ((0.5, 1e-4), (12.0, 0.01)):
             utility = spread * np.arange(4.0)[None]
             moved = utility + step * np.stack([np.eye(4), -np.eye(4)])
             ends = log_probability(moved.reshape(8, 4), np.tile(block, (8, 1)), noise).reshape(2, 4)
-            found = np.asarray(slope(jnp.asarray(utility)))[0]
+            found = np.asarray(slope_of_sum(jnp.asarray(utility), block, noise, tied))[0]
             assert found == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=error, abs=error)
 
 
@@ -171,20 +176,24 @@ def distribution(utility: Any, kind: Any = ProbitComparison, **options: Any) -> 
     )
 
 
+UTILITY = np.array([0.4, -0.3, 0.9, -1.0])
+
+
+@partial(jax.jit, static_argnums=0)
+def drawn_rows(kind: Any, scale: Any) -> tuple[Any, Any]:
+    """Log probabilities of rows, and draws."""
+    rows = distribution(jnp.asarray(UTILITY), kind, scale=scale)
+    return rows.log_prob(jnp.ones(len(ROWS), int)), rows.sample(jax.random.key(1), (50_000,))
+
+
 @pytest.mark.parametrize("kind", [ProbitComparison, LogisticComparison])
 def test_log_prob_of_rows(kind: Any) -> None:
+    utility, scale = UTILITY, 1.7
     with jax.enable_x64(True):
-        utility = jnp.array([0.4, -0.3, 0.9, -1.0])
-        scale = 1.7
-        found = np.asarray(
-            distribution(utility, kind, scale=scale).log_prob(jnp.ones(len(ROWS), int))
-        )
+        found = np.asarray(drawn_rows(kind, scale)[0])
         alone = kind((utility[ROWS[:2, 1]] - utility[ROWS[:2, 2]]), scale=scale).log_prob(1)
     noise = GUMBEL if kind is LogisticComparison else GAUSSIAN
-    whole = [
-        np.log(chance(np.asarray(utility)[items] / scale, blocks, noise)[0])
-        for items, blocks in ITEMS
-    ]
+    whole = [np.log(chance(utility[items] / scale, blocks, noise)[0]) for items, blocks in ITEMS]
     expected = np.zeros(len(ROWS))
     expected[:2], expected[[2, 5, 9]] = alone, whole
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
@@ -194,9 +203,8 @@ def test_log_prob_of_rows(kind: Any) -> None:
 def test_rows_are_drawn_together(kind: Any) -> None:
     """50,000 draws: false alarms in one of 10,000 for each."""
     with jax.enable_x64(True):
-        its = distribution(jnp.array([0.4, -0.3, 0.9, -1.0]), kind)
-        drawn = np.asarray(its.sample(jax.random.key(1), (50_000,)))
-        expected = np.exp(np.asarray(its.log_prob(jnp.ones(len(ROWS), int))))
+        log, drawn = map(np.asarray, drawn_rows(kind, 1.0))
+    expected = np.exp(log)
     for first, rows in ((0, [0]), (2, [2, 3, 4]), (5, [5, 6, 7, 8]), (9, [9, 10])):
         share, true = drawn[:, rows].all(axis=1).mean(), expected[first]
         assert share == pytest.approx(true, abs=3.9 * np.sqrt(true * (1 - true) / len(drawn)))

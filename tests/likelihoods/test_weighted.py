@@ -20,7 +20,6 @@ from relpref.likelihoods.weighted import WeightedComparison
 
 SINGLE: dict[str, tuple[Callable[[Any], Comparison], Any]] = {
     "probit": (lambda gap: ProbitComparison(gap, scale=0.7, shift=0.2), [0, 1, 1]),
-    "ties": (lambda gap: GradedComparison(gap, jnp.array([0.3])), [-1, 0, 1]),
     "strengths": (lambda gap: GradedComparison(gap, jnp.array([0.3, 1.1, 2.0])), [0, 2, -3]),
     "logistic": (LogisticComparison, [0, 1, 1]),
     "lapse": (lambda gap: ProbitComparison(gap, lapse=0.1), [0, 1, 1]),
@@ -33,7 +32,7 @@ def test_moments_are_those_of_the_integral(name: str) -> None:
     make, values = SINGLE[name]
     with jax.enable_x64(True):
         rng = np.random.default_rng(0)
-        value = np.repeat(values, 16)
+        value = np.repeat(values, 4)
         mean = rng.normal(0, 2, len(value))
         variance = 10 ** rng.uniform(-3, 1.5, len(value))
         weight = np.tile([0.03, 0.5, 1.0, 7.5], len(value) // 4)
@@ -46,7 +45,7 @@ def test_moments_are_those_of_the_integral(name: str) -> None:
         log_prob = jax.jit(lambda x, value: make(x).log_prob(value))
         for row, (m, v) in enumerate(zip(mean, variance, strict=True)):
             half = 12 * np.sqrt(v) + 3
-            x = np.linspace(m - half, m + half, 40_001)
+            x = np.linspace(m - half, m + half, 8001)
             log_p = np.asarray(log_prob(x, np.full(len(x), value[row])))
             exponent = weight[row] * log_p - 0.5 * ((x - m) ** 2 / v + np.log(2 * np.pi * v))
             density = np.exp(exponent - exponent.max())
@@ -63,6 +62,7 @@ def test_at_a_point_moments_are_the_log_density_and_its_derivatives() -> None:
         gap = jnp.linspace(-3, 3, 7)
         single = GradedComparison(gap, jnp.array([0.4]))
         value, zero = jnp.array([-1, 0, 1, 0, 1, -1, 0]), jnp.zeros(7)
-        found = jax.jit(WeightedComparison(single, jnp.full(7, 0.3)).tilted)(value, gap, zero)
-        for one, other in zip(found, single.tilted(value, gap, zero), strict=True):
+        weighted = WeightedComparison(single, jnp.full(7, 0.3))
+        pair = jax.jit(lambda: (weighted.tilted(value, gap, zero), single.tilted(value, gap, zero)))
+        for one, other in zip(*pair(), strict=True):
             np.testing.assert_allclose(one, 0.3 * other, rtol=1e-12)

@@ -24,19 +24,21 @@ def relation(symmetry: str = "none") -> RelationData:
     return RelationData.from_tables(nodes, labels, symmetry=symmetry)  # type: ignore[arg-type]
 
 
+# A value for each latent site, so that none is drawn.
+VALUES = {
+    "attributes_amplitude": 1.0,
+    "attributes_lengthscale": np.ones(2),
+    "noise": 0.5,
+    "score": np.zeros(16),
+}
+
+
 def test_its_sites() -> None:
-    sites = handlers.trace(handlers.seed(conditional_ranking, 0)).get_trace(relation())
-    assert list(sites) == [
-        "attributes_amplitude",
-        "attributes_lengthscale",
-        "noise",
-        "score",
-        "label",
-    ]
-    assert sites["score"]["value"].shape == (16,)
-    sites = handlers.trace(handlers.seed(conditional_ranking, 0)).get_trace(
-        relation("reciprocal"), loss="regression"
-    )
+    seeded = handlers.trace(handlers.seed(handlers.substitute(conditional_ranking, VALUES), 0))
+    sites = seeded.get_trace(relation())
+    assert list(sites) == [*VALUES, "label"]
+    assert sites["score"]["fn"].shape() == (16,)
+    sites = seeded.get_trace(relation("reciprocal"), loss="regression")
     assert sites["label"]["value"].shape == (6,)  # each pair once
 
 
@@ -60,7 +62,7 @@ def test_priors_and_options_are_checked() -> None:
 
 
 def test_the_density_of_contrasts() -> None:
-    """Of any orthonormal basis of the contrasts within groups; a group of one has none."""
+    """The density of any orthonormal basis of contrasts within groups; a group of one has none."""
     rng = np.random.default_rng(1)
     groups = np.array([0, 0, 0, 2, 2, 3])
     value, loc = rng.normal(size=(2, 6))

@@ -1,4 +1,4 @@
-"""What a package outside of relpref adds to it: the examples of docs/extending.md."""
+"""Additions of a package outside of relpref: the examples of docs/extending.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ class RationalQuadratic(Stationary):
 # score
 @dataclass(frozen=True)
 class ExpectedRegret(Score):
-    """What is expected to be lost by taking the one of the two that seems better now."""
+    """Expected loss from taking the item of the two that seems better now."""
 
     name = "expected_regret"
     reason = "to take the wrong one of the two would cost the most"
@@ -143,7 +143,7 @@ class PatientEP(EP):
 
 # chapter
 def regret(posterior: Any) -> Section:
-    """How much is expected to be lost by taking the item that seems best."""
+    """Expected loss from taking the item that seems best."""
     draws = posterior.sample(4000)
     lost = draws.max(axis=1)[:, None] - draws
     table = pd.DataFrame({"expected regret": lost.mean(axis=0)}, index=list(posterior.data.labels))

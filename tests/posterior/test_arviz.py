@@ -1,10 +1,8 @@
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import arviz
 import numpy as np
-import pandas as pd
 import pytest
 
 import relpref
@@ -113,33 +111,6 @@ def test_no_time_stamp_and_the_seed(tree: Any, native: Any) -> None:
 def test_the_same_call_gives_the_same_tree(posterior: Any, tree: Any) -> None:
     assert tree.identical(posterior.to_datatree())
     assert not tree.identical(posterior.to_datatree(rng_key=3))
-
-
-def test_netcdf_round_trip(native: Any, tmp_path: Any) -> None:
-    path = str(tmp_path / "run.nc")
-    native.to_netcdf(path)
-    read = arviz.from_netcdf(path)
-    for group in GROUPS:
-        left, right = (
-            x[group].to_dataset() if NATIVE_IS_A_TREE else x[group] for x in (native, read)
-        )
-        for name in left.data_vars:
-            np.testing.assert_array_equal(left[name].values, right[name].values)
-        assert left["posterior"].equals(right["posterior"]) if "posterior" in left else True
-
-
-def test_summary_and_loo(native: Any, data: PreferenceData) -> None:
-    with warnings.catch_warnings():
-        # Hyperparameters that do not vary have no effective sample size; ArviZ 1.x says so by a
-        # warning.
-        warnings.simplefilter("ignore")
-        table = arviz.summary(native, var_names=["utility"])
-        loo = arviz.loo(native)
-    assert isinstance(table, pd.DataFrame)
-    assert list(table.index) == [f"utility[{label}]" for label in data.labels]
-    assert np.all(table["r_hat"].astype(float) < 1.05)
-    estimate = float(loo.elpd if hasattr(loo, "elpd") else loo["elpd_loo"])
-    assert -data.num_answers < estimate < 0
 
 
 def test_draws_of_a_sampler_are_handed_over(

@@ -149,6 +149,9 @@ def test_summary_loo_compare_and_forest(
         table = arviz.summary(tree)
         assert isinstance(table, pd.DataFrame) and len(table) > 5
         assert not table["mean"].astype(float).isna().any()
+        if name == DEFAULT and engine == "EP":
+            assert {f"utility[e{row}]" for row in range(12)} <= set(table.index)
+            assert np.all(table["r_hat"].astype(float).dropna() < 1.05)
         loo = arviz.loo(tree, pointwise=True)
         points = np.asarray(loo.elpd_i if hasattr(loo, "elpd_i") else loo["loo_i"])
         assert points.size == OBSERVATIONS[name], engine
@@ -159,8 +162,12 @@ def test_summary_loo_compare_and_forest(
     path = str(tmp_path / "tree.nc")
     native["draws"].to_netcdf(path)
     again = arviz.from_netcdf(path)
-    for site in posteriors["draws"].slices:
-        np.testing.assert_array_equal(again["posterior"][site], native["draws"]["posterior"][site])
+    for group in posteriors["draws"].to_datatree().children:
+        left, right = (
+            x[group].to_dataset() if NEW_ARVIZ else x[group] for x in (native["draws"], again)
+        )
+        for site in left.data_vars:
+            np.testing.assert_array_equal(left[site], right[site])
 
 
 def test_what_the_engine_says_and_the_names_of_the_axes(

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
 from relpref.infer import EP, ClassPosterior, Laplace, Posterior, from_samples
 from relpref.kernels import GivenFeatures
 from relpref.models import ranking_classifier
+from relpref.posterior.gaussian import GaussianBelief, MixtureBelief
 
 GIVEN = GivenFeatures()
 ITEMS = ["ale", "beer", "cider", "stout"]
@@ -61,6 +63,20 @@ def test_probabilities(posterior: ClassPosterior) -> None:
     ]
     pd.testing.assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
     assert (posterior.predict(NEW) == [NEW.classes[c] for c in NEW.label]).mean() > 0.5  # type: ignore[union-attr]
+
+
+def test_latents_of_a_mixture_vary_within_and_between(posterior: ClassPosterior) -> None:
+    before: Any = posterior.belief
+    step = np.random.default_rng(0).normal(size=before.size)
+    places = np.stack([before.location - step, before.location + step])
+    mixed = MixtureBelief(places, np.stack([before.scale] * 2), np.full(2, 0.5))
+    alone, ahead, both = (
+        replace(posterior, belief=belief).latent(NEW)
+        for belief in (before, GaussianBelief(places[1], before.scale), mixed)
+    )
+    np.testing.assert_allclose(both["mean"], alone["mean"], atol=1e-12)
+    between = (ahead["mean"] - alone["mean"]) ** 2
+    np.testing.assert_allclose(both["sd"] ** 2, alone["sd"] ** 2 + between, rtol=1e-10)
 
 
 def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
@@ -124,7 +140,11 @@ def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
         posterior.predict_proba(turned.with_features(NEW.features))
 
 
-def test_saved_and_loaded(posterior: ClassPosterior, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keyword", [False, True])
+def test_saved_and_loaded(posterior: ClassPosterior, keyword: bool, tmp_path: Path) -> None:
+    if keyword:
+        engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5})
+        posterior = engine.run(0, data=DATA, kernel=GIVEN, progress_bar=False)
     posterior.save(tmp_path / "one.nc")
     loaded = relpref.load(tmp_path / "one.nc")
     assert isinstance(loaded, ClassPosterior) and repr(loaded) == repr(posterior)
@@ -157,27 +177,24 @@ def test_refusals(posterior: ClassPosterior) -> None:
         EP(ranking_classifier).run(
             0, Rankings.from_orders([ITEMS]).with_features([[1.0]]), progress_bar=False
         )
-    with pytest.raises(DataError, match="carry no features"):
-        posterior.predict_proba(Rankings.from_orders([ITEMS]))
-    with pytest.raises(DataError, match=r"has 2 values of 'weight' at these examples and had 8"):
-        posterior.predict_proba(Rankings.from_orders([ITEMS]).with_features([[1.0]]))
-    with pytest.raises(UnknownLabelError, match="porter"):
-        posterior.predict_proba(
-            Rankings.from_orders([["porter", "ale"]]).with_features([[1.0] * 4])
-        )
-    with pytest.raises(DataError, match="data is a list; this posterior classifies Rankings"):
-        posterior.predict_proba([ITEMS])  # type: ignore[arg-type]
+    for examples, error, message in (
+        (Rankings.from_orders([ITEMS]), DataError, "carry no features"),
+        (
+            Rankings.from_orders([ITEMS]).with_features([[1.0]]),
+            DataError,
+            "has 2 values of 'weight' at these examples and had 8",
+        ),
+        (
+            Rankings.from_orders([["porter", "ale"]]).with_features([[1.0] * 4]),
+            UnknownLabelError,
+            "porter",
+        ),
+        ([ITEMS], DataError, "data is a list; this posterior classifies Rankings"),
+    ):
+        with pytest.raises(error, match=message):
+            posterior.predict_proba(examples)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="link is 'tanh'"):
         EP(ranking_classifier).run(0, DATA, link="tanh", progress_bar=False)
-
-
-def test_data_by_keyword_is_stored_like_any(tmp_path: Path) -> None:
-    engine = EP(ranking_classifier, fixed={"amplitude": 1.5})
-    by_keyword = engine.run(0, data=DATA, kernel=GIVEN, progress_bar=False)
-    by_keyword.save(tmp_path / "keyword.nc")
-    loaded = relpref.load(tmp_path / "keyword.nc")
-    assert isinstance(loaded, ClassPosterior) and isinstance(by_keyword, ClassPosterior)
-    pd.testing.assert_frame_equal(loaded.predict_proba(NEW), by_keyword.predict_proba(NEW))
 
 
 def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:

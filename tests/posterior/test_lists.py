@@ -31,26 +31,6 @@ def posterior(data: PreferenceData) -> Any:
     return EP(xpgp).run(0, data, progress_bar=False)
 
 
-def test_ordered() -> None:
-    """A chain, a choice, and a tie in the middle, whose rows depend on each other; 1,000,000
-    draws.
-    """
-    rng = np.random.default_rng(0)
-    root, mean = rng.normal(size=(3, 4, 4)), 0.5 * rng.normal(size=(3, 4))
-    covariance, block = (
-        root @ root.transpose(0, 2, 1) + 0.3 * np.eye(4),
-        [[0, 1, 2, 3], [1, 1, 0, 1], [1, 2, 1, 0]],
-    )
-    found = np.exp(log_ordered(mean, covariance, block))
-    for at, places in enumerate(np.array(block)):
-        seen = rng.multivariate_normal(mean[at], covariance[at], 1_000_000)
-        held = np.ones(len(seen), dtype=bool)
-        for upper in range(places.max()):
-            held &= seen[:, places == upper].min(axis=1) > seen[:, places == upper + 1].max(axis=1)
-        error = np.sqrt(found[at] * (1 - found[at]) / len(seen))
-        assert found[at] == pytest.approx(held.mean(), abs=3.9 * error + 1e-2 * found[at])
-
-
 def test_ordered_far_out() -> None:
     """Of fewer numbers in one than in the other; log P(N(0, 2) > 60) is that of 60/√2."""
     mean, block = (
@@ -60,16 +40,6 @@ def test_ordered_far_out() -> None:
     found = log_ordered(mean, np.broadcast_to(np.eye(3), (2, 3, 3)), block)
     assert found[0] == pytest.approx(log_ndtr(-60 / np.sqrt(2)), rel=1e-12)
     assert -np.inf < found[1] < found[0]
-
-
-@pytest.mark.parametrize("size", [2, 3, 10, 15, 25, 40])
-def test_exchangeable_numbers_have_equal_orders(size: int) -> None:
-    """Two standard errors at most; the points are fixed."""
-    covariance = 1.5 * np.eye(size) + 0.7
-    log_probability = log_ordered(np.zeros((1, size)), covariance[None], np.arange(size))
-    assert log_probability[0] == pytest.approx(-gammaln(size + 1), abs=0.01)
-    log_probability = log_chosen(np.zeros((1, 1, size)), covariance[None, None], [1.0], size - 1)
-    assert log_probability[0] == pytest.approx(-gammaln(size + 1), abs=0.01)
 
 
 def correlated(size: int) -> tuple[Any, Any]:
@@ -95,6 +65,9 @@ def test_likely_orders_of_correlated_numbers(size: int) -> None:
 @pytest.mark.parametrize(
     "block",
     [
+        [0, 1, 2, 3],
+        [1, 1, 0, 1],
+        [1, 2, 1, 0],
         [0, 1, 1, 1, 1, 1],
         [0, 0, 0, 0, 1, -1],
         [0, 1, 1, 1, 2, -1],
@@ -147,16 +120,24 @@ def test_a_mixture_is_the_weighted_average_of_its_components() -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [(2, 2), (10, 10), (4, 16), (3, 3, 3, 3), (1, 6, 1), (1, 2, 3, 2, 1)]
+    "sizes",
+    [
+        *((1,) * size for size in (2, 3, 10, 15, 25, 40)),
+        *((2, 2), (10, 10), (4, 16), (3, 3, 3, 3), (1, 6, 1), (1, 2, 3, 2, 1)),
+    ],
 )
-def test_ties_of_exchangeable_numbers(sizes: tuple[int, ...]) -> None:
-    """All orders are equally likely; two standard errors."""
+def test_orders_and_ties_of_exchangeable_numbers(sizes: tuple[int, ...]) -> None:
+    """All orders are equally likely; two standard errors at most, the points are fixed."""
     number = sum(sizes)
     block = np.repeat(np.arange(len(sizes)), sizes)
     expected = gammaln(np.array(sizes) + 1).sum() - gammaln(number + 1)
     covariance = 1.5 * np.eye(number) + 0.7
     log_probability = log_ordered(np.zeros((1, number)), covariance[None], block)
     assert log_probability[0] == pytest.approx(expected, abs=0.01)
+    if max(sizes) == 1:
+        means, covariances = np.zeros((1, 1, number)), covariance[None, None]
+        log_probability = log_chosen(means, covariances, [1.0], number - 1)
+        assert log_probability[0] == pytest.approx(expected, abs=0.01)
 
 
 def test_lists_are_independent_of_those_beside_them() -> None:
@@ -191,21 +172,12 @@ def test_a_long_order_of_exchangeable_items(likelihood: Any) -> None:
     log_probability = np.log(posterior.order(items[2 : 2 + size]))
     assert log_probability == pytest.approx(-gammaln(size + 1), abs=0.01)
     if likelihood.noise == "Gaussian":
-        rows = pd.DataFrame({"winner": items[:-1], "loser": items[1:], "list": 0})
+        rows = pd.DataFrame({"list": 0, "item": items, "place": range(1, len(items) + 1)})
         posterior = EP(preference_gp).run(
             0, PreferenceData.from_tables(items, rows), progress_bar=False
         )
         table = leave_one_out(posterior).table
         assert table["log_score"].tolist() == pytest.approx([-gammaln(18)], abs=0.01)
-
-
-def test_two_items_are_a_pair(posterior: Any) -> None:
-    chances = posterior.choose(["b", "d"])["probability"]
-    assert chances["b"] == pytest.approx(
-        posterior.prefer([("b", "d")])["probability"][0], abs=1e-12
-    )
-    assert chances.sum() == pytest.approx(1, abs=1e-12)
-    assert posterior.order(["b", "d"]) == pytest.approx(chances["b"], abs=1e-12)
 
 
 @pytest.mark.parametrize("likelihood", [Probit(), Probit(lapse=True), Logistic()])
@@ -316,12 +288,16 @@ def test_a_choice_of_two_is_a_preference(looked: Any, rater: Any, home: Any) -> 
     assert abs(pair - plain) > 0.005
 
 
-def test_a_choice_of_two_is_a_preference_under_each_lapse() -> None:
-    data = PreferenceData.from_tables(list("abcd"), PAIRS)
-    lapsing: Any = EP(xpgp).run(0, data, likelihood=Probit(lapse=True), progress_bar=False)
-    assert np.ptp(lapsing.hyperparameter_draws["lapse"]) > 0.01
-    pair = lapsing.prefer([("a", "c")])["probability"][0]
-    assert lapsing.choose(["a", "c"])["probability"]["a"] == pytest.approx(pair, abs=1e-9)
+@pytest.mark.parametrize("lapse", [False, True])
+def test_a_choice_of_two_is_a_preference_under_each_lapse(
+    data: PreferenceData, lapse: bool
+) -> None:
+    posterior: Any = EP(xpgp).run(0, data, likelihood=Probit(lapse=lapse), progress_bar=False)
+    assert not lapse or np.ptp(posterior.hyperparameter_draws["lapse"]) > 0.01
+    chances = posterior.choose(["b", "d"])["probability"]
+    pair = posterior.prefer([("b", "d")])["probability"][0]
+    assert chances.to_dict() == pytest.approx({"b": pair, "d": 1 - pair}, abs=1e-9)
+    assert posterior.order(["b", "d"]) == pytest.approx(pair, abs=1e-9)
 
 
 @pytest.mark.parametrize("rater", [None, "cem"])
@@ -329,7 +305,7 @@ def test_a_choice_of_two_is_a_preference_under_each_lapse() -> None:
 def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> None:
     """400,000 draws of effects, utilities and noise: false alarms in one of 10,000 for each."""
     posterior = seen_by_raters(likelihood=likelihood, hyperparameters="maximize", fixed=HELD)
-    drawn, rng = posterior.whole.draw(400_000, np.random.default_rng(3)), np.random.default_rng(4)
+    drawn, rng = posterior.full.draw(400_000, np.random.default_rng(3)), np.random.default_rng(4)
     effects, utility = drawn[:, :4], drawn[:, 4:]
     values = np.zeros((4, 4))  # home, length, style[long], style[plain]
     values[1, 0] = 1
@@ -356,7 +332,7 @@ def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> Non
 
 def test_draws_of_nuts_know_covariates_and_raters() -> None:
     posterior = seen_by_raters(fixed=HELD)
-    draws = posterior.whole.draw(4000, np.random.default_rng(0))
+    draws = posterior.full.draw(4000, np.random.default_rng(0))
     weights, noises = posterior.belief.weights, posterior.hyperparameter_draws["rater_noise"]
     noise = np.tile(weights @ noises, (4000, 1))
     sampled = replace(posterior, joint=DrawsBelief(draws), belief=DrawsBelief(draws[:, 4:]))
@@ -383,16 +359,17 @@ def test_a_choice_by_price_as_it_was_learned() -> None:
     data = PreferenceData.from_tables(NAMES, table, covariates=["price"])
     options: Any = {"hyperparameters": "maximize", "fixed": HELD}
     posterior: Any = EP(xpgp, **options).run(0, data, progress_bar=False)
-    dear = posterior.choose(["a", "b", "c"], rater="ann", covariates={"price": [4, 2, 2]})[
-        "probability"
-    ]
-    cheap = posterior.choose(["a", "b", "c"], rater="ann", covariates={"price": [1, 2, 2]})[
-        "probability"
-    ]
-    assert cheap["a"] > dear["a"] + 0.3
-    assert posterior.choose(["a", "b"], covariates={"price": 3})["probability"][
-        "a"
-    ] == pytest.approx(posterior.choose(["a", "b"])["probability"]["a"], abs=1e-12)
+
+    def chance(labels: list[str], **given: Any) -> Any:
+        return posterior.choose(labels, **given)["probability"]["a"]
+
+    dear, cheap = (
+        chance(["a", "b", "c"], rater="ann", covariates={"price": [price, 2, 2]})
+        for price in (4, 1)
+    )
+    assert cheap > dear + 0.3
+    equal = chance(["a", "b"], covariates={"price": 3})
+    assert equal == pytest.approx(chance(["a", "b"]), abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from relpref.linalg import cholesky
-from relpref.posterior.gaussian import GaussianBelief, MixtureBelief
+from relpref.posterior.gaussian import DrawsBelief, GaussianBelief, MixtureBelief
+from relpref.posterior.points import interval, probability_below
 
 _RNG = np.random.default_rng(0)
 _ROOTS = _RNG.normal(0, 0.7, (3, 2, 2))
@@ -83,3 +85,26 @@ def test_draws_of_what_no_jitter_mends() -> None:
             GaussianBelief(np.zeros(2), np.full((2, 2), np.nan)).draw(3, np.random.default_rng(0))
         )
     )
+
+
+def test_the_average_is_projected_out() -> None:
+    contrast = np.eye(2) - 0.5
+    centered = BELIEF.centred()
+    np.testing.assert_allclose(centered.mean(), contrast @ BELIEF.mean(), atol=1e-12)
+    expected = contrast @ BELIEF.covariance() @ contrast
+    np.testing.assert_allclose(centered.covariance(), expected, atol=1e-12)
+
+
+def test_variances_of_few_draws_are_unbiased() -> None:
+    few, ends = DRAWS[:5], np.array([[0, 1]])
+    gaps, belief = few[:, 0] - few[:, 1], DrawsBelief(few)
+    for margins in (belief.differences(*ends.T), belief.rows(ends, np.array([[1.0, -1.0]]))):
+        np.testing.assert_allclose(margins.sd, [gaps.std(ddof=1)])
+
+
+def test_points_keep_mean_and_variance_between_and_beyond_them() -> None:
+    """Points of a standard normal density have its quantiles and its distribution function."""
+    values = np.linspace(-3.5, 3.5, 25)
+    weights = norm.pdf(values) / norm.pdf(values).sum()
+    np.testing.assert_allclose(interval(values, weights, 0.9), norm.interval(0.9), atol=0.02)
+    assert probability_below(values, weights, 1.0) == pytest.approx(norm.cdf(1.0), abs=0.003)

@@ -22,8 +22,8 @@ NEW: dict[str, tuple[dict[str, list[Any]], dict[str, Any], dict[str, Any]]] = {
         {"tie": [True, False]},
         {"tie": True},
         {
-            "likelihood": Probit(margins="both"),
-            "fixed": {"tie_margin": 0.5, "item_margin_spread": 0.3, "rater_margin_spread": 0.3},
+            "likelihood": Probit(margins="rater"),
+            "fixed": {"tie_margin": 0.5, "rater_margin_spread": 0.3},
         },
     ),
     "strengths and groups": (
@@ -81,7 +81,7 @@ def test_a_rater_who_is_new_is_a_typical_one(case: Case) -> None:
         mixed = posterior.prefer(ASK, rater=["new", None, "bob"])
         pd.testing.assert_frame_equal(mixed[:2], new[:2])
         assert mixed["probability"][2] != new["probability"][2]
-        about = posterior.about(["a", "b", "c", "d"])
+        about = posterior.subset(["a", "b", "c", "d"])
         pd.testing.assert_frame_equal(about.prefer(ASK, rater="new"), new)
 
 

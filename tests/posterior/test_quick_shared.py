@@ -1,6 +1,5 @@
 """Quick updates where answers have covariates and groups, against full ones."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ def test_the_error_is_estimated(posterior: Any) -> None:
         posterior.hyperparameters,
         answers,
         posterior.sites,
-        posterior.whole,
+        posterior.full,
         effects=2,
     )
     assert settled < 1e-5
@@ -123,16 +122,16 @@ def test_groups_by_laplace_and_mixtures() -> None:
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_pair_beside_lists(grouped: bool) -> None:
-    rng, rows = np.random.default_rng(3), []
+    rng = np.random.default_rng(3)
+    rows: list[tuple[Any, ...]] = []
     for number in range(8):
         few = rng.permutation(8)[: 3 + number % 3]
         judge = ("ann", "ben")[number % 2]
         rows += [
-            (f"i{one}", f"i{other}", number, number // 3, judge) for one, other in pairwise(few)
+            (number, f"i{item}", place, number // 3, judge) for place, item in enumerate(few, 1)
         ]
-    columns = ["winner", "loser", "list", "group", "rater"]
-    table = pd.DataFrame(rows, columns=columns).astype({"list": object})
-    table = pd.concat([table, pd.DataFrame([("i0", "i3", None, None, "ann")], columns=columns)])
+    rows += [(99, "i0", 1, None, "ann"), (99, "i3", 2, None, "ann")]
+    table = pd.DataFrame(rows, columns=["list", "item", "place", "group", "rater"])
     fixed = {"individual_amplitude": 1.0, "rater_noise": 1.0, "rater_spread": 0.3}
     if grouped:
         fixed["group_sd"] = 0.8
@@ -158,5 +157,5 @@ def test_a_pair_beside_lists(grouped: bool) -> None:
     assert error < 0.2 * moved and 0.4 * error < quickly.info["quick_error"] < 4 * error
     back = quickly.update(withdraw=answer, quick=np.inf)
     assert back.quick_answers == 2 and off(back, posterior) < 1e-8
-    more = table.iloc[:2].assign(list=99)
+    more = table.iloc[:3]
     assert posterior.update(more, quick=np.inf).quick_answers == 0

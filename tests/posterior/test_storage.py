@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from relpref.infer import EP, Posterior, UtilityPosterior, from_samples
 from relpref.kernels import GaussianProcess, SquaredExponential
 from relpref.linalg import Dense
 from relpref.models import xpgp
-from relpref.posterior import codec
+from relpref.posterior import codec, storage
 
 
 def measuring(values: Any) -> None:
@@ -161,22 +162,22 @@ def saved(posterior: Any, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("part", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
-def test_truncated_files(part: float, saved: Path) -> None:
-    content = saved.read_bytes()
-    saved.write_bytes(content[: int(part * len(content))])
-    with pytest.raises(StorageError, match=r"run\.nc"):
-        relpref.load(saved)
+def truncated(content: bytes, part: float) -> bytes:
+    return content[: int(part * len(content))]
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x89HDF\r\n\x1a\n" + bytes(500), b"winner,loser\na,b\n" * 100]
+    "damage",
+    [
+        *(partial(truncated, part=part) for part in (0.0, 0.001, 0.1, 0.5, 0.9, 0.999)),
+        lambda _: b"\x89HDF\r\n\x1a\n" + bytes(500),
+        lambda _: b"winner,loser\na,b\n" * 100,
+    ],
 )
-def test_garbage(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "garbage.nc"
-    path.write_bytes(content)
-    with pytest.raises(StorageError, match=r"garbage\.nc"):
-        relpref.load(path)
+def test_truncated_files_and_garbage(damage: Callable[[bytes], bytes], saved: Path) -> None:
+    saved.write_bytes(damage(saved.read_bytes()))
+    with pytest.raises(StorageError, match=r"run\.nc"):
+        relpref.load(saved)
 
 
 def test_missing_files_and_folders(tmp_path: Path, posterior: Any) -> None:
@@ -192,37 +193,24 @@ def test_missing_files_and_folders(tmp_path: Path, posterior: Any) -> None:
         posterior.save(tmp_path / "missing" / "run.nc")
 
 
-def edit(path: Path, change: Callable[[Any], None]) -> None:
-    with h5netcdf.File(path, "a") as file:
-        change(file)
-
-
 def replace_in_content(path: Path, old: str, new: str) -> None:
-    def change(file: Any) -> None:
+    with h5netcdf.File(path, "a") as file:
         content = str(file.attrs["relpref"])
         assert old in content
         file.attrs["relpref"] = content.replace(old, new)
-
-    edit(path, change)
     reseal(path)
 
 
 def reseal(path: Path) -> None:
     """Make the checksum fit again, as somebody who forges a file would."""
     arrays, attributes = codec.read(path)
-    checksum = codec.checksum(arrays, attributes["relpref"])
-
-    def change(file: Any) -> None:
-        file.attrs["relpref_sha256"] = checksum
-
-    edit(path, change)
+    with h5netcdf.File(path, "a") as file:
+        file.attrs["relpref_sha256"] = codec.checksum(arrays, attributes["relpref"])
 
 
 def test_a_flipped_bit_is_found(saved: Path) -> None:
-    def flip(file: Any) -> None:
+    with h5netcdf.File(saved, "a") as file:
         file.variables["mean"][0] += 1e-9
-
-    edit(saved, flip)
     with pytest.raises(StorageError, match="checksum"):
         relpref.load(saved)
 
@@ -259,26 +247,18 @@ def test_foreign_files(tmp_path: Path) -> None:
         relpref.load(path)
 
 
-def test_files_from_the_future(saved: Path) -> None:
-    def newer(file: Any) -> None:
-        file.attrs["relpref_schema"] = 99
-
-    edit(saved, newer)
-    with pytest.raises(StorageError, match="schema 99.*newer"):
-        relpref.load(saved)
-
-
-def test_files_from_before(saved: Path) -> None:
-    def older(file: Any) -> None:
-        file.attrs["relpref_schema"] = 1
-
-    edit(saved, older)
-    with pytest.raises(StorageError, match="schema 1.*fit again"):
+@pytest.mark.parametrize(
+    ("schema", "message"), [(99, "schema 99.*newer"), (1, "schema 1.*fit again")]
+)
+def test_files_of_other_schemas(schema: int, message: str, saved: Path) -> None:
+    with h5netcdf.File(saved, "a") as file:
+        file.attrs["relpref_schema"] = schema
+    with pytest.raises(StorageError, match=message):
         relpref.load(saved)
 
 
 def test_unknown_kinds_of_labels(saved: Path) -> None:
-    replace_in_content(saved, '\\"e3\\"', '{\\"colour\\": \\"red\\"}')
+    replace_in_content(saved, '"e3"', '{"colour": "red"}')
     with pytest.raises(StorageError, match="'colour'"):
         relpref.load(saved)
 
@@ -294,7 +274,7 @@ def test_a_file_cannot_name_programs_of_others(program: str, saved: Path) -> Non
 
 @pytest.mark.parametrize(
     "missing",
-    ["mean", "covariance", "key", "data/winner", "sites/shift", "hyperparameters/next_range"],
+    ["mean", "covariance", "key", "data.comparisons/winner", "sites/shift"],
 )
 def test_incomplete_files(missing: str, saved: Path) -> None:
     import h5py
@@ -417,10 +397,60 @@ def test_a_file_of_schema_3_is_updated_and_refitted_without_a_linear_part(tmp_pa
     assert new.origin.kwargs["attribute_kernel"] == SquaredExponential()
 
 
+NEW_NODE = pd.DataFrame([[0.1, 0.3]], index=["new"], columns=["x", "y"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("utilities", lambda p: [p.ranking(), p.effects, p.update().ranking(ranks=False).round(5)]),
+        (
+            "lists",
+            lambda p: [p.ranking(), p.choose(["a", "b"]), pd.Series(p.data.comparisons.lists)],
+        ),
+        ("classes", lambda p: [p.predict_proba()]),
+        ("relation", lambda p: [p.mean(NEW_NODE), p.sd(NEW_NODE)]),
+        ("ranker", lambda p: [p.mean(), p.sd()]),
+    ],
+)
+def test_files_of_schema_4(
+    kind: str, answer: Callable[[Any], list[pd.DataFrame]], tmp_path: Path
+) -> None:
+    old: Any = relpref.load(OLD.parent / f"{kind}_schema_4.nc")
+    old.save(tmp_path / "new.nc")
+    new: Any = relpref.load(tmp_path / "new.nc")
+    assert repr(new) == repr(old) and dict(new.info) == dict(old.info)
+    for left, right in zip(answer(old), answer(new), strict=True):
+        assert left.notna().all(axis=None) and left.equals(right)
+    new.save(tmp_path / "again.nc")
+    assert (tmp_path / "again.nc").read_bytes() == (tmp_path / "new.nc").read_bytes()
+
+
+def test_the_tables_in_a_file_of_schema_4() -> None:
+    old: Any = relpref.load(OLD.parent / "utilities_schema_4.nc")
+    labels = ("a", ("b", 1), date(2024, 2, 29), 1.5)
+    answers = old.data.comparisons
+    assert old.data.labels == labels and list(old.data.relations) == ["next", "by"]
+    assert answers.raters == ("r", "s") and answers.groups == ("g", "h", "k")
+    assert answers.covariate_names == ("home", "length")
+    assert answers.tie is not None and answers.tie.tolist() == [False, False, True, False]
+    assert old.data.links["by"].targets == ("p", "q")
+    assert old.mean() == pytest.approx([4.490, 0.511, 0.193, -5.700], abs=1e-3)
+
+
+def test_a_file_from_before_lists_had_labels() -> None:
+    arrays, attributes = codec.read(OLD.parent / "lists_schema_4.nc")
+    content = json.loads(attributes["relpref"])
+    content["data"]["columns"].remove("list_label")
+    del content["data"]["lists"], arrays["data/list_label"]
+    old = storage.unpack(arrays, json.dumps(content), schema=4)
+    assert old.data.comparisons.lists == (0, 1)
+
+
 def test_data_and_arrays_among_options_come_back(data: PreferenceData) -> None:
     kept: dict[str, Any] = {}
-    stored = codec.encode({"other": data, "weights": np.arange(3.0)}, kept)
-    again = codec.decode(json.loads(codec.dump(stored)), kept)
+    stored = codec.encode({"other": data, "weights": np.arange(3.0)}, kept, "origin")
+    again = codec.decode(json.loads(codec.dump(stored)), kept, "origin")
     assert again["other"].labels == data.labels
     for one, other in zip(jax.tree.leaves(again["other"]), jax.tree.leaves(data), strict=True):
         np.testing.assert_array_equal(one, other, strict=True)

@@ -15,6 +15,7 @@ from relpref.posterior.base import Parts
 from relpref.posterior.gaussian import GaussianBelief
 from relpref.posterior.origin import Origin
 from relpref.report.blocks import Picture
+from relpref.report.page import render
 
 PICTURES = ("forest", "matrix", "network", "reliability")
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
@@ -148,6 +149,17 @@ def posterior() -> UtilityPosterior:
 @pytest.fixture
 def read() -> Callable[[str], Page]:
     return Page
+
+
+@pytest.fixture
+def prose() -> Callable[..., str]:
+    """Write a page and return its words."""
+
+    def words(posterior: Any, **options: Any) -> str:
+        text = Page(render(posterior, **({"relations_evidence": False} | options))).prose
+        return text.replace("\u2068", "").replace("\u2069", "")
+
+    return words
 
 
 @pytest.fixture

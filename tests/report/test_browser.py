@@ -3,13 +3,11 @@ either scheme.
 """
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relpref.infer import UtilityPosterior
 from relpref.report import write
 
 playwright = pytest.importorskip(
@@ -40,13 +38,7 @@ HIDDEN = """() => [...document.querySelectorAll('details > :not(summary)')].filt
 
 @pytest.mark.parametrize("width", [360, 800, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_fits_every_window(
-    tmp_path: Path,
-    make: Callable[..., UtilityPosterior],
-    tables: Callable[..., Any],
-    width: int,
-    scheme: str,
-) -> None:
+def test_fits_every_window(tmp_path: Path, make: Any, tables: Any, width: int, scheme: str) -> None:
     labels = [f"a rather long label {row}" for row in range(12)]
     report = write(make(tables(labels)), tmp_path / "report.html", relations_evidence=False)
     with playwright.sync_playwright() as engine:

@@ -19,20 +19,10 @@ from relpref.posterior.gaussian import GaussianBelief
 from relpref.posterior.origin import Origin
 from relpref.report.page import render
 
-Make = Callable[..., UtilityPosterior]
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
 
-@pytest.fixture
-def prose(read: Callable[[str], Any]) -> Callable[..., str]:
-    def words(posterior: UtilityPosterior, **options: Any) -> str:
-        text: str = read(render(posterior, **({"relations_evidence": False} | options))).prose
-        return text.replace("\u2068", "").replace("\u2069", "")
-
-    return words
-
-
-def test_summary(make: Make, prose: Callable[..., str]) -> None:
+def test_summary(make: Any, prose: Any) -> None:
     text = prose(make())
     assert (
         "A ranking of 8 items, based on 30 answers, 2 attributes and the relation “near”." in text
@@ -59,23 +49,21 @@ def test_summary(make: Make, prose: Callable[..., str]) -> None:
         ([], "Nobody leads clearly: the best may be any of 8 items, most likely"),
     ],
 )
-def test_how_sure_the_leader_is(
-    make: Make, prose: Callable[..., str], gaps: list[float], words: str
-) -> None:
+def test_how_sure_the_leader_is(make: Any, prose: Any, gaps: list[float], words: str) -> None:
     """The fewest are named among whom the best is with a probability of 95 %."""
     mean = np.array([*gaps, *np.zeros(8 - len(gaps))])
     text = prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
     assert words in text
 
 
-def test_tiers_in_words(make: Make, prose: Callable[..., str]) -> None:
+def test_tiers_in_words(make: Any, prose: Any) -> None:
     mean = np.repeat([20.0, 10.0, 0.0], [2, 1, 5])
     text = prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
     assert "The order of these tiers is settled: a and b; then c; then d, e, f and 2 more." in text
     assert "every item is better than every item of the tiers below" in text
 
 
-def test_utilities_as_chances(make: Make, prose: Callable[..., str]) -> None:
+def test_utilities_as_chances(make: Any, prose: Any) -> None:
     """The next answer about an item and an average one, noise and uncertainty of both included."""
     posterior = make()
     centred = posterior.belief.centred()
@@ -88,7 +76,7 @@ def test_utilities_as_chances(make: Make, prose: Callable[..., str]) -> None:
     )  # nobody knows how answers follow from utilities
 
 
-def test_contributions(make: Make, prose: Callable[..., str]) -> None:
+def test_contributions(make: Any, prose: Any) -> None:
     # Two ramps of length 2.5 and 1.5: shares 2.5/4 and 1.5/4.
     assert "What drives it attributes 62% relation near 38%" in prose(make())
 
@@ -106,25 +94,25 @@ def test_contributions(make: Make, prose: Callable[..., str]) -> None:
         },
     ],
 )
-def test_nothing_to_split(make: Make, prose: Callable[..., str], parts: Any) -> None:
+def test_nothing_to_split(make: Any, prose: Any, parts: Any) -> None:
     text = prose(make(parts=parts))
     assert "What drives it" not in text and "Where the utilities come from" not in text
 
 
-def test_many_parts(make: Make, prose: Callable[..., str]) -> None:
+def test_many_parts(make: Any, prose: Any) -> None:
     means = {f"part {number}": np.linspace(number, 0, 8) for number in range(20)}
     parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
     text = prose(make(parts=parts))
     assert "Of 20 parts, the 12 with the largest shares are shown." in text and "part 19" in text
 
 
-def test_a_part_that_works_against_the_others(make: Make, prose: Callable[..., str]) -> None:
+def test_a_part_that_works_against_the_others(make: Any, prose: Any) -> None:
     means = {"attributes": np.linspace(2, -2, 8), "near": np.linspace(-1, 1, 8)}
     parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
     assert "attributes 200% relation near −100%" in prose(make(parts=parts))
 
 
-def test_hyperparameters(make: Make, prose: Callable[..., str], read: Callable[[str], Any]) -> None:
+def test_hyperparameters(make: Any, prose: Any, read: Any) -> None:
     cells = read(render(make(), relations_evidence=False)).text("bdi")
     start = cells.index("attributes_amplitude")
     assert cells[start : start + 20] == [
@@ -149,7 +137,7 @@ def test_hyperparameters(make: Make, prose: Callable[..., str], read: Callable[[
 
 
 @pytest.mark.parametrize("bound", [True, False])
-def test_no_reading_for_unknown_kernels(make: Make, prose: Callable[..., str], bound: bool) -> None:
+def test_no_reading_for_unknown_kernels(make: Any, prose: Any, bound: bool) -> None:
     data = make().data
     options: dict[str, Any] = {
         "attribute_kernel": Precomputed(np.eye(8)),
@@ -163,7 +151,7 @@ def test_no_reading_for_unknown_kernels(make: Make, prose: Callable[..., str], b
         assert words not in text
 
 
-def test_shared_lengthscale_and_unknown_sites(make: Make, read: Callable[[str], Any]) -> None:
+def test_shared_lengthscale_and_unknown_sites(make: Any, read: Any) -> None:
     posterior = make(
         hyperparameters={"attributes_lengthscale": 1.0, "other": np.ones(2), "scale": 3.0},
         origin=None,
@@ -174,16 +162,12 @@ def test_shared_lengthscale_and_unknown_sites(make: Make, read: Callable[[str], 
     assert "entry 2" in cells and "scale" in cells
 
 
-def test_many_hyperparameters(
-    make: Make, tables: Callable[..., PreferenceData], prose: Callable[..., str]
-) -> None:
+def test_many_hyperparameters(make: Any, tables: Callable[..., PreferenceData], prose: Any) -> None:
     data = tables("abcdefgh", 30, **{f"x{number}": np.arange(8) for number in range(60)})
     assert "The first 40 of 63 values are shown." in prose(make(data))
 
 
-def test_notes(
-    make: Make, tables: Callable[..., PreferenceData], prose: Callable[..., str]
-) -> None:
+def test_notes(make: Any, tables: Callable[..., PreferenceData], prose: Any) -> None:
     data = tables("abcdefgh", 6)
     both = pd.DataFrame({"winner": ["a", "b", "a"], "loser": ["b", "a", "c"]})
     text = prose(make(replace(data.with_comparisons(both), notes=("answers: 9 rows dropped",))))
@@ -199,7 +183,7 @@ def test_notes(
     )
 
 
-def test_what_is_said_before_any_answer(make: Make, prose: Callable[..., str]) -> None:
+def test_what_is_said_before_any_answer(make: Any, prose: Any) -> None:
     text = prose(
         make(make().data.with_comparisons(None), belief=GaussianBelief(np.zeros(8), np.eye(8)))
     )
@@ -217,7 +201,7 @@ def test_what_is_said_before_any_answer(make: Make, prose: Callable[..., str]) -
         assert words not in text
 
 
-def islands(make: Make, **changes: Any) -> UtilityPosterior:
+def islands(make: Any, **changes: Any) -> UtilityPosterior:
     """Two groups of two and three that are compared among themselves only, and one item of which
     nothing is known.
     """
@@ -232,9 +216,7 @@ def islands(make: Make, **changes: Any) -> UtilityPosterior:
     )
 
 
-def test_groups_are_not_compared(
-    make: Make, prose: Callable[..., str], read: Callable[[str], Any]
-) -> None:
+def test_groups_are_not_compared(make: Any, prose: Any, read: Any) -> None:
     posterior = islands(make)
     text = prose(posterior)
     apart = (
@@ -252,14 +234,14 @@ def test_groups_are_not_compared(
     assert [cells[start + width * row] for row in range(1, 7)] == ["1", "2", "2", "3", "1", "1"]
 
 
-def test_what_places_without_answers_rest_on(make: Make, prose: Callable[..., str]) -> None:
+def test_what_places_without_answers_rest_on(make: Any, prose: Any) -> None:
     text = prose(islands(make))
     assert "f was never compared; its place rests on the prior alone." in text
     assert "a sum of one part for each relation, which varies smoothly along its links" in text
     assert "For “near”: The regularized Laplacian makes linked items alike." in text
 
 
-def test_two_items_have_one_gap(make: Make, prose: Callable[..., str]) -> None:
+def test_two_items_have_one_gap(make: Any, prose: Any) -> None:
     answers = pd.DataFrame({"winner": ["a"], "loser": ["b"]})
     data = PreferenceData.from_tables(pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"]), answers)
     parts = {"utility": Parts({"attributes": np.ones(2)}, {"attributes": np.ones(2)})}
@@ -269,7 +251,7 @@ def test_two_items_have_one_gap(make: Make, prose: Callable[..., str]) -> None:
     assert "a is better than b with a probability of 73%." in text and "27%" in text
 
 
-def test_nothing_to_note(make: Make, prose: Callable[..., str]) -> None:
+def test_nothing_to_note(make: Any, prose: Any) -> None:
     pairs = [(one, other) for row, one in enumerate("abcdefgh") for other in "abcdefgh"[row + 1 :]]
     data = make().data.with_comparisons(pd.DataFrame(pairs, columns=["winner", "loser"]))
     data = pd.concat([data.comparisons.table(data.labels)] * 4)
@@ -278,7 +260,7 @@ def test_nothing_to_note(make: Make, prose: Callable[..., str]) -> None:
     assert "Keep in mind No problems were found" in text
 
 
-def test_what_to_keep_in_mind(make: Make, prose: Callable[..., str]) -> None:
+def test_what_to_keep_in_mind(make: Any, prose: Any) -> None:
     """The three most serious warnings are on the front, the others with the details."""
     answers = pd.DataFrame({"winner": list("aaaaaaaaaab"), "loser": list("bbbbccccddd")})
     belief = GaussianBelief(np.zeros(8), np.eye(8))
@@ -295,7 +277,7 @@ def test_what_to_keep_in_mind(make: Make, prose: Callable[..., str]) -> None:
     assert "14% of all pairs were compared" in details
 
 
-def test_computation(make: Make, prose: Callable[..., str]) -> None:
+def test_computation(make: Any, prose: Any) -> None:
     text = prose(make(info={**make().info, "own": 3, "array": np.ones(3)}))
     assert (
         "Residual 3.00 × 10⁻⁹" in text
@@ -305,21 +287,19 @@ def test_computation(make: Make, prose: Callable[..., str]) -> None:
     )
 
 
-def test_the_order_in_which_things_were_noted_does_not_matter(make: Make) -> None:
+def test_the_order_in_which_things_were_noted_does_not_matter(make: Any) -> None:
     info = {**make().info, "own": 3, "another": True}
     there = render(make(info=info), relations_evidence=False)
     assert render(make(info=dict(reversed(info.items()))), relations_evidence=False) == there
 
 
-def test_long_text_does_not_widen_the_column_of_numbers(
-    make: Make, read: Callable[[str], Any]
-) -> None:
+def test_long_text_does_not_widen_the_column_of_numbers(make: Any, read: Any) -> None:
     told = "answers: 474 pairs composed from 158 choices or lists"
     page = read(render(make(info={**make().info, "answers": told}), relations_evidence=False))
     assert f"Answers: {told}." in page.text("li") and told not in page.text("bdi")
 
 
-def test_methods_and_versions(make: Make, prose: Callable[..., str]) -> None:
+def test_methods_and_versions(make: Any, prose: Any) -> None:
     text = prose(make())
     assert (
         "Kersting and Z. Xu (2009)" in text
@@ -340,7 +320,7 @@ def test_methods_and_versions(make: Make, prose: Callable[..., str]) -> None:
     assert "Random key 4 5" in text
 
 
-def test_what_is_said_of_other_searches(make: Make, prose: Callable[..., str]) -> None:
+def test_what_is_said_of_other_searches(make: Any, prose: Any) -> None:
     info = make().info
     laplace = prose(make(info={**info, "engine": "Laplace"}))
     assert "somewhat too narrow on small data." in laplace and "90% of the cases" not in laplace
@@ -354,9 +334,7 @@ def test_what_is_said_of_other_searches(make: Make, prose: Callable[..., str]) -
     assert "R-hat 1.01" in drawn
 
 
-def test_held_and_given_hyperparameters_have_no_interval(
-    make: Make, prose: Callable[..., str], read: Callable[[str], Any]
-) -> None:
+def test_held_and_given_hyperparameters_have_no_interval(make: Any, prose: Any, read: Any) -> None:
     values = {**make().hyperparameters, "attributes_lengthscale": np.full(2, 3.76)}
     draws = {
         "near_amplitude": np.linspace(0.3, 0.7, 50),
@@ -386,7 +364,7 @@ def test_held_and_given_hyperparameters_have_no_interval(
     assert "were held" not in prose(make()) and "Given, not fitted" not in prose(make())
 
 
-def test_who_leans_on_neighbors(make: Make, prose: Callable[..., str]) -> None:
+def test_who_leans_on_neighbors(make: Any, prose: Any) -> None:
     """An item without links leans on nobody; a relation without links says nothing."""
     data = make().data
     text = prose(make(replace(data, _graphs={"near": Graph(8, [0], [1], [1.0])})))
@@ -395,9 +373,7 @@ def test_who_leans_on_neighbors(make: Make, prose: Callable[..., str]) -> None:
     assert "leans" not in prose(make(replace(data, _graphs={"near": Graph(8, [], [], [])})))
 
 
-def test_parts_that_cannot_be_told_apart_are_added_up(
-    make: Make, prose: Callable[..., str]
-) -> None:
+def test_parts_that_cannot_be_told_apart_are_added_up(make: Any, prose: Any) -> None:
     means = {
         name: np.linspace(top, -top, 8)
         for name, top in (("attributes", 2), ("near", 1), ("individual", 1))
@@ -419,7 +395,7 @@ def test_parts_that_cannot_be_told_apart_are_added_up(
     )
 
 
-def test_places_are_whole_numbers(make: Make, prose: Callable[..., str]) -> None:
+def test_places_are_whole_numbers(make: Any, prose: Any) -> None:
     certain = GaussianBelief(np.arange(8.0)[::-1], 0.01 * np.eye(8))
     text = prose(make(belief=certain))
     assert "its place is 1 (90% interval)" in text and "1–1" not in text
@@ -428,13 +404,13 @@ def test_places_are_whole_numbers(make: Make, prose: Callable[..., str]) -> None
     )
 
 
-def test_lengthscales_of_a_linear_kernel(make: Make, prose: Callable[..., str]) -> None:
+def test_lengthscales_of_a_linear_kernel(make: Any, prose: Any) -> None:
     text = prose(make(origin=Origin(xpgp, (make().data,), {"attribute_kernel": Linear()})))
     assert "Lengthscale of a linear kernel: only ratios count." in text
     assert "how far two items can lie apart" not in text
 
 
-def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
+def test_kernels_and_roles(make: Any, prose: Any) -> None:
     text = prose(make())
     assert (
         "For the attributes: The squared-exponential and the linear kernel together give a smooth "
@@ -487,7 +463,7 @@ def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     assert "Silva" not in prose(make()) and "Chung" not in prose(make())
 
 
-def test_a_ready_table_of_evidence(make: Make, prose: Callable[..., str]) -> None:
+def test_a_ready_table_of_evidence(make: Any, prose: Any) -> None:
     table = pd.DataFrame(
         {
             "left_out": ["attributes", "near", "far", "none"],
@@ -510,7 +486,7 @@ def test_a_ready_table_of_evidence(make: Make, prose: Callable[..., str]) -> Non
 
 
 def test_nothing_is_fitted_again_unasked(
-    make: Make, prose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    make: Any, prose: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fitted(*_: object) -> None:
         raise AssertionError("fitted again")
@@ -519,22 +495,20 @@ def test_nothing_is_fitted_again_unasked(
     assert "What each part is worth" not in prose(make(), relations_evidence=None)
 
 
-def test_a_table_of_evidence_that_is_none(make: Make) -> None:
+def test_a_table_of_evidence_that_is_none(make: Any) -> None:
     with pytest.raises(
         DataError, match="relations_evidence: the table lacks the column 'log_evidence'"
     ):
         render(make(), relations_evidence=pd.DataFrame({"left_out": ["near"]}))
 
 
-def test_no_evidence_without_an_origin(make: Make, prose: Callable[..., str]) -> None:
+def test_no_evidence_without_an_origin(make: Any, prose: Any) -> None:
     assert "was not fitted again without each of its parts" in prose(
         make(origin=None), relations_evidence=True
     )
 
 
 @pytest.mark.filterwarnings("ignore::relpref.infer.InferenceWarning")
-def test_a_search_that_stopped_is_not_called_a_maximum(
-    make: Make, prose: Callable[..., str]
-) -> None:
+def test_a_search_that_stopped_is_not_called_a_maximum(make: Any, prose: Any) -> None:
     text = prose(make(info={**make().info, "result": "max_iterations"}))
     assert "at which the search stopped before" in text and "Values that maximize" not in text

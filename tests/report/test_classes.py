@@ -1,6 +1,5 @@
 """The page of a classifier."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 from relpref.data import Rankings
 from relpref.diagnostics import Certificate, HeldOut
-from relpref.infer import ClassPosterior, UtilityPosterior
+from relpref.infer import ClassPosterior
 from relpref.posterior.gaussian import GaussianBelief
 from relpref.report.page import render
 
@@ -19,7 +18,7 @@ CHANCES = np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.1, 0.9], [0.2, 0.8], 
 
 
 @pytest.fixture
-def posterior(make: Callable[..., UtilityPosterior]) -> ClassPosterior:
+def posterior(make: Any) -> ClassPosterior:
     """Made by hand: six rankings, two classes."""
     orders = [
         ["a", "b", "c"],
@@ -43,9 +42,7 @@ def posterior(make: Callable[..., UtilityPosterior]) -> ClassPosterior:
     )
 
 
-def test_chapters(
-    posterior: ClassPosterior, read: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chapters(posterior: ClassPosterior, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = np.array(LABEL)
     probability = CHANCES[np.arange(6), outcome]
     table = pd.DataFrame({"ranker": posterior.data.rankers})  # type: ignore[union-attr]
@@ -78,6 +75,6 @@ def test_chapters(
     )
 
 
-def test_without_its_program(posterior: ClassPosterior, read: Callable[[str], Any]) -> None:
-    text = read(render(posterior)).prose
+def test_without_its_program(posterior: ClassPosterior, prose: Any) -> None:
+    text = prose(posterior)
     assert "does not know its program" in text and "No example was left out and predicted" in text

@@ -1,5 +1,4 @@
 import io
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ def page(posterior: UtilityPosterior, figure: str) -> str:
     )
 
 
-def test_a_figure_from_matplotlib(posterior: UtilityPosterior, read: Callable[[str], Any]) -> None:
+def test_a_figure_from_matplotlib(posterior: UtilityPosterior, read: Any) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3, 2))
@@ -39,9 +38,7 @@ def test_a_figure_from_matplotlib(posterior: UtilityPosterior, read: Callable[[s
     ]
 
 
-def test_a_figure_in_the_pages_colours(
-    posterior: UtilityPosterior, read: Callable[[str], Any]
-) -> None:
+def test_a_figure_in_the_pages_colours(posterior: UtilityPosterior, read: Any) -> None:
     with canvas(200, 100) as drawing:
         drawing.figure.add_axes((0.2, 0.2, 0.7, 0.7)).set_title(drawing.words("a$b"))
         own = drawing.svg("own", "Own", "A picture")

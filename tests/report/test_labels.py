@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpref.infer import UtilityPosterior
 from relpref.report.blocks import Names
 from relpref.report.page import render
 
@@ -44,12 +42,7 @@ def labels() -> list[Any]:
     return [*HOSTILE, "last"]
 
 
-def test_hostile_labels(
-    labels: list[Any],
-    tables: Callable[..., Any],
-    make: Callable[..., UtilityPosterior],
-    read: Callable[[str], Any],
-) -> None:
+def test_hostile_labels(labels: list[Any], tables: Any, make: Any, read: Any) -> None:
     read_as = [
         "empty" if label == "" else label for label in labels
     ]  # only stored labels are empty
@@ -70,9 +63,7 @@ def test_hostile_labels(
     assert "attribute $a$" in in_table and "attribute <i>" in in_table
 
 
-def test_long_labels_are_cut_and_kept(
-    tables: Callable[..., Any], make: Callable[..., UtilityPosterior], read: Callable[[str], Any]
-) -> None:
+def test_long_labels_are_cut_and_kept(tables: Any, make: Any, read: Any) -> None:
     long = ["a/path/that/begins/alike/" + "x" * 500 + str(end) for end in range(6)]
     found = read(render(make(tables([*long, "short"])), relations_evidence=False))
     rows = [

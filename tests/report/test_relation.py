@@ -1,6 +1,5 @@
 """The page of a relation."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,6 @@ from relpref.report.blocks import Chapter, significant
 from relpref.report.page import _body, _environment, render
 from relpref.report.relation import Subject, average
 from relpref.rls import ConditionalRanker, concordance
-
-Read = Callable[[str], Any]
 
 
 def tables(p: int = 8, m: int = 6) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
@@ -41,7 +38,7 @@ def complete() -> RelationPosterior:
     return fitted(relation, nodes, objects)
 
 
-def test_chapters(complete: RelationPosterior, read: Read) -> None:
+def test_chapters(complete: RelationPosterior, read: Any) -> None:
     found = read(render(complete, title="Who likes what"))
     assert found.text("h1", "h2") == [
         "Who likes what",
@@ -75,21 +72,20 @@ def test_rankings_say_what_the_posterior_says(complete: RelationPosterior) -> No
 
 
 @pytest.mark.usefixtures("without_pictures")
-def test_nodes_left_out_by_refits(complete: RelationPosterior, read: Read) -> None:
+def test_nodes_left_out_by_refits(complete: RelationPosterior, prose: Any) -> None:
     nodes, objects, relation = tables()
     right = []
     for row in range(len(nodes)):
         kept = np.arange(len(nodes)) != row
         rest = fitted(relation[kept], nodes[kept], objects)
         right.append(concordance(relation[row], rest.mean(nodes.iloc[[row]]).to_numpy()[0]))
-    assert (
-        f"{100 * np.mean(right):.0f}% come in the right order, on average over 8 nodes"
-        in read(render(complete)).prose
+    assert f"{100 * np.mean(right):.0f}% come in the right order, on average over 8 nodes" in prose(
+        complete
     )
 
 
 @pytest.mark.usefixtures("without_pictures")
-def test_labels_left_out_by_refits(complete: RelationPosterior, read: Read) -> None:
+def test_labels_left_out_by_refits(complete: RelationPosterior, prose: Any) -> None:
     nodes, objects, relation = tables()
     predicted = np.empty_like(relation)
     for place in np.ndindex(relation.shape):
@@ -101,28 +97,28 @@ def test_labels_left_out_by_refits(complete: RelationPosterior, read: Read) -> N
         others = np.arange(relation.shape[1]) != place[1]
         predicted[place] = scores[place[1]] + np.mean(relation[place[0], others] - scores[others])
     error = np.sqrt(np.mean(np.square(relation - predicted)))
-    assert f"the typical error is {significant(float(error))}" in read(render(complete)).prose
+    assert f"the typical error is {significant(float(error))}" in prose(complete)
 
 
 @pytest.mark.usefixtures("without_pictures")
-def test_gaps_and_nodes_without_labels(read: Read) -> None:
+def test_gaps_and_nodes_without_labels(prose: Any) -> None:
     nodes, objects, relation = tables()
     relation[np.random.default_rng(0).random(relation.shape) < 0.4] = np.nan
     relation[3], relation[5, :5] = np.nan, [1.0, 2.0, 1.0, 0.0, 1.0]
-    text = read(render(fitted(relation, nodes, objects))).prose
+    text = prose(fitted(relation, nodes, objects))
     assert "(the fewest labels)" in text and "(the most labels)" in text
     assert "Nodes without any 1" in text and "in 5 groups" in text
 
 
 @pytest.mark.usefixtures("without_pictures")
 @pytest.mark.parametrize(("symmetry", "sign"), [("reciprocal", -1), ("symmetric", 1)])
-def test_one_kind_of_nodes(symmetry: str, sign: int, read: Read) -> None:
+def test_one_kind_of_nodes(symmetry: str, sign: int, prose: Any) -> None:
     nodes, _, _ = tables()
     half = np.random.default_rng(1).normal(size=(8, 8))
     relation = half + sign * half.T
     relation[0, 1] = relation[1, 0] = np.nan
     posterior = fitted(relation, nodes, symmetry=symmetry, loss="regression")
-    text = read(render(posterior)).prose
+    text = prose(posterior)
     given, pairs = (27, 28) if sign < 0 else (35, 36)
     assert f"It rests on {given} labels of {pairs} pairs" in text
     assert "ranks 8 nodes for one another" in text and f"{symmetry}: " in text
@@ -131,33 +127,32 @@ def test_one_kind_of_nodes(symmetry: str, sign: int, read: Read) -> None:
     assert 2 not in set(subject.ranking(2)["position"])
 
 
-def test_stopped_early(read: Read) -> None:
+def test_stopped_early(prose: Any) -> None:
     nodes, objects, relation = tables()
     relation[0, 1] = np.nan
     posterior = fitted(relation, nodes, objects, early_stopping=0.3)
-    text = read(render(posterior)).prose
+    text = prose(posterior)
     assert "scores without intervals" in text
 
 
 @pytest.mark.usefixtures("without_pictures")
 def test_many_objects_are_cut(
-    monkeypatch: pytest.MonkeyPatch, complete: RelationPosterior, read: Read
+    monkeypatch: pytest.MonkeyPatch, complete: RelationPosterior, prose: Any
 ) -> None:
-    monkeypatch.setattr("relpref.report.relation.MOST_RANKED", 4)
     monkeypatch.setattr("relpref.report.relation.MOST_RANKED", 4)
     monkeypatch.setattr("relpref.report.relation._MOST_NODES", 5)
     monkeypatch.setattr("relpref.report.relation._MOST_PAIRS", 10)
-    text = read(render(complete)).prose
+    text = prose(complete)
     assert "Of 6 objects, the 4 with the highest scores are ranked for each node." in text
     assert "Over 5 nodes, evenly spread over the data" in text
     assert "Nothing was left out and predicted" in text
 
 
 @pytest.mark.usefixtures("without_pictures")
-def test_no_code_where_labels_have_no_probability(read: Read) -> None:
+def test_no_code_where_labels_have_no_probability(prose: Any) -> None:
     nodes, _, _ = tables()
     half = np.random.default_rng(1).normal(size=(8, 8))
-    text = read(render(fitted(half - half.T, nodes, symmetry="reciprocal", loss="ranking"))).prose
+    text = prose(fitted(half - half.T, nodes, symmetry="reciprocal", loss="ranking"))
     assert "so it has no probability" in text and "relpref.rls" not in text
 
 
@@ -173,7 +168,7 @@ def test_verdict_on_new_nodes_knows_its_error() -> None:
 
 
 def test_many_labels_without_a_closed_form_are_not_solved_for_again(
-    monkeypatch: pytest.MonkeyPatch, read: Read
+    monkeypatch: pytest.MonkeyPatch, prose: Any
 ) -> None:
     nodes, objects, relation = tables()
     relation[0, 1] = np.nan
@@ -187,5 +182,5 @@ def test_many_labels_without_a_closed_form_are_not_solved_for_again(
     monkeypatch.setattr("relpref.report.relation.leave_one_out", computed)
     monkeypatch.setattr("relpref.rls.hold_out.leave_nodes_out", computed)
     monkeypatch.setattr(RelationPosterior, "ranking", computed)
-    text = read(render(posterior)).prose
+    text = prose(posterior)
     assert "Nothing was left out and predicted" in text and "no closed form take long" in text

@@ -1,6 +1,5 @@
 """Runs without answers, with one item, and with very many."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from relpref.report.page import render, write
 from relpref.report.subject import Subject, places_of
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
-Make = Callable[..., UtilityPosterior]
 SAMPLES = {"engine": "samples", "result": "converged", "iterations": 50, "chains": 1}
 
 
-def of_size(make: Make, size: int, draws: int = 50, answers: Any = None) -> UtilityPosterior:
+def of_size(make: Any, size: int, draws: int = 50, answers: Any = None) -> UtilityPosterior:
     index = pd.Index([f"item {row}" for row in range(size)], dtype=object)
     data = PreferenceData.from_tables(
         pd.DataFrame({"x": np.arange(size, dtype=float)}, index=index), answers
@@ -34,19 +32,19 @@ def of_size(make: Make, size: int, draws: int = 50, answers: Any = None) -> Util
     )
 
 
-def test_without_answers(make: Make, read: Callable[[str], Any]) -> None:
-    text = read(render(of_size(make, 6))).prose
+def test_without_answers(make: Any, prose: Any) -> None:
+    text = prose(of_size(make, 6))
     assert "A ranking of 6 items, based on 1 attribute." in text
     assert "There are no answers, so every interval is that of the prior." in text
     assert "Surprising answers" not in text
 
 
-def test_one_item(make: Make, read: Callable[[str], Any]) -> None:
-    text = read(render(of_size(make, 1))).prose
+def test_one_item(make: Any, prose: Any) -> None:
+    text = prose(of_size(make, 1))
     assert "so there is nothing to rank" in text and "What to ask next" not in text
 
 
-def test_places_of_some_are_the_ranking_s(make: Make) -> None:
+def test_places_of_some_are_the_ranking_s(make: Any) -> None:
     posterior = of_size(make, 12, draws=1000)
     table = posterior.ranking()
     expected = table.loc[[f"item {row}" for row in (0, 5, 11)]]
@@ -61,7 +59,7 @@ def test_places_of_some_are_the_ranking_s(make: Make) -> None:
 
 @pytest.mark.parametrize("size", [200, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_many_items_are_summarised(
-    size: int, make: Make, read: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+    size: int, make: Any, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relpref.report.subject.ALL_RANKED", 100)
     answers = pd.DataFrame(

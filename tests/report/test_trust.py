@@ -8,16 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.data import PreferenceData, choices, orderings
+from relpref.data import PreferenceData
 from relpref.diagnostics import Certificate, HeldOut, leave_one_out
 from relpref.explore import ExpectedGain
 from relpref.infer import EP, UtilityPosterior
-from relpref.infer.assemble import composed_note
 from relpref.models import xpgp
 from relpref.report.page import render
 from relpref.report.trust import Checked, favorites
-
-Make = Callable[..., UtilityPosterior]
 
 
 def held_out(chances: Any, outcome: Any, count: Any = None, *, paired: bool = True) -> HeldOut:
@@ -31,10 +28,7 @@ def held_out(chances: Any, outcome: Any, count: Any = None, *, paired: bool = Tr
 
 @pytest.fixture
 def prose(
-    without_pictures: None,
-    without_diagnostics: None,
-    monkeypatch: pytest.MonkeyPatch,
-    read: Callable[[str], Any],
+    without_pictures: None, without_diagnostics: None, monkeypatch: pytest.MonkeyPatch, prose: Any
 ) -> Callable[..., str]:
     """The words of a page, with answers of diagnostics given by name."""
 
@@ -44,8 +38,7 @@ def prose(
             monkeypatch.setattr(
                 f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value
             )
-        text: str = read(render(posterior, relations_evidence=False)).prose
-        return text.replace("\u2068", "").replace("\u2069", "")
+        return str(prose(posterior))
 
     return words
 
@@ -66,12 +59,9 @@ def test_favourites_count_every_answer_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "words"),
-    [(0.8, "are calibrated"), (0.5, "overconfident"), (1.0, "underconfident")],
+    ("share", "words"), [(0.8, "are calibrated"), (0.5, "overconfident"), (1.0, "underconfident")]
 )
-def test_calibration_in_words(
-    make: Make, prose: Callable[..., str], share: float, words: str
-) -> None:
+def test_calibration_in_words(make: Any, prose: Any, share: float, words: str) -> None:
     number = 100
     outcome = np.where(np.arange(number) < share * number, 0, 2)
     text = prose(make(), leave_one_out=held_out(np.tile([0.8, 0.0, 0.2], (number, 1)), outcome))
@@ -80,12 +70,12 @@ def test_calibration_in_words(
     assert "one note." in text and "Log loss" in text
 
 
-def test_few_answers_have_no_picture(make: Make, prose: Callable[..., str]) -> None:
+def test_few_answers_have_no_picture(make: Any, prose: Any) -> None:
     held = held_out([[0.6, 0, 0.4]] * 5, [0] * 5)
     assert "5 answers are too few to say" in prose(make(), leave_one_out=held)
 
 
-def test_certificate_and_raters(make: Make, prose: Callable[..., str]) -> None:
+def test_certificate_and_raters(make: Any, prose: Any) -> None:
     table = pd.DataFrame(
         {"winner": list("abca"), "loser": list("bcdb"), "rater": ["ann", "<i>", "ann", "ann"]}
     )
@@ -113,7 +103,7 @@ def test_certificate_and_raters(make: Make, prose: Callable[..., str]) -> None:
     assert "at odds with the rest" in text and "as expected" in text
 
 
-def test_certificates_in_plain_words(make: Make, prose: Callable[..., str]) -> None:
+def test_certificates_in_plain_words(make: Any, prose: Any) -> None:
     table = pd.DataFrame({"shift": [0.02, -0.06], "sd_ratio": [0.97, 1.04]})
     weights: dict[str, Any] = {"k_hat": 0.3, "ess": 2000.0, "num_samples": 4000, "table": table}
     good = prose(make(), certify=Certificate("good", "k-hat 0.3", **weights))
@@ -152,9 +142,7 @@ UNDECIDED = {
 
 
 @pytest.mark.parametrize("words", UNDECIDED)
-def test_what_is_undecided_is_folded(
-    make: Make, read: Callable[[str], Any], monkeypatch: Any, words: str
-) -> None:
+def test_what_is_undecided_is_folded(make: Any, read: Any, monkeypatch: Any, words: str) -> None:
     """One plain sentence in the chapter on trust, its details folded once more, and nothing of it
     on the front.
     """
@@ -169,9 +157,7 @@ def test_what_is_undecided_is_folded(
     assert read(page).all("details").count({"class": "small"}) == 1
 
 
-def test_hyperparameters_that_were_drawn_too_few_times(
-    make: Make, prose: Callable[..., str]
-) -> None:
+def test_hyperparameters_that_were_drawn_too_few_times(make: Any, prose: Any) -> None:
     failed = Certificate("failed", "R-hat 1.3", k_hat=0.3, num_samples=4000, table=ERRORS)
     text = prose(make(), certify=failed)
     assert "There are too few draws of the hyperparameters for a reliable result." in text
@@ -180,7 +166,7 @@ def test_hyperparameters_that_were_drawn_too_few_times(
     )
 
 
-def test_surprises(make: Make, prose: Callable[..., str]) -> None:
+def test_surprises(make: Any, prose: Any) -> None:
     data = make().data
     answers = data.comparisons.table(data.labels).head(4)
     answers["count"] = [1, 3, 1, 1]
@@ -200,7 +186,7 @@ def test_surprises(make: Make, prose: Callable[..., str]) -> None:
     assert "moves b by −0.30" in text and "strong" not in text.partition("Surprising answers 3")[2]
 
 
-def test_surprises_among_ties_and_strengths(make: Make, prose: Callable[..., str]) -> None:
+def test_surprises_among_ties_and_strengths(make: Any, prose: Any) -> None:
     """A tie and a side count, whatever the strength: of outcomes under the bound each is expected
     as often as it is probable.
     """
@@ -232,7 +218,7 @@ def test_surprises_among_ties_and_strengths(make: Make, prose: Callable[..., str
     assert "of this preference, however strong" in text
 
 
-def test_surprises_among_reported_probabilities(make: Make, prose: Callable[..., str]) -> None:
+def test_surprises_among_reported_probabilities(make: Any, prose: Any) -> None:
     answers = pd.DataFrame(
         {"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.125]}
     )
@@ -249,9 +235,7 @@ def test_surprises_among_reported_probabilities(make: Make, prose: Callable[...,
     assert "Density: predictive density" in text and "Probability: of" not in text
 
 
-def test_right_to_left_names_keep_winner_and_loser(
-    make: Make, prose: Callable[..., str], tables: Callable[..., Any]
-) -> None:
+def test_right_to_left_names_keep_winner_and_loser(make: Any, prose: Any, tables: Any) -> None:
     """A cell that takes its direction from its first letter would show the loser first."""
     data = tables([*"שדגכעיח", "last"])
     table = data.comparisons.table(data.labels).head(1)
@@ -264,7 +248,7 @@ def test_right_to_left_names_keep_winner_and_loser(
     assert f"<bdi>{one}</bdi>" in page
 
 
-def test_next_questions(make: Make, prose: Callable[..., str]) -> None:
+def test_next_questions(make: Any, prose: Any) -> None:
     pairs = pd.DataFrame(
         {
             "first": ["a"],
@@ -282,7 +266,7 @@ def test_next_questions(make: Make, prose: Callable[..., str]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::relpref.infer.InferenceWarning")
-def test_what_is_not_known_says_why(make: Make, prose: Callable[..., str]) -> None:
+def test_what_is_not_known_says_why(make: Any, prose: Any) -> None:
     text = prose(make())
     assert "No answers were left out and predicted: it was made by hand." in text
     assert "The approximation was not certified: it was made by hand." in text
@@ -291,25 +275,8 @@ def test_what_is_not_known_says_why(make: Make, prose: Callable[..., str]) -> No
     assert "What to ask next" not in bad
 
 
-def test_pairs_of_a_choice_are_not_scored(make: Make, prose: Callable[..., str]) -> None:
-    """The siblings of a pair tell its winner, so a good score says nothing of the model."""
-    asked = pd.DataFrame(
-        [(row, name, name == "a") for row in range(10) for name in "abcdefgh"],
-        columns=["no", "name", "taken"],
-    )
-    data = make().data.with_comparisons(
-        choices(asked, question="no", item="name", chosen="taken"), lists="pairs"
-    )
-    info = {**make().info, **composed_note(data)}
-    perfect = held_out([[0.8, 0, 0.2]] * 70, [0] * 70)
-    text = prose(make(data, info=info), leave_one_out=perfect)
-    assert "the other pairs of a choice tell the winner" in text
-    for claim in ("confident", "Log loss", "Accuracy", "at odds", "had a probability under"):
-        assert claim not in text
-
-
 def test_items_of_which_the_answers_say_little(
-    make: Make, prose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    make: Any, prose: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     posterior = make()
     sd = posterior.belief.centred().sd()
@@ -318,7 +285,7 @@ def test_items_of_which_the_answers_say_little(
     assert "The answers say little about c: over 90% of the prior uncertainty" in prose(posterior)
 
 
-def test_densities_are_no_probabilities(make: Make, prose: Callable[..., str]) -> None:
+def test_densities_are_no_probabilities(make: Any, prose: Any) -> None:
     table = pd.DataFrame({"probability": [2.0, 3.0], "log_score": np.log([2.0, 3.0])})
     held = HeldOut(table, "leave-one-out", (), np.full((2, 3), np.nan), np.full(2, -1))
     text = prose(make(), leave_one_out=held)
@@ -326,7 +293,7 @@ def test_densities_are_no_probabilities(make: Make, prose: Callable[..., str]) -
     assert "Log loss" not in text and "perfect" not in text
 
 
-def test_ties_in_accuracy_and_among_favorites(make: Make, prose: Callable[..., str]) -> None:
+def test_ties_in_accuracy_and_among_favorites(make: Any, prose: Any) -> None:
     held = held_out([[0.6, 0.2, 0.2]] * 40, [0] * 30 + [1] * 10)
     text = prose(make(), leave_one_out=held)
     assert "ties aside" in text and "a tie counts as a favorite that failed" in text
@@ -346,7 +313,6 @@ def test_lists_have_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
         ],
         columns=["list", "item", "place"],
     )
-    answers = orderings(table, list="list", item="item", position="place")
-    data = PreferenceData.from_tables(answers=answers)
+    data = PreferenceData.from_tables(answers=table)
     posterior = EP(xpgp, fixed={"individual_amplitude": 1.0}).run(0, data)
     assert Checked(posterior).facts()["density"] is False

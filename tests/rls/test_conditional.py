@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
-from relpref import PreferenceData
+from relpref.data import Graph
+from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnknownLabelError
 from relpref.infer import InferenceWarning
 from relpref.kernels import RegularizedLaplacian
@@ -35,16 +37,10 @@ GAMMA, LAM = float(GOLD["node_gamma"]), float(GOLD["cond_regularization"])
 def test_gold(loss: str, symmetry: str, name: str, solver: str) -> None:
     relation = GOLD["relation"]
     if symmetry != "none":
-        relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
-    ranker = Ranker(
-        "gaussian",
-        gamma=GAMMA,
-        loss=loss,
-        symmetry=symmetry,
-        regularization=LAM,
-        solver=solver,
-        tol=1e-12,
-    ).fit(GOLD["nodes"], relation)
+        relation = 0.5 * (relation + SIGN[symmetry] * relation.T)
+    options: dict[str, Any] = {"gamma": GAMMA, "regularization": LAM, "tol": 1e-12}
+    ranker = Ranker("gaussian", loss=loss, symmetry=symmetry, solver=solver, **options)
+    ranker.fit(GOLD["nodes"], relation)
     np.testing.assert_allclose(ranker.predict(), GOLD[name], atol=1e-9)
 
 
@@ -57,9 +53,7 @@ def brute_force(
     lam: float,
     new: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of all scores of new nodes with all objects, from the full covariance of
-    all pairs.
-    """
+    """Mean and covariance of the scores of new nodes, from the full covariance of all pairs."""
 
     def gauss(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(-0.4 * ((x[:, None] - y[None]) ** 2).sum(-1)))
@@ -72,16 +66,14 @@ def brute_force(
         if kind == "none":
             return straight
         swapped = gauss(v, y) * gauss(w, x)
-        return np.asarray(0.5 * (straight + (1 if kind == "symmetric" else -1) * swapped))
+        return np.asarray(0.5 * (straight + SIGN[kind] * swapped))
 
     rows, columns = np.nonzero(~np.isnan(relation))
     edges = [(nodes[i], other[j]) for i, j in zip(rows, columns, strict=True)]
     asked = [(v, w) for v in new for w in other]
     matrix = pair_kernel(edges, edges) + lam * np.eye(len(edges))
-    if loss == "ranking":
-        matrix = matrix + 1e7 * (
-            rows[:, None] == rows[None]
-        )  # a nearly flat offset for each conditioning node
+    if loss == "ranking":  # a nearly flat offset for each conditioning node
+        matrix = matrix + 1e7 * (rows[:, None] == rows)
     cross = pair_kernel(asked, edges)
     labels = relation[rows, columns]
     solved = np.linalg.solve(matrix, np.column_stack([labels, cross.T]))
@@ -89,52 +81,38 @@ def brute_force(
 
 
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
-@pytest.mark.parametrize("symmetry", ["none", "symmetric", "reciprocal"])
+@pytest.mark.parametrize("kind", ["two kinds", "none", "symmetric", "reciprocal"])
 @pytest.mark.parametrize("complete", [True, False])
-def test_posterior_moments_of_new_nodes(loss: str, symmetry: str, complete: bool) -> None:
+def test_posterior_moments_of_new_nodes(loss: str, kind: str, complete: bool) -> None:
     rng = np.random.default_rng(1)
     nodes, new = rng.normal(size=(7, 2)), rng.normal(size=(3, 2))
-    relation = rng.normal(size=(7, 7))
-    if symmetry != "none":
-        relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
+    objects, symmetry = (rng.normal(size=(5, 2)), "none") if kind == "two kinds" else (None, kind)
+    relation = rng.normal(size=(7, 7 if objects is None else 5))
     if not complete:
-        unknown = rng.random((7, 7)) < 0.3
-        relation[unknown | (unknown.T & (symmetry != "none"))] = np.nan
-    ranker = Ranker(
-        "gaussian", gamma=0.4, loss=loss, symmetry=symmetry, regularization=0.3, tol=1e-12
-    ).fit(nodes, relation)
-    posterior, scale = ranker.posterior_, ranker.posterior_.hyperparameters["scale"]
-    mean, covariance = brute_force(nodes, None, relation, symmetry, loss, 0.3, new)
+        relation[rng.random(relation.shape) < 0.2] = np.nan
+    if symmetry != "none":
+        relation = 0.5 * (relation + SIGN[symmetry] * relation.T)
+    options: dict[str, Any] = {"loss": loss, "symmetry": symmetry, "regularization": 0.3}
+    ranker = Ranker("gaussian", gamma=0.4, tol=1e-12, **options).fit(nodes, relation, objects)
+    scale = ranker.posterior_.hyperparameters["scale"]
+    mean, covariance = brute_force(nodes, objects, relation, symmetry, loss, 0.3, new)
     tolerance = 1e-5 if loss == "ranking" else 1e-9  # the reference's offsets are only nearly flat
-    np.testing.assert_allclose(ranker.predict(new).ravel(), mean, atol=tolerance)
-    _, sd = ranker.predict(new, return_std=True)
+    scores, sd = ranker.predict(new, return_std=True)
+    np.testing.assert_allclose(scores.ravel(), mean, atol=tolerance)
     np.testing.assert_allclose(sd.ravel() ** 2, scale * np.diagonal(covariance), atol=tolerance)
     for row in range(3):
-        belief = posterior.belief(new[[row]])
-        block = slice(7 * row, 7 * row + 7)
+        belief = ranker.posterior_.belief(new[[row]])
+        block = slice(row * relation.shape[1], (row + 1) * relation.shape[1])
         np.testing.assert_allclose(belief.mean(), mean[block], atol=tolerance)
-        np.testing.assert_allclose(
-            belief.covariance(), scale * covariance[block, block], atol=tolerance
-        )
+        expected = scale * covariance[block, block]
+        np.testing.assert_allclose(belief.covariance(), expected, atol=tolerance)
 
 
-def test_two_domains_and_new_nodes_on_either_side() -> None:
+def test_the_second_argument_is_the_first_of_the_transposed_relation() -> None:
     rng = np.random.default_rng(2)
-    drugs, targets = rng.normal(size=(6, 2)), rng.normal(size=(5, 2))
-    new = rng.normal(size=(2, 2))
-    relation = rng.normal(size=(6, 5))
-    for loss, tolerance in (("regression", 1e-9), ("ranking", 1e-5)):
-        ranker = Ranker("gaussian", gamma=0.4, loss=loss, regularization=0.5)
-        ranker.fit(drugs, relation, targets)
-        mean, covariance = brute_force(drugs, targets, relation, "none", loss, 0.5, new)
-        scores, sd = ranker.predict(new, return_std=True)
-        scale = ranker.posterior_.hyperparameters["scale"]
-        np.testing.assert_allclose(scores.ravel(), mean, atol=tolerance)
-        np.testing.assert_allclose(sd.ravel() ** 2, scale * np.diagonal(covariance), atol=tolerance)
-    # Ranked for the second argument: the transposed relation.
-    turned = Ranker("gaussian", gamma=0.4, condition="second", regularization=0.5)
-    turned.fit(drugs, relation, targets)
-    other = Ranker("gaussian", gamma=0.4, regularization=0.5).fit(targets, relation.T, drugs)
+    nodes, objects, relation, new = map(rng.standard_normal, ((6, 2), (5, 2), (6, 5), (2, 2)))
+    turned = Ranker("gaussian", gamma=0.4, condition="second").fit(nodes, relation, objects)
+    other = Ranker("gaussian", gamma=0.4).fit(objects, relation.T, nodes)
     np.testing.assert_allclose(turned.predict(new), other.predict(new), atol=1e-12)
 
 
@@ -150,17 +128,12 @@ def players(n: int = 6) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_labels_are_kept_and_matched() -> None:
     nodes, relation = players()
-    ranker = Ranker(
-        "gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1
-    )
+    ranker = Ranker("gaussian", gamma=0.5, symmetry="reciprocal", loss="regression")
     ranker.fit(nodes, relation)
-    shuffled = relation.iloc[::-1, ::-1]
-    again = Ranker(
-        "gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1
-    )
-    pd.testing.assert_frame_equal(ranker.predict(), again.fit(nodes, shuffled).predict())
     edges = relation.stack().rename_axis(["source", "target"]).rename("value").reset_index()
-    pd.testing.assert_frame_equal(ranker.predict(), again.fit(nodes, edges).predict())
+    for given in (relation.iloc[::-1, ::-1], edges):
+        again = clone(ranker).fit(nodes, given)
+        pd.testing.assert_frame_equal(ranker.predict(), again.predict())
     table = ranker.predict(["p2", "p0"], ["p1"])
     assert list(table.index) == ["p2", "p0"] and list(table.columns) == ["p1"]
     assert list(ranker.rank().loc["p0"].sort_values()) == sorted(nodes.index)
@@ -193,41 +166,21 @@ def test_ranking_and_preferences_with_uncertainty() -> None:
 def test_incomplete_forms_agree() -> None:
     nodes, relation = players()
     relation = relation.mask(np.random.default_rng(0).random(relation.shape) < 0.3)
-    options: dict[str, Any] = {
-        "kernel": "gaussian",
-        "gamma": 0.5,
-        "regularization": 0.1,
-        "tol": 1e-12,
-    }
-    from_frame = Ranker(**options).fit(nodes, relation).predict()
+    ranker = Ranker("gaussian", gamma=0.5, tol=1e-12)
+    from_frame = ranker.fit(nodes, relation).predict()
     array = relation.to_numpy()
     rows, columns = np.nonzero(~np.isnan(array))
-    stored = sparse.coo_array((array[rows, columns], (rows, columns)), shape=array.shape)
-    pd.testing.assert_frame_equal(from_frame, Ranker(**options).fit(nodes, stored).predict())
-    edges = pd.DataFrame(
-        {"source": nodes.index[rows], "target": nodes.index[columns], "value": array[rows, columns]}
-    )
-    pd.testing.assert_frame_equal(from_frame, Ranker(**options).fit(nodes, edges).predict())
-    features = sparse.csr_array(nodes.to_numpy())
-    np.testing.assert_allclose(
-        Ranker(**options).fit(features, array).predict(), from_frame, atol=1e-12
-    )
+    values = array[rows, columns]
+    ends = {"source": nodes.index[rows], "target": nodes.index[columns]}
+    for given in (
+        sparse.coo_array((values, (rows, columns))),
+        pd.DataFrame({**ends, "value": values}),
+    ):
+        pd.testing.assert_frame_equal(from_frame, ranker.fit(nodes, given).predict())
 
 
-def test_early_stopping_and_warm_start() -> None:
+def test_warm_start() -> None:
     nodes, relation = players(20)
-    ranker = Ranker(
-        "gaussian",
-        gamma=0.5,
-        symmetry="reciprocal",
-        regularization=0.0,
-        early_stopping=0.2,
-        patience=3,
-    ).fit(nodes, relation)
-    info = ranker.posterior_.info
-    assert info["best_iteration"] <= info["iterations"] and info["held_out_concordance"] > 0.8
-    with pytest.raises(DataError, match="ended before the solution"):
-        ranker.predict(return_std=True)
     with pytest.warns(InferenceWarning, match="max_iterations after 2"):
         hasty = Ranker("gaussian", solver="cg", max_iter=2).fit(nodes, relation)
     assert hasty.posterior_.info["result"] == "iterations_not_converged"
@@ -238,25 +191,21 @@ def test_early_stopping_and_warm_start() -> None:
 
 def test_what_is_refused() -> None:
     nodes, relation = players()
-    ranker = Ranker("gaussian", regularization=0.1)
-    with pytest.raises(DataError, match=r"not reciprocal.*\(0, 1\)|not reciprocal"):
-        Ranker(symmetry="reciprocal").fit(nodes, relation + 0.3)
-    with pytest.raises(DataError, match="not symmetric"):
-        Ranker(symmetry="symmetric").fit(nodes, relation)
-    with pytest.raises(DataError, match="same label"):
-        ranker.fit(nodes, relation * 0 + 1)
+    options: Any
+    for options, given, message in (
+        ({"symmetry": "reciprocal"}, relation + 0.3, "not reciprocal"),
+        ({"symmetry": "symmetric"}, relation, "not symmetric"),
+        ({}, relation * 0 + 1, "same label"),
+        ({}, np.ones((3, 3)), "shape"),
+        ({}, relation.rename(index={"p1": "q1"}), "labels of the relation"),
+        ({}, relation * np.nan, "not one label is known"),
+        ({"solver": "closed"}, relation.mask(relation > 0.9), "'closed'"),
+        ({"pair_kernel": "mlpk", "symmetry": "reciprocal"}, relation, "pair_kernel"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Ranker(**options).fit(nodes, given)
     with pytest.raises(DataError, match="single edge"):
-        ranker.fit(nodes.iloc[:1], relation.iloc[:1, :1])
-    with pytest.raises(DataError, match="shape"):
-        ranker.fit(nodes, np.ones((3, 3)))
-    with pytest.raises(DataError, match="labels of the relation"):
-        ranker.fit(nodes, relation.rename(index={"p1": "q1"}))
-    with pytest.raises(DataError, match="not one label is known"):
-        ranker.fit(nodes, relation * np.nan)
-    with pytest.raises(DataError, match="'closed'"):
-        ranker.set_params(solver="closed").fit(nodes, relation.mask(relation > 0.9))
-    with pytest.raises(DataError, match="pair_kernel"):
-        Ranker(pair_kernel="mlpk", symmetry="reciprocal").fit(nodes, relation)
+        Ranker().fit(nodes.iloc[:1], relation.iloc[:1, :1])
 
 
 def test_a_node_with_one_edge_is_skipped_and_counted() -> None:
@@ -332,11 +281,7 @@ def test_a_kernel_on_a_graph() -> None:
     """Nodes of a graph are its numbers; one whose labels are unknown is ranked for by its place in
     the graph.
     """
-    links = pd.DataFrame({"source": [0, 1, 2, 3, 4], "target": [1, 2, 3, 4, 5]})
-    index = pd.DataFrame({"x": np.zeros(6)})
-    graph = PreferenceData.from_tables(
-        index, pd.DataFrame({"winner": [0], "loser": [1]}), {"path": links}
-    ).relations["path"]
+    graph = Graph(6, np.arange(5), np.arange(1, 6), np.ones(5))
     relation = np.full((6, 6), np.nan)
     relation[:5, :5] = -np.abs(np.arange(5)[:, None] - np.arange(5))
     ranker = Ranker(
@@ -364,7 +309,7 @@ def test_few_features_are_a_shortcut_and_nothing_else(loss: str, symmetry: str, 
     nodes, objects = rng.normal(size=(9, 2)), rng.normal(size=(8, 3)) if kinds == 2 else None
     relation = rng.normal(size=(9, 9 if objects is None else 8))
     if symmetry != "none":
-        relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
+        relation = 0.5 * (relation + SIGN[symmetry] * relation.T)
     options: dict[str, Any] = {"loss": loss, "symmetry": symmetry, "regularization": 0.3}
     thin = Ranker("linear", **options).fit(nodes, relation, objects)
     grams = [None if features is None else features @ features.T for features in (nodes, objects)]
@@ -418,14 +363,8 @@ def test_the_next_label_under_a_constraint() -> None:
         labels = 0.5 * (field - field.T) + 0.5 * np.sqrt(0.4) * (noise - noise.T)
         known = labels.copy()
         known[0, 1] = known[1, 0] = np.nan
-        ranker = Ranker(
-            "gaussian",
-            gamma=0.5,
-            loss="regression",
-            symmetry="reciprocal",
-            regularization=0.4,
-            tol=1e-9,
-        ).fit(nodes, known)
+        options: Any = {"symmetry": "reciprocal", "regularization": 0.4, "tol": 1e-9}
+        ranker = Ranker("gaussian", gamma=0.5, loss="regression", **options).fit(nodes, known)
         posterior = ranker.posterior_
         mean, sd = (part[0, 1] for part in ranker.predict(return_std=True))
         ratios.append((labels[0, 1] - mean) ** 2 / (sd**2 + posterior.label_variance))
@@ -461,7 +400,7 @@ def test_features_far_off_are_told() -> None:
 
 @pytest.mark.parametrize(("loss", "symmetry"), [("ranking", "none"), ("regression", "reciprocal")])
 def test_the_most_likely_regularization(loss: str, symmetry: str) -> None:
-    """By the default λ the evidence is the highest, in closed form and from the edges' kernel
+    """The default λ has the highest evidence, in closed form and from the edges' kernel
     alike.
     """
     rng = np.random.default_rng(5)

@@ -36,13 +36,12 @@ def test_an_indefinite_kernel_is_named_also_by_the_iterations(gaps: bool) -> Non
     if gaps:
         relation[0, :3] = np.nan
     kernel = indefinite()
-    with pytest.raises(
-        DataError, match="kernel matrix of the nodes is indefinite.*nearest_semidefinite"
-    ):
+    message = "kernel matrix of the nodes is indefinite.*nearest_semidefinite"
+    with pytest.raises(DataError, match=message):
         Ranker("precomputed", solver="cg", regularization=1e-3).fit(kernel, relation)
     # A large λ hides it from the iterations; the uncertainty would be nonsense.
     hidden = Ranker("precomputed", solver="cg", regularization=200.0).fit(kernel, relation)
-    with pytest.raises(DataError, match="kernel matrix of the nodes is indefinite"):
+    with pytest.raises(DataError, match=message):
         hidden.posterior_.sd()
     good = Ranker("precomputed", solver="cg").fit(nearest_semidefinite(kernel), relation)
     assert (good.posterior_.sd() >= 0).all().all()
@@ -82,29 +81,26 @@ def test_options_of_kernels_reach_a_kernel_or_are_refused() -> None:
     def scaled(left: Any, right: Any, scale: float) -> Any:
         return scale * left @ right.T
 
-    objects = RNG.normal(size=(12, 3))
-    with pytest.raises(DataError, match="kernel_params .*kernel='linear'"):
-        Ranker("linear", kernel_params={"scale": 2.0}, solver="cg").fit(NODES, RELATION)
-    with pytest.raises(DataError, match="object_kernel_params .*kernel='gaussian'"):
-        Ranker("linear", object_kernel="gaussian", object_kernel_params={"scale": 2.0}).fit(
-            NODES, RELATION, objects
-        )
-    with pytest.raises(DataError, match="object_kernel.*objects are not"):
-        Ranker(scaled, kernel_params={"scale": 2.0}, object_kernel_params={"scale": 2.0}).fit(
-            NODES, RELATION
-        )
+    def times(left: Any, right: Any, factor: float) -> Any:
+        return factor * left @ right.T
+
+    objects, two, half = RNG.normal(size=(12, 3)), {"scale": 2.0}, {"factor": 0.5}
+    gaussian: dict[str, Any] = {"object_kernel": "gaussian", "object_kernel_params": two}
+    for kernel, options, given, message in (
+        ("linear", {"kernel_params": two, "solver": "cg"}, None, "params .*kernel='linear'"),
+        ("linear", gaussian, objects, "object_kernel_params .*kernel='gaussian'"),
+        (scaled, {"kernel_params": two, "object_kernel_params": two}, None, "objects are not"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Ranker(kernel, **options).fit(NODES, RELATION, given)
     plain = Ranker("linear").fit(NODES, RELATION, objects).predict()
-    each = Ranker(
-        scaled,
-        kernel_params={"scale": 2.0},
-        object_kernel=lambda left, right, factor: factor * left @ right.T,
-        object_kernel_params={"factor": 0.5},
-    )
-    np.testing.assert_allclose(each.fit(NODES, RELATION, objects).predict(), plain, atol=1e-10)
-    one = Ranker("linear", object_kernel=scaled, object_kernel_params={"scale": 1.0})
-    np.testing.assert_allclose(one.fit(NODES, RELATION, objects).predict(), plain, atol=1e-10)
-    both = Ranker(scaled, kernel_params={"scale": 2.0}, regularization=4.0)
-    np.testing.assert_allclose(both.fit(NODES, RELATION, objects).predict(), plain, atol=1e-10)
+    for ranker in (
+        Ranker(scaled, kernel_params=two, object_kernel=times, object_kernel_params=half),
+        Ranker("linear", object_kernel=scaled, object_kernel_params={"scale": 1.0}),
+        Ranker(scaled, kernel_params=two, regularization=4.0),
+    ):
+        predicted = ranker.fit(NODES, RELATION, objects).predict()
+        np.testing.assert_allclose(predicted, plain, atol=1e-10)
 
 
 def test_labels_and_columns_occur_once() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relpref.data.relation_data import RelationValues
+from relpref.data.relation_data import SIGN, RelationValues
 from relpref.errors import DataError, InferenceError
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
@@ -43,7 +43,7 @@ def problem(
     objects = nodes if symmetry != "none" else domain("object", rng.standard_normal((m, 3)))
     labels = nodes.features @ rng.standard_normal((3, 3)) @ objects.features.T
     labels += 0.3 * rng.standard_normal(labels.shape) + 3.0 * rng.standard_normal((len(labels), 1))
-    sign = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}[symmetry]
+    sign = SIGN[symmetry]
     labels = labels if not sign else labels + sign * labels.T
     if options.pop("incomplete", False):
         gone = rng.uniform(size=labels.shape) < 0.15
@@ -53,9 +53,7 @@ def problem(
 
 
 def retrained(of: RelationProblem, regularization: float, out: Any, offsets: bool = True) -> Any:
-    """Scores of the pairs ``out``, a mask (p, m), from all other labels: the full system,
-    solved.
-    """
+    """Scores of the pairs ``out``, a mask (p, m), from all other labels by the full system."""
     values = of.values
     left, right = Side.training(of.nodes.gram), Side.training(of.objects.gram)
     kept = ~out[values.rows, values.columns]
@@ -99,30 +97,43 @@ def test_gold() -> None:
     np.testing.assert_allclose(found[-1], gold["kron_in_sample_loo_last"], atol=1e-10)
 
 
-@pytest.mark.parametrize("loss", ["regression", "ranking"])
-def test_one_edge(loss: str) -> None:
-    given = problem(loss)
-    found = leave_edge_out(given, LAMBDAS)
-    for answers, regularization in zip(found, LAMBDAS, strict=True):
-        for v, w in [(0, 0), (3, 5), (5, 2)]:
-            expected = retrained(given, regularization, mask(given.values.shape, (v, w)))
-            np.testing.assert_allclose(answers[v, w], expected[0], atol=TOLERANCE)
-    some = [(0, 0), (5, 2)]
-    np.testing.assert_allclose(
-        leave_edge_out(given, LAMBDAS, some), found[:, [0, 5], [0, 2]], rtol=1e-12
-    )
+ALL = slice(None)
 
 
-@pytest.mark.parametrize("loss", ["regression", "ranking"])
-def test_one_row(loss: str) -> None:
-    given = problem(loss)
-    found = leave_row_out(given, LAMBDAS)
-    for answers, regularization in zip(found, LAMBDAS, strict=True):
-        for v in (0, 4):
-            expected = retrained(given, regularization, mask(given.values.shape, (v, slice(None))))
-            if loss == "ranking":
-                expected -= expected.mean()
-            np.testing.assert_allclose(answers[v], expected, atol=TOLERANCE)
+@pytest.mark.parametrize(
+    "leave, loss, symmetry, places",
+    [
+        (leave_edge_out, "regression", "none", [(0, 0), (3, 5), (5, 2)]),
+        (leave_edge_out, "ranking", "none", [(0, 0), (3, 5), (5, 2)]),
+        (leave_edge_out, "regression", "symmetric", [(0, 1), (4, 2), (3, 3)]),
+        (leave_edge_out, "regression", "reciprocal", [(0, 1), (4, 2), (3, 3)]),
+        (leave_row_out, "regression", "none", [(0, ALL), (4, ALL)]),
+        (leave_row_out, "ranking", "none", [(0, ALL), (4, ALL)]),
+        (leave_column_out, "regression", "none", [(ALL, 0), (ALL, 6)]),
+        (leave_column_out, "ranking", "none", [(ALL, 0), (ALL, 6)]),
+    ],
+)
+def test_closed_forms_are_retraining(leave: Any, loss: str, symmetry: str, places: Any) -> None:
+    given = problem(loss, symmetry)
+    for held_out, regularization in zip(leave(given, LAMBDAS), LAMBDAS, strict=True):
+        for place in places:
+            gone = mask(given.values.shape, place)
+            if symmetry != "none":  # both directions leave together
+                gone |= gone.T
+            scores = np.full(gone.shape, np.nan)
+            scores[gone] = retrained(given, regularization, gone)
+            expected = scores[place]
+            if leave is leave_row_out and loss == "ranking":
+                expected = expected - expected.mean()
+            np.testing.assert_allclose(held_out[place], expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("symmetry", ["none", "symmetric", "reciprocal"])
+def test_some_edges_are_those_among_all(symmetry: str) -> None:
+    given, some = problem("regression", symmetry), np.array([(4, 2), (3, 3), (2, 4), (0, 1)])
+    expected = leave_edge_out(given, LAMBDAS)[:, some[:, 0], some[:, 1]]
+    found = leave_edge_out(given, LAMBDAS, some)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_what_all_objects_share_ranks_none() -> None:
@@ -133,35 +144,6 @@ def test_what_all_objects_share_ranks_none() -> None:
     far = replace(given.objects, kernel=lambda *sides: near(*sides) + 1e6)
     found = leave_row_out(replace(given, objects=far), [0.3])
     np.testing.assert_allclose(found, leave_row_out(given, [0.3]), atol=1e-6)
-
-
-@pytest.mark.parametrize("loss", ["regression", "ranking"])
-def test_one_column(loss: str) -> None:
-    given = problem(loss)
-    found = leave_column_out(given, LAMBDAS)
-    for answers, regularization in zip(found, LAMBDAS, strict=True):
-        for w in (0, 6):
-            expected = retrained(given, regularization, mask(given.values.shape, (slice(None), w)))
-            np.testing.assert_allclose(answers[:, w], expected, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])
-def test_both_directions_leave_together(symmetry: str) -> None:
-    given = problem("regression", symmetry)
-    found = leave_edge_out(given, LAMBDAS)
-    for answers, regularization in zip(found, LAMBDAS, strict=True):
-        for v, w in [(0, 1), (4, 2), (3, 3)]:
-            expected = retrained(given, regularization, mask(given.values.shape, (v, w), (w, v)))
-            np.testing.assert_allclose(
-                answers[v, w], expected[0] if v <= w else expected[1], atol=TOLERANCE
-            )
-    some = np.array([(4, 2), (3, 3), (2, 4), (0, 1)])
-    np.testing.assert_allclose(
-        leave_edge_out(given, LAMBDAS, some),
-        found[:, some[:, 0], some[:, 1]],
-        rtol=1e-9,
-        atol=1e-12,
-    )
 
 
 @pytest.mark.parametrize(
@@ -256,24 +238,20 @@ def test_leaks_are_refused(symmetry: Any) -> None:
 
 
 def test_refusals() -> None:
-    given = problem()
-    with pytest.raises(DataError, match="need a completely observed relation"):
-        leave_row_out(problem(incomplete=True), [1.0])
-    with pytest.raises(DataError, match="regularization is 0"):
-        leave_edge_out(given, [0.0])
-    with pytest.raises(DataError, match="a row and a column for each"):
-        leave_edge_out(given, [1.0], [0, 1])
-    with pytest.raises(DataError, match="there are 6 x 7"):
-        leave_edge_out(given, [1.0], [(0, 7)])
-    with pytest.raises(DataError, match="there are 2 objects"):
-        leave_object_pairs_out(problem(m=2), [1.0])
-    with pytest.raises(DataError, match="no folds"):
-        leave_nodes_out(given, [1.0])
-    with pytest.raises(DataError, match="1 of them distinct"):
-        leave_nodes_out(given, [1.0], rows=np.zeros(6, int))
-    mirrored = problem("regression", "symmetric")
+    given, part = problem(), problem(incomplete=True)
     folds = np.arange(6) % 2
-    with pytest.raises(DataError, match="the same fold numbers"):
-        leave_nodes_out(mirrored, [1.0], rows=folds, columns=1 - folds)
-    with pytest.raises(InferenceError, match="ended with max_iterations after 2 iterations"):
-        leave_nodes_out(problem(incomplete=True), [1.0], rows=folds, max_iterations=2)
+    both, ended = {"rows": folds, "columns": 1 - folds}, {"rows": folds, "max_iterations": 2}
+    leave: Any
+    for leave, args, options, message in (
+        (leave_row_out, (part, [1.0]), {}, "need a completely observed relation"),
+        (leave_edge_out, (given, [0.0]), {}, "regularization is 0"),
+        (leave_edge_out, (given, [1.0], [0, 1]), {}, "a row and a column for each"),
+        (leave_edge_out, (given, [1.0], [(0, 7)]), {}, "there are 6 x 7"),
+        (leave_object_pairs_out, (problem(m=2), [1.0]), {}, "there are 2 objects"),
+        (leave_nodes_out, (given, [1.0]), {}, "no folds"),
+        (leave_nodes_out, (given, [1.0]), {"rows": 0 * folds}, "1 of them distinct"),
+        (leave_nodes_out, (problem(symmetry="symmetric"), [1.0]), both, "the same fold numbers"),
+        (leave_nodes_out, (part, [1.0]), ended, "max_iterations after 2 iterations"),
+    ):
+        with pytest.raises((DataError, InferenceError), match=message):
+            leave(*args, **options)

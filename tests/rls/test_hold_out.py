@@ -33,27 +33,21 @@ def retrained(estimator: Any, fit: dict[str, Any], out: Any, regularization: flo
     """Predictions for some examples after a training on the others."""
     kept = np.setdiff1d(np.arange(len(X)), out)
     new = clone(estimator).set_params(regularization=regularization)
-    return new.fit(X[kept], Y[kept], **{name: value[kept] for name, value in fit.items()}).predict(
-        X[out]
-    )
+    new.fit(X[kept], Y[kept], **{name: value[kept] for name, value in fit.items()})
+    return new.predict(X[out])
 
 
+# Single examples, groups across queries, groups that are queries, and a group that takes whole
+# queries and part of another.
+@pytest.mark.parametrize("groups", [None, RNG.integers(0, 3, 14), QUERIES, [0] * 6 + [1] * 8])
 @pytest.mark.parametrize("case", CASES)
-def test_leave_one_out_is_retraining(case: str) -> None:
+def test_hold_outs_are_retraining(case: str, groups: Any) -> None:
     estimator, fit = CASES[case]
-    predictions = estimator.fit(X, Y, **fit).leave_one_out(PATH)
-    for i in range(len(X)):
-        expected = [retrained(estimator, fit, [i], λ)[0] for λ in PATH]
-        np.testing.assert_allclose(predictions[:, i], expected, rtol=1e-8, atol=1e-9)
-
-
-# Groups across queries, groups that are queries, and a group that takes whole queries and part of
-# another.
-@pytest.mark.parametrize("groups", [RNG.integers(0, 3, 14), QUERIES, [0] * 6 + [1] * 8])
-@pytest.mark.parametrize("case", CASES)
-def test_leave_group_out_is_retraining(case: str, groups: Any) -> None:
-    estimator, fit = CASES[case]
-    predictions = estimator.fit(X, Y, **fit).leave_group_out(groups, PATH)
+    estimator.fit(X, Y, **fit)
+    if groups is None:
+        groups, predictions = np.arange(14), estimator.leave_one_out(PATH)
+    else:
+        predictions = estimator.leave_group_out(groups, PATH)
     for group in np.unique(groups):
         out = np.flatnonzero(np.asarray(groups) == group)
         expected = [retrained(estimator, fit, out, λ) for λ in PATH]
@@ -74,11 +68,8 @@ def test_any_groups_of_any_queries(
 ) -> None:
     count, rng = len(queries), np.random.default_rng(seed)
     x, y = rng.normal(size=(count, 3)), rng.normal(size=count)
-    ranker, of, left_out = (
-        RankRLS(kernel, regularization=0.1),
-        np.array(queries),
-        np.array(groups[:count]),
-    )
+    ranker = RankRLS(kernel, regularization=0.1)
+    of, left_out = np.array(queries), np.array(groups[:count])
     assume(np.bincount(of).max() > 1)
     ranker.fit(x, y, groups=of)
     together, alone = ranker.leave_group_out(left_out), ranker.leave_one_out()
@@ -124,13 +115,12 @@ def test_an_axis_for_what_is_several(estimator: Any) -> None:
 
 
 def test_what_cannot_be_left_out_is_named() -> None:
-    with pytest.raises(
-        DataError, match="leave_one_out leaves nothing to train on: there are 1 examples"
+    alone, fitted = RLS().fit(X[:1], Y[:1]), RLS().fit(X, Y)
+    for leave, args, message in (
+        (alone.leave_one_out, [], "leaves nothing to train on: there are 1 examples"),
+        (fitted.leave_group_out, [[1] * 14], "groups has a single group"),
+        (fitted.leave_group_out, [[1, 2, 3]], "groups has 3 entries for 14 examples"),
+        (fitted.leave_one_out, [[1.0, -1.0]], "a regularization is -1"),
     ):
-        RLS().fit(X[:1], Y[:1]).leave_one_out()
-    with pytest.raises(DataError, match="groups has a single group"):
-        RLS().fit(X, Y).leave_group_out([1] * 14)
-    with pytest.raises(DataError, match="groups has 3 entries for 14 examples"):
-        RLS().fit(X, Y).leave_group_out([1, 2, 3])
-    with pytest.raises(DataError, match="a regularization is -1"):
-        RLS().fit(X, Y).leave_one_out([1.0, -1.0])
+        with pytest.raises(DataError, match=message):
+            leave(*args)

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,15 +94,14 @@ def test_no_value_without_two_labels(measure: Callable[..., float]) -> None:
 
 
 def test_what_cannot_be_measured_is_named() -> None:
-    with pytest.raises(DataError, match="3 labels and 2 scores"):
-        concordance([1, 2, 3], [1, 2])
-    with pytest.raises(DataError, match="scores hold NaN at 1"):
-        concordance([1, 2], [1, np.nan])
-    with pytest.raises(DataError, match=r"labels have shape \(1, 2\)"):
-        concordance([[1, 2]], [1, 2])
-    with pytest.raises(DataError, match="a label is -1"):
-        ndcg([-1, 2], [1, 2])
-    with pytest.raises(DataError, match="k is 0"):
-        ndcg([1, 2], [1, 2], k=0)
-    with pytest.raises(DataError, match=r"relation has shape \(1, 2\) and the scores \(2, 2\)"):
-        per_node(concordance, [[1, 2]], [[1, 2], [1, 2]])
+    measure: Any
+    for measure, labels, scores, message in (
+        (concordance, [1, 2, 3], [1, 2], "3 labels and 2 scores"),
+        (concordance, [1, 2], [1, np.nan], "scores hold NaN at 1"),
+        (concordance, [[1, 2]], [1, 2], r"labels have shape \(1, 2\)"),
+        (ndcg, [-1, 2], [1, 2], "a label is -1"),
+        (partial(ndcg, k=0), [1, 2], [1, 2], "k is 0"),
+        (partial(per_node, concordance), [[1, 2]], [[1, 2]] * 2, r"\(1, 2\) and the scores \(2"),
+    ):
+        with pytest.raises(DataError, match=message):
+            measure(labels, scores)

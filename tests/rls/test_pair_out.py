@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 from relpref.errors import DataError
-from relpref.rls import RLS, RankRLS, auc, concordance
+from relpref.rls import RLS, RankRLS, auc
 from relpref.rls import spectrum as pair_out
 
 GOLD = Path(__file__).parents[1] / "gold" / "rls.npz"
@@ -126,9 +126,7 @@ def test_one_label_has_no_pairs() -> None:
 
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
 def test_nothing_is_left_of_two_examples(estimator: Any) -> None:
-    with pytest.raises(
-        DataError, match="leave_pair_out leaves nothing to train on: there are 2 examples"
-    ):
+    with pytest.raises(DataError, match="nothing to train on: there are 2 examples"):
         estimator().fit([[1.0], [2.0]], [1.0, 2.0]).leave_pair_out()
     three = estimator().fit([[1.0], [2.0], [5.0]], [1.0, 2.0, 4.0]).leave_pair_out()
     assert 0 <= three.concordance <= 1
@@ -155,11 +153,8 @@ def test_little_regularization_loses_no_digits(regularization: float) -> None:
     kernel = np.exp(-4.0 * (x - x.T) ** 2)
     ranker = RankRLS("precomputed", regularization=regularization).fit(kernel, y)
     first, second, left, right = all_pairs(ranker.leave_pair_out())
-    exact, labels, λ = (
-        [[Fraction(v) for v in row] for row in kernel],
-        [Fraction(v) for v in y],
-        Fraction(regularization),
-    )
+    exact, labels = [[Fraction(v) for v in row] for row in kernel], [Fraction(v) for v in y]
+    λ = Fraction(regularization)
     for i, j, gap in zip(first, second, left - right, strict=True):
         kept = [k for k in range(8) if k not in (i, j)]
         mean = [sum((exact[a][b] for a in kept), Fraction(0)) / 6 for b in range(8)]
@@ -191,14 +186,6 @@ def test_the_auc_of_noise_is_one_half_by_pairs_only() -> None:
     error = np.std(by_pairs) / np.sqrt(400)
     assert abs(np.mean(by_pairs) - 0.5) < 3.9 * error
     assert np.mean(pooled) < 0.5 - 8 * error
-
-
-def test_the_auc_is_one_where_all_is_learned() -> None:
-    rng = np.random.default_rng(6)
-    x = np.concatenate([rng.normal(-4, 1, 10), rng.normal(4, 1, 10)])[:, None]
-    y = np.repeat([0.0, 1.0], 10)
-    assert RankRLS().fit(x, y).leave_pair_out().auc == 1.0
-    assert concordance(y, RankRLS().fit(x, y).predict(x)) == 1.0
 
 
 @pytest.mark.parametrize("regularization", [1e-10, 1e-6])

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, solve_triangular
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.result import Result
 from relpref.kernels.edge_landmarks import EdgeGram
 from relpref.linalg.cg import CGResult, Minimise, conjugate_gradient
 from relpref.linalg.sharded import ShardedEdges, Swap, row_sharding
+from relpref.result import Result
 
 Floats = NDArray[np.float64]
 Callback = Callable[[int, Floats, float], bool | None]

@@ -19,16 +19,15 @@ from relpref.infer.exact.edges import Callback, SingularError, require_mesh
 from relpref.infer.exact.solve import RelationProblem, Solver
 from relpref.infer.exact.structure import ProgramKernel, Structure, find_structure
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.search import Search, maximize
 from relpref.infer.sites import Info, Sites
 from relpref.posterior.gaussian import key_words
 from relpref.posterior.origin import Origin
+from relpref.result import CODES, Result, progress_line
 
 _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
-_FLOOR = (
-    1e-14  # noise that rounding adds to every label, relative to the size of the kernel of pairs
-)
+# Noise that rounding adds to every label, relative to the size of the kernel of pairs
+_FLOOR = 1e-14
 
 _NOT_INTEGRATED = (
     "hyperparameters are at their maximum, where all scores have one closed form; "

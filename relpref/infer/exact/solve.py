@@ -14,7 +14,6 @@ from relpref.errors import DataError
 from relpref.infer.exact.closed import EvidenceGradient, KroneckerFit, KroneckerSystem, Loss
 from relpref.infer.exact.domain import Asked, Domain, centred
 from relpref.infer.exact.edges import EdgeFit, SingularError, solve_edges
-from relpref.infer.result import InferenceWarning, progress_line, warn_user
 from relpref.kernels.edge_landmarks import EdgeGram
 from relpref.kernels.pairwise import (
     MLPK,
@@ -29,6 +28,7 @@ from relpref.kernels.pairwise import (
 )
 from relpref.linalg import require_memory
 from relpref.linalg.cg import CGResult
+from relpref.result import InferenceWarning, progress_line, warn_user
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]

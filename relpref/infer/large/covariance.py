@@ -86,9 +86,8 @@ class Conditioned(_Downdated):
 
     before: NamedSum  # K, of size n
     touched: Positions  # T, shape (t,)
-    projection: (
-        Any  # A, sparse, shape (r, t); the identity where there are more answers than entries
-    )
+    # A, sparse, shape (r, t); the identity where there are more answers than entries
+    projection: Any
     weights: Floats  # M, positive semidefinite, shape (r, r)
 
     def matmul(self, vectors: ArrayLike) -> Floats:
@@ -190,10 +189,10 @@ class ImplicitBelief(GaussianBelief):
     @property
     def scale(self) -> Floats:
         self._check(self.size, "the covariance of")
-        return self.subset(np.arange(self.size)).scale
+        return self.subset(slice(None)).scale
 
-    def subset(self, positions: NDArray[np.integer[Any]]) -> GaussianBelief:
-        positions = np.asarray(positions)
+    def subset(self, positions: NDArray[np.integer[Any]] | slice) -> GaussianBelief:
+        positions = np.arange(self.size)[positions]
         scale = self.implicit.block(positions, positions)
         return GaussianBelief(self.location[positions], 0.5 * (scale + scale.T))
 
@@ -240,6 +239,6 @@ class ImplicitBelief(GaussianBelief):
         if number > _WHOLE:
             raise DataError(
                 f"{what} {number} items were requested; more than 4000 are computed in parts: "
-                "posterior.about(labels) is the posterior of those, and ranking(top=...) gives "
+                "posterior.subset(labels) is the posterior of those, and ranking(top=...) gives "
                 "intervals of the best"
             )

@@ -24,7 +24,6 @@ from relpref.infer.large.problem import NODES, LargeProblem, LargeReading, Posit
 from relpref.infer.large.sparse_ep import fit as fit_sparse
 from relpref.infer.plates import settled
 from relpref.infer.program import Program
-from relpref.infer.result import Result, progress_line, warn_user
 from relpref.infer.rows import SparseRows
 from relpref.infer.search import fit_hyperparameters, judged_copies
 from relpref.infer.sites import Sites
@@ -34,6 +33,7 @@ from relpref.linalg import Covariance
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import Floats, generator
 from relpref.posterior.origin import Origin
+from relpref.result import Result, progress_line, warn_user
 
 GaussianEngine = Any  # of `relpref.infer.engine`, which builds on this module
 
@@ -233,9 +233,8 @@ def fit_many(
         if left_out > _MUCH:
             warn_user(
                 f"{INDUCING} inducing items leave out {left_out:.0%} of the attributes' prior "
-                "variance: intervals come out that much too "
-                "narrow; fewer attributes, longer lengthscales, or fewer answers at a time keep "
-                "more"
+                "variance: intervals come out that much too narrow; fewer attributes, longer "
+                "lengthscales, or fewer answers at a time keep more"
             )
     if found.detail:
         info["detail"] = found.detail

@@ -24,11 +24,9 @@ from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, prefe
 from relpref.infer.large.spaces import Shared
 from relpref.infer.layout import Layout, Observation, may_be_padded, shared_noise
 from relpref.infer.program import Program
-from relpref.infer.result import Solves
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.kernels.graph import with_scale
-from relpref.likelihoods.answers import PLATES
 from relpref.likelihoods.tilted import prior_quantile
 from relpref.limits import MAX_ITEMS_OF_ANSWERS
 from relpref.linalg import Dense, Identity, NamedSum, real
@@ -36,6 +34,7 @@ from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.utility import UtilityPosterior
 from relpref.registry import unbound
+from relpref.result import Solves
 
 Positions = NDArray[np.integer[Any]]
 
@@ -100,15 +99,7 @@ class LargeProblem:
         scaled = {name: with_scale(graph) for name, graph in data.relations.items()}
         errors = {name: error for name, (_, error) in scaled.items() if error is not None}
         new = replace(data, _graphs={name: graph for name, (graph, _) in scaled.items()})
-        found = cls(program, *_swapped(args, kwargs, data, new), new, errors)
-        own = [site.name for site in found._sample[2] if PLATES.get(site.name) == "item"]
-        if own:
-            raise UnsupportedProgramError(
-                f"{own[0]!r} has an entry for each item, and fits without a matrix of all items "
-                "have no place for that; leave "
-                "margins='item' out, or fit with structure='dense'"
-            )
-        return found
+        return cls(program, *_swapped(args, kwargs, data, new), new, errors)
 
     def called_with(self, data: PreferenceData) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with other data."""
@@ -132,9 +123,8 @@ class LargeProblem:
             if isinstance(error.obj, PartialGraph):
                 raise UnsupportedProgramError(
                     f"the program asks a relation for its {error.name}, which there is not for so "
-                    "many items; make its parts as the "
-                    "programs of relpref.models do (relpref.kernels.GraphCovariance), or fit with "
-                    "structure='dense'"
+                    "many items; make its parts as the programs of relpref.models do "
+                    "(relpref.kernels.GraphCovariance), or fit with structure='dense'"
                 ) from None
             raise
 
@@ -179,8 +169,7 @@ class LargeProblem:
                 if lost:
                     raise UnsupportedProgramError(
                         f"part {name!r} of the prior: no site of the program is the {lost[0]} of "
-                        "its kernel as it stands, so it is unknown "
-                        "what is to be learned"
+                        "its kernel as it stands, so it is unknown what is to be learned"
                     )
                 priors = {site: sites[site]["fn"] for site in named.values() if site}
                 found[name] = Learnable(
@@ -235,8 +224,7 @@ class LargeProblem:
         if rows is None:
             raise UnsupportedProgramError(
                 "an answer of the program looks at other utilities than those of two items, which "
-                "programs for so many items "
-                "may not do; fit with structure='dense'"
+                "programs for so many items may not do; fit with structure='dense'"
             )
         parts = self._parts(reading.covariance.blocks[0])
         prior = NamedSum({name: shown(part, name, progress_bar) for name, part in parts.items()})
@@ -456,8 +444,7 @@ def answered(posterior: Asked) -> Asked:
     if origin is None or not origin.engine:
         raise UnsupportedProgramError(
             "the posterior does not know its program, which says what an answer's probability is; "
-            "fit in this session, or with a "
-            "program of relpref.models before saving"
+            "fit in this session, or with a program of relpref.models before saving"
         )
     positions = touched(posterior.data)
     if len(positions) > MAX_ITEMS_OF_ANSWERS:
@@ -465,7 +452,7 @@ def answered(posterior: Asked) -> Asked:
             f"answers are about {len(positions)} items, and what is said of answers needs a matrix "
             f"of these, which may be {MAX_ITEMS_OF_ANSWERS}; fit the "
             "answers about fewer (data.select_comparisons), or look at beliefs alone, without "
-            "answers: posterior.about(labels)"
+            "answers: posterior.subset(labels)"
         )
     problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
     with float64():
@@ -477,7 +464,7 @@ def answered(posterior: Asked) -> Asked:
     engine = origin.engine.changed(
         program, structure="dense", fixed=dict(posterior.hyperparameters)
     )
-    some = posterior.subset(positions)
+    some = posterior.at_positions(positions)
     # Nothing is searched for any more.
     info = {name: value for name, value in some.info.items() if name != "evaluations"}
     origin = replace(origin, program=program, args=args, kwargs=kwargs, engine=engine)
@@ -521,13 +508,11 @@ def approximations(posterior: Posterior) -> list[str]:
     if searched is not None and answers is not None and searched < answers.num_answers:
         said.append(
             f"Hyperparameters were searched for by {searched} of the {answers.num_answers} "
-            "answers, drawn at random; the posterior itself "
-            "knows all of them."
+            "answers, drawn at random; the posterior itself knows all of them."
         )
     if info.get("at_boundary"):
         said.append(
             f"The search ended where its range ends, at {info['at_boundary']}: the answers ask for "
-            "a value beyond what the prior takes to be "
-            "plausible."
+            "a value beyond what the prior takes to be plausible."
         )
     return said

@@ -11,11 +11,11 @@ from relpref.errors import InferenceError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.spaces import Shared, space_of
 from relpref.infer.large.sparse import Latents, SparsePosterior
-from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Fit, Problem, Sites, cavities, matched, run
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, require_memory
 from relpref.posterior.gaussian import key_words
+from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
 Tilted = Callable[[Any, Any], TiltedMoments]
@@ -29,9 +29,8 @@ class SparseFit(NamedTuple):
 
     sites: Sites  # NumPy arrays, shape (m,)
     parts: dict[str, Floats]  # of the mean of all utilities, less their prior means, shape (n,)
-    mean_error: (
-        Floats  # what the errors of the variances do to the mean, as a standard error, shape (n,)
-    )
+    # What the errors of the variances do to the mean, as a standard error, shape (n,)
+    mean_error: Floats
     gap_variance: Floats  # of the rows' projections, shape (m,)
     gap_variance_error: Floats  # standard error of the estimate at these sites, 0 where it is exact
     log_evidence: float

@@ -21,7 +21,7 @@ def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> I
     group = "sparse/" if "sparse/weights" in arrays else "dual/"
     weights = arrays[f"{group}weights"]
     if group == "dual/":
-        touched = positions(arrays, "dual/touched", len(location))
+        touched = positions(arrays["dual/touched"], len(location), "dual/touched")
         projection = sparse_matrix(arrays, group, (len(weights), len(touched)))
     if origin is None:
         return ImplicitBelief(location, Forgotten(len(location)))

@@ -169,11 +169,11 @@ def test_isolated_items_by_the_thousand(oracle: Callable[..., Any]) -> None:
     expected = oracle(few, covariance)
     np.testing.assert_allclose(found.mean()[:100], expected.mean, atol=1e-4)
     np.testing.assert_allclose(
-        found.about(labels[:100]).covariance(), expected.covariance, atol=1e-4
+        found.subset(labels[:100]).covariance(), expected.covariance, atol=1e-4
     )
     # Of those that nothing is known about, the prior's.
     assert np.all(found.mean()[100:] == 0)
-    np.testing.assert_allclose(found.about(labels[4000:4010]).covariance(), np.eye(10), atol=1e-6)
+    np.testing.assert_allclose(found.subset(labels[4000:4010]).covariance(), np.eye(10), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_a_hub_that_is_linked_to_everybody(oracle: Callable[..., Any]) -> None:
     expected = oracle(few, covariance)
     np.testing.assert_allclose(found.mean()[:100], expected.mean, atol=1e-4)
     np.testing.assert_allclose(
-        found.about(labels[:100]).covariance(), expected.covariance, atol=1e-4
+        found.subset(labels[:100]).covariance(), expected.covariance, atol=1e-4
     )
 
 

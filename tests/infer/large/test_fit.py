@@ -160,7 +160,7 @@ def test_ranking_has_intervals_for_the_best(
 
 def test_everything_about_some(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
     labels = [f"e{row}" for row in range(5, 25)]
-    one, other = dense.about(labels), sparse.about(labels)
+    one, other = dense.subset(labels), sparse.subset(labels)
     close(other.covariance(), one.covariance())
     close(other.explain(), one.explain())
     close(sparse.explain(), dense.explain()[list(sparse.explain())])
@@ -175,7 +175,7 @@ def test_everything_about_some(dense: UtilityPosterior, sparse: UtilityPosterior
     weights = np.eye(N)[[3, 9]]
     close(sparse.covariance(weights), dense.covariance(weights))
     with pytest.raises(DataError, match="two items or more"):
-        sparse.about(["e1"])
+        sparse.subset(["e1"])
 
 
 def test_update_and_newcomers(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
@@ -250,7 +250,7 @@ def test_many_answers_about_many_items(
     np.testing.assert_allclose(found.sd(), dense.sd(), rtol=0.01)
     labels = ["e1", "e2", "e3"]
     np.testing.assert_allclose(
-        found.about(labels).explain(), dense.about(labels).explain(), atol=0.02
+        found.subset(labels).explain(), dense.subset(labels).explain(), atol=0.02
     )
     found.save(tmp_path / "many.nc")
     again = relpref.load(tmp_path / "many.nc")
@@ -329,7 +329,7 @@ def test_what_needs_a_matrix_is_refused(
 ) -> None:
     monkeypatch.setattr(large_belief, "_WHOLE", 10)
     for ask in (sparse.sd, sparse.covariance, sparse.sample, sparse.to_datatree):
-        with pytest.raises(DataError, match=f"{N} items.*about"):
+        with pytest.raises(DataError, match=f"{N} items.*subset"):
             ask()
     with pytest.raises(UnsupportedProgramError, match="nuts"):
         EP(xpgp, hyperparameters="nuts", structure="sparse").run(0, data)
@@ -413,14 +413,15 @@ def test_file_of_a_program_of_ones_own_keeps_means(data: PreferenceData, tmp_pat
     assert isinstance(again, UtilityPosterior)
     np.testing.assert_array_equal(again.mean(), found.mean())
     with pytest.raises(StorageError, match="fit again"):
-        again.about(["e1", "e2"])
+        again.subset(["e1", "e2"])
 
 
 def test_posterior_travels_to_other_processes(sparse: UtilityPosterior) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
     again = cloudpickle.loads(cloudpickle.dumps(sparse))
     close(
-        again.about(["e1", "e2", "e9"]).covariance(), sparse.about(["e1", "e2", "e9"]).covariance()
+        again.subset(["e1", "e2", "e9"]).covariance(),
+        sparse.subset(["e1", "e2", "e9"]).covariance(),
     )
 
 
@@ -441,4 +442,4 @@ def test_a_prior_without_quantiles(data: PreferenceData) -> None:
 
 def test_x64_is_left_alone(sparse: UtilityPosterior) -> None:
     assert not jax.config.read("jax_enable_x64")
-    assert sparse.about(["e1", "e2", "e3"]).belief.mean().dtype == np.float64
+    assert sparse.subset(["e1", "e2", "e3"]).belief.mean().dtype == np.float64

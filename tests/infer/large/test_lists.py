@@ -9,7 +9,6 @@ import pytest
 
 import relpref
 from relpref import PreferenceData
-from relpref.data import orderings
 from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
@@ -29,9 +28,8 @@ def make(number: int, items: int = ITEMS, seed: int = 0) -> PreferenceData:
         places = [(1, 2, 3, 4), (1, 2, 2, 2), (1, 2, 2, 3), (1, 1, 2), (1, 2)][at % 5]
         chosen = rng.choice(items, len(places), replace=False)
         rows += [(at, labels[item], place) for item, place in zip(chosen, places, strict=True)]
-    table = pd.DataFrame(rows, columns=["no", "item", "place"])
+    answers = pd.DataFrame(rows, columns=["list", "item", "place"])
     ring = pd.DataFrame({"source": labels, "target": [*labels[1:], labels[0]]})
-    answers = orderings(table, list="no", item="item", position="place")
     return PreferenceData.from_tables(labels, answers, {"cites": ring})
 
 
@@ -100,14 +98,13 @@ def test_three_thousand_choices_among_five_thousand_items() -> None:
     chosen = np.argsort(rng.random((3000, 5000)), axis=1)[:, :4]
     seen = utility[chosen] + np.sqrt(0.5) * rng.normal(size=chosen.shape)
     first = np.argmax(seen, axis=1)
-    table = pd.DataFrame(
+    answers = pd.DataFrame(
         {
-            "no": np.repeat(np.arange(3000), 4),
+            "list": np.repeat(np.arange(3000), 4),
             "item": chosen.ravel(),
             "place": np.where(np.arange(4) == first[:, None], 1, 2).ravel(),
         }
     )
-    answers = orderings(table, list="no", item="item", position="place")
     data = PreferenceData.from_tables(list(range(5000)), answers)
     with pytest.warns(
         UserWarning, match=r"groups of items are tied together by no comparison"

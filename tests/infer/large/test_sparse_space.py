@@ -18,13 +18,13 @@ from relpref.errors import DataError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.spaces import known_posterior
 from relpref.infer.large.sparse_ep import SparseFit, fit
-from relpref.infer.result import Result
 from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Problem, Sites, cavities, run
 from relpref.infer.spaces import LatentSpace, Map
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import KernelMatrix, LaplacianSolver, LowRank, SparsePrecision
 from relpref.linalg.factor import cholesky
+from relpref.result import Result
 
 Floats = NDArray[np.float64]
 

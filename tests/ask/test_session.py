@@ -3,11 +3,13 @@
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 
-from relpref.ask import learning as refiner
-from relpref.ask.learning import Refiner, Unfinished
+from relpref.ask import Question, session
+from relpref.ask.session import Session, Unfinished
+from relpref.errors import DataError
 
 
 class Slow:
@@ -24,7 +26,7 @@ class Slow:
         return True
 
 
-def wait_for(loop: Slow, number: int, wake: Refiner | None = None) -> float:
+def wait_for(loop: Slow, number: int, wake: Session | None = None) -> float:
     """Wait until it has refined so often, answering all the time if so asked; returns when the
     first of these answers came.
     """
@@ -40,16 +42,16 @@ def wait_for(loop: Slow, number: int, wake: Refiner | None = None) -> float:
 def test_it_rests_longer_than_it_worked_and_waits_for_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(refiner, "_LEAST", 0.01)
-    monkeypatch.setattr(refiner, "_QUIET", 0.05)
-    loop = Slow(0.03)
-    background = Refiner(loop.refine)
+    monkeypatch.setattr(session, "_LEAST", 0.01)
+    monkeypatch.setattr(session, "_QUIET", 0.05)
+    loop: Any = Slow(0.03)
+    background = Session(loop)
     background.start()
     try:
         wait_for(loop, 1)
         wait_for(loop, 2, background)  # somebody who never pauses is not waited for without end
         rest = loop.spans[1][0] - loop.spans[0][1]
-        assert rest >= 2 * refiner._SHARE * 0.03
+        assert rest >= 2 * session._SHARE * 0.03
         time.sleep(0.5)  # rested
         count = len(loop.spans)
         background.wake()
@@ -61,9 +63,10 @@ def test_it_rests_longer_than_it_worked_and_waits_for_a_pause(
 
 
 def test_rest_has_bounds_and_the_end_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refiner, "_LEAST", 30.0)
-    loop, told = Slow(0.0), []
-    background = Refiner(loop.refine)
+    monkeypatch.setattr(session, "_LEAST", 30.0)
+    loop: Any = Slow(0.0)
+    told: list[str] = []
+    background = Session(loop)
     background.start()
     wait_for(loop, 1)
     began = time.monotonic()
@@ -73,10 +76,11 @@ def test_rest_has_bounds_and_the_end_does_not_wait_for_it(monkeypatch: pytest.Mo
 
 
 def test_an_interrupt_at_the_end_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refiner, "_SOON", 0.05)
+    monkeypatch.setattr(session, "_SOON", 0.05)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    loop, told = Slow(1.0), []
-    background = Refiner(loop.refine)
+    loop: Any = Slow(1.0)
+    told: list[str] = []
+    background = Session(loop)
     background.start()
     main = threading.main_thread().ident
     assert main is not None
@@ -93,3 +97,30 @@ def test_an_interrupt_at_the_end_is_heard(monkeypatch: pytest.MonkeyPatch) -> No
     finally:
         background.close()
         signal.signal(signal.SIGINT, before)
+
+
+def test_an_action_is_on_what_was_shown(fake: Any) -> None:
+    loop = fake(*range(6))
+    session = Session(loop, 2)
+    shown, other = (question.id for question in session.questions("ann"))
+    session.record("second", shown, "ann")
+    for action, question in (("first", shown), ("undo", shown), ("skip", "q99"), ("undo", "")):
+        with pytest.raises(DataError, match="answered already, or taken back"):
+            session.record(action, question, "ann")
+    with pytest.raises(DataError, match="best"):
+        session.record("best", other, "ann")
+    session.record("skip", other, "ann")
+    assert [kind for kind, _, _ in loop.events] == ["second", "skip"]
+    for _ in range(2):
+        session.record("undo", session.questions("ann")[0].id, "ann")
+    with pytest.raises(DataError, match="nothing to take back"):
+        session.record("undo", session.questions("ann")[0].id, "ann")
+    assert not loop.events
+
+
+def test_the_left_one_is_first() -> None:
+    assert list(Question("q", "tea", "milk", "tea", "ann").sides) == ["first", "second"]
+    assert list(Question("q", "tea", "milk", "milk", "ann").sides.items()) == [
+        ("second", "milk"),
+        ("first", "tea"),
+    ]

@@ -1,0 +1,325 @@
+"""The schema of answers: each column's type, how it is read, and where it may stand."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relpref.data.arrays import refuse_first, shown
+from relpref.data.labels import GrowingIndex, LabelIndex, label_column
+from relpref.data.tables import Table
+from relpref.limits import MAX_STRENGTHS
+
+Positions = NDArray[np.int32]
+
+
+@dataclass(eq=False)
+class Rows:
+    """A table of pairs while it is read.
+
+    Parameters
+    ----------
+    table : Table
+        With our names of columns.
+    items : LabelIndex
+    ends : (str, str)
+        The columns of the two items of each row.
+    first, second : array of int32, shape (m,)
+        The positions of these items.
+    before : dict
+        Labels of answers so far, by their attribute of `Comparisons`; new ones come after them.
+    labels, columns : dict
+        Labels and arrays that were read so far.
+    """
+
+    table: Table
+    items: LabelIndex
+    ends: tuple[str, str]
+    first: Positions
+    second: Positions
+    before: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    labels: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, Any] = field(default_factory=dict)
+
+    def named_side(self, column: str) -> NDArray[np.int64]:
+        """Read which of its two items a row names: 1 the first, −1 the second, 0 a blank cell."""
+        blank = self.table.blank(column)
+        rows = np.flatnonzero(~blank)
+        named = np.full(len(blank), -1, dtype=np.int32)
+        labels, cell = self.table.labels(column, rows), self.table.cell(column, rows)
+        named[rows] = self.items.locate(labels, cell, "name one of the two items of the row")
+
+        def reason(row: int) -> str:
+            pair = (shown(self.items.labels[side[row]]) for side in (self.first, self.second))
+            more = "" if column == "winner" else " or leave the cell blank"
+            two = " and ".join(pair)
+            return f" is neither of the two that were compared, {two}; name one of them{more}"
+
+        wrong = ~blank & (named != self.first) & (named != self.second)
+        self.table.refuse(column, wrong, reason)
+        return np.where(blank, 0, np.where(named == self.first, 1, -1))
+
+
+Reader = Callable[[Rows], Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of answers.
+
+    Parameters
+    ----------
+    name : str
+    dtype : type
+        The type of its array.
+    read : callable, optional
+        Reads and refuses the cells of `Rows`; returns the array, or None if the column says
+        nothing. None for columns that other columns determine.
+    beside : tuple of str, optional
+        The outcomes (``loser``, ``winner``, ``result``, ``probability``, ``place``) with which it
+        may stand; by default all of them.
+    labels : str
+        The attribute of `Comparisons` with the labels, if values are positions among labels.
+    absent : number, optional
+        The value of answers without the column when they are joined with answers that have it;
+        None if that value is unknown.
+    blank : number, optional
+        The value that is written as a blank cell.
+    asked : bool
+        Whether it is part of a question.
+    """
+
+    name: str
+    dtype: type
+    read: Reader | None = None
+    beside: tuple[str, ...] | None = None
+    labels: str = ""
+    absent: float | None = None
+    blank: float | None = None
+    asked: bool = False
+
+    def fits(self, outcome: str) -> bool:
+        """Whether the column may stand with an outcome."""
+        return self.read is not None and (self.beside is None or outcome in self.beside)
+
+    def cells(self, values: Any, labels: Sequence[Any] = ()) -> Any:
+        """Cells from which the values are read again."""
+        if self.labels:
+            return label_column((*labels, None) if np.any(values < 0) else labels).take(values)
+        blank = np.zeros(len(values), bool) if self.blank is None else values == self.blank
+        if not blank.any():
+            return np.array(values)
+        cells = pd.array(values, dtype="Int64")
+        cells[blank] = pd.NA
+        return cells
+
+    @property
+    def alone(self) -> Any:
+        """The cell of an answer without a value."""
+        return None if self.absent == self.blank else self.absent
+
+
+def numbers(name: str, fits: Callable[[Any], Any], reason: str, remedy: str) -> Reader:
+    """Make a reader of numbers that refuses those that do not fit, for a reason."""
+
+    def read(rows: Rows) -> NDArray[np.float64]:
+        values = rows.table.numbers(name, remedy)
+        rows.table.refuse(name, ~fits(values), f" {reason}; {remedy}")
+        return values
+
+    return read
+
+
+def labeled(rows: Rows, name: str, attribute: str) -> Positions | None:
+    """Read positions among labels, −1 where a cell is blank; None if all cells are blank.
+
+    New labels are sorted, so that their order is not that of the rows.
+    """
+    stated = np.flatnonzero(~rows.table.blank(name))
+    if not len(stated):
+        return None
+    cells = rows.table.labels(name, stated)
+
+    def order(label: Any) -> tuple[str, Any]:
+        return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
+
+    index, labels = GrowingIndex(rows.before.get(attribute, ())), sorted(set(cells), key=order)
+    place = dict(zip(labels, index.locate(labels, str, ""), strict=True))
+    rows.labels[attribute] = index.labels
+    positions = np.full(len(rows.table.frame), -1, dtype=np.int32)
+    positions[stated] = [place[label] for label in cells]
+    return positions
+
+
+def _raters(rows: Rows) -> Positions | None:
+    place = rows.table.cell("rater")
+    remedy = "name one, such as 'unknown', or drop the row"
+    refuse_first(
+        rows.table.blank("rater"), lambda row: f"{place(row)}: the rater is blank; {remedy}"
+    )
+    return labeled(rows, "rater", "raters")
+
+
+def _groups(rows: Rows) -> Positions | None:
+    return labeled(rows, "group", "groups")
+
+
+def _counts(rows: Rows) -> NDArray[np.int64]:
+    return rows.table.counts("count", "write how often the answer was given: 1, 2, 3, ...")
+
+
+def _ties(rows: Rows) -> NDArray[np.bool_]:
+    return rows.table.truths("tie")
+
+
+def _strengths(rows: Rows) -> NDArray[np.int64]:
+    """Read strengths from 1, and 0 for ties, whose cells are blank or 0."""
+    table = rows.table
+    strength = np.zeros(len(table.frame), dtype=np.int64)
+    tied = rows.columns.get("tie", np.zeros(len(strength), dtype=bool))
+    remedy = "leave the strength of a tie blank"
+    stated = np.flatnonzero(tied & ~table.blank("strength"))
+    wrong = table.numbers("strength", remedy, stated) != 0
+    table.refuse("strength", wrong, f", and yet the answer is a tie; {remedy}", stated)
+    graded = np.flatnonzero(~tied)
+    remedy = "write how strongly: 1, 2, 3, ... from slightly upwards"
+    strength[graded] = table.counts("strength", remedy, graded)
+    most = f" is above {MAX_STRENGTHS}, the most grades that are told apart"
+    table.refuse("strength", strength > MAX_STRENGTHS, f"{most}; group the strengths into fewer")
+    return strength
+
+
+def _probabilities(rows: Rows) -> NDArray[np.float64]:
+    remedy = "write the reported probability that the first is the better, between 0 and 1"
+    certain = (
+        "a report of 0 or 1 leaves no room for error; write what its rater may have meant, "
+        "such as 0.99"
+    )
+    values = rows.table.numbers("probability", remedy)
+
+    def reason(row: int) -> str:
+        better = certain if values[row] in (0, 1) else remedy
+        return f" is not strictly between 0 and 1; {better}"
+
+    rows.table.refuse("probability", (values <= 0) | (values >= 1), reason)
+    return values
+
+
+def _shown_first(rows: Rows) -> NDArray[np.int64]:
+    """Read 1 where the winner was shown first, −1 where the loser was, 0 where it is unknown."""
+    return rows.named_side("shown_first") * np.where(rows.columns["winner"] == rows.first, 1, -1)
+
+
+def _weights(rows: Rows) -> NDArray[np.float64] | None:
+    values = _positive(rows)
+    return values if np.any(values != 1) else None
+
+
+_positive = numbers(
+    "weight",
+    lambda values: values > 0,
+    "is no weight",
+    "write for how much the answer counts, a number above 0; drop the row if it is not to count",
+)
+
+# Rows of answers are sorted, and equal ones merged, by these columns in this order, other than the
+# counts and the labels of lists.
+COLUMNS = {
+    column.name: column
+    for column in (
+        Column("list", np.int32, absent=-1, blank=-1),
+        Column("list_label", np.int32, labels="lists", absent=-1, blank=-1),
+        Column("winner", np.int32, asked=True),
+        Column("loser", np.int32, asked=True),
+        Column("count", np.int32, _counts, asked=True),
+        Column("tie", np.bool_, _ties, ("loser", "winner"), absent=0, asked=True),
+        Column(
+            "strength", np.int32, _strengths, ("loser", "winner", "result"), blank=0, asked=True
+        ),
+        Column("probability", np.float64, _probabilities, ("probability",), asked=True),
+        Column("rater", np.int32, _raters, labels="raters"),
+        Column("shown_first", np.int8, _shown_first, absent=0, blank=0),
+        Column("group", np.int32, _groups, labels="groups", absent=-1, blank=-1),
+        Column("covariates", np.float64, asked=True),
+        Column("weight", np.float64, _weights, absent=1),
+    )
+}
+NOT_COMPARED = ("count", "list_label")  # when rows are merged
+
+
+def read_columns(rows: Rows) -> None:
+    """Read the columns of the schema that the table has and that were not read before."""
+    for name, column in COLUMNS.items():
+        if column.read is None or name in rows.columns or name not in rows.table.frame.columns:
+            continue
+        values = column.read(rows)
+        if values is not None:
+            rows.columns[name] = values
+
+
+_RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # besides numbers
+
+
+def results(table: Table) -> tuple[NDArray[np.float64], str]:
+    """Read 1 where the first won, 0 for a tie, −1 where the second won; and a note on the code."""
+    cells = [
+        _RESULTS.get(cell.strip(), cell) if isinstance(cell, str) else cell
+        for cell in table.frame["result"].tolist()
+    ]
+    text = any(isinstance(cell, str) for cell in cells)
+    column = pd.Series(cells, table.frame.index, dtype=object if text else None)
+    plain = replace(table, frame=table.frame.assign(result=column), text=text)
+    remedy = "write 1 where the first won, 0 where it lost and 0.5 for a tie; or 1, -1 and 0"
+    values = plain.numbers("result", remedy)
+    table.refuse("result", ~np.isin(values, (-1, 0, 0.5, 1)), f" is no result; {remedy}")
+    if not (values == -1).any():
+        tie = ", 0.5 for a tie" if (values == 0.5).any() else ""
+        note = f"results were read as 1 for a win of the first{tie} and 0 for a loss"
+        return 2 * values - 1, note
+    table.refuse("result", values == 0.5, f", and yet there are results of -1; {remedy}")
+    return values, "results were read as 1 for a win of the first, 0 for a tie and -1 for a loss"
+
+
+def read_outcome(rows: Rows, outcome: str) -> tuple[str, ...]:
+    """Read the columns ``winner``, ``loser``, and ``tie`` if there are ties; returns notes."""
+    notes: tuple[str, ...] = ()
+    won: NDArray[Any] = np.ones(len(rows.first))
+    tie = rows.table.truths("tie") if "tie" in rows.table.frame.columns else None
+    if outcome == "result":
+        won, note = results(rows.table)
+        notes, tie = (note,), won == 0 if np.any(won == 0) else None
+    elif outcome == "winner":
+        won = rows.named_side("winner")
+        _check_blank_winners(rows.table, won == 0, tie)
+    # A tie has no winner: one order, so that equal ties are merged.
+    turned = won < 0 if tie is None else np.where(tie, rows.first > rows.second, won < 0)
+    rows.columns["winner"] = np.where(turned, rows.second, rows.first)
+    rows.columns["loser"] = np.where(turned, rows.first, rows.second)
+    if tie is not None:
+        rows.columns["tie"] = tie
+    return notes
+
+
+def _check_blank_winners(
+    table: Table, blank: NDArray[np.bool_], tie: NDArray[np.bool_] | None
+) -> None:
+    """Refuse winners that are blank where there is no tie, and the reverse."""
+    if tie is None:
+        # A blank may be a canceled game or an answer that was never given, which is no tie.
+        remedy = (
+            "name the winner, drop the row if nobody answered, or, if it was a tie, add the column "
+            "'tie' with true in this row and false in the others"
+        )
+        place = table.cell("winner")
+        refuse_first(blank, lambda row: f"{place(row)}: the winner is blank; {remedy}")
+        return
+
+    def message(row: int) -> str:
+        what = "a tie, and yet it has a winner" if tie[row] else "no tie, and yet it has no winner"
+        more = "" if tie[row] else ", or drop the row if nobody answered"
+        return f"{table.place(row)}: the answer is {what}; correct one of the two cells{more}"
+
+    refuse_first(tie != blank, message)

@@ -1,0 +1,533 @@
+"""The forms of answers: tables of pairs, and tables of the items of lists as pairs."""
+
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, combinations
+from operator import contains
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relpref.data.arrays import counted, did_you_mean, listed, refuse_first, shown
+from relpref.data.columns import COLUMNS
+from relpref.data.labels import label_column, trimmed
+from relpref.data.recognition import recognized
+from relpref.data.tables import (
+    ROWS_LOOKED_AT,
+    SUFFIXES,
+    TRUTH,
+    Table,
+    as_table,
+    check_columns,
+    column_option,
+    hold_one_set,
+    known_names,
+    number,
+    renamed,
+    suffix_of,
+)
+from relpref.errors import DataError
+
+NAME, _RANKINGS = "answers", "rankings"
+_FEW = 10  # answers
+_NUMERIC = ("result", "tie", "strength", "probability", "count", "weight")
+_WINNER_FORM, _PAIR_FORM = ("winner", "loser"), ("first", "second")
+# The columns of tables of lists, and what such tables hold.
+_LISTS = {
+    ("list", "item", "place"): "orders",
+    ("choice", "item", "chosen"): "choices",
+    ("best", "worst"): "the best and the worst of several",
+}
+_OPTIONAL = {
+    outcome: [name for name, column in COLUMNS.items() if column.fits(outcome)]
+    for outcome in ("loser", "winner", "result", "probability", "place")
+}
+_READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
+KNOWN = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ, *dict.fromkeys(chain(*_LISTS)))
+_EXTREMES = ("best", "worst")
+# Names of the columns of the items that were shown, beside best and worst.
+_SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
+
+
+def known_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Return all columns that covariates of these names may be in."""
+    ends = (*_WINNER_FORM, *_PAIR_FORM)
+    return tuple(column for name in names for column in (name, *(f"{name}_{end}" for end in ends)))
+
+
+def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of covariates; refuses other values, and columns with another meaning."""
+    names = [names] if isinstance(names, str) else list(names or ())
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise DataError(
+                f"covariates: {shown(name)} is no name; write covariates=['length', 'home']"
+            )
+        if name in taken or names.count(name) > 1:
+            what = (
+                "is named twice"
+                if name not in taken
+                else "is a column of answers with a meaning of its own"
+            )
+            raise DataError(f"covariates: {name!r} {what}; leave it out, or rename the column")
+    return tuple(names)
+
+
+def answer_table(
+    value: Any,
+    columns: Mapping[str, str] | None = None,
+    covariates: Sequence[str] = (),
+    labels: Container[Any] = (),
+) -> Table:
+    """Return a table of answers with our names of columns.
+
+    The value is a table, a list of pairs, winner first, or `Rankings`; some ``labels`` are read as
+    they are, see `read_labels`.
+    """
+    names = (*KNOWN, *known_columns(check_names(covariates, KNOWN)))
+    for name in columns or {}:
+        if name not in names and not _SHOWN(name):
+            hint = did_you_mean(name, names, f"they are {', '.join(names)}")
+            raise DataError(f"columns: {name!r} is no column of answers; {hint}")
+    if hasattr(value, "rankers"):
+        value = Table(_orders_of_rankings(value), _RANKINGS)
+    if isinstance(value, Iterator):
+        value = list(value)
+    if isinstance(value, list | tuple | np.ndarray) and not (
+        len(value) and isinstance(value[0], Mapping)
+    ):
+        for row, pair in enumerate(value):
+            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+                raise DataError(
+                    f"{NAME}[{row}] is {shown(pair)}; each pair is two labels, (winner, loser)"
+                )
+        ends = {name: [pair[end] for pair in value] for end, name in enumerate(_WINNER_FORM)}
+        value = pd.DataFrame(ends, dtype=object)
+    if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
+        raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
+    table = replace(known_names(renamed(as_table(value, NAME), columns), names), known=labels)
+    if table.frame.empty:
+        raise DataError(
+            f"{table.name}: the table has no rows; give at least one answer, or no table"
+        )
+    return recognized(table)
+
+
+def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
+    """Return the labels that a table of answers names, in the order of its rows, with repeats."""
+    form = _list_form(table)
+    if form is None:
+        ends = (table.labels(name) for name in pair_table(table, covariates).ends)
+        return list(chain.from_iterable(zip(*ends, strict=True)))
+    _check_list_form(table, form)
+    return list(_shown_items(table)[1]) if form[0] == "best" else table.labels("item")
+
+
+class Pairs(NamedTuple):
+    """A table with a row for each pair, its form, and notes."""
+
+    table: Table
+    ends: tuple[str, str]  # the columns of the two items
+    outcome: str  # the column that says who was preferred
+    notes: tuple[str, ...]
+
+
+def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
+    """Return a table of answers as one of pairs; refuses columns that its form does not have."""
+    form = _list_form(table)
+    if form is not None:
+        table = _pairs_of_lists(table, form, covariates)
+        return Pairs(table, _WINNER_FORM, "place", ())
+    columns = set(table.frame.columns)
+    if "list" in columns and not table.neighbors:
+        raise DataError(
+            f"{table.name}: a table of pairs has no column 'list'; write a list as rows with the "
+            "columns list, item and place, or rename the column, to 'group' if it names what "
+            "answers have in common"
+        )
+    ends, outcome = _PAIR_FORM, "winner"
+    if "loser" in columns or not columns & set(_PAIR_FORM):
+        if "probability" in columns:
+            raise DataError(
+                f"{table.name}: a table with the column 'probability' names no winner; name its "
+                "columns first, second, probability (of the first being the better)"
+            )
+        _refuse_named_winners(table)
+        ends, outcome = _WINNER_FORM, "loser"
+    else:
+        outcomes = ("probability", "result", "winner")
+        outcome = next((name for name in outcomes if name in columns), "")
+        if not outcome and columns.issuperset(_PAIR_FORM):
+            raise DataError(
+                f"{table.name}: there is neither a column 'winner' nor 'probability' nor 'result' "
+                "beside first and second; name the one that holds the answers"
+            )
+        outcome = outcome or "winner"
+    required = tuple(dict.fromkeys((*ends, outcome)))
+    optional = [*_OPTIONAL[outcome], *known_columns(covariates)]
+    optional += ["list"] if table.neighbors else []
+    allowed = tuple(name for name in optional if name not in required)
+    notes = check_columns(table, required, allowed, KNOWN, _fitting(table, ends))
+    return Pairs(table, ends, outcome, notes)
+
+
+def apart_note(pairs: Pairs, first: Any, second: Any) -> tuple[str, ...]:
+    """Return a note on two columns of labels that share none.
+
+    They are refused where ``columns`` names only one of them.
+    """
+    table, ends = pairs.table, pairs.ends
+    named = sum(end in table.given for end in ends)
+    # A few answers may share none where no other column can be meant; choices have losers that
+    # never win.
+    few = len(first) < (2 if named or table.frame.shape[1] > 2 else _FEW)
+    if few or "list" in table.frame.columns or np.isin(first, second).any():
+        return ()
+    called = [table.called(end) for end in ends]
+    note = f"the columns {called[0]!r} and {called[1]!r} share no label"
+    if named == 1:
+        raise DataError(
+            f"{table.name}: {note}, so one of them is most likely no column of items; say which "
+            "columns hold the two items of each answer, naming both in columns"
+        )
+    return (f"{note}: no item is in both, so see whether both hold items",)
+
+
+def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
+    """Return a function that tells whether a column may be one that the table lacks.
+
+    One of two ends shares labels with the other one; further columns hold numbers or labels.
+    """
+
+    def fits(lacking: str, column: Any) -> bool:
+        if lacking in ends:
+            ends_there = [end for end in ends if end in table.frame.columns]
+            return len(ends_there) == 2 or (
+                len(ends_there) == 1 and hold_one_set(table, ends_there[0], column)
+            )
+        cells = set(map(str, table.frame[column].iloc[:ROWS_LOOKED_AT]))
+        if lacking in _NUMERIC:
+            return cells <= TRUTH.keys() or all(number(cell, True) is not None for cell in cells)
+        return not cells <= TRUTH.keys()
+
+    return fits
+
+
+def _refuse_named_winners(table: Table) -> None:
+    """Refuse a table in which two other columns hold the items, such as home and away."""
+    columns = set(table.frame.columns)
+    others = [name for name in table.frame.columns if name not in KNOWN]
+    if not columns & {"winner", "loser"}:
+        pair = next((pair for pair in combinations(others, 2) if hold_one_set(table, *pair)), None)
+        if pair is not None:
+            raise DataError(
+                f"{table.name}: there is no column 'winner', and {pair[0]!r} and {pair[1]!r} hold "
+                "labels of one set: say that these two were compared, "
+                f"{column_option(dict(zip(_PAIR_FORM, pair, strict=True)))}, and which column says "
+                "who won: winner, result or probability; or name the columns winner and loser, if "
+                "one of them always won"
+            )
+    if list(table.frame.columns).count("winner") != 1:
+        return
+    head = table.frame.head(ROWS_LOOKED_AT)
+    named = [name for name in others if name in set(head["winner"])]
+    if len(named) == 2 and (
+        "loser" not in columns or set(head["winner"]).isdisjoint(head["loser"])
+    ):
+        option = column_option(dict(zip((*_PAIR_FORM, "result"), (*named, "won"), strict=True)))
+        raise DataError(
+            f"{table.name}: the cells of 'winner' are names of columns: rename it, and add a "
+            f"column that says 1 where the item in {named[0]!r} won, 0 where that in {named[1]!r} "
+            f"did and 0.5 for a tie, such as 'won': {option}"
+        )
+    if "loser" in columns:
+        return
+    rows = np.flatnonzero(~table.blank("winner"))
+    cells = {name: table.frame[name].iloc[rows].tolist() for name in table.frame.columns}
+    for first, second in combinations(others, 2):
+        if all(map(contains, zip(cells[first], cells[second], strict=True), cells["winner"])):
+            raise DataError(
+                f"{table.name}: there is no column 'loser', and every winner is in {shown(first)} "
+                f"or {shown(second)}; say that these two were compared: "
+                f"{column_option({'first': first, 'second': second})}"
+            )
+
+
+def _list_form(table: Table) -> tuple[str, ...] | None:
+    """Return the columns of the form of lists that a table has; None for a table of pairs."""
+    columns = set(table.frame.columns)
+    if columns & {*_WINNER_FORM, *_PAIR_FORM}:
+        return None
+    for form in _LISTS:
+        if columns & (set(form) - {"list", "item"}) or set(form[:2]) <= columns:
+            return form
+    return None
+
+
+def _check_list_form(table: Table, form: tuple[str, ...]) -> None:
+    """Refuse a table of lists that lacks a column of its form."""
+    best = form[0] == "best"
+    columns = list(table.frame.columns)
+    lacking = next((name for name in form if name not in columns), None)
+    if lacking is not None:
+        more = ", item_1, item_2, ..." if best else ""
+        raise DataError(
+            f"{table.name}: there is no column {lacking!r} among {listed(columns)}; "
+            f"{_LISTS[form]} have the columns {', '.join(form)}{more}: rename yours, or say which "
+            f"one it is, as in {column_option({lacking: 'name'})}"
+        )
+    if best and not any(_SHOWN(str(column)) for column in columns):
+        raise DataError(
+            f"{table.name}: there is no column 'item_1' among {listed(columns)}; name the columns "
+            "of what was shown item_1, item_2, ..."
+        )
+
+
+def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[str]) -> Table:
+    """Return the pairs of neighboring blocks of each list, each in the place of its first row.
+
+    Each item of a block was preferred to each of the next; other pairs follow from these. A list of
+    two items is a pair, or a tie.
+    """
+    _check_list_form(table, form)
+    what, all_columns = _LISTS[form], list(table.frame.columns)
+    if form[0] == "best":
+        form, table = ("list", "item", "place"), _orders_of_extremes(table)
+    shared = [name for name in all_columns if name in _READ]
+    refused = next((name for name in shared if name not in _OPTIONAL["place"]), None)
+    if refused is not None:
+        raise DataError(
+            f"{table.name}: answers with the column {refused!r} cannot be in lists; leave one of "
+            "the two columns out"
+        )
+    lacking = next((name for name in covariates if name not in table.frame.columns), None)
+    if lacking is not None:
+        raise DataError(
+            f"{table.name}: there is no column {lacking!r} with the covariate of each item; "
+            "orders and choices have it beside the item, "
+            "and tables of the best and the worst have none"
+        )
+    items, numbers, names = _members(table, form)
+    places = (_places if form[0] == "list" else _chosen)(table, numbers, names)
+    above, below, tie = _neighbors(numbers, places)
+    if not len(above):
+        raise DataError(
+            f"{table.name}: all items of each list are tied, so they order nothing; leave such "
+            "lists out"
+        )
+    for name in shared:
+        _refuse_several(table, name, form[0])
+    _, first, size = np.unique(numbers, return_index=True, return_counts=True)
+    if "shown_first" in shared:
+        wrong = ~table.blank("shown_first") & (size[numbers] > 2)
+        reason = "the effect of being shown first in a list is unknown; leave the cell blank"
+        refuse_first(wrong, lambda row: f"{table.place(row)}: {reason}")
+    silent = len(first) - len(np.unique(numbers[above]))
+    rows = first[numbers[above]]
+    cells = {name: table.frame[name].to_numpy(dtype=object) for name in (*shared, *covariates)}
+    columns: dict[str, Any] = {
+        "winner": label_column(items).take(above),
+        "loser": label_column(items).take(below),
+        "list": label_column(names).take(above),
+        **{name: cells[name][rows] for name in shared},
+    }
+    if tie.any():  # cells of a file are text
+        columns["tie"] = np.where(tie, "true", "false") if table.text else tie
+    for name in covariates:
+        columns |= {f"{name}_winner": cells[name][above], f"{name}_loser": cells[name][below]}
+    used = {*form, *_EXTREMES, *shared, *covariates}
+    unused = [column for column in all_columns if column not in used and not _SHOWN(str(column))]
+    notes = [f"the rows were read as {what}"] if table.name != _RANKINGS else []
+    notes += [f"not used: {listed(unused)}"] if unused else []
+    notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
+    return replace(
+        table,
+        frame=pd.DataFrame(columns, index=table.frame.index[rows], dtype=object),
+        lines=None if table.lines is None else np.asarray(table.lines)[rows],
+        rows=rows if table.rows is None else table.rows[rows],
+        given={**table.given, **dict.fromkeys(_WINNER_FORM, table.called("item"))},
+        notes=(*table.notes, *notes),
+        neighbors=True,
+    )
+
+
+def _refuse_several(table: Table, name: str, group: str) -> None:
+    """Refuse a list whose rows have different values in a column."""
+    cells, lists = (table.frame[column].map(trimmed) for column in (name, group))
+    first = cells.groupby(lists, sort=False).transform("first")
+    table.refuse(
+        name,
+        np.asarray((cells != first) & ~(cells.isna() & first.isna())),
+        f" is not the {name} of the first row of its {group}; a {group} has one",
+    )
+
+
+def _neighbors(
+    numbers: NDArray[np.int64], places: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Find the pairs of neighboring blocks of lists.
+
+    Parameters
+    ----------
+    numbers : array of int, shape (m,)
+        The list of each row.
+    places : array of float, shape (m,)
+        The place of its item, infinite below all others.
+
+    Returns
+    -------
+    above, below : array of int, shape (k,)
+        The rows of the two items of each pair.
+    tie : array of bool, shape (k,)
+        Whether they are the two items of a list that are tied.
+    """
+    # Ranks compare infinite places, whose differences would not be 0.
+    block = pd.Series(places).groupby(numbers).rank("dense").to_numpy()
+    order = np.lexsort((block, numbers))
+    table = pd.DataFrame({"list": numbers, "block": block, "row": np.arange(len(block))})
+    pairs = table.iloc[order].merge(
+        table.assign(block=block - 1), on=["list", "block"], suffixes=("", "_below")
+    )
+    size, blocks = np.bincount(numbers), pd.Series(block).groupby(numbers).max()
+    tied = np.flatnonzero(((size == 2) & (blocks == 1).reindex(range(len(size))))[numbers])
+    first, second = tied[np.lexsort((tied, numbers[tied]))].reshape(-1, 2).T
+    above, below = np.append(pairs["row"], first), np.append(pairs["row_below"], second)
+    order = np.argsort(numbers[above], kind="stable")
+    return above[order], below[order], (np.arange(len(above)) >= len(pairs))[order]
+
+
+def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np.int64], list[Any]]:
+    """Read the items of lists: their labels, the number of each row's list, and its label."""
+    place = table.cell(form[0])
+    blank = f"the cell is blank; say to which {form[0]} the row belongs"
+    refuse_first(table.blank(form[0]), lambda row: f"{place(row)}: {blank}")
+    items, names = table.labels("item"), table.labels(form[0])
+    place_of = {label: at for at, label in enumerate(dict.fromkeys(names))}
+    numbers = np.array([place_of[label] for label in names])
+    seen: set[Any] = set()
+    for row, key in enumerate(zip(numbers.tolist(), items, strict=True)):
+        if key in seen:
+            twice = f"{shown(items[row])} is in {shown(names[row])} twice"
+            raise DataError(f"{table.place(row)}: {twice}; drop a row")
+        seen.add(key)
+    return items, numbers, names
+
+
+def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.float64]:
+    """Read the places of items in orders, infinite where a cell is blank."""
+    placed = np.flatnonzero(~table.blank("place"))
+    places = np.full(len(numbers), np.inf)
+    remedy = "write the place, 1 for the best, or leave it blank"
+    places[placed] = table.numbers("place", remedy, placed)
+    remedy = (
+        "leave the cell empty if the item is below all others, such as one that did not finish, "
+        "or drop the row"
+    )
+    table.refuse("place", places < 1, f" is no place, which start at 1; {remedy}")
+    wrong = (np.bincount(numbers) < 2) | (np.bincount(numbers, np.isfinite(places)) == 0)
+    reason = "orders nothing; give at least two items, one with a place"
+    refuse_first(
+        wrong[numbers], lambda row: f"{table.place(row)}: the list {shown(names[row])} {reason}"
+    )
+    return places
+
+
+def _chosen(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.float64]:
+    """Read the places of alternatives: 1 of the chosen one, infinite of the others."""
+    chosen = table.truths("chosen")
+    alone, times = np.bincount(numbers) < 2, np.bincount(numbers, chosen)
+
+    def message(row: int) -> str:
+        question = f"the question {shown(names[row])}"
+        if alone[numbers[row]]:
+            return (
+                f"{table.place(row)}: {question} has one alternative alone, which says nothing; "
+                "add the others that could have been chosen, or drop the row"
+            )
+        return (
+            f"{table.place(row)}: of {question}, {times[numbers[row]]:.0f} alternatives are "
+            f"chosen; mark exactly one in the column {table.called('chosen')!r}"
+        )
+
+    refuse_first((alone | (times != 1))[numbers], message)
+    return np.where(chosen, 1, np.inf)
+
+
+def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
+    """Read the items that were shown: the row and the label of each, row by row."""
+    columns = [column for column in table.frame.columns if _SHOWN(str(column))]
+    rows = [np.flatnonzero(~table.blank(column)) for column in columns]
+    labels = [table.labels(column, stated) for column, stated in zip(columns, rows, strict=True)]
+    at, items = np.concatenate(rows), list(chain(*labels))
+    order = np.argsort(at, kind="stable")
+    return at[order], [items[row] for row in order]
+
+
+def _orders_of_extremes(table: Table) -> Table:
+    """Return a table of the best and the worst of several as one of orders."""
+    at, items = _shown_items(table)
+    inside: list[list[Any]] = [[] for _ in range(len(table.frame))]
+    for row, item in zip(at.tolist(), items, strict=True):
+        if item in inside[row]:
+            raise DataError(
+                f"{table.place(row)}: {shown(item)} is shown twice; correct one of the two cells"
+            )
+        inside[row].append(item)
+    reason = " is none of the items of the row"
+    for column in _EXTREMES:
+        table.refuse(column, table.blank(column), f"{reason}; name one of them")
+        wrong = [item not in row for item, row in zip(table.labels(column), inside, strict=True)]
+        table.refuse(
+            column,
+            np.array(wrong),
+            lambda row: f"{reason}, {listed(inside[row])}; name one of them",
+        )
+    best, worst = map(table.labels, _EXTREMES)
+    refuse_first(
+        np.array([first == last for first, last in zip(best, worst, strict=True)]),
+        lambda row: (
+            f"{table.place(row)}: {shown(best[row])} is the best and the worst; correct one of the "
+            "two cells, or drop the row"
+        ),
+    )
+    index = table.frame.index
+    names = index if index.is_unique else pd.RangeIndex(len(index))
+    places = [
+        1 if item == best[row] else 3 if item == worst[row] else 2
+        for row, item in zip(at.tolist(), items, strict=True)
+    ]
+    columns = {"list": names.take(at), "item": label_column(items), "place": np.array(places)}
+    if table.text:
+        columns = {name: [str(cell) for cell in cells] for name, cells in columns.items()}
+    return replace(
+        table,
+        frame=table.frame.iloc[at].assign(**columns),
+        lines=None if table.lines is None else np.asarray(table.lines)[at],
+        rows=at,
+    )
+
+
+def _orders_of_rankings(rankings: Any) -> pd.DataFrame:
+    """Return `Rankings` as a table of orders."""
+    ranked = rankings.positions >= 0
+    alone = ranked.sum(axis=1) < 2
+    refuse_first(
+        alone,
+        lambda row: (
+            f"rankings: that of {shown(rankings.rankers[row])}, number {row}, is of one item "
+            "alone, and orders nothing; leave it out, or use rankings.completed() if all others "
+            "are below (of a PrefLib file: incomplete='top-k', --incomplete top-k)"
+        ),
+    )
+    numbers, items = np.nonzero(ranked)
+    rankers = label_column(rankings.rankers)
+    return pd.DataFrame(
+        {
+            "list": rankers.take(numbers) if rankers.is_unique else numbers,
+            "item": label_column(rankings.items.labels).take(items),
+            "place": rankings.positions[numbers, items] + 1,
+        }
+    )

@@ -1,0 +1,305 @@
+"""Every kind of program: its gradient is that of differences, in both spaces, and what NumPy
+computes where nothing is traced is what JAX compiles.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from scipy import stats
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError
+from relpref.infer import EP, Laplace
+from relpref.infer.evidence import evaluate, expectation_propagation, use_dual_space
+from relpref.infer.plates import settled
+from relpref.infer.program import Program
+from relpref.infer.sites import Sites
+from relpref.kernels import Features, GaussianProcess
+from relpref.likelihoods import Logistic, Probit, ProbitComparison
+from relpref.linalg import Dense
+from relpref.models import preference_gp, xpgp
+from relpref.models.preference import Hyperparameters, sample_decisions
+from relpref.result import CODES, Result
+
+
+def table(number: int, answers: int, ends: Any = None, **columns: Any) -> PreferenceData:
+    """Items with two attributes in a ring of links, and answers with repeating columns."""
+    rng = np.random.default_rng(number)
+    labels = [f"e{row}" for row in range(number)]
+    items = pd.DataFrame(rng.standard_normal((number, 2)), index=labels, columns=["a", "b"])
+    first = rng.integers(0, number, answers)
+    second = (first + rng.integers(1, number, answers)) % number
+    first, second = (first, second) if ends is None else np.transpose(ends)
+    names = ("first", "second") if "probability" in columns else ("winner", "loser")
+    pairs = pd.DataFrame({names[0]: np.take(labels, first), names[1]: np.take(labels, second)})
+    covariates = columns.pop("covariates", ())
+    if columns.pop("shown", False):
+        columns["shown_first"] = np.where(first % 2 == 0, pairs[names[0]], pairs[names[1]])
+    frame = pairs.assign(**{name: np.resize(cells, answers) for name, cells in columns.items()})
+    links = pd.DataFrame({"source": labels, "target": labels[1:] + labels[:1]})
+    return PreferenceData.from_tables(items, frame, {"next": links}, covariates=covariates)
+
+
+LEFT, RIGHT = np.array([0, 1, 2, 3, 0, 1]), np.array([2, 3, 0, 1, 3, 0])
+UNIT = np.exp(-0.5 * np.subtract.outer(np.arange(4.0), np.arange(4.0)) ** 2)
+
+
+def scaled(unit: Any) -> None:
+    """The answers look at the items with a weight that is learned: the projection moves."""
+    weight = numpyro.sample("weight", dist.LogNormal(0.0, 0.5))
+    noise = numpyro.sample("noise", dist.LogNormal(-1.0, 0.5))
+    zeta = numpyro.sample("zeta", GaussianProcess(Dense(jnp.asarray(unit))))
+    with numpyro.plate("rater", 2):
+        alpha = numpyro.sample("alpha", dist.Normal(0.3, 1.2))
+    with numpyro.plate("row", 6):
+        gap = weight * (zeta[LEFT] - zeta[RIGHT]) + alpha[np.arange(6) % 2]
+        numpyro.sample("y", ProbitComparison(gap / noise), obs=jnp.array([1, 1, 0, 1, 0, 1]))
+
+
+def by_students(unit: Any) -> None:
+    """A likelihood without closed moments, which is not log-concave."""
+    zeta = numpyro.sample("zeta", GaussianProcess(Dense(jnp.asarray(unit))))
+    log_scale = numpyro.sample("log_scale", dist.Normal(-1.0, 0.5))
+    freedom = numpyro.sample("freedom", dist.Gamma(8.0, 2.0))
+    with numpyro.plate("row", 6):
+        answer = dist.StudentT(freedom, zeta[LEFT], jnp.exp(log_scale))
+        numpyro.sample("y", answer, obs=jnp.linspace(-1.0, 1.0, 6))
+
+
+ROWS = np.array([0, 2, 3])
+MEASURED = np.array([0.3, -1.1, 0.8])
+WINNER, LOSER = np.array([0, 1, 2, 3, 0]), np.array([1, 2, 3, 4, 4])
+POINTS = np.linspace(0.0, 2.0, 5)
+WIDE = np.exp(-0.5 * (POINTS[:, None] - POINTS) ** 2) + 0.1 * np.eye(5)
+
+
+def everywhere(unit: Any) -> None:
+    """Hyperparameters in the prior, the projection, the offset and the likelihood."""
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    discernment = numpyro.sample("discernment", dist.LogNormal(0.0, 1.0))
+    bias = numpyro.sample("bias", dist.HalfNormal(1.0))
+    noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+    f = numpyro.sample("f", GaussianProcess(Dense(amplitude**2 * jnp.asarray(unit))))
+    with numpyro.plate("comparison", len(WINNER)):
+        gap = discernment * (f[WINNER] - f[LOSER]) + bias
+        numpyro.sample("answer", ProbitComparison(gap), obs=np.array([1, 0, 1, 1, 1]))
+    with numpyro.plate("measurement", len(ROWS)):
+        numpyro.sample("measured", dist.Normal(f[ROWS], noise), obs=MEASURED)
+
+
+EXAMPLES = np.random.default_rng(0).normal(size=(9, 2))
+TAKEN = np.array([[1, 1, 1, 0, 2, 1, 0, 1, 1], [1, 0, 1, 1, 1, 1, 1, 1, 3]]).T
+OUTCOME = np.array([[1, 0, 1, 1, 0, 1, 0, 0, 1], [0, 0, 1, 0, 1, 1, 0, 1, 1]]).T
+
+
+def moving_features(examples: Any) -> None:
+    """More decisions than weights, with features and noise that hyperparameters move; some were not
+    taken.
+    """
+    power = numpyro.sample("power", dist.Normal(0.0, 1.0))
+    features = Features(
+        examples + power * examples[:, ::-1] ** 2, jnp.exp(power) * examples[:, 0] ** 2
+    )
+    sample_decisions(features, OUTCOME, TAKEN, Hyperparameters(None), "probit", "example")
+
+
+# Orders of three or four items, choices of one among three, and single answers.
+LISTS = [
+    *[(number, *pair) for number in range(4) for pair in ((number, 4), (4, 5), (5, 6))],
+    *[(number, number, other) for number in range(4, 7) for other in (0, 2)],
+    *[(None, 1, 3), (None, 6, 2)],
+]
+ORDERED = table(7, len(LISTS), [row[1:] for row in LISTS], list=[row[0] for row in LISTS])
+TIES: dict[str, Any] = {"tie": [False, True, False, False], "rater": list("xyz"), "shown": True}
+
+
+class Case(NamedTuple):
+    """A program with its arguments, and whether raters are averaged over."""
+
+    program: Any
+    given: Any
+    options: Any = None
+    averaged: bool = False
+
+
+CASES: dict[str, Case] = {
+    "more answers than items": Case(xpgp, table(8, 30)),
+    "more items than answers": Case(xpgp, table(20, 7)),
+    "answers many times": Case(xpgp, table(5, 6, count=[1, 30, 2, 8, 5, 1])),
+    "a projection that moves": Case(scaled, UNIT),
+    "no closed moments": Case(by_students, UNIT),
+    "hyperparameters everywhere": Case(everywhere, WIDE),
+    "features that move": Case(moving_features, EXAMPLES),
+    "lists": Case(preference_gp, ORDERED),
+    "lists of Plackett and Luce": Case(preference_gp, ORDERED, {"likelihood": Logistic()}),
+    "groups": Case(preference_gp, table(7, 30, group=[1, 1, 2, 3, 2, None])),
+    "covariates": Case(
+        preference_gp,
+        table(5, 30, covariates=["x"], x_winner=[0.3, -1.0, 0.7], x_loser=[1.0, 0.2]),
+    ),
+    "raters": Case(preference_gp, table(6, 24, rater=list("xyz")), averaged=True),
+    "raters and groups": Case(
+        preference_gp, table(6, 24, rater=list("xyz"), group=list("1223")), averaged=True
+    ),
+    "graded": Case(preference_gp, table(6, 24, **TIES, strength=[1, None, 3, 2])),
+    "rao-kupper": Case(preference_gp, table(6, 24, **TIES), {"likelihood": Logistic()}),
+    "davidson": Case(
+        preference_gp, table(6, 24, **TIES), {"likelihood": Logistic(ties="davidson")}
+    ),
+    "lapses": Case(preference_gp, table(6, 24, **TIES), {"likelihood": Probit(lapse=True)}),
+    "reports": Case(preference_gp, table(6, 24, probability=[0.9, 0.4, 0.1, 0.7])),
+}
+# Those that Laplace and EP compile, in the space that an engine takes; lists in both.
+COMPILED = ["more answers than items", "more items than answers", "a projection that moves"]
+COMPILED_BY_EP = [*COMPILED, "answers many times", "no closed moments", "lists", "groups"]
+TOLERANCE = 1e-12
+
+
+@cache
+def prepared(name: str, engine: Any) -> Any:
+    case = CASES[name]
+    with jax.enable_x64(True):
+        program = Program.of(case.program, (case.given,), case.options or {})
+        if engine is Laplace and program.layout.ordered:
+            program = program.at_a_point()
+        return settled(program, True) if case.averaged else program
+
+
+def evaluator(name: str, engine: Any, dual: bool) -> Callable[..., Any]:
+    program = prepared(name, engine)
+
+    def evaluated(values: Any, whole: bool = False) -> Any:
+        start = Sites(*np.zeros((2, program.layout.num_rows)))
+        return engine.evaluate(program, dual, True, values, start, TOLERANCE, 500, whole)
+
+    return evaluated
+
+
+def parameters(engine: Any) -> list[Any]:
+    """Cases and spaces of an engine: members need that of latents, and so do modes of lists."""
+    rare = {"rao-kupper", "davidson", "features that move"}
+    several = {"lists", "lists of Plackett and Luce"}
+    cases = []
+    for name, case in CASES.items():
+        if name == ("lists of Plackett and Luce" if engine is EP else "lists"):
+            continue
+        for dual in (False, True):
+            slow = name in rare or (engine is Laplace and name not in (*COMPILED, "groups"))
+            slow |= dual and name in ("no closed moments", "lapses")
+            if case.averaged and (dual or engine is Laplace):
+                continue
+            if dual and engine is Laplace and name in several:
+                continue
+            marks = [pytest.mark.slow] if slow else []
+            cases.append(pytest.param(engine, name, dual, marks=marks))
+    return cases
+
+
+@pytest.mark.parametrize(("engine", "name", "dual"), [*parameters(EP), *parameters(Laplace)])
+def test_gradients_and_what_is_compiled(engine: Any, name: str, dual: bool) -> None:
+    at, program = evaluator(name, engine, dual), prepared(name, engine)
+    rng = np.random.default_rng(1)
+    listed = engine is Laplace and "lists" in name  # derivatives there are differences themselves
+    step, error = (1e-3, 2e-4) if listed else (3e-5, 1e-5)
+    with jax.enable_x64(True):
+        point = {
+            key: np.asarray(value) + rng.normal(0.1, 0.3, np.shape(value))
+            for key, value in program.medians.items()
+        }
+        host = at(point)
+        assert int(host.info.code) == 0 and set(host.gradient) == set(point)
+        largest = max(1.0, *(np.max(np.abs(slope)) for slope in host.gradient.values()))
+        for key, value in point.items():
+            for entry in np.ndindex(np.shape(value)):
+                ends = []
+                for side in (step, -step):
+                    moved = np.array(value)
+                    moved[entry] += side
+                    found = at({**point, key: moved})
+                    ends.append(float(found.log_evidence + found.log_prior))
+                slope = (ends[0] - ends[1]) / (2 * step)
+                assert abs(slope - host.gradient[key][entry]) <= error * largest, (key, entry)
+        usual = dual == use_dual_space(program.layout) or name == "lists"
+        if not usual or name not in (COMPILED_BY_EP if engine is EP else COMPILED):
+            return
+        whole, compiled = at(point, True), jax.jit(lambda values: at(values, True))(point)
+        assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(whole))
+        for field in set(whole._fields) - {"info"}:
+            pair = (jax.tree.map(np.asarray, getattr(each, field)) for each in (whole, compiled))
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-8), *pair)
+        assert float(whole.log_evidence) == pytest.approx(float(host.log_evidence), abs=1e-10)
+
+
+def test_an_evidence_that_is_no_number_is_told() -> None:
+    def without_evidence(*given: Any) -> Any:
+        return expectation_propagation(*given)._replace(log_evidence=np.float64(np.nan))
+
+    with jax.enable_x64(True):
+        program = prepared("more answers than items", EP)
+        start = Sites(*np.zeros((2, program.layout.num_rows)))
+        found = evaluate(
+            without_evidence, program, False, False, program.medians, start, 1e-10, 300, None
+        )
+    assert CODES[int(found.info.code)] is Result.nonfinite
+
+
+def test_the_value_with_hyperparameters_everywhere(
+    expectation_propagation: Callable[..., Any],
+) -> None:
+    """By another EP, with the offset in the tilted moments."""
+    point = {"amplitude": 0.3, "discernment": -0.4, "bias": 0.2, "noise": -0.1}
+    a, d, b, s = (float(np.exp(value)) for value in point.values())
+    projection = np.zeros((8, 5))
+    projection[np.arange(5), WINNER] = d
+    projection[np.arange(5), LOSER] = -d
+    projection[np.arange(5, 8), ROWS] = 1
+    sign = [1, -1, 1, 1, 1]
+
+    def tilted(row: int, mean: float, variance: float) -> tuple[float, float, float]:
+        if row >= 5:
+            total, error = variance + s**2, MEASURED[row - 5] - mean
+            return float(stats.norm.logpdf(error, 0, np.sqrt(total))), error / total, 1 / total
+        scale = 1 / np.sqrt(1 + variance)
+        z = sign[row] * (mean + b) * scale
+        ratio = float(np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z)))
+        slope = sign[row] * ratio * scale
+        return float(stats.norm.logcdf(z)), slope, ratio * (z + ratio) * scale**2
+
+    truth = expectation_propagation(a**2 * WIDE, projection, tilted)
+    log_prior = stats.norm.logpdf(np.log([a, d])).sum()
+    log_prior += stats.halfnorm.logpdf([b, s]).sum() + np.log(b * s)
+    with jax.enable_x64(True):
+        found = evaluator("hyperparameters everywhere", EP, True)(point)
+    assert abs(found.log_evidence + found.log_prior - truth.log_evidence - log_prior) <= 1e-8
+
+
+def test_em_refuses_hyperparameters_in_the_projection() -> None:
+    with pytest.raises(DataError, match="which EM holds fixed"):
+        EP(everywhere, hyperparameters="em").run(0, WIDE, progress_bar=False)
+
+
+@pytest.mark.slow
+def test_a_row_that_counts_for_nothing_is_as_good_as_absent() -> None:
+    def some(rows: Any) -> None:
+        values, outcome, counts = (jnp.asarray(each)[rows] for each in (EXAMPLES, OUTCOME, TAKEN))
+        given = outcome[:, :1], counts[:, :1], Hyperparameters(None)
+        sample_decisions(Features(values), *given, "probit", "example")
+
+    evidences = []
+    with jax.enable_x64(True):
+        for rows in (np.arange(9), np.flatnonzero(TAKEN[:, 0])):
+            program = Program.of(some, (rows,))
+            start = Sites(*np.zeros((2, program.layout.num_rows)))
+            given = program, False, True, {"amplitude": np.array(0.3)}, start, TOLERANCE, 500, False
+            evidences.append(EP.evaluate(*given))
+    one, other = evidences
+    np.testing.assert_allclose(one.log_evidence, other.log_evidence, rtol=1e-10)
+    np.testing.assert_allclose(one.gradient["amplitude"], other.gradient["amplitude"], rtol=1e-8)
