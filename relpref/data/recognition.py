@@ -5,10 +5,11 @@ two forms is refused with both, and a table that fits none is returned as it is.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, listed
 from relpref.data.labels import is_missing, trimmed
-from relpref.data.tables import MISSING, Table, column_option
+from relpref.data.tables import MISSING, ROWS_LOOKED_AT, Table, column_option
 from relpref.errors import DataError
 
 Words = tuple[str, ...]
@@ -46,9 +47,10 @@ NOT_LABELS = {
 OUTCOMES = {
     "winner", "result", "outcome", "label", "preference", "preferred", "vote", "choice", "won",
     "ergebnis", "sieger", "resultat", "resultado", "ftr", "verdict", "winner name", "winner id",
-    "match winner", "better",
+    "match winner", "better", "chosen",
 }  # fmt: skip
 GOALS = {"goals", "score", "scores", "points", "pts", "runs", "sets", "tore", "buts", "goles"}
+_FINAL = {"final", "full", "time", "ft", "match", "game"}  # what may stand beside goals
 WINS = {"wins", "win", "votes", "won"}
 FIRST_SECOND = (
     *SIDES,
@@ -66,6 +68,14 @@ VOID = {
     "no result", "nr", "n/r", "*", "void", "abandoned", "cancelled", "canceled", "no contest",
     "postponed", "-", "?", "–",
 }  # fmt: skip
+# Words of names of outcomes; of those that are in doubt alone, such as the winner of the toss.
+_OF_OUTCOMES = {
+    "winner", "won", "result", "outcome", "preference", "preferred", "choice", "chosen", "vote",
+    "better", "label", "answer", "pick", "picked", "selected", "verdict", "decision", "score",
+}  # fmt: skip
+_DOUBTFUL = {"toss", "coin", "predicted", "prediction", "pred", "expected", "half", "ht", "first"}
+_CANCELED = {"cancelled", "canceled", "abandoned", "void"}
+_TRUE, _FALSE = {"1", "true", "yes"}, {"", "0", "false", "no"}
 _SCORE = re.compile(r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)").fullmatch
 
 PLACES = ("place", "position", "rank", "finish", "pos", "platz", "rang", "placement", "ranking")
@@ -94,7 +104,7 @@ class Reading:
 
 
 def words(name: Any) -> Words:
-    """Split the name of a column into lower-case words: ``HomeTeam`` and ``home_team`` are equal."""
+    """Split a name into lower-case words, so that ``HomeTeam`` and ``home_team`` are equal."""
     text = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", str(name))
     text = re.sub(r"(?<=[A-Za-z])(?=\d)", " ", text)
     return tuple(part for part in re.split(r"[\s_.\-/]+", text.strip().lower()) if part)
@@ -128,20 +138,21 @@ def recognized(table: Table) -> Table:
 def has_our_names(table: Table) -> bool:
     """Tell whether a table has the columns of a form already, with labels or numbers in them."""
     columns = set(table.frame.columns)
-    if len(columns) < table.frame.shape[1] or columns >= {"best", "worst", "item_1"}:
-        return len(columns) < table.frame.shape[1] or _labels_in(table, "best", "item_")
-    if columns >= {"first", "second"} and columns & {"winner", "result"}:
-        if "result" in columns:
-            return any(not cell or is_numeric([cell]) for cell in cells_of(table, "result"))
-        return _labels_in(table, "winner", ("first", "second"))
-    return any(
-        columns >= form
-        for form in (
-            {"winner", "loser"},
-            {"first", "second", "probability"},
-            {"list", "item", "place"},
-            {"choice", "item", "chosen"},
-        )
+    forms = (
+        {"winner", "loser"},
+        {"first", "second", "probability"},
+        {"list", "item", "place"},
+        {"choice", "item", "chosen"},
+    )
+    if len(columns) < table.frame.shape[1] or any(columns >= form for form in forms):
+        return True
+    head = replace(table, frame=table.frame.iloc[:ROWS_LOOKED_AT])
+    if columns >= {"best", "worst", "item_1"}:
+        return _labels_in(head, "best", "item_")
+    if columns >= {"first", "second", "result"}:
+        return any(not cell or is_numeric([cell]) for cell in cells_of(head, "result"))
+    return columns >= {"first", "second", "winner"} and _labels_in(
+        head, "winner", ("first", "second")
     )
 
 
@@ -153,7 +164,7 @@ def _labels_in(table: Table, column: str, others: str | tuple[str, ...]) -> bool
 
 
 def cells_of(table: Table, column: Any) -> list[str]:
-    """Return the cells of a column as text without blanks around it; whole numbers without a point."""
+    """Return the cells of a column as text: no blanks around it, whole numbers without a point."""
 
     def text(cell: Any) -> str:
         if is_missing(cell):
@@ -163,12 +174,14 @@ def cells_of(table: Table, column: Any) -> list[str]:
         cell = str(trimmed(cell))
         return "" if cell in MISSING else cell
 
-    return [text(cell) for cell in table.frame[column].tolist()]
+    codes, distinct = pd.factorize(table.frame[column], use_na_sentinel=False)
+    texts = np.array([text(cell) for cell in distinct.tolist()], dtype=object)
+    return [] if not len(codes) else texts[codes].tolist()
 
 
 def is_numeric(cells: Sequence[str]) -> bool:
     """Tell whether all cells that are not blank are numbers, and some are."""
-    given = [cell for cell in cells if cell]
+    given = set(cells) - {""}
     return bool(given) and all(re.fullmatch(r"[+-]?\d+(\.\d+)?", cell) for cell in given)
 
 
@@ -187,10 +200,23 @@ class Pair:
     numeric: bool
 
     @property
+    def doubtful(self) -> bool:
+        """Whether the columns may hold numbers of the two sides, and not their labels."""
+        return self.numeric and not set(self.rest.split()) <= NUMBERS | ITEMS
+
+    @property
     def rank(self) -> int:
         """Lower for columns that are more likely to hold the labels."""
         parts = set(self.rest.split())
         return 2 if parts & NUMBERS or self.numeric else 0 if not parts or parts & ITEMS else 1
+
+
+class Outcome(NamedTuple):
+    """One way to read who was preferred."""
+
+    description: str
+    codes: Codes
+    used: tuple[Any, ...]  # the columns that hold it
 
 
 def side_pairs(
@@ -225,6 +251,8 @@ def label_pairs(table: Table) -> list[Pair]:
             if any(a == b for a, b in zip(left, right, strict=True)) or "" in left + right:
                 continue
             pair = Pair(first, second, rest, marker, decided, is_numeric(left + right))
+            if decided and pair.doubtful:
+                continue
             if not any((first, second) == (other.first, other.second) for other in pairs):
                 pairs.append(pair)
                 sharing[first, second] = bool(set(left) & set(right))
@@ -235,7 +263,7 @@ def label_pairs(table: Table) -> list[Pair]:
 
 
 def _pairs(table: Table) -> Iterator[Reading]:
-    """Read pairs with an outcome, with goals or with counts of both sides, or winners and losers."""
+    """Read winners and losers, or pairs with an outcome, goals or counts of both sides."""
     for pair in label_pairs(table):
         if pair.decided:
             if {"winner", "loser"} != {pair.first, pair.second}:
@@ -245,16 +273,20 @@ def _pairs(table: Table) -> Iterator[Reading]:
                 )
             continue
         left, right = cells_of(table, pair.first), cells_of(table, pair.second)
-        outcomes = list(_outcomes(table, pair, left, right))
-        agreed: list[tuple[str, Codes]] = []
-        for description, codes in outcomes:
-            if not any(_equal(codes, other) for _, other in agreed):
-                agreed.append((description, codes))
+        agreed: list[Outcome] = []
+        for outcome in _outcomes(table, pair, left, right):
+            same = [at for at, other in enumerate(agreed) if _equal(outcome.codes, other.codes)]
+            if same:  # both columns say it
+                agreed[same[0]] = agreed[same[0]]._replace(
+                    used=(*agreed[same[0]].used, *outcome.used)
+                )
+            else:
+                agreed.append(outcome)
         sides = f"pairs of {pair.first!r} and {pair.second!r}"
-        for description, codes in agreed:
+        for outcome in agreed:
             yield Reading(
-                f"{sides} with {description}",
-                lambda pair=pair, codes=codes: _decided(table, pair, codes),
+                f"{sides} with {outcome.description}",
+                lambda pair=pair, outcome=outcome: _decided(table, pair, outcome),
             )
         if not agreed:
             for counts, description in _counts(table, pair):
@@ -264,9 +296,7 @@ def _pairs(table: Table) -> Iterator[Reading]:
                 )
 
 
-def _outcomes(
-    table: Table, pair: Pair, left: list[str], right: list[str]
-) -> Iterator[tuple[str, Codes]]:
+def _outcomes(table: Table, pair: Pair, left: list[str], right: list[str]) -> Iterator[Outcome]:
     """Yield how the outcome may be read: by a column that is named as one, or else by goals.
 
     A column with another name counts only where its cells are labels of their row or words for
@@ -278,55 +308,81 @@ def _outcomes(
     if hot:
         yield from hot
         return
+    sides = Sides(pair, left, right)
     readings = [
-        (f"the outcome {column!r}", codes)
+        Outcome(_named_outcome(table, column), codes, (column,))
         for column in named
-        for codes in read_outcome(cells_of(table, column), left, right, pair)
+        for codes in read_outcome(cells_of(table, column), sides, numbers=not pair.doubtful)
     ]
-    goals = list(_goals(table, pair, others))
+    goals = [] if pair.doubtful else list(_goals(table, pair, others))
     if not readings and not goals:
+        alike = [column for column in others if set(words(column)) & _OF_OUTCOMES]
+        alone = all(set(words(column)) & _DOUBTFUL for column in alike)
         readings = [
-            (f"the outcome {column!r}", codes)
-            for column in others
-            for codes in read_outcome(cells_of(table, column), left, right, pair, numbers=False)
+            Outcome(_named_outcome(table, column), codes, (column,))
+            for column in ([] if alone else alike)
+            for codes in read_outcome(cells_of(table, column), sides, numbers=False)
         ]
     yield from readings
     yield from goals
 
 
-def read_outcome(
-    cells: list[str], left: list[str], right: list[str], pair: Pair, *, numbers: bool = True
-) -> list[Codes]:
+def _named_outcome(table: Table, column: Any) -> str:
+    """Describe a column of outcomes."""
+    bad = sum(cell.lower() in BOTH_BAD for cell in cells_of(table, column))
+    return f"the outcome {column!r}" + (f" ({bad} times both were bad: a tie)" if bad else "")
+
+
+class Sides(NamedTuple):
+    """The two columns of a pair, and their cells as text."""
+
+    pair: Pair
+    left: list[str]
+    right: list[str]
+
+
+def read_outcome(cells: list[str], sides: Sides, *, numbers: bool = True) -> list[Codes]:
     """Return the distinct ways in which all cells of a column can be read as outcomes.
 
     Cells are labels of their row, words for the two sides, scores such as 2:1, or, with
     ``numbers``, 1 and 0 of the first or 1 and 2; words for a tie are allowed in each. Blank cells
     and words such as "no result" are NaN.
     """
-    plain = [cell.lower() for cell in cells]
+    pair, left, right = sides
+    plain = np.array([cell.lower() for cell in cells], dtype=object)
+    at, distinct = pd.factorize(plain)
     names = (" ".join(words(pair.first)), " ".join(words(pair.second)))
     families = dict.fromkeys((pair.marker, names, *FIRST_SECOND))
     codings = [{one: 1.0, other: -1.0} for one, other in families if numbers or one != "1"]
     if numbers:
         signs = {"1": 1.0, "0": 0.0, "-1": -1.0}
-        codings.append(signs if "-1" in plain else {"1": 1.0, "0.5": 0.0, "0": -1.0})
+        codings.append(signs if "-1" in distinct else {"1": 1.0, "0.5": 0.0, "0": -1.0})
         codings.append({"1": 1.0, "1.5": 0.0, "2": -1.0})
-    by_label = _coded(
-        plain,
-        lambda row: 1.0 if cells[row] == left[row] else -1.0 if cells[row] == right[row] else None,
-    )
-    read = []
+    labels = {label.lower() for label in {*left, *right}}
+    common = np.array([_common(cell, labels) for cell in distinct])
+    each = np.array(cells, dtype=object)
+    won = (each == np.array(left, dtype=object)) * 1.0 - (each == np.array(right, dtype=object))
+    by_label = _codes(np.where(won != 0, won, common[at]))
+    read = [by_label]
     for coding in codings:
         # A label such as "B" is no word for a side, unless the columns are called so.
         if by_label is None or pair.marker[0] in coding or names[0] in coding:
-            read.append(_coded(plain, lambda row, coding=coding: coding.get(_spoken(plain[row]))))
-    if numbers:
-        read.append(_coded(plain, lambda row: _margin(plain[row])))
-    distinct: list[Codes] = []
-    for codes in (by_label, *read):
-        if codes is not None and not any(_equal(codes, other) for other in distinct):
-            distinct.append(codes)
-    return distinct
+            coded = np.array([coding.get(_spoken(cell), np.inf) for cell in distinct])
+            read.append(_codes(np.where(np.isfinite(coded), coded, common)[at]))
+    margins = np.array([_margin(cell) for cell in distinct])
+    read.append(_codes(np.where(np.isfinite(margins), margins, common)[at]))
+    different: list[Codes] = []
+    for codes in read:
+        if codes is not None and not any(_equal(codes, other) for other in different):
+            different.append(codes)
+    return different
+
+
+def _common(cell: str, labels: set[str]) -> float:
+    """Return 0 for a tie, NaN for a void answer, and infinity for a cell that is neither."""
+    if cell == "" or (cell in VOID and cell not in labels):
+        return np.nan
+    return 0.0 if cell in TIES | BOTH_BAD and cell not in labels else np.inf
 
 
 def _spoken(cell: str) -> str:
@@ -338,31 +394,21 @@ def _equal(one: Codes, other: Codes) -> bool:
     return np.array_equal(one, other, equal_nan=True)
 
 
-def _coded(cells: list[str], code_of: Callable[[int], float | None]) -> Codes | None:
-    """Return the outcome of each row, or None where a cell is none or no side ever won."""
-    codes = np.full(len(cells), np.nan)
-    for row, cell in enumerate(cells):
-        if cell == "" or cell in VOID:
-            continue
-        code = code_of(row)
-        if code is None and cell in TIES | BOTH_BAD:
-            code = 0.0
-        if code is None:
-            return None
-        codes[row] = code
-    return codes if (np.abs(codes) == 1).any() else None
+def _codes(codes: Codes) -> Codes | None:
+    """Return the outcomes, or None if a cell is none or no side ever won."""
+    return None if np.isinf(codes).any() or not (np.abs(codes) == 1).any() else codes
 
 
-def _margin(cell: str) -> float | None:
-    """Return the sign of a score such as 2:1, or None."""
+def _margin(cell: str) -> float:
+    """Return the sign of a score such as 2:1, and infinity for another cell."""
     score = _SCORE(cell)
     if score is None:
-        return None
-    one, other = (0.5 if part == "½" else float(part) for part in score.groups())
-    return float(np.sign(one - other))
+        return np.inf
+    first, second = (0.5 if part == "½" else float(part) for part in score.groups())
+    return float(np.sign(first - second))
 
 
-def _one_hot(table: Table, pair: Pair, others: list[Any]) -> Iterator[tuple[str, Codes]]:
+def _one_hot(table: Table, pair: Pair, others: list[Any]) -> Iterator[Outcome]:
     """Read three columns of which one is true in each row: the first won, the second won, a tie."""
     split = {column: words(column) for column in others}
     sides = words(pair.first), words(pair.second)
@@ -370,7 +416,7 @@ def _one_hot(table: Table, pair: Pair, others: list[Any]) -> Iterator[tuple[str,
         for other in others:
             stem = split[one][: -len(sides[0])]
             if (
-                not stem
+                not set(stem) & (_OF_OUTCOMES | WINS)
                 or split[one] != (*stem, *sides[0])
                 or split[other] != (*stem, *sides[1])
                 or not all(
@@ -398,18 +444,16 @@ def _one_hot(table: Table, pair: Pair, others: list[Any]) -> Iterator[tuple[str,
                     f"{table.place(int(wrong.argmax()))}: exactly one of {one!r}, {other!r} and "
                     f"{ties[0]!r} is true in each row; correct the row, or drop it"
                 )
-            yield (
-                f"the outcome in {one!r}, {other!r} and {ties[0]!r}",
-                marks[0].astype(float) - marks[1],
-            )
+            used = (one, other, ties[0])
+            yield Outcome(f"the outcome in {listed(used)}", marks[0].astype(float) - marks[1], used)
 
 
-def _goals(table: Table, pair: Pair, others: list[Any]) -> Iterator[tuple[str, Codes]]:
+def _goals(table: Table, pair: Pair, others: list[Any]) -> Iterator[Outcome]:
     """Read the outcome from the goals or points of the two sides."""
     candidates = [
         (first, second)
         for first, second, rest, _ in side_pairs(table, SIDES, others)
-        if set(rest.split()) & GOALS or rest in GOALS
+        if set(rest.split()) & GOALS and set(rest.split()) <= GOALS | _FINAL
     ]
     lower = {str(column).lower(): column for column in others}
     if {"fthg", "ftag"} <= set(lower):
@@ -419,10 +463,8 @@ def _goals(table: Table, pair: Pair, others: list[Any]) -> Iterator[tuple[str, C
         if not all(map(is_numeric, cells)):
             continue
         values = [[float(cell) if cell else np.nan for cell in side] for side in cells]
-        yield (
-            f"the result of {first!r} and {second!r}",
-            np.sign(np.subtract(values[0], values[1])),
-        )
+        codes = np.sign(np.subtract(values[0], values[1]))
+        yield Outcome(f"the result of {first!r} and {second!r}", codes, (first, second))
 
 
 def _counts(table: Table, pair: Pair) -> Iterator[tuple[list[tuple[float, Any]], str]]:
@@ -453,35 +495,67 @@ def rows_of(table: Table, rows: NDArray[np.int64]) -> Table:
     )
 
 
-def _decided(table: Table, pair: Pair, codes: Codes) -> Table:
-    """Return the pairs with a column ``result``, without rows that have no outcome."""
+def _decided(table: Table, pair: Pair, outcome: Outcome) -> Table:
+    """Return the pairs with their winners and ties, without rows that have no outcome."""
+    codes, used = outcome.codes.copy(), list(outcome.used)
+    for column in table.frame.columns:
+        cells = [cell.lower() for cell in cells_of(table, column)]
+        if set(words(column)) & _CANCELED and set(cells) <= _TRUE | _FALSE:
+            codes[[cell in _TRUE for cell in cells]] = np.nan
+            used.append(column)
     rows = np.flatnonzero(~np.isnan(codes))
-    read = rows_of(_named(table, {pair.first: "first", pair.second: "second"}), rows)
-    results = np.array([{1.0: "1", 0.0: "0.5", -1.0: "0"}[code] for code in codes[rows]])
-    frame = read.frame.drop(columns=[c for c in ("winner", "tie") if c in read.frame.columns])
-    frame = frame.assign(result=results if table.text else results.astype(float))
-    left_out = len(codes) - len(rows)
-    if not left_out:
-        return replace(read, frame=frame)
-    verb = "is" if left_out == 1 else "are"
-    note = f"{counted(left_out, 'row')} without an outcome {verb} left out"
-    return replace(read, frame=frame, notes=(*read.notes, note))
+    notes, left_out = [], len(codes) - len(rows)
+    if left_out:
+        verb = "is" if left_out == 1 else "are"
+        notes.append(f"{counted(left_out, 'row')} without an outcome {verb} left out")
+    if pair.marker[1] == "opponent":
+        once = _once(table, pair, codes, rows)
+        if len(once) < len(rows):
+            notes.append("each answer is in two rows, one for each side, and counted once")
+        rows = once
+    read = rows_of(replace(table, frame=table.frame.drop(columns=used)), rows)
+    return replace(_with_winners(read, pair, codes[rows]), notes=(*read.notes, *notes))
+
+
+def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
+    """Return pairs with the columns first, second and winner, and tie if there are ties."""
+    read = _named(table, {pair.first: "first", pair.second: "second"})
+    first, second = (read.frame[name].astype(object) for name in ("first", "second"))
+    frame = read.frame.assign(
+        winner=first.where(codes > 0, second).mask(codes == 0, "" if table.text else None)
+    )
+    if (codes == 0).any():
+        frame["tie"] = [str(tie) if table.text else bool(tie) for tie in codes == 0]
+    return replace(read, frame=frame)
+
+
+def _once(table: Table, pair: Pair, codes: Codes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return one of the two rows of each answer, where all answers are given from both sides."""
+    left, right = cells_of(table, pair.first), cells_of(table, pair.second)
+    answers = [(left[row], right[row], codes[row]) for row in rows]
+    mirrored = [(right[row], left[row], -codes[row] + 0.0) for row in rows]
+    if Counter(answers) != Counter(mirrored):
+        return rows
+    kept, waiting = [], Counter[tuple[str, str, float]]()
+    for row, answer, other in zip(rows.tolist(), answers, mirrored, strict=True):
+        if waiting[answer]:
+            waiting[answer] -= 1
+        else:
+            waiting[other] += 1
+            kept.append(row)
+    return np.array(kept, dtype=np.int64)
 
 
 def _counted(table: Table, pair: Pair, counts: list[tuple[float, Any]]) -> Table:
     """Return a row for each side that won at least once, with a column ``count``."""
-    named = _named(table, {pair.first: "first", pair.second: "second"})
-    pieces, rows = [], []
-    for code, column in counts:
-        values = np.array([float(cell or 0) for cell in cells_of(table, column)])
-        at = np.flatnonzero(values > 0)
-        result = {1.0: "1", 0.0: "0.5", -1.0: "0"}[code]
-        frame = named.frame.iloc[at].drop(columns=[column for _, column in counts])
-        number = [f"{value:g}" for value in values[at]] if table.text else values[at]
-        pieces.append(frame.assign(result=result if table.text else float(result), count=number))
-        rows.append(at)
-    read = rows_of(named, np.concatenate(rows))
-    return replace(read, frame=pd.concat(pieces))
+    used = [column for _, column in counts]
+    numbers = [np.array([float(cell or 0) for cell in cells_of(table, name)]) for name in used]
+    rows = np.concatenate([np.flatnonzero(values > 0) for values in numbers])
+    codes = np.repeat([code for code, _ in counts], [(values > 0).sum() for values in numbers])
+    read = rows_of(replace(table, frame=table.frame.drop(columns=used)), rows)
+    number = np.concatenate([values[values > 0] for values in numbers])
+    count = [f"{value:g}" for value in number] if table.text else number
+    return _with_winners(replace(read, frame=read.frame.assign(count=count)), pair, codes)
 
 
 # Orders -----------------------------------------------------------------------------------------
@@ -505,6 +579,7 @@ def _long_orders(table: Table) -> Iterator[Reading]:
     if not places:
         return
     place, readings = places[0], {}
+    ranks = cells_of(table, place)
     for event in columns:
         if event == place or _noun(event) not in EVENTS:
             continue
@@ -513,7 +588,7 @@ def _long_orders(table: Table) -> Iterator[Reading]:
             if item in (place, event) or (_noun(item) or "name") not in ITEMS:
                 continue
             keys = list(zip(cells_of(table, event), cells_of(table, item), strict=True))
-            if len(set(keys)) == len(keys) and len({e for e, _ in keys}) < len(keys):
+            if len(set(keys)) == len(keys) and _are_ranks(cells_of(table, event), ranks):
                 fitting.append(item)
         if fitting:
             fitting.sort(key=lambda item: (is_numeric(cells_of(table, item)), columns.index(item)))
@@ -533,6 +608,14 @@ def _are_places(cells: list[str]) -> bool:
     return bool(given) and all(cell.isdigit() and int(cell) > 0 for cell in given)
 
 
+def _are_ranks(events: list[str], cells: list[str]) -> bool:
+    """Tell whether places begin at 1 in each event, and are at most as many as its rows."""
+    places = pd.Series([float(cell) if cell.isdigit() else np.nan for cell in cells])
+    each = places.groupby(events)
+    lowest, highest, size = each.min(), each.max(), each.size()
+    return bool(((lowest == 1) & (highest <= size) & (size > 1)).all())
+
+
 def _placed(table: Table) -> Table:
     """Put those who did not finish below all others, and leave out those who did not start."""
     cells = [cell.lower() for cell in cells_of(table, "place")]
@@ -541,15 +624,16 @@ def _placed(table: Table) -> Table:
     places = table.frame["place"].astype(object).mask(last, "" if table.text else None)
     if not table.text:
         places = pd.to_numeric(places.mask(out, None))
-    notes = [
-        f"{counted(int(mask.sum()), 'row')} ({listed(sorted({cells[row] for row in np.flatnonzero(mask)}))}) "
-        f"{'is' if mask.sum() == 1 else 'are'} {what}"
-        for mask, what in (
-            (last, "below all others of the event"),
-            (out, "left out: who did not start is not compared"),
-        )
-        if mask.any()
-    ]
+    notes = []
+    for mask, what in (
+        (last, "below all others of the event"),
+        (out, "left out: who did not start is not compared"),
+    ):
+        number = int(mask.sum())
+        if number:
+            named = listed(sorted({cells[row] for row in np.flatnonzero(mask)}))
+            verb = "is" if number == 1 else "are"
+            notes.append(f"{counted(number, 'row')} ({named}) {verb} {what}")
     read = replace(table, frame=table.frame.assign(place=places), notes=(*table.notes, *notes))
     return rows_of(read, np.flatnonzero(~out)) if out.any() else read
 
@@ -612,7 +696,12 @@ def _orders_by_item(table: Table) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
     columns = list(table.frame.columns)
     cells = {column: cells_of(table, column) for column in columns}
-    ranks = [column for column in columns if _are_places(cells[column])]
+    no_items = NUMBERS | EVENTS
+    ranks = [
+        column
+        for column in columns
+        if _are_places(cells[column]) and not set(words(column)) & no_items
+    ]
     named = [column for column in columns if column not in ranks]
     if len(ranks) < 3 or len(named) > 1 + len(columns) // 4 or len(table.frame) < 2:
         return

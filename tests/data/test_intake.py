@@ -285,21 +285,20 @@ def test_unknown_columns_are_noted_and_slips_refused() -> None:
         PreferenceData.from_tables(LABELS, table.assign(raters="x"))
     with pytest.raises(DataError, match="'probability'"):  # known, but not beside a winner
         PreferenceData.from_tables(LABELS, table.assign(probability=0.5))
-    with pytest.raises(DataError, match=r"columns=\{'first': 'better', 'second': 'worse'\}"):
-        PreferenceData.from_tables(
-            LABELS, pd.DataFrame({"better": ["a", "b"], "worse": ["b", "c"]})
-        )
+    with pytest.raises(DataError, match=r"columns=\{'first': 'this', 'second': 'that'\}"):
+        PreferenceData.from_tables(LABELS, pd.DataFrame({"this": ["a", "b"], "that": ["b", "c"]}))
 
 
 def test_winners_that_are_named_once_more() -> None:
     table = pd.DataFrame(
-        {"day": [1, 2], "home": ["a", "b"], "away": ["b", "c"], "winner": ["b", "b"]}
+        {"day": [1, 2], "here": ["a", "b"], "there": ["b", "c"], "winner": ["b", "b"]}
     )
     with pytest.raises(
-        DataError, match=r"every winner is in 'home' or 'away'; .*--columns first=home,second=away"
+        DataError,
+        match=r"every winner is in 'here' or 'there'; .*--columns first=here,second=there",
     ):
         PreferenceData.from_tables(LABELS, table)
-    named = {"first": "home", "second": "away"}
+    named = {"first": "here", "second": "there"}
     assert PreferenceData.from_tables(LABELS, table, columns=named).num_answers == 2
     with pytest.raises(DataError, match="there is no column 'loser'"):
         PreferenceData.from_tables(LABELS, table.assign(winner="d"))

@@ -325,7 +325,7 @@ def test_bad_files_are_named(text: str, said: str, tmp_path: Path) -> None:
             r"row 2 \(index label 2\), column 'item': 'z' is not",
         ),
         (
-            ["list", "item", "rank"],
+            ["list", "item", "height"],
             [(1, "a", 1), (1, "b", 2)],
             r"orders have the columns list, item, place: rename",
         ),

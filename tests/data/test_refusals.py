@@ -187,7 +187,7 @@ VOTES = pd.DataFrame(
     [
         # The cells of winner are names of columns.
         (
-            VOTES,
+            VOTES.assign(winner=["model_a", "model_b", "nobody", "model_a"]),
             (
                 r"the cells of 'winner' are names of columns: .*columns=\{'first': 'model_a', "
                 r"'second': 'model_b', 'result': "
