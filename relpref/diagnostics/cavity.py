@@ -184,9 +184,10 @@ class Question:
             return predictive._replace(leaving=leaving[:, self.block])
 
     def _sites_at_mode(self) -> list[Weights]:
-        """Set the sites of single rows to those of Laplace's approximation at the mode.
+        """Set the sites to those of Laplace's approximation at the mode.
 
-        Returns, for each component, the curvatures of lists, which couple the rows of each list.
+        Lists couple their rows, so the precisions of these rows stay 0. Returns the curvatures of
+        lists instead, for each component.
         """
         program, arrow = self._program.at_a_point(), self._program.arrow
         assert arrow is not None and program.rows is not None

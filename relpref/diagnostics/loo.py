@@ -92,9 +92,9 @@ class Given(Question):
             self.outcome = np.where(categorical, 1 - np.minimum(self.outcome, 1), -1)
 
     def _join_lists(self, answers: Comparisons) -> None:
-        """Join the rows of each list to one answer, in the order of the data's lists.
+        """Join the rows of each list to one answer, which the table shows by its first row.
 
-        The row of the list in the table shows its first comparison.
+        Answers that are in no list come first, and then the lists in the order of the data.
         """
         assert answers.list is not None and answers.list_label is not None
         number = np.where(answers.list < 0, self.unit, len(self.unit) + answers.list)
