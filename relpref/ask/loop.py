@@ -167,7 +167,7 @@ class Loop:
         self.posterior, self.version, self.trouble = posterior, version, ""
         self._refined = posterior  # the last posterior of a full fit
         self._tried = version  # the last version that the posterior was to learn
-        # Pairs with answers that the posterior could not learn: they are not asked again.
+        # Pairs with answers that the posterior could not learn; they are not asked meanwhile.
         self._unlearned: list[tuple[Any, Any]] = []
         self._worth: tuple[ExpectedGain, int] | None = None  # with the version it was computed for
         # Last ranking by all answers, with its posterior and interval.

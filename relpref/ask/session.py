@@ -98,7 +98,7 @@ class Session:
         self._wake.set()
 
     def close(self, waiting: Callable[[], object] = lambda: None) -> None:
-        """Refine a last time and wait for that; ``waiting`` is called after half a second.
+        """Refine a last time and wait for it; call ``waiting`` if it takes over half a second.
 
         Raises `Unfinished` at an interrupt.
         """

@@ -1,7 +1,7 @@
 """The page for answering questions in a browser: ``relpref ask run/ --web`` (extra ``web``).
 
 Every page is rendered on the server and works without scripts. The response to a form is a redirect
-to the page with the questions. If scripts are enabled, the page sends the form itself, follows the
+to the page with the questions. If scripts are enabled, a script sends the form, follows the
 redirect, and replaces only what changed. A question has no address of its own: the page shows the
 question that is open for its rater, so a tab that is reloaded, or opened again the next day,
 continues with it.
@@ -207,7 +207,7 @@ class Pages:
         raise HTTPException(404, "There is no such picture.")
 
     def _act(self, rater: str, form: Mapping[str, str]) -> Response:
-        # Errors are shown on the page with the questions; a form without its code is refused.
+        # Errors are shown on the page with the questions; a form with a wrong proof is refused.
         if not hmac.compare_digest(form.get("proof", "").encode(), self._proof(rater).encode()):
             words = "This form is from an earlier start of the page; load the page again."
             raise HTTPException(403, words)
@@ -290,7 +290,7 @@ class Pages:
         return file if file is not None and is_picture(file) else None
 
     def _proof(self, rater: str) -> str:
-        """Code that forms of a rater's page carry, so that other sites cannot send one.
+        """Code that the forms of a rater's page carry, so that other sites cannot send them.
 
         It is an HMAC of the rater's name with a secret that is drawn at each start.
         """

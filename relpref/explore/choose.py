@@ -121,7 +121,7 @@ class Asked:
     def left(self) -> int:
         """Count the questions that may still be asked; each repeat of a pair is one of them.
 
-        That is the number of pairs times the repeats, less the answers and the pairs to be avoided.
+        That is ``repeats + 1`` for each pair, less its answers, and 0 for a pair to be avoided.
         """
         pool, most = self.pool(), self._limits.repeats + 1
         avoided = self._avoided[0] * self._number + self._avoided[1]

@@ -107,8 +107,8 @@ class Belief:
 class Pool:
     """Pairs of positions that may be asked, the lower first in each.
 
-    These are all pairs of members or, if pairs are listed, those of them whose items are members.
-    Closed pairs are left out.
+    These are the listed pairs whose items are members or, if ``listed`` is None, all pairs of
+    members. Closed pairs are left out.
     """
 
     members: Positions  # ascending, shape (k,)
