@@ -30,14 +30,13 @@ from relpref.models.preference import Hyperparameters, sample_decisions
 from relpref.result import CODES, Result
 
 
-def table(number: int, answers: int, ends: Any = None, **columns: Any) -> PreferenceData:
+def table(number: int, answers: int, **columns: Any) -> PreferenceData:
     """Items with two attributes in a ring of links, and answers with repeating columns."""
     rng = np.random.default_rng(number)
     labels = [f"e{row}" for row in range(number)]
     items = pd.DataFrame(rng.standard_normal((number, 2)), index=labels, columns=["a", "b"])
     first = rng.integers(0, number, answers)
     second = (first + rng.integers(1, number, answers)) % number
-    first, second = (first, second) if ends is None else np.transpose(ends)
     names = ("first", "second") if "probability" in columns else ("winner", "loser")
     pairs = pd.DataFrame({names[0]: np.take(labels, first), names[1]: np.take(labels, second)})
     covariates = columns.pop("covariates", ())
