@@ -39,11 +39,11 @@ from relpref.limits import MAX_INTERVALS, MAX_PROMPT_LENGTH
 from relpref.runs import ANSWERS, Run, load_run
 
 PROMPT = "Which of the two do you prefer?"
-_MAX_AGE = 5  # answers and skips after which an outlook is dated
+_MAX_AGE = 5  # answers and skips after which an estimate is old, and its sentence says so
 
 
 def _line(name: str, text: str) -> str:
-    """Check that a text is one visible line, to stand above the questions."""
+    """Join a text to a single line; raise DataError if it is empty, too long or unprintable."""
     line = " ".join(text.split())
     if not (line.isprintable() and 0 < len(line) <= MAX_PROMPT_LENGTH):
         raise DataError(
@@ -84,7 +84,7 @@ class Progress:
 
     @property
     def enough(self) -> bool:
-        """Whether the goal is reached, by an estimate that lacks a few answers at most."""
+        """Whether the goal is reached, by an estimate at most 5 answers or skips old."""
         return self.worth is not None and self.since <= _MAX_AGE and self.worth.enough()
 
     @property
@@ -97,7 +97,10 @@ class Progress:
 
     @property
     def outlook(self) -> str:
-        """Sentence on the goal and the missing answers; an old estimate is dated."""
+        """Sentence on the goal and the answers it still needs; "" before the first estimate.
+
+        If the estimate is old, the sentence says how many answers came after it.
+        """
         if self.worth is None:
             return ""
         if self.since <= _MAX_AGE:
@@ -121,7 +124,7 @@ class Loop:
     ties : bool
         Whether "equally good" is an answer.
     goal, top
-        When enough is known, see `relpref.explore.expected_gain`.
+        Goal of the questions, see `relpref.explore.expected_gain`.
     **limits
         Limits on questions: ``items``, ``most_appearances``, ``max_wrong``, ``repeats``, see
         `relpref.explore.next_pairs`.
@@ -164,10 +167,12 @@ class Loop:
         self.posterior, self.version, self.trouble = posterior, version, ""
         self._refined = posterior  # the last posterior of a full fit
         self._tried = version  # the last version that the posterior was to learn
-        self._unlearned: list[tuple[Any, Any]] = []  # pairs that were answered after `version`
+        # Pairs with answers that the posterior could not learn; they are not asked meanwhile.
+        self._unlearned: list[tuple[Any, Any]] = []
         self._worth: tuple[ExpectedGain, int] | None = None  # with the version it was computed for
+        # Last ranking by all answers, with its posterior and interval.
         self._ranked: tuple[UtilityPosterior, float, pd.DataFrame] | None = None
-        # Version and ranking by rater and interval.
+        # Rankings by a rater's own answers: by rater and interval, the version and the ranking.
         self._own: dict[tuple[str, float], tuple[int, pd.DataFrame]] = {}
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
         self._refining = threading.Lock()
@@ -182,7 +187,7 @@ class Loop:
         prompt: str | None = None,
         **options: Any,
     ) -> "Loop":
-        """Continue the questions about a run.
+        """Open the questions about a run, with all that was asked and answered before.
 
         Parameters
         ----------
@@ -288,8 +293,8 @@ class Loop:
         ----------
         question_id : str
         outcome : {"first", "second", "tie"}
-            Which of the question's ``first`` and ``second`` is preferred, on either side of the
-            screen.
+            Whether the question's ``first`` or ``second`` item is preferred; this does not depend
+            on which of them is shown on the left.
         rater : str
 
         Raises
@@ -310,20 +315,23 @@ class Loop:
             self._store.answer(question_id, outcome, rater_name(rater))
 
     def skip(self, question_id: str, rater: str) -> None:
-        """Skip a question; this rater is not asked about its pair again. Raises as `answer`."""
+        """Skip a question; its pair is not asked of this rater again. Same errors as `answer`."""
         with self._step():
             self._store.skip(question_id, rater_name(rater))
 
     def undo(self, rater: str) -> Question | None:
-        """Withdraw the rater's last answer or skip and ask its question again; None without one."""
+        """Withdraw the rater's last answer or skip, and reopen its question; None if there is none.
+
+        Returns the reopened question.
+        """
         with self._step():
             return self._store.undo(rater_name(rater), self.version)
 
     def refine(self) -> bool:
-        """Fit in full what was learned by quick updates, and publish it in the folder of the run.
+        """Replace the quick updates by a full fit, and write it into the folder of the run.
 
-        Answers may come meanwhile; they are learned on top. Hyperparameters are fitted again when
-        they are due. Returns whether there was anything to fit.
+        Answers that come meanwhile are added to the fit by quick updates. Hyperparameters are
+        fitted again when their schedule says so. Returns whether there was anything to fit.
         """
         with self._refining:
             with self._lock:
@@ -344,7 +352,9 @@ class Loop:
             return new
 
     def ranking(self, interval: float = 0.9) -> pd.DataFrame:
-        """Rank the items against the average of all, best first; without ranks, which need draws.
+        """Rank the items by utility relative to the average item, best first.
+
+        The columns of ranks, which need draws, are left out.
 
         Returns
         -------
@@ -360,8 +370,8 @@ class Loop:
     def own_ranking(self, rater: str, interval: float = 0.9) -> pd.DataFrame | None:
         """Rank the items by the answers of one rater only, at the hyperparameters of all.
 
-        Returns None if the rater gave no answers, or the ranking fails. It takes as long as a full
-        update if there are answers of others.
+        Returns None if the rater gave no answers, if the posterior lacks the latest answers, or if
+        the fit fails. It takes as long as a full update if there are answers of others.
         """
         rater = rater_name(rater)
         with self._lock:
@@ -378,7 +388,7 @@ class Loop:
         return self._own[rater, interval][1]
 
     def own_answers(self, rater: str) -> pd.DataFrame:
-        """Answers of one rater, as a table that ``relpref fit`` reads."""
+        """Table of the answers of one rater, in the form that ``relpref fit`` reads."""
         with self._lock:
             return answers_table(self._store, self.posterior.data, rater_name(rater))
 
@@ -427,18 +437,18 @@ class Loop:
         return f"{text}; the others are left out: {why}."
 
     def why(self, question: Question) -> str:
-        """Explain a question in a sentence or two."""
+        """Explain in a sentence or two why a question is asked."""
         return why(self.posterior, question.first, question.second, self.score)
 
     def item(self, label: Any) -> Item:
-        """Details of an item that are shown."""
+        """Name, text, image and attributes of an item, as they are shown."""
         return item(label, self.posterior.data, self._images, self._items)
 
     def _chosen(self, rater: str, number: int) -> tuple[list[tuple[Any, Any, Any]], bool]:
-        """Choose the next questions: first, second and left item of each.
+        """Choose at most ``number`` new questions for a rater.
 
-        Also returns whether they are open for other raters, who are asked the same only if no other
-        pair is left.
+        Returns a list of (first, second, item on the left), and whether their pairs may be open for
+        other raters, too. That is so only if no other pair is left.
         """
         skipped, others = self._store.avoided(rater)
         skipped += self._unlearned
@@ -460,13 +470,13 @@ class Loop:
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """Hold the lock to write something, and learn from it."""
+        """Hold the lock while the caller writes to the store; then learn what was written."""
         with self._lock:
             yield
             self._follow()
 
     def _follow(self) -> None:
-        """Learn the answers that this or another process has stored meanwhile.
+        """Update the posterior with the answers that this or another process has stored.
 
         After an error the posterior stays as it is and asking goes on: the answers are on the disk,
         and later ones may remove the cause.

@@ -1,4 +1,4 @@
-"""Questions while people answer them: the session that the terminal and the pages drive."""
+"""Session of raters who answer questions, in the terminal or on the pages of a browser."""
 
 import sys
 import threading
@@ -12,16 +12,16 @@ from relpref.errors import DataError
 if TYPE_CHECKING:
     from relpref.ask.loop import Loop
 
-# Questions come later during a refinement: the session rests longer than it refined, and then until
-# nobody answers.
-_SHARE = 4.0  # rest, in lengths of the last refinement
+# A refinement delays the next questions. So the session rests after each, and then waits for a
+# pause in the answers, again no longer than the rest.
+_SHARE = 4.0  # rest, as a multiple of the time that the last refinement took
 _LEAST, _MOST = 1.0, 60.0  # seconds of rest
-_QUIET = 2.0  # seconds without an answer, waited for no longer than the rest
-_SOON = 0.5  # seconds of waiting at the end that need no message
+_QUIET = 2.0  # seconds without an answer that make a pause
+_SOON = 0.5  # seconds that the last refinement may take without a message
 
 
 class Unfinished(KeyboardInterrupt):
-    """Interrupt during the last refinement; its thread ends when the compiled code returns."""
+    """Interrupt while the last refinement runs; its thread ends when the compiled code returns."""
 
 
 def not_counted(error: Exception) -> str:
@@ -30,15 +30,15 @@ def not_counted(error: Exception) -> str:
 
 
 class Session:
-    """Actions of raters on the questions of a loop, which is refined in the background.
+    """Show a loop's questions to raters, record their answers, and refine in the background.
 
-    A thread refines at the start, after answers, and at the end. Answers that come during a
-    refinement are refined together.
+    A thread calls `Loop.refine` at the start, after answers, and at the end. Answers that come
+    during a refinement wait for the next, which includes them all.
 
     Parameters
     ----------
     loop : Loop
-        Open; its owner closes it.
+        An open loop, which the caller closes after the session.
     number : int
         Number of questions that a rater is shown at once.
     """
@@ -52,7 +52,7 @@ class Session:
         self._thread = threading.Thread(target=self._work, name="relpref-refine")
 
     def questions(self, rater: str) -> list[Question]:
-        """Questions that a rater is shown now; none if nothing is left to ask."""
+        """Questions that a rater is shown now; an empty list if nothing is left to ask."""
         return self.loop.questions(rater, self._number)
 
     def record(self, action: str, question: str, rater: str) -> None:
@@ -62,8 +62,8 @@ class Session:
         ----------
         action : {"first", "second", "tie", "skip", "undo"}
         question : str
-            Id of the question that is answered or skipped; to undo, of one that is shown, or ""
-            if none is.
+            Id of the question to be answered or skipped. For "undo", the id of any question that
+            the rater is shown now, or "" if none is shown.
         rater : str
 
         Raises
@@ -89,16 +89,16 @@ class Session:
         self.wake()
 
     def start(self) -> None:
-        """Start to refine in the background."""
+        """Start the thread that refines in the background; it refines once at the start."""
         self.wake()
         self._thread.start()
 
     def wake(self) -> None:
-        """Announce new answers."""
+        """Tell the background thread that there are new answers."""
         self._wake.set()
 
     def close(self, waiting: Callable[[], object] = lambda: None) -> None:
-        """Refine what is left, and end; ``waiting`` is called if that takes more than a moment.
+        """Refine a last time and wait for it; call ``waiting`` if it takes over half a second.
 
         Raises `Unfinished` at an interrupt.
         """
@@ -109,11 +109,12 @@ class Session:
             if self._thread.is_alive():
                 waiting()
             while self._thread.is_alive():
-                self._thread.join(_SOON)  # repeatedly: an interrupt may not end the call
+                self._thread.join(_SOON)  # in steps: an interrupt may not end a long join
         except KeyboardInterrupt:
             raise Unfinished from None
 
     def _work(self) -> None:
+        # The background thread: wait for answers, refine, rest, until the session is closed.
         ending, rest = False, 0.0
         while not ending:
             self._wake.wait()
@@ -130,7 +131,7 @@ class Session:
             self._ending.wait(rest)
 
     def _wait_for_quiet(self, longest: float) -> None:
-        """Wait until nobody has answered for a moment, but at most so many seconds."""
+        """Wait for a pause in the answers, at most ``longest`` seconds, and not after `close`."""
         until = monotonic() + longest
         while (left := until - monotonic()) > 0 and not self._ending.is_set():
             self._wake.clear()

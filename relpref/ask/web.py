@@ -1,9 +1,10 @@
 """The page for answering questions in a browser: ``relpref ask run/ --web`` (extra ``web``).
 
-Every page is rendered here and works without scripts. A form is answered by a redirect to the page;
-the script of the page follows it and takes over what changed. A question has no address of its own:
-the page shows the one that is open for its rater, so that a tab that is reloaded, or opened again
-the next day, continues there.
+Every page is rendered on the server and works without scripts. The response to a form is a redirect
+to the page with the questions. If scripts are enabled, a script sends the form, follows the
+redirect, and replaces only what changed. A question has no address of its own: the page shows the
+question that is open for its rater, so a tab that is reloaded, or opened again the next day,
+continues with it.
 """
 
 import hmac
@@ -55,7 +56,7 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: in
     Parameters
     ----------
     loop : Loop
-        Open; its owner closes it.
+        An open loop, which the caller closes afterwards.
     token : str
         First part of every path; requests without it are refused.
     rater : str, optional
@@ -70,7 +71,7 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: in
     Raises
     ------
     DataError
-        If the name cannot be used.
+        If ``rater`` is no valid name.
     """
     session = Session(loop, per_page)
     pages = Pages(session, None if rater is None else rater_name(rater))
@@ -83,7 +84,10 @@ def guarded(
     close: Callable[[], object],
     start: Callable[[], object] = lambda: None,
 ) -> Starlette:
-    """Make an application behind a token, with functions to call at its start and end."""
+    """Make an application whose paths begin with a secret token.
+
+    ``start`` is called when the server starts, and ``close`` when it ends.
+    """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -107,12 +111,12 @@ def guarded(
 
 
 def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Page made of a template."""
+    """Render a template with values, as an HTML response."""
     return HTMLResponse(_TEMPLATES.get_template(template).render(values), status)
 
 
 def view_of(request: Request) -> View:
-    """Part of a ranking that a request asks for."""
+    """Read from the address which ranking is shown, and which of its rows."""
 
     def number(key: str, default: int, least: int, most: int) -> int:
         given = request.query_params.get(key, "")
@@ -164,25 +168,25 @@ class Pages:
         return self._questions(rater_of(request))
 
     async def act(self, request: Request) -> Response:
-        """Do what the form asks for."""
+        """Record the answer, skip or undo of a form, and redirect to the questions."""
         form = await form_of(request)
         return await run_in_threadpool(self._act, rater_of(request), form)
 
     def done(self, request: Request) -> Response:
-        """Show the ranking by the answers of this rater."""
+        """Show the last page, with the rater's ranking; questions may still be open."""
         rater = rater_of(request)
         asked = next((question.id for question in self._session.questions(rater)), "")
         return self._done(rater, asked=asked)
 
     def ranking(self, request: Request) -> Response:
-        """Show a part of the full ranking."""
+        """Show some rows of the ranking by all answers, or by the rater's own."""
         rater, view = rater_of(request), view_of(request)
         ranking = self._ranking(rater, view)
         shown = None if ranking is None else standings(ranking, view)
         return self._page("ranking.html.j2", rater, view=view, standings=shown)
 
     def ranking_table(self, request: Request) -> Response:
-        """Send the full ranking as a file."""
+        """Send all rows of the ranking as a file; 404 if the rater has no ranking."""
         ranking = self._ranking(rater_of(request), view_of(request))
         if ranking is None:
             raise HTTPException(404, "There is no such ranking.")
@@ -193,7 +197,7 @@ class Pages:
         return table_file(self.loop.own_answers(rater_of(request)), "answers.csv")
 
     def picture(self, request: Request) -> Response:
-        """Send the picture of an item in an open question."""
+        """Send the picture of an item, if the item is in an open question of the rater."""
         query = request.query_params
         for question in self._session.questions(rater_of(request)):
             if question.id == query.get("question"):
@@ -203,6 +207,7 @@ class Pages:
         raise HTTPException(404, "There is no such picture.")
 
     def _act(self, rater: str, form: Mapping[str, str]) -> Response:
+        # Errors are shown on the page with the questions; a form with a wrong proof is refused.
         if not hmac.compare_digest(form.get("proof", "").encode(), self._proof(rater).encode()):
             words = "This form is from an earlier start of the page; load the page again."
             raise HTTPException(403, words)
@@ -238,7 +243,10 @@ class Pages:
     def _done(
         self, rater: str, status: int = 200, notice: str = "", left_out: str = "", asked: str = ""
     ) -> Response:
-        """The last page, with the rater's own ranking or else that of all."""
+        """The last page, with the ranking by the rater's own answers or else by those of all.
+
+        ``left_out`` explains why nothing more is asked; ``asked`` is the id of an open question.
+        """
         ranking = self.loop.own_ranking(rater)
         view = View(whose="all" if ranking is None else "own")
         return self._page(
@@ -255,7 +263,7 @@ class Pages:
     def _page(
         self, template: str, rater: str | None = None, status: int = 200, **values: Any
     ) -> HTMLResponse:
-        """Page with the title, and with the progress of a rater."""
+        """Render a template with the title and, if a rater is given, the rater's progress."""
         if rater is not None:
             values |= {
                 "rater": rater,
@@ -282,7 +290,10 @@ class Pages:
         return file if file is not None and is_picture(file) else None
 
     def _proof(self, rater: str) -> str:
-        """Secret in the forms of a rater's page, which nobody else can make."""
+        """Code that the forms of a rater's page carry, so that other sites cannot send them.
+
+        It is an HMAC of the rater's name with a secret that is drawn at each start.
+        """
         return hmac.digest(self._secret, rater.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
@@ -303,7 +314,7 @@ def _to_questions(rater: str) -> Response:
 
 
 def rater_of(request: Request) -> str:
-    """Name of the rater in the address, or a refusal."""
+    """Name of the rater in the address; raises HTTPException (400) if it is no valid name."""
     try:
         return rater_name(request.query_params.get("rater"))
     except DataError as error:
@@ -331,7 +342,7 @@ def serve(
     per_page : int
         Number of questions on the page at once.
     announce : callable
-        Called with the address, and with a text when the end has begun.
+        Called with a text that has the address, and with a text after Ctrl-C.
     leave : callable, optional
         Called at a second Ctrl-C, while the ranking is brought up to date; by default that is
         waited for.

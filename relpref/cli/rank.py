@@ -17,9 +17,10 @@ from relpref.runs import REPORT, load_run
 
 
 def opened(folder: str, *kinds: str) -> Any:
-    """Read the posterior of a run, updated with the answers that are newer than it.
+    """Read the posterior of a run, and update it with answers that were stored after the fit.
 
-    ``kinds`` are the kinds of posteriors that the command accepts; by default all.
+    A line on stderr says how many these are. Raises DataError if the posterior's kind is not among
+    ``kinds``; by default all are accepted.
     """
     run = load_run(folder)
     kind = run.posterior.kind
@@ -49,7 +50,10 @@ def opened(folder: str, *kinds: str) -> Any:
 
 
 def labels(items: Sequence[Any], texts: Sequence[str]) -> list[Any]:
-    """Labels for texts; a label that is no text is recognized by its printed form."""
+    """Labels of the items that the texts of a command line name; unknown texts stay as they are.
+
+    A label that is no text, such as 3, is named by its printed form.
+    """
     printed: dict[str, Any] = {}
     for item in items:
         printed.setdefault(str(item), item)
@@ -66,7 +70,8 @@ def run(chosen: argparse.Namespace) -> None:
     large = posterior.large
     if large and top is None and chosen.speaks:
         top = _TOP
-    # With many items, an interval costs a solution with their graph: only those shown are computed.
+    # With very many items, each interval takes the solution of a linear system: compute only those
+    # that are shown.
     options = {"top": top} if large and top else {}
     ranking = posterior.ranking(chosen.interval, **options).head(top)
     show(chosen, ranking, "utility", interval=chosen.interval, items=total)
@@ -75,7 +80,10 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def show(chosen: argparse.Namespace, ranking: Any, value: str, **content: Any) -> None:
-    """Print a ranking in the chosen form; ``value`` names what the items are ranked by."""
+    """Print a ranking as the options in ``chosen`` say; ``value`` is the heading of its means.
+
+    ``content`` is added to a JSON document.
+    """
     item, table = str(ranking.index.name), ranking.reset_index()
     share = f"{100 * chosen.interval:g}% interval"
     columns = [("", "{place}"), (item, f"{{{item}}}"), (value, "{mean:.2f}")]
@@ -93,7 +101,7 @@ def show(chosen: argparse.Namespace, ranking: Any, value: str, **content: Any) -
 
 
 def tiers_run(chosen: argparse.Namespace) -> None:
-    """Print the tiers of the items."""
+    """Print the tiers of a run's items, and what they mean."""
     tiers = opened(chosen.run, "utilities").tiers(chosen.probability)
     columns = [("tier", "{tier}"), ("item", "{item}"), ("ranks", "{rank_lower} to {rank_upper}")]
     table = tiers.head(chosen.top).reset_index()
@@ -113,7 +121,7 @@ def tiers_run(chosen: argparse.Namespace) -> None:
 
 
 def plot_run(chosen: argparse.Namespace) -> None:
-    """Draw the ranking."""
+    """Draw the ranking of a run, and save the picture."""
     posterior, path = opened(chosen.run), Path(chosen.out)
     import matplotlib
 
@@ -132,7 +140,7 @@ def plot_run(chosen: argparse.Namespace) -> None:
 
 
 def prefer_run(chosen: argparse.Namespace) -> None:
-    """Print preference probabilities of pairs."""
+    """Print preference probabilities of the pairs of labels in ``chosen.labels``."""
     if len(chosen.labels) % 2:
         raise DataError(
             f"the label {chosen.labels[-1]!r} has no other to be compared with; "
@@ -185,7 +193,7 @@ def _number(name: str, text: str) -> float:
 
 
 def report_run(chosen: argparse.Namespace) -> None:
-    """Write the report of a run."""
+    """Write the report of a run as a page, by default into the run's folder."""
     posterior = opened(chosen.run)
     path = Path(chosen.out) if chosen.out else Path(chosen.run) / REPORT
     posterior.report(path, title=chosen.title, relations_evidence=chosen.evidence or None)

@@ -1,4 +1,4 @@
-"""The schema of answers: each column's type, how it is read, and where it may stand."""
+"""Schema of answers: the type and the reader of each column, and who won, read from a table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,21 +18,21 @@ Positions = NDArray[np.int32]
 
 @dataclass(eq=False)
 class Rows:
-    """A table of pairs while it is read.
+    """A table of pairs while it is read; readers add ``labels`` and ``columns``.
 
     Parameters
     ----------
     table : Table
-        With our names of columns.
+        The rows, with columns named as in the schema.
     items : LabelIndex
     ends : (str, str)
         The columns of the two items of each row.
     first, second : array of int32, shape (m,)
         The positions of these items.
     before : dict
-        Labels of answers so far, by their attribute of `Comparisons`; new ones come after them.
+        Labels of earlier answers by attribute of `Comparisons`; new labels are appended to them.
     labels, columns : dict
-        Labels and arrays that were read so far.
+        What was read so far: labels by attribute, and arrays of shape (m,) by column.
     """
 
     table: Table
@@ -45,7 +45,10 @@ class Rows:
     columns: dict[str, Any] = field(default_factory=dict)
 
     def named_side(self, column: str) -> NDArray[np.int64]:
-        """Read which of its two items a row names: 1 the first, −1 the second, 0 a blank cell."""
+        """Read a column that names one item of each pair: 1 the first, −1 the second, 0 if blank.
+
+        A label of any other item is refused.
+        """
         blank = self.table.blank(column)
         rows = np.flatnonzero(~blank)
         named = np.full(len(blank), -1, dtype=np.int32)
@@ -68,7 +71,7 @@ Reader = Callable[[Rows], Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of answers.
+    """A column of the schema.
 
     Parameters
     ----------
@@ -76,20 +79,21 @@ class Column:
     dtype : type
         The type of its array.
     read : callable, optional
-        Reads and refuses the cells of `Rows`; returns the array, or None if the column says
-        nothing. None for columns that other columns determine.
+        Reads the cells of `Rows` and refuses wrong ones; returns the array, or None if the column
+        carries no information. None for columns that are computed from other columns.
     beside : tuple of str, optional
-        The outcomes (``loser``, ``winner``, ``result``, ``probability``, ``place``) with which it
-        may stand; by default all of them.
+        Tables that may have the column, by the column that says who was preferred (``loser``,
+        ``winner``, ``result``, ``probability`` or ``place``); by default all tables.
     labels : str
-        The attribute of `Comparisons` with the labels, if values are positions among labels.
+        The attribute of `Comparisons` with the labels, if the values are positions among labels.
     absent : number, optional
         The value of answers without the column when they are joined with answers that have it;
-        None if that value is unknown.
+        None if no value can be assumed.
     blank : number, optional
         The value that is written as a blank cell.
     asked : bool
-        Whether it is part of a question.
+        Whether every question has a value, 0 by default; other columns describe answers, or are
+        in a question only if the caller gives them.
     """
 
     name: str
@@ -102,11 +106,11 @@ class Column:
     asked: bool = False
 
     def fits(self, outcome: str) -> bool:
-        """Whether the column may stand with an outcome."""
+        """Whether a table may have the column if ``outcome`` says who was preferred."""
         return self.read is not None and (self.beside is None or outcome in self.beside)
 
     def cells(self, values: Any, labels: Sequence[Any] = ()) -> Any:
-        """Cells from which the values are read again."""
+        """Turn values into cells of a table: positions into labels, ``blank`` into blank cells."""
         if self.labels:
             return label_column((*labels, None) if np.any(values < 0) else labels).take(values)
         blank = np.zeros(len(values), bool) if self.blank is None else values == self.blank
@@ -118,12 +122,12 @@ class Column:
 
     @property
     def alone(self) -> Any:
-        """The cell of an answer without a value."""
+        """Cell of an answer that lacks the column: None for a blank cell, or a value."""
         return None if self.absent == self.blank else self.absent
 
 
 def numbers(name: str, fits: Callable[[Any], Any], reason: str, remedy: str) -> Reader:
-    """Make a reader of numbers that refuses those that do not fit, for a reason."""
+    """Return a reader of the column ``name`` that refuses numbers for which ``fits`` is false."""
 
     def read(rows: Rows) -> NDArray[np.float64]:
         values = rows.table.numbers(name, remedy)
@@ -134,9 +138,10 @@ def numbers(name: str, fits: Callable[[Any], Any], reason: str, remedy: str) -> 
 
 
 def labeled(rows: Rows, name: str, attribute: str) -> Positions | None:
-    """Read positions among labels, −1 where a cell is blank; None if all cells are blank.
+    """Read labels as positions, shape (m,), −1 where a cell is blank; None if all are blank.
 
-    New labels are sorted, so that their order is not that of the rows.
+    The labels go to ``rows.labels[attribute]``: earlier ones first, then new ones, sorted so that
+    their order does not depend on that of the rows.
     """
     stated = np.flatnonzero(~rows.table.blank(name))
     if not len(stated):
@@ -176,7 +181,7 @@ def _ties(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _strengths(rows: Rows) -> NDArray[np.int64]:
-    """Read strengths from 1, and 0 for ties, whose cells are blank or 0."""
+    """Read strengths, 1 or more, or 0 for a tie, whose cell must be blank or 0."""
     table = rows.table
     strength = np.zeros(len(table.frame), dtype=np.int64)
     tied = rows.columns.get("tie", np.zeros(len(strength), dtype=bool))
@@ -215,6 +220,7 @@ def _shown_first(rows: Rows) -> NDArray[np.int64]:
 
 def _weights(rows: Rows) -> NDArray[np.float64] | None:
     values = _positive(rows)
+    # Weights that are all 1 change nothing.
     return values if np.any(values != 1) else None
 
 
@@ -247,11 +253,11 @@ COLUMNS = {
         Column("weight", np.float64, _weights, absent=1),
     )
 }
-NOT_COMPARED = ("count", "list_label")  # when rows are merged
+NOT_COMPARED = ("count", "list_label")  # rows that differ only in these are merged
 
 
 def read_columns(rows: Rows) -> None:
-    """Read the columns of the schema that the table has and that were not read before."""
+    """Read the columns that the table has and ``rows.columns`` still lacks into the latter."""
     for name, column in COLUMNS.items():
         if column.read is None or name in rows.columns or name not in rows.table.frame.columns:
             continue
@@ -260,11 +266,15 @@ def read_columns(rows: Rows) -> None:
             rows.columns[name] = values
 
 
-_RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # besides numbers
+_RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # texts that are read as numbers
 
 
 def results(table: Table) -> tuple[NDArray[np.float64], str]:
-    """Read 1 where the first won, 0 for a tie, −1 where the second won; and a note on the code."""
+    """Read results: 1 if the first won, 0 for a tie, −1 if the second won; and a note.
+
+    Tables write them as 1, 0.5 and 0, or as 1, 0 and −1; any −1 means the latter. The note says
+    which one was read.
+    """
     cells = [
         _RESULTS.get(cell.strip(), cell) if isinstance(cell, str) else cell
         for cell in table.frame["result"].tolist()
@@ -284,7 +294,11 @@ def results(table: Table) -> tuple[NDArray[np.float64], str]:
 
 
 def read_outcome(rows: Rows, outcome: str) -> tuple[str, ...]:
-    """Read the columns ``winner``, ``loser``, and ``tie`` if there are ties; returns notes."""
+    """Read who won into the columns ``winner``, ``loser`` and ``tie`` of ``rows``; returns notes.
+
+    ``outcome`` is the column that says so. If it is neither ``result`` nor ``winner``, the first
+    item of each row is the winner.
+    """
     notes: tuple[str, ...] = ()
     won: NDArray[Any] = np.ones(len(rows.first))
     tie = rows.table.truths("tie") if "tie" in rows.table.frame.columns else None
@@ -294,7 +308,7 @@ def read_outcome(rows: Rows, outcome: str) -> tuple[str, ...]:
     elif outcome == "winner":
         won = rows.named_side("winner")
         _check_blank_winners(rows.table, won == 0, tie)
-    # A tie has no winner: one order, so that equal ties are merged.
+    # The items of a tie are put in the order of their positions, so that equal ties are merged.
     turned = won < 0 if tie is None else np.where(tie, rows.first > rows.second, won < 0)
     rows.columns["winner"] = np.where(turned, rows.second, rows.first)
     rows.columns["loser"] = np.where(turned, rows.first, rows.second)
@@ -306,7 +320,7 @@ def read_outcome(rows: Rows, outcome: str) -> tuple[str, ...]:
 def _check_blank_winners(
     table: Table, blank: NDArray[np.bool_], tie: NDArray[np.bool_] | None
 ) -> None:
-    """Refuse winners that are blank where there is no tie, and the reverse."""
+    """Refuse a blank winner unless the row is a tie, and a winner in a tie."""
     if tie is None:
         # A blank may be a canceled game or an answer that was never given, which is no tie.
         remedy = (

@@ -1,4 +1,4 @@
-"""Answers to "which of two?": read from tables, merged, joined and taken back."""
+"""Answers to "which of two?": read from tables, merged, joined with others and withdrawn."""
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -42,53 +42,53 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Distinct answers, sorted by the columns of the schema; a pytree of its arrays.
+    """Distinct answers and their counts, sorted by the columns of the schema; a pytree.
 
     Attributes
     ----------
     winner, loser : array of int32, shape (m,)
-        Positions of the items. A tie names the one that comes first in the data as its winner, and
-        with probabilities they are simply the first and the second of the question.
+        Positions of the items. In a tie the winner is the item that comes first in the data; with
+        probabilities these are the first and the second item of the question.
     count : array of int32, shape (m,)
         How often the answer was given.
     tie : array of bool, shape (m,), or None
-        Where neither was preferred. None if the table does not speak of ties, as with the columns
-        below.
+        Whether neither was preferred. None if the answers have no such column; the same holds for
+        the columns below.
     strength : array of int32, shape (m,), or None
-        How strongly, from 1; 0 for a tie.
+        How strongly the winner was preferred, 1 or more; 0 for a tie.
     probability : array of float64, shape (m,), or None
-        As reported, that the winner is the better.
+        The reported probability that the winner is the better.
     rater : array of int32, shape (m,), or None
         Who answered, as a position in ``raters``.
     shown_first : array of int8, shape (m,), or None
         1 where the winner was shown first, −1 where the loser was, 0 where that is not known.
     list : array of int32, shape (m,), or None
-        Which list the pair is part of, from 0; −1 where it is an answer of its own. The pairs of a
-        list are those of neighboring blocks: every item of a block was preferred to every item of
-        the next, in one look at all of them.
+        Number of the list that the pair is part of, from 0; −1 for a separate answer. A list is an
+        ordering of several items, seen together, into blocks of tied items. Its pairs are those of
+        neighboring blocks: every item of a block was preferred to every item of the next.
     list_label : array of int32, shape (m,), or None
         The label of the list, as a position in ``lists``; −1 where the answer is in none.
     group : array of int32, shape (m,), or None
         What the answer has in common with others (a question, a match, a pair of texts), as a
         position in ``groups``; −1 where nothing.
     covariates : array of float64, shape (m, q), or None
-        What is known of the winner's side less what is known of the loser's, in the units of the
-        table: numbers, 0 and 1 for each level of a category, 1 for the side that is named, such as
-        that at home.
+        Covariates of the winner minus those of the loser, in the units of the table. A covariate
+        is a number, an indicator (0 or 1) for each level of a category, or 1 for the side that a
+        cell names, such as that at home.
     weight : array of float64, shape (m,), or None
-        For how much each of the ``count`` answers of a row counts: its probability is taken to this
-        power, above 0. None where all count as one.
+        Positive power to which the probability of each of the ``count`` answers of a row is raised.
+        None if all weights are 1.
     raters, groups : tuple of hashable
-        Labels.
+        Labels of the raters and of the groups.
     lists : tuple of hashable
-        Labels in the order in which the lists were given.
+        Labels of the lists, in the order in which they were given.
     strengths : int
         The highest strength there can be; 1 without strengths.
     covariate_scales : array of float64, shape (q,), or None
-        Root mean square of the differences, of numbers; 1 of categories and sides. Models divide
-        by it. Some of the answers, and others in their place, keep the scales of all.
+        Root mean square of the differences for numbers; 1 for categories and sides. Models divide
+        by it. A selection of the answers, and new answers, keep it until `rescaled`.
     covariates_are : tuple of Covariate
-        What the columns of ``covariates`` are.
+        The covariates, in the order of the columns of ``covariates``.
     """
 
     winner: NDArray[np.int32]
@@ -108,7 +108,7 @@ class Comparisons:
     groups: tuple[Any, ...] = ()
     lists: tuple[Any, ...] = ()
     strengths: int = 1
-    spare_effects: int = 0  # of `num_effects`, in which no answer has a part; see padding
+    spare_effects: int = 0  # effects of groups that are counted but unused, for padding
     covariate_scales: NDArray[np.float64] | None = None
     covariates_are: tuple[Covariate, ...] = ()
     num_raters: int = field(init=False)
@@ -118,7 +118,7 @@ class Comparisons:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The arrays that are there, by name."""
+        """The arrays that are not None, by name, in the order of the schema."""
         return {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
 
     @cached_property
@@ -138,9 +138,10 @@ class Comparisons:
 
     @cached_property
     def effects(self) -> NDArray[np.int32] | None:
-        """Numbers of the effects that groups have on the two items of each answer, shape (m, 2).
+        """Index of the group effect on the winner and the loser of each answer, shape (m, 2).
 
-        There is one for each item of a group, and −1 without a group; None without groups.
+        Each item of a group has one effect. The index is −1 for answers in no group; None if there
+        are no groups.
         """
         if self.group is None:
             return None
@@ -154,22 +155,22 @@ class Comparisons:
 
     @cached_property
     def num_effects(self) -> int:
-        """Number of the effects of groups."""
+        """Number of different group effects, spare ones included."""
         if self.effects is None:
             return 0
         return int(self.effects.max(initial=-1)) + 1 + self.spare_effects
 
     def whole_lists(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of rows without those of lists of which other rows are missing."""
+        """Return the mask ``rows`` without the lists that it has only in part, shape (m,)."""
         if self.list is None:
             return rows
         missing = np.unique(self.list[~rows & (self.list >= 0)])
         return rows & ~np.isin(self.list, missing)
 
     def selected(self, rows: NDArray[np.int64], items: Sequence[Any]) -> "Comparisons":
-        """Return some of the rows; one that is named k times counts k times as often.
+        """Return the answers in the rows of these numbers; a row named k times counts k times.
 
-        Of a list all rows are named, or none.
+        A list is refused unless all its rows are named equally often.
         """
         if self.list is not None:
             times = np.bincount(rows, minlength=len(self.winner))
@@ -189,17 +190,17 @@ class Comparisons:
         return replace(self, covariate_scales=read_only(scales))
 
     def single(self) -> "Comparisons":
-        """Return the answers with a row for each single one, those of one row together."""
+        """Return the answers with each row repeated ``count`` times and counts of 1."""
         ones: dict[str, Any] = {**self.columns, "count": np.ones_like(self.count)}
         return replace(
             self, **{name: read_only(np.repeat(ones[name], self.count, axis=0)) for name in ones}
         )
 
     def table(self, items: Sequence[Any]) -> pd.DataFrame:
-        """Return a table of the pairs with the items' labels.
+        """Return a table of the pairs with labels, a row for each row of the answers.
 
-        The column ``list`` joins the pairs of neighboring blocks of a list; see `written` for a
-        table that can be read.
+        If there are lists it cannot be read as answers again, see `written`: the pairs of a list
+        are separate rows with the same number in the column ``list``.
         """
         labels, sides = label_column(items), (self.winner, self.loser)
         names = ("winner", "loser") if self.probability is None else ("first", "second")
@@ -211,7 +212,7 @@ class Comparisons:
         return pd.DataFrame(columns)
 
     def _cells(self, items: Sequence[Any]) -> dict[str, Any]:
-        """Return the cells of the columns other than items and covariates."""
+        """Return the cells of all columns but items, labels of lists and covariates, by name."""
         cells = {}
         for name in self.columns.keys() - {"winner", "loser", "list_label", "covariates"}:
             column = COLUMNS[name]
@@ -224,9 +225,9 @@ class Comparisons:
         return {name: cells[name] for name in COLUMNS if name in cells}
 
     def written(self, items: Sequence[Any]) -> pd.DataFrame:
-        """Return a table with the items' labels, from which the same answers can be read.
+        """Return a table with labels from which the same answers can be read again.
 
-        With lists it is one of orders, in which a pair is a list of two items.
+        If there are lists it is a table of orders, in which a pair is a list of two items.
         """
         if self.list is None:
             return self.table(items)
@@ -248,7 +249,10 @@ register(
 
 
 def _merged(columns: Mapping[str, Any], items: Sequence[Any]) -> dict[str, Any]:
-    """Sort rows and merge equal ones, so that the order of the rows leaves no trace."""
+    """Sort rows and add up the counts of equal ones: the order of the rows does not matter.
+
+    ``items`` are the labels, for the message if a count is too large.
+    """
     group, row = _grouped(columns)
     count = np.bincount(group, columns["count"], minlength=len(row)).astype(np.int64)
     if count.max(initial=0) > _INT32_MAX:
@@ -269,14 +273,14 @@ def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _grouped(columns: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Group rows that are equal but for counts and labels of lists, sorted as in the schema.
+    """Group rows that are equal, except for counts and labels of lists, and sort the groups.
 
     Returns
     -------
     group : array of int, shape (m,)
         The group of each row.
-    row : array of int
-        A row of each group.
+    row : array of int, shape (number of groups,)
+        One row of each group.
     """
     size = len(columns["count"])
     names = [name for name in COLUMNS if name in columns and name not in NOT_COMPARED]
@@ -290,7 +294,7 @@ def _grouped(columns: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _none() -> Comparisons:
-    """Return no answers."""
+    """Return `Comparisons` without answers."""
     return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3)))
 
 
@@ -301,10 +305,11 @@ def read_comparisons(
     covariates: Sequence[str] = (),
     known: Comparisons | None = None,
 ) -> tuple[Comparisons, tuple[str, ...]]:
-    """Read a table of answers, see `PreferenceData.from_tables`; returns notes, too.
+    """Read answers in any form of `PreferenceData.from_tables`; returns them and notes.
 
-    Repeated rows become one with the sum of their counts. Labels, covariates and strengths of
-    ``known`` answers keep their places.
+    Equal rows are merged and their counts added up. If there are ``known`` answers, their raters
+    and groups keep their positions, their covariates are read, and ``strengths`` is at least
+    theirs.
     """
     before = known or _none()
     names = tuple(covariate.name for covariate in before.covariates_are)
@@ -366,7 +371,7 @@ def _notes(table: Table, answers: Comparisons) -> list[str]:
 
 
 def weight_note(answers: Comparisons, column: Any = "weight") -> str:
-    """Return what weights do to intervals, with the mean of the column if it is large."""
+    """Return a note on what weights do to intervals, and on their mean if it is large."""
     assert answers.weight is not None
     note = (
         "answers have weights: the probability of each is taken to that power, which is no model "
@@ -384,19 +389,23 @@ def weight_note(answers: Comparisons, column: Any = "weight") -> str:
 
 
 class Change(NamedTuple):
-    """Answers after a change."""
+    """Answers after others were added or taken back, and where their rows were before."""
 
     answers: Comparisons
-    # The row in which each was before the change; −1 for a new one.
+    # For each row of ``answers``, its row before the change; −1 for a new one.
     before: NDArray[np.int64]
-    # For each row of the change, its row now; of answers taken back, their row before.
+    # For each row that was added, its row in ``answers``; for each row taken back, its row before.
     rows: NDArray[np.int64]
 
 
 def changed(
     current: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool
 ) -> Change:
-    """Join answers with others, or take others back; known labels of these have their places."""
+    """Add the ``other`` answers to the current ones, or take them back (``withdraw``).
+
+    ``other`` was read with the current answers as ``known``, so its raters and groups begin with
+    theirs.
+    """
     for name in COLUMNS:
         if (getattr(current, name) is None) != (getattr(other, name) is None):
             current = _with_column(name, current, other, "the answers so far", "the new answers")
@@ -404,7 +413,7 @@ def changed(
     labels = {name: getattr(other, name) or getattr(current, name) for name in ("raters", "groups")}
     labels["lists"] = current.lists if withdraw else current.lists + other.lists
     if other.list_label is not None:
-        # Lists of equal labels are different ones, unless they are to be taken back.
+        # A new list is another one even if its label was used before; one taken back is not.
         place_of = {label: place for place, label in enumerate(current.lists)}
         places = [place_of.get(label, -1) for label in other.lists] if withdraw else []
         places = places or [len(current.lists) + place for place in range(len(other.lists))]
@@ -449,7 +458,10 @@ def changed(
 def _with_column(
     name: str, answers: Comparisons, like: Comparisons, these: str, those: str
 ) -> Comparisons:
-    """Return answers with the column that others have, if its value without one is known."""
+    """Return ``answers`` with the column ``name`` of ``like`` filled in if they lack it.
+
+    They are refused if no value can be assumed. ``these`` and ``those`` name both in the message.
+    """
     column, size = getattr(like, name), len(answers.winner)
     if column is None or getattr(answers, name) is not None:
         return answers

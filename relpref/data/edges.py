@@ -1,4 +1,4 @@
-"""Tables of edges: every form of a relation becomes one, and graphs are made of them."""
+"""Tables of edges, read from relations in any form, and the undirected graphs made of them."""
 
 import os
 import sys
@@ -44,14 +44,15 @@ _KIND_REMEDY = (
 
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """Edges of a relation by the positions of their ends."""
+    """Edges of a relation: positions of their ends, and weights, of shape (number of edges,)."""
 
     relation: Relation  # kind and options, without a table
     source: NDArray[np.int32]  # positions among the items; source < target if undirected
-    target: NDArray[np.int32]  # the same; of a bipartite relation positions in ``targets``
+    target: NDArray[np.int32]  # the same, or positions in ``targets`` if bipartite
     weight: NDArray[np.float64]
     targets: tuple[Hashable, ...] = ()  # labels of the targets of a bipartite relation
-    # Of the reading alone: what maps an edge to the words that name its place, and what was tidied.
+    # Only used while reading: a function from an edge to its place in the input, in words for
+    # messages, and notes on what was dropped or merged.
     where: Place = field(default=str, metadata={"stored": False})
     notes: Notes = field(default=(), metadata={"stored": False})
 
@@ -60,14 +61,17 @@ class EdgeTable:
         return self.relation.kind in UNDIRECTED
 
     def joined(self, other: "EdgeTable") -> "EdgeTable":
-        """Return these edges and others after them; ``other.targets`` begin with these targets."""
+        """Return these edges followed by the ``other`` ones.
+
+        ``other.targets`` must begin with these targets: they become those of the result.
+        """
         source, target, weight = (
             np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS
         )
         return EdgeTable(self.relation, source, target, weight, other.targets)
 
     def table(self, items: Sequence[Hashable]) -> Any:
-        """Return a DataFrame of labels and weights, in a `Relation` if it is not undirected."""
+        """Return a DataFrame of labels and weights, within a `Relation` if not undirected."""
         sources = label_column(items)
         targets = label_column(self.targets) if self.relation.kind == "bipartite" else sources
         ends = {"source": sources.take(self.source), "target": targets.take(self.target)}
@@ -75,7 +79,11 @@ class EdgeTable:
         return frame if self.undirected else replace(self.relation, table=frame)
 
     def matrix(self, part: str, num_items: int) -> Any:
-        """Return weights by item and what items share in the graph ``part``, sparse (n, t)."""
+        """Return the weights that the graph ``part`` is made of, sparse, shape (n, t).
+
+        Rows are items, and columns what they share: their targets, or for the role ``linked`` their
+        sources.
+        """
         num_targets = len(self.targets) if self.relation.kind == "bipartite" else num_items
         matrix = scipy.sparse.csr_array(
             (self.weight, (self.source, self.target)), shape=(num_items, num_targets)
@@ -85,7 +93,7 @@ class EdgeTable:
 
 
 class _GraphTable(Table):
-    """A table of the edges of a networkx graph; its index holds their ends, which name an edge."""
+    """A table of the edges of a networkx graph; messages name an edge by its ends, the index."""
 
     @property
     def place(self) -> Place:
@@ -94,7 +102,7 @@ class _GraphTable(Table):
 
 
 def part_names(name: str, relation: Relation) -> tuple[str, ...]:
-    """Return the names of the graphs that a relation becomes."""
+    """Return the names of a relation's graphs: one, or two if there is one for each role."""
     if relation.form == "roles":
         return f"{name}_linking", f"{name}_linked"
     return (name,)
@@ -103,7 +111,16 @@ def part_names(name: str, relation: Relation) -> tuple[str, ...]:
 def read_relations(
     relations: Mapping[str, Any], items: LabelIndex
 ) -> tuple[dict[str, Graph], dict[str, EdgeTable], Notes]:
-    """Read relations: their graphs, the edges of those that are not undirected, and notes."""
+    """Read relations of any forms by name.
+
+    Returns
+    -------
+    graphs : dict
+        Graphs of all relations, see `part_names`.
+    links : dict
+        Edges of the relations that are not undirected.
+    notes : tuple of str
+    """
     graphs: dict[str, Graph] = {}
     links: dict[str, EdgeTable] = {}
     notes: list[str] = []
@@ -128,7 +145,8 @@ def read_edges(
 ) -> EdgeTable:
     """Read a relation in any form, each edge once.
 
-    Newcomers' edges keep the options of the relation's edges ``before``, whose targets come first.
+    Edges of newcomers are read with the kind and the options of the relation's edges ``before``,
+    and their new targets follow the earlier ones.
     """
     called = f"relation {name!r}"
     relation = value if isinstance(value, Relation) else Relation(value)
@@ -152,7 +170,7 @@ def read_edges(
 
 
 def _with_options(before: Relation, relation: Relation, called: str) -> Relation:
-    """Return newcomers' relation with the options of the relation before, which it may repeat."""
+    """Return the newcomers' relation with the options ``before``; refuses it if it has others."""
     same = replace(before, table=relation.table)
     if relation.kind is not None and vars(relation) != vars(same):
         raise DataError(
@@ -163,7 +181,10 @@ def _with_options(before: Relation, relation: Relation, called: str) -> Relation
 
 
 def _with_groups_as_targets(relation: Relation, called: str) -> Relation:
-    """Return a Series or dictionary of each item's group as links from items to their groups."""
+    """Turn a Series or dictionary with the group of each item into a bipartite relation.
+
+    Other relations are returned as they are.
+    """
     table = relation.table
     # Values that have a length are the columns of a table.
     if not isinstance(table, pd.Series | Mapping) or (
@@ -182,7 +203,7 @@ def _with_groups_as_targets(relation: Relation, called: str) -> Relation:
 def _read_form(
     relation: Relation, called: str, items: LabelIndex, targets: LabelIndex
 ) -> EdgeTable:
-    """Read the edges as they are given, not tidied."""
+    """Read a table, list, matrix, graph or file as edges, not yet sorted, merged or checked."""
     value, bare = relation.table, replace(relation, table=None)
     if isinstance(value, str | os.PathLike):
         if not is_matrix_file(value):
@@ -192,7 +213,7 @@ def _read_form(
             return _edges_of_tables(pieces, called, bare, items, targets)
         called = f"{called} ({os.fspath(value)})"
         value = read_matrix(value)
-    # A networkx graph implies that networkx is imported: no need to load it here.
+    # If there is a networkx graph, networkx is imported already: no need to load it here.
     networkx = sys.modules.get("networkx")
     if networkx is not None and isinstance(value, networkx.Graph):
         table = _table_of_graph(value, called, relation.kind, items, targets)
@@ -233,7 +254,7 @@ def _read_form(
 
 
 def _frame_of_links(links: Any, called: str) -> pd.DataFrame:
-    """Return a list of (source, target) or (source, target, weight) as a table of labels."""
+    """Return a list of links (source, target) or (source, target, weight) as a table."""
     for row, link in enumerate(links):
         if isinstance(link, str) or not hasattr(link, "__len__") or len(link) not in (2, 3):
             raise DataError(
@@ -248,7 +269,7 @@ def _frame_of_links(links: Any, called: str) -> pd.DataFrame:
 def _table_of_graph(
     graph: Any, called: str, kind: str | None, items: LabelIndex, targets: LabelIndex
 ) -> Table:
-    """Return the edges of a networkx graph as a table of labels."""
+    """Return the edges of a networkx graph as a table; nodes without edges count as items, too."""
     what = type(graph).__name__
     if graph.is_multigraph():
         raise DataError(
@@ -285,7 +306,7 @@ def _edges_of_tables(
     items: LabelIndex,
     targets: LabelIndex,
 ) -> EdgeTable:
-    """Read the columns source, target and, optionally, weight of the pieces of a table."""
+    """Read edges from the pieces of a table with the columns source, target and maybe weight."""
     pieces: list[tuple[Any, Any, Any]] = []
     places: list[Place] = []
     notes: list[str] = []
@@ -324,7 +345,7 @@ def _edges_of_tables(
 
 
 def _in_order(frame: pd.DataFrame, called: str, items: LabelIndex) -> Any:
-    """Return a matrix of weights with labels as a sparse matrix in the order of the items."""
+    """Return a data frame of weights, labeled by items, as a sparse (n, n) in the items' order."""
     where = f"{called}, row or column {{}}".format
     rows, columns = (
         items.locate(
@@ -345,7 +366,11 @@ def _in_order(frame: pd.DataFrame, called: str, items: LabelIndex) -> Any:
 
 
 def _edges_of_matrix(matrix: Any, called: str, relation: Relation, items: LabelIndex) -> EdgeTable:
-    """Read a matrix of weights in the order of the items, each undirected edge once."""
+    """Read edges from an (n, n) matrix of weights in the order of the items.
+
+    An undirected edge is returned once, source <= target. A matrix that is not symmetric is refused
+    if the user has given no kind.
+    """
     size = len(items)
     if matrix.shape != (size, size):
         raise DataError(
@@ -402,11 +427,13 @@ def _edges_of_matrix(matrix: Any, called: str, relation: Relation, items: LabelI
 def _tidied(
     edges: EdgeTable, called: str, labels: tuple[Sequence[Any], Sequence[Any]]
 ) -> EdgeTable:
-    """Return every link, or every undirected edge (source < target), once and sorted.
+    """Return each edge once, sorted by its ends, with source < target if undirected.
 
-    Edges of weight 0 are dropped, and those from a node to itself unless the ends are of two kinds.
-    Two weights of one link are refused. Where the two directions of an undirected edge differ, the
-    larger weight counts if the user has given the kind. Notes say what was dropped or merged.
+    Edges of weight 0 are dropped, and, unless the relation is bipartite, those from a node to
+    itself. A repeated edge with another weight is refused. If the two directions of an undirected
+    edge have different weights, the larger one counts if the user has given the kind, and otherwise
+    they are refused. Notes say what was dropped or merged. ``labels`` are those of the sources and
+    of the targets, for messages.
     """
     kind, where, weight = edges.relation.kind, edges.where, edges.weight
     refuse_first(
@@ -433,6 +460,7 @@ def _tidied(
     key = (low.astype(np.int64) << 32) | (high.astype(np.int64) << 1) | backward
     order = np.argsort(key, kind="stable")
     rows, key = rows[order], key[order]
+    # The last bit is the direction: edges that differ only in it are one edge.
     first = np.concatenate([[True], (key[1:] >> 1) != (key[:-1] >> 1)])
     _refuse_two_weights(edges, called, rows, first, labels)
     heaviest = np.maximum.reduceat(weight[rows], np.flatnonzero(first))
@@ -461,9 +489,10 @@ def _refuse_two_weights(
     first: NDArray[np.bool_],
     labels: tuple[Sequence[Any], Sequence[Any]],
 ) -> None:
-    """Refuse two weights of one link, or of the two directions of an edge without a given kind.
+    """Refuse different weights of equal edges; see `_tidied` for those of two directions.
 
-    ``rows`` are edges, equal ones together, the ``first`` of them marked.
+    ``rows`` are the numbers of the edges, equal ones next to one another, and ``first`` marks the
+    first of each run of equal edges; both have the shape (number of edges,).
     """
     weight, where = edges.weight, edges.where
     differs = ~first[1:] & (weight[rows[1:]] != weight[rows[:-1]])
@@ -485,7 +514,12 @@ def _refuse_two_weights(
 def project(
     name: str, edges: EdgeTable, num_items: int, before: Graphs | None = None
 ) -> dict[str, Graph]:
-    """Make the undirected graphs of a relation, scaled by the graphs ``before`` newcomers came."""
+    """Make the undirected graphs of a relation, by name.
+
+    They join items that are linked, that share targets, or that a random walk links. The graphs
+    ``before`` newcomers came, if given, set the scale, and names that are not among them are left
+    out.
+    """
     relation = edges.relation
     graphs: dict[str, Graph] = {}
     for part in part_names(name, relation):
@@ -512,7 +546,7 @@ def project(
 
 
 def graph_notes(name: str, edges: EdgeTable, graphs: Graphs) -> Notes:
-    """Return notes on what a relation's graphs leave out, and on items without an edge."""
+    """Return notes on targets that ``max_degree`` left out, and on items without an edge."""
     notes: list[str] = []
     max_degree = edges.relation.max_degree
     for part, graph in graphs.items():
@@ -530,7 +564,7 @@ def graph_notes(name: str, edges: EdgeTable, graphs: Graphs) -> Notes:
 
 
 def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Notes]:
-    """Return the links without the targets that have too many, and a note on them."""
+    """Return the links (n, t) without the targets of more than ``max_degree`` links, and a note."""
     links = scipy.sparse.csc_array(links)
     degree = np.diff(links.indptr)
     hubs = np.zeros(degree.size, dtype=bool) if max_degree is None else degree > max_degree

@@ -1,4 +1,4 @@
-"""The forms of answers: tables of pairs, and tables of the items of lists as pairs."""
+"""Forms of tables of answers, and their conversion to a table with a row for each pair."""
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -35,7 +35,8 @@ NAME, _RANKINGS = "answers", "rankings"
 _FEW = 10  # answers
 _NUMERIC = ("result", "tie", "strength", "probability", "count", "weight")
 _WINNER_FORM, _PAIR_FORM = ("winner", "loser"), ("first", "second")
-# The columns of tables of lists, and what such tables hold.
+# Forms of tables of lists: their required columns (beside the items shown, for the last one), and
+# what the rows are called in messages.
 _LISTS = {
     ("list", "item", "place"): "orders",
     ("choice", "item", "chosen"): "choices",
@@ -53,13 +54,13 @@ _SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
 
 
 def known_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Return all columns that covariates of these names may be in."""
+    """Return the columns in which covariates may be: x, x_winner, x_loser, x_first and x_second."""
     ends = (*_WINNER_FORM, *_PAIR_FORM)
     return tuple(column for name in names for column in (name, *(f"{name}_{end}" for end in ends)))
 
 
 def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of covariates; refuses other values, and columns with another meaning."""
+    """Return the argument ``covariates`` as names; refuses repeats and the names in ``taken``."""
     names = [names] if isinstance(names, str) else list(names or ())
     for name in names:
         if not isinstance(name, str) or not name:
@@ -82,10 +83,10 @@ def answer_table(
     covariates: Sequence[str] = (),
     labels: Container[Any] = (),
 ) -> Table:
-    """Return a table of answers with our names of columns.
+    """Return answers in any form as a table with the names of columns that relpref uses.
 
-    The value is a table, a list of pairs, winner first, or `Rankings`; some ``labels`` are read as
-    they are, see `read_labels`.
+    The value is a table, a list of pairs, winner first, or `Rankings`. ``columns`` maps relpref's
+    names to those in the table. Labels among ``labels`` are not trimmed, see `read_labels`.
     """
     names = (*KNOWN, *known_columns(check_names(covariates, KNOWN)))
     for name in columns or {}:
@@ -117,7 +118,7 @@ def answer_table(
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
-    """Return the labels that a table of answers names, in the order of its rows, with repeats."""
+    """Return the label of every item in a table of answers, row by row, with repeats."""
     form = _list_form(table)
     if form is None:
         ends = (table.labels(name) for name in pair_table(table, covariates).ends)
@@ -127,7 +128,7 @@ def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
 
 
 class Pairs(NamedTuple):
-    """A table with a row for each pair, its form, and notes."""
+    """A table with a row for each pair, and which of its columns hold the items and the outcome."""
 
     table: Table
     ends: tuple[str, str]  # the columns of the two items
@@ -136,7 +137,10 @@ class Pairs(NamedTuple):
 
 
 def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
-    """Return a table of answers as one of pairs; refuses columns that its form does not have."""
+    """Turn a table of answers into one of pairs, and find out which form it has.
+
+    Columns that are missing, or that this form cannot have, are refused.
+    """
     form = _list_form(table)
     if form is not None:
         table = _pairs_of_lists(table, form, covariates)
@@ -175,9 +179,10 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
 
 
 def apart_note(pairs: Pairs, first: Any, second: Any) -> tuple[str, ...]:
-    """Return a note on two columns of labels that share none.
+    """Return a note if the two columns of items share no label: one may not hold items.
 
-    They are refused where ``columns`` names only one of them.
+    The columns are refused if the user has named only one of them. ``first`` and ``second`` are the
+    positions of the items, shape (m,).
     """
     table, ends = pairs.table, pairs.ends
     named = sum(end in table.given for end in ends)
@@ -197,9 +202,10 @@ def apart_note(pairs: Pairs, first: Any, second: Any) -> tuple[str, ...]:
 
 
 def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
-    """Return a function that tells whether a column may be one that the table lacks.
+    """Return a function of two names: whether its second column may be the missing first one.
 
-    One of two ends shares labels with the other one; further columns hold numbers or labels.
+    It judges by the cells. A column of items must share labels with the other column of items, one
+    of numbers must hold numbers or truth values, and one of labels must not hold truth values.
     """
 
     def fits(lacking: str, column: Any) -> bool:
@@ -217,7 +223,11 @@ def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
 
 
 def _refuse_named_winners(table: Table) -> None:
-    """Refuse a table in which two other columns hold the items, such as home and away."""
+    """Refuse a table whose items are in two columns of other names, such as home and away.
+
+    They are recognized by shared labels, by winners that are names of columns ("home"), or by
+    winners each of which is in one of the two.
+    """
     columns = set(table.frame.columns)
     others = [name for name in table.frame.columns if name not in KNOWN]
     if not columns & {"winner", "loser"}:
@@ -257,7 +267,7 @@ def _refuse_named_winners(table: Table) -> None:
 
 
 def _list_form(table: Table) -> tuple[str, ...] | None:
-    """Return the columns of the form of lists that a table has; None for a table of pairs."""
+    """Return the form of lists that a table has, a key of ``_LISTS``; None for a table of pairs."""
     columns = set(table.frame.columns)
     if columns & {*_WINNER_FORM, *_PAIR_FORM}:
         return None
@@ -287,10 +297,11 @@ def _check_list_form(table: Table, form: tuple[str, ...]) -> None:
 
 
 def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[str]) -> Table:
-    """Return the pairs of neighboring blocks of each list, each in the place of its first row.
+    """Return a table of lists as a table of pairs, with the columns ``winner`` and ``loser``.
 
-    Each item of a block was preferred to each of the next; other pairs follow from these. A list of
-    two items is a pair, or a tie.
+    A block is a set of tied items. Each item of a block is paired with each item of the next block
+    of its list; other pairs follow from these. The two tied items of a list of two are a tie. The
+    line and the other cells of a pair are those of the first row of its list.
     """
     _check_list_form(table, form)
     what, all_columns = _LISTS[form], list(table.frame.columns)
@@ -355,7 +366,7 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
 
 
 def _refuse_several(table: Table, name: str, group: str) -> None:
-    """Refuse a list whose rows have different values in a column."""
+    """Refuse a list whose rows differ in the column ``name``; ``group`` is the column of lists."""
     cells, lists = (table.frame[column].map(trimmed) for column in (name, group))
     first = cells.groupby(lists, sort=False).transform("first")
     table.refuse(
@@ -368,7 +379,7 @@ def _refuse_several(table: Table, name: str, group: str) -> None:
 def _neighbors(
     numbers: NDArray[np.int64], places: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Find the pairs of neighboring blocks of lists.
+    """Find the pairs of items in neighboring blocks of the same list; a block is a set of ties.
 
     Parameters
     ----------
@@ -382,7 +393,7 @@ def _neighbors(
     above, below : array of int, shape (k,)
         The rows of the two items of each pair.
     tie : array of bool, shape (k,)
-        Whether they are the two items of a list that are tied.
+        Whether the pair is a list of two tied items.
     """
     # Ranks compare infinite places, whose differences would not be 0.
     block = pd.Series(places).groupby(numbers).rank("dense").to_numpy()
@@ -400,7 +411,7 @@ def _neighbors(
 
 
 def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np.int64], list[Any]]:
-    """Read the items of lists: their labels, the number of each row's list, and its label."""
+    """Read the label of each row's item, and the number and the label of its list; all (m,)."""
     place = table.cell(form[0])
     blank = f"the cell is blank; say to which {form[0]} the row belongs"
     refuse_first(table.blank(form[0]), lambda row: f"{place(row)}: {blank}")
@@ -417,7 +428,7 @@ def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np
 
 
 def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.float64]:
-    """Read the places of items in orders, infinite where a cell is blank."""
+    """Read the place of each row's item in its order, shape (m,); infinite if the cell is blank."""
     placed = np.flatnonzero(~table.blank("place"))
     places = np.full(len(numbers), np.inf)
     remedy = "write the place, 1 for the best, or leave it blank"
@@ -436,7 +447,7 @@ def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.
 
 
 def _chosen(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.float64]:
-    """Read the places of alternatives: 1 of the chosen one, infinite of the others."""
+    """Read choices as places, shape (m,): 1 for a chosen alternative, infinite for the others."""
     chosen = table.truths("chosen")
     alone, times = np.bincount(numbers) < 2, np.bincount(numbers, chosen)
 
@@ -457,7 +468,7 @@ def _chosen(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.
 
 
 def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
-    """Read the items that were shown: the row and the label of each, row by row."""
+    """Read the columns item_1, item_2, ...: the row and the label of each cell, row by row."""
     columns = [column for column in table.frame.columns if _SHOWN(str(column))]
     rows = [np.flatnonzero(~table.blank(column)) for column in columns]
     labels = [table.labels(column, stated) for column, stated in zip(columns, rows, strict=True)]
@@ -467,7 +478,7 @@ def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
 
 
 def _orders_of_extremes(table: Table) -> Table:
-    """Return a table of the best and the worst of several as one of orders."""
+    """Turn a table of the best and the worst into orders: best 1, worst 3, all others 2."""
     at, items = _shown_items(table)
     inside: list[list[Any]] = [[] for _ in range(len(table.frame))]
     for row, item in zip(at.tolist(), items, strict=True):
@@ -511,7 +522,7 @@ def _orders_of_extremes(table: Table) -> Table:
 
 
 def _orders_of_rankings(rankings: Any) -> pd.DataFrame:
-    """Return `Rankings` as a table of orders."""
+    """Return `Rankings` as a table of orders, with the columns ``list``, ``item`` and ``place``."""
     ranked = rankings.positions >= 0
     alone = ranked.sum(axis=1) < 2
     refuse_first(

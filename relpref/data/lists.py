@@ -1,7 +1,10 @@
-"""Lists among answers: ordered partitions of a few items that were seen together.
+"""Lists among answers: items that were seen together, ordered into blocks of tied items.
 
-A list is kept as the pairs of its neighboring blocks: every item of a block is preferred to every
+A list is stored as the pairs of its neighboring blocks: every item of a block is preferred to every
 item of the next. Other pairs follow from these, and items of one block have no pair.
+
+``Columns`` are arrays of shape (m, ...) by column of the schema, with a row for each pair. In the
+column ``list`` is the number of the pair's list, −1 if it is in none.
 """
 
 from collections.abc import Mapping
@@ -18,11 +21,14 @@ from relpref.errors import DataError
 Columns = Mapping[str, Any]
 Positions = NDArray[np.int64]
 
-NO_LISTS = {"list": None, "list_label": None}  # the columns, where no answer is in a list
+NO_LISTS = {"list": None, "list_label": None}  # columns of answers without lists
 
 
 def read_lists(rows: Rows) -> None:
-    """Read which list each pair is part of; ``count`` repeats a list with fresh noise."""
+    """Read which list each pair is part of, and number the lists by what they say.
+
+    A count c > 1 gives c separate lists, as items of one list share their noise.
+    """
     stated = np.flatnonzero(~rows.table.blank("list"))
     labels = rows.table.labels("list", stated)
     place_of = {label: place for place, label in enumerate(dict.fromkeys(labels))}
@@ -36,7 +42,7 @@ def read_lists(rows: Rows) -> None:
 
 
 def _repeated(columns: Columns) -> dict[str, Any]:
-    """Return answers in which a list that was given several times is so many lists."""
+    """Return the columns with each list of count c repeated as c lists of count 1."""
     times = np.where(columns["list"] >= 0, columns["count"], 1)
     row = np.repeat(np.arange(len(times)), times)
     copy = pd.Series(row).groupby(row).cumcount().to_numpy()
@@ -48,7 +54,10 @@ def _repeated(columns: Columns) -> dict[str, Any]:
 
 
 def _contents(columns: Columns) -> dict[int, tuple[Any, ...]]:
-    """Return what each list says, by its number: how many pairs, and the columns of each."""
+    """Return the content of each list, by its number: its number of pairs, and their sorted cells.
+
+    Contents are equal if and only if two lists say the same, and they have an order.
+    """
     names = [name for name in COLUMNS if name in columns and name not in ("list", *NOT_COMPARED)]
     keys = [key for name in names for key in np.atleast_2d(np.asarray(columns[name]).T)]
     numbers = np.asarray(columns["list"])
@@ -62,20 +71,22 @@ def _contents(columns: Columns) -> dict[int, tuple[Any, ...]]:
 
 
 def numbered(columns: Columns) -> dict[str, Any]:
-    """Return answers whose lists are numbered by what they say, whatever the order of the rows.
+    """Number the lists from 0, sorted by content, so that the order of the rows does not matter.
 
-    Without lists the result lacks their columns.
+    Columns of lists are left out if no row is in a list.
     """
     contents = _contents(columns)
     if not contents:
         return {name: column for name, column in columns.items() if name not in NO_LISTS}
-    places = np.full(max(contents) + 2, -1)  # the last one is that of no list
+    places = np.full(max(contents) + 2, -1)  # the last entry is for rows with −1, in no list
     places[sorted(contents, key=contents.__getitem__)] = np.arange(len(contents))
     return {**columns, "list": places[columns["list"]]}
 
 
 def chosen_lists(columns: Columns, times: Positions) -> dict[str, Any]:
-    """Return answers each of whose rows was selected so many times; a list becomes so many lists.
+    """Return the rows with their counts multiplied by ``times``, shape (m,).
+
+    A list that is selected k times becomes k lists.
 
     Raises
     ------
@@ -98,7 +109,7 @@ def chosen_lists(columns: Columns, times: Positions) -> dict[str, Any]:
 
 
 def joined_lists(columns: Columns, other: Columns) -> dict[str, Any]:
-    """Return answers followed by others, whose lists are different ones."""
+    """Append the rows of ``other`` to the columns; its lists are different ones, even if equal."""
     first, second = (np.asarray(part["list"]).astype(np.int64) for part in (columns, other))
     numbers = np.where(second < 0, -1, second + first.max(initial=-1) + 1)
     both = {name: np.concatenate([column, other[name]]) for name, column in columns.items()}
@@ -108,10 +119,10 @@ def joined_lists(columns: Columns, other: Columns) -> dict[str, Any]:
 
 
 def known_lists(columns: Columns, other: Columns) -> Positions:
-    """Return the list that says the same as that of each row of other answers; −2 if none does.
+    """Match the lists of ``other`` to equal lists in the columns; returns a number for each row.
 
-    Of equal lists it is one with the same label if there is any, and otherwise the last; each is
-    taken once. Rows without a list have −1.
+    Each list is matched once, to an equal list with the same label if there is one, otherwise to
+    the last equal list. The number of a row is −2 if its list has no match, and −1 without a list.
     """
     equal: dict[Any, list[int]] = {}
     for number, content in _contents(columns).items():
@@ -130,10 +141,11 @@ def known_lists(columns: Columns, other: Columns) -> Positions:
 
 
 def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]:
-    """Return the sizes of lists, see `relpref.likelihoods.lists.ListSizes`.
+    """Return the sizes of the lists, see `relpref.likelihoods.lists.ListSizes`.
 
-    They are the number of lists, rounded up, the rows and the items of the longest, and whether a
-    block between others has several items.
+    They are the number of lists, rounded up to a power of 2, the largest number of rows and of
+    items in a list, and whether a block that is neither first nor last in its list has several
+    items.
     """
     rows = np.flatnonzero(np.asarray(number) >= 0)
     winner, loser, number = (
@@ -151,17 +163,17 @@ def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]
 
 
 class Orders(NamedTuple):
-    """Lists, and pairs as lists of two, with an entry for each item of each list."""
+    """Answers as orders: arrays with an entry for each item of each list, a pair being a list."""
 
-    row: Positions  # a row of the answers in which the item is
-    number: Positions  # its list; those of the pairs come after the others
+    row: Positions  # a row of the answers with this item, in this list
+    number: Positions  # number of the list; pairs are numbered after the lists
     item: Positions
-    place: Positions
-    covariates: Any  # shape (..., q), less those of one item of the list
+    place: Positions  # 1 for the best
+    covariates: Any  # shape (..., q), minus those of the first entry of the list
 
 
 def orders_of(columns: Columns) -> Orders:
-    """Return answers item by item, sorted by their lists."""
+    """Turn pairs of items into `Orders`, sorted by list and item."""
     ends = [np.asarray(columns[end]).astype(np.int64) for end in ("winner", "loser")]
     numbers = np.asarray(columns["list"]).astype(np.int64)
     alone = numbers < 0
@@ -175,11 +187,12 @@ def orders_of(columns: Columns) -> Orders:
     above, below = np.split(which, 2)
     strict = ~np.asarray(columns.get("tie", np.zeros(len(numbers), dtype=bool)))
     place = np.ones(len(slots), dtype=np.int64)
+    # An item is placed below all items that were preferred to it: one block more in each round.
     while np.any(place[below[strict]] <= place[above[strict]]):
         np.maximum.at(place, below[strict], place[above[strict]] + 1)
     differences = np.asarray(columns.get("covariates", np.zeros((len(numbers), 0))))
     covariates = np.zeros((len(slots), differences.shape[1]))
-    reached = np.append(True, np.diff(slots // items) > 0)  # from the first item of each list
+    reached = np.append(True, np.diff(slots // items) > 0)  # entries with covariates so far
     while not reached.all():
         down, up = reached[above] & ~reached[below], reached[below] & ~reached[above]
         covariates[below[down]] = covariates[above[down]] - differences[down]

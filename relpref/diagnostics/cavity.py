@@ -41,13 +41,14 @@ from relpref.posterior.origin import Origin
 
 
 class Components(NamedTuple):
-    """A posterior as K Gaussians, or points without a ``scale``.
+    """A posterior of n latents as K Gaussians, or as K points if ``scale`` is None.
 
-    ``moving`` has K values of each hyperparameter; ``location`` and ``scale`` are of shapes (K, n)
-    and (K, n, n); ``precision`` and ``shift``, shape (K, m), are the sites that are taken out,
-    zeros for rows without a site. ``apart``, shape (K, 3, m), are mean and variance of predictors
-    without the sites of their blocks, and the steps of these rows, NaN for rows that share no
-    noise; None if no rows do.
+    ``moving`` has the hyperparameters that differ, each with K values. ``location`` and the
+    covariance ``scale`` have shapes (K, n) and (K, n, n). ``precision`` and ``shift``, shape
+    (K, m), are the sites of the rows that are to be taken out, 0 for rows without a site.
+    ``apart``, shape (K, 3, m), has the mean and variance of each predictor without the sites of its
+    block, and the row's step (see `Predictive`). It is NaN for rows that share no noise, and None
+    if no rows do.
     """
 
     moving: Values
@@ -61,17 +62,17 @@ class Components(NamedTuple):
 class Block(NamedTuple):
     """Cavities of g blocks of p rows that share noise, see `cavities_of_blocks`."""
 
-    rows: Any  # number of all rows where a block has fewer, shape (g, p)
+    rows: Any  # indices of the rows, shape (g, p); smaller blocks are padded with m
     mean: Floats  # mean of the predictors without the block's sites, shape (g, p)
     covariance: Floats  # their covariance, shape (g, p, p)
     step: Floats  # see `Predictive`, shape (g, p)
 
 
 class Predictive(NamedTuple):
-    """Predictions of m rows of answers, each without one copy of the answer if it was observed.
+    """Predictions of m rows of answers; an observed answer is predicted without one copy of itself.
 
-    Rows that share noise, such as those of a list or a group, make up a block, and a block is left
-    out with all its answers.
+    Rows that share noise, such as those of a list or a group, make up a block. They are predicted
+    without any answer of their block.
     """
 
     site: Any  # index of the observed site of each row, shape (m,)
@@ -80,31 +81,31 @@ class Predictive(NamedTuple):
     # The side that the answer favors, shape (m,): 1 the first (or yes), −1 the second (or no), 0
     # neither; NaN for numbers and lists.
     side: Any
-    # Whether the answer compares two, whose order is arbitrary, unlike yes and no; shape (m,).
+    # Whether the answer compares two items, whose order is arbitrary, unlike yes and no; (m,).
     paired: Any
     # Log probability of one answer of each row in each component, shape (K, m); that of a list or
     # an example is in its first row.
     log_score: Any
-    # Change of each component's mean without the row's block: the sum of the block's steps times
-    # Σa with a the row's projection; shape (K, m).
+    # Step s of each row, shape (K, m): leaving a block out adds the sum of s Σa over its rows to
+    # the component's mean, where Σ is the component's covariance and a the row's projection.
     step: Any
     # Probability of an answer for the first (or yes), for neither, for the second (or no); NaN for
     # numbers and lists; shape (3, m).
     chance: Any
-    # Mean, and second and third central moment, of the log probability of a random answer if the
-    # posterior is right; NaN for lists, and for numbers unless K = 1; shape (3, m).
+    # Mean, variance and third central moment of the log probability of an answer that is drawn from
+    # the prediction; NaN for lists, and for numbers unless K = 1; shape (3, m).
     moments: Any
     # Probability of each class if decisions follow each other, shape (c, examples); else empty.
     classes: Any
-    # Log probability of all answers of the row's block, in each component; (K, m).
+    # Log probability of all answers of the row's block together, in each component, shape (K, m).
     leaving: Any
 
 
 class Question:
-    """A posterior and answers to its program, prepared to be predicted.
+    """Answers to be predicted by a posterior: its own, each of which is left out, or new ones.
 
-    ``observed`` are the names of the observed sites, ``classes`` the labels of classes. ``block``
-    is the number of the first row of each row's block, shape (m,).
+    ``observed`` has the names of the observed sites, and ``classes`` the labels of classes.
+    ``block``, shape (m,), identifies the block of each row by the index of the block's first row.
 
     Parameters
     ----------
@@ -155,7 +156,10 @@ class Question:
                 self._cut_blocks(self._sites_at_mode() if at_mode else None)
 
     def answer(self, weights: Floats | None = None) -> Predictive:
-        """Predict all rows; ``weights`` of components, shape (K, m), replace the posterior's."""
+        """Predict all rows, averaged over components by ``weights``, shape (K, m).
+
+        By default the weights are the posterior's, the same for all rows.
+        """
         if weights is None:
             weights = np.repeat(self.weights[:, None], len(self.block), axis=1)
         with float64():
@@ -180,7 +184,11 @@ class Question:
             return predictive._replace(leaving=leaving[:, self.block])
 
     def _sites_at_mode(self) -> list[Weights]:
-        """Set the sites to Laplace's at the mode; return those of lists, which are blocks."""
+        """Set the sites to those of Laplace's approximation at the mode.
+
+        Lists couple their rows, so the precisions of these rows stay 0. Returns the curvatures of
+        lists instead, for each component.
+        """
         program, arrow = self._program.at_a_point(), self._program.arrow
         assert arrow is not None and program.rows is not None
         weights, (precision, shift) = [], np.zeros((2, *self.components.precision.shape))
@@ -199,7 +207,10 @@ class Question:
         return weights
 
     def _cut_blocks(self, curvatures: list[Weights] | None) -> None:
-        """Compute the cavities of blocks in each component, and scores of lists from them."""
+        """Compute the cavities of blocks in each component, and scores of lists from them.
+
+        This sets ``apart`` of the components, ``block``, and the log scores of lists, (K, m).
+        """
         arrow, program = self._program.arrow, self._program
         if arrow is None or arrow.rows is None:
             raise UnsupportedProgramError(
@@ -234,15 +245,16 @@ class Question:
         return np.asarray(self._program.counts, dtype=np.float64)
 
     def _parts(self) -> list[Components]:
-        """Each component by itself, without the leading axis."""
+        """List of the K components, whose arrays have no axis of components."""
         number = len(self.components.location)
         return [jax.tree.map(lambda leaf, at=at: leaf[at], self.components) for at in range(number)]
 
     def _set_log_evidence(self, leaving: Floats) -> None:
-        """Set the log probability of each block's answers, at its first row, to that of EP.
+        """Compute EP's log probability of all answers of each block of rows that share noise.
 
-        With sites exp(h·g − ½ gᵀTg) of predictors g ~ N(m, C) this is the integral of the product
-        of the fitted sites, times Ẑ and the correction for the cavity of each row.
+        It replaces the block's entry at its first row in ``leaving``, shape (K, m). With sites
+        exp(h·g − ½ gᵀTg) of predictors g ~ N(m, C) it is the integral of the product of the fitted
+        sites, times Ẑ and the correction for the cavity of each row.
         """
         counts = self._counts
         for total, part, blocks in zip(leaving, self._parts(), self._blocks, strict=True):
@@ -311,10 +323,10 @@ def _usable(posterior: Posterior) -> Origin:
 
 @lazy_jit(static_argnums=1)
 def _predict(program: Program, classes: bool, components: Components, weights: Array) -> Predictive:
-    """Predictions of all rows, in each component and averaged over them."""
+    """Predict all rows: scores and steps by component, the rest averaged with the weights."""
 
     def predict(part: Components, weight: Array) -> tuple[dict[str, Any], tuple[Array, Array]]:
-        """Weighted terms of the sums over components, and the log scores and steps of this one."""
+        """One component's terms of the weighted sums, and its log scores and steps."""
         reading = program.at(part.moving).read()
         mean, variance, step = _cavities(reading, program.rows, part)
         if part.apart is not None:
@@ -376,7 +388,7 @@ def _predict(program: Program, classes: bool, components: Components, weights: A
 
 @lazy_jit
 def _tilted(program: Program, mean: Array, variance: Array) -> TiltedMoments:
-    """Tilted moments of every row, where predictors are N(mean, variance)."""
+    """Tilted moments of the answers of all rows, where the predictors are N(mean, variance)."""
     reading = program.read()
     return tilted(reading.observations, jnp.zeros_like(mean), mean, variance)
 
@@ -389,14 +401,15 @@ def cavities_of_blocks(
     counts: Any,
     curvatures: Sequence[Any] | None = None,
 ) -> list[Block]:
-    """Cavities of blocks of rows that share noise, without the sites of the whole block.
+    """Cavities of blocks of rows that share noise, each without all sites of the block.
 
-    ``part`` is one component whose location is relative to the prior mean. With noise of
+    ``part`` is one component whose location is relative to the prior mean, and ``sds`` are those of
+    the noise. Returns a `Block` for each group of blocks of the same size. With noise of
     covariance C that is integrated out, the sites T and ν of a block act on the latents u as
     M = (T⁻¹ + C)⁻¹ and h = (I − MC)ν. Without them A u has the mean A m + G s and the covariance
     G (I − MG)⁻¹, where u ~ N(m, Σ), G = AΣAᵀ and s = (I − MG)⁻¹(MA m − h); and u has the mean
-    m + ΣAᵀs. The noise is added. ``curvatures``, blocks of shape (g, p, p), are M of lists at a
-    mode, where no noise is integrated out of the sites.
+    m + ΣAᵀs: s is the block's step. C is added to the covariance of A u. ``curvatures``, arrays of
+    shape (g, p, p), are M of lists at a mode, where no noise is integrated out of the sites.
     """
     blocks, rows, cavities = arrow.blocks, arrow.rows, []
     assert rows is not None
@@ -427,9 +440,10 @@ def cavities_of_blocks(
 
 
 def _score_lists(scores: Floats, kind: Kind, blocks: list[Block], scale: Floats | None) -> None:
-    """Set the log probability of each list, in its first row; the scores have shape (m,).
+    """Compute the log probability of each list, and store it in ``scores`` at the list's first row.
 
-    ``scale`` of Gumbel noise is that of each row; None if the noise is Gaussian.
+    ``scores`` has shape (m,), and so has ``scale``, that of the Gumbel noise; None if the noise is
+    Gaussian.
     """
     number = len(scores)
     for group in Blocks.of([kind]).groups:
@@ -437,7 +451,8 @@ def _score_lists(scores: Floats, kind: Kind, blocks: list[Block], scale: Floats 
         at_rows = np.where(inside, rows, 0)
         entries = np.where(inside[:, :, None], kind.entry[at_rows], 0.0)
         gaps = Items.of(kind.column[at_rows], entries).entries
-        # Items up to a common constant, which gaps do not determine; blocks are 1 apart.
+        # The pseudoinverse takes gaps to utilities, up to a constant that does not matter. Gaps of
+        # 1 then give the place of each item's block in the list.
         back, present = np.linalg.pinv(gaps), gaps.any(axis=1)
         level = np.where(present, back.sum(axis=2), -np.inf)
         places = np.where(present, level.max(axis=1, keepdims=True) - level, -1)
@@ -451,7 +466,10 @@ def _score_lists(scores: Floats, kind: Kind, blocks: list[Block], scale: Floats 
 
 
 def _moments_of(blocks: list[Block], rows: Any, number: int) -> tuple[Floats, Floats]:
-    """Cavity means and covariances of lists, whose rows, shape (l, p), each lie in one block."""
+    """Cavity means (l, p) and covariances (l, p, p) of lists, given the rows of each, (l, p).
+
+    The rows of a list lie in one block, which may have other lists, too.
+    """
     mean, covariance = np.zeros(rows.shape), np.zeros((*rows.shape, rows.shape[1]))
     for block in blocks:
         place = np.full(number + 1, -1)
@@ -466,10 +484,11 @@ def _moments_of(blocks: list[Block], rows: Any, number: int) -> tuple[Floats, Fl
 
 
 def _log_plackett_luce(mean: Floats, covariance: Floats, block: Any) -> Floats:
-    """Log probability of ordered partitions of Gaussian utilities with Gumbel noise, shape (p,).
+    """Log probability of lists of items with Gaussian utilities and Gumbel noise, shape (l,).
 
-    The arguments are those of `log_ordered`. A partition is the union of the orders that agree with
-    it; the order within its last block does not matter.
+    The arguments are those of `log_ordered`. A list is an ordered partition, and its probability
+    the sum of those of all orders that agree with it. The order within its last block does not
+    matter.
     """
     total = np.zeros(len(mean))
     last = block.max(axis=1, keepdims=True)
@@ -497,6 +516,7 @@ def _log_plackett_luce(mean: Floats, covariance: Floats, block: Any) -> Floats:
 
 
 def _times(blocks: Any, vectors: Any) -> Floats:
+    # Products of g matrices, shape (g, p, q), with g vectors, shape (g, q).
     return np.asarray((blocks @ vectors[:, :, None])[:, :, 0])
 
 
@@ -506,16 +526,17 @@ def _projection(program: Program) -> Array:
 
 
 def _matrix(reading: Reading) -> Array:
+    # The projection as a dense matrix, shape (m, n).
     return reading.projection.rows(jnp.eye(reading.location.size, dtype=reading.location.dtype))
 
 
 def _cavities(
     reading: Reading, rows: SparseRows | None, part: Components
 ) -> tuple[Array, Array, Array]:
-    """Mean and variance of every predictor without its own answer, and the step of the mean.
+    """Cavity mean and variance of each row's predictor, and the row's step, shape (m,) each.
 
-    Each has shape (m,). Taking the site out is a change of rank one: the mean moves by Σa (τc − ν),
-    where c is the mean of the cavity.
+    One copy of the row's own site (τ, ν) is taken out. That is a change of rank one: the mean of
+    the latents moves by Σa times the step τc − ν, where c is the cavity mean without the offset.
     """
     mean = reading.projection.apply(part.location - reading.location)
     if part.scale is None:
@@ -526,11 +547,12 @@ def _cavities(
     else:
         spread = part.scale[rows.column[:, :, None], rows.column[:, None, :]]
         variance = jnp.sum(rows.entry[:, :, None] * spread * rows.entry[:, None, :], axis=(1, 2))
-    variance = jnp.maximum(variance, 0.0)  # rounding, where two items are the same to the model
+    variance = jnp.maximum(variance, 0.0)  # rounding may make it negative for two equal items
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
     copies, sites = jnp.minimum(counts, 1.0), Sites(part.precision, part.shift)
     cavity = cavities(counts, sites, Marginals(mean, variance, jnp.zeros(())))
     step = copies * (sites.precision * cavity.mean - sites.shift)
+    # Gaussian sites may be too precise for these formulas; use exact ones if there are few rows.
     gaussian = known_sites(reading.observations, reading.offset)
     if gaussian is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
         closed = gaussian.rows & (copies * sites.precision > 0)
@@ -544,9 +566,9 @@ def _cavities(
 def _exact_cavities(reading: Reading, part: Components, counts: Array) -> tuple[Array, Array]:
     """Mean and variance of every projection without one copy of its row's site, shape (m,) each.
 
-    Where a Gaussian site is far more precise than all else that is known of its row, 1 − vτ is
-    rounding. So the whole row is taken out by (I + TG)⁻¹, G the prior covariance of the projections
-    (Rasmussen & Williams 2006, eq. 5.12), and its other copies put back.
+    If a Gaussian site is far more precise than all other information on its row, 1 − vτ is nothing
+    but rounding. So all copies of the site are taken out by (I + TG)⁻¹, where G is the prior
+    covariance of the projections (Rasmussen & Williams 2006, eq. 5.12), and all but one put back.
     """
     precision, shift = counts * part.precision, counts * part.shift
     gram = reading.covariance.congruence(reading.projection.apply)
@@ -562,8 +584,8 @@ def _exact_cavities(reading: Reading, part: Components, counts: Array) -> tuple[
     return (mean + rest * part.shift * variance) / left, variance / left
 
 
-# Nodes for the predictive distribution of a number. Its log density is quadratic here, so mean and
-# variance of the score are exact.
+# Gauss-Hermite rule for the predictive distribution of a number. Its log density is quadratic, so
+# the mean and variance of the log score are exact.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
@@ -571,9 +593,9 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
     """Log scores of m answers, and probabilities and log probabilities of the q possible answers.
 
-    They are of shapes (m,), (q, m) and (q, m). The predictor is N(mean, variance). For numbers the
-    probabilities are weights of q nodes and the log probabilities log densities there; NaN, with
-    q = 1, where the density is not known.
+    They have shapes (m,), (q, m) and (q, m). The predictors are N(mean, variance). For numbers the
+    probabilities are the weights of q nodes, and the log probabilities the log densities at the
+    nodes. If the possible answers or the density are unknown, q is 1 and both are NaN.
     """
     likelihood, value, _ = observation
     shape = jnp.shape(likelihood.predictor)
@@ -596,9 +618,10 @@ def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[A
 
 
 def _by_class(reading: Reading, chance: Array, weight: Array) -> Array:
-    """Weighted probabilities of k + 1 classes, shape (k + 1, examples).
+    """Weighted probabilities of k + 1 classes, shape (k + 1, examples), from k decisions on each.
 
-    P(class c) = Π_{j<c} P(go on at j) · P(stop at c); the last class is reached by never stopping.
+    P(class c) = Π_{j<c} P(go on at j) · P(stop at c), without the last factor for the last class.
+    ``chance[1]`` is the probability of going on, by row.
     """
     shape = jnp.shape(reading.observations[0].likelihood.predictor)
     going = jnp.cumprod(jnp.reshape(chance[1], shape), axis=1).T

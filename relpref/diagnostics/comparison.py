@@ -37,10 +37,10 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By model: ``elpd``, the sum of the held-out log probabilities of all answers, and
-        ``elpd_se``, its standard error over answers like these; ``difference`` to the best, and
-        ``difference_se``, its standard error by paired answers; ``log_loss``; ``log_evidence``, NaN
-        if unknown.
+        A row for each model, with ``elpd``, the sum of the held-out log probabilities of all
+        answers, and ``elpd_se``, its standard error over answers like these; ``difference``, the
+        elpd less that of the best model, so 0 or below, and ``difference_se``, its standard error
+        by paired answers; ``log_loss``; ``log_evidence``, NaN if unknown.
 
     Raises
     ------
@@ -51,9 +51,9 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
 
     Notes
     -----
-    A difference of less than two standard errors, or of less than about 4, is
-    not significant (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson & Vehtari 2020, "Uncertainty in
-    Bayesian leave-one-out cross-validation based model comparison").
+    A difference of less than two standard errors, or of less than about 4, is not significant
+    (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson & Vehtari 2020, "Uncertainty in Bayesian
+    leave-one-out cross-validation based model comparison").
     """
     if len(candidates) < 2:
         raise DataError(
@@ -84,13 +84,13 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
 
 
 def difference_of(first: HeldOut, second: HeldOut) -> tuple[float, float]:
-    """Sum of the differences of the log scores of the same answers, and its standard error."""
+    """Total log score of the first less that of the second, and the standard error by answers."""
     mean, error = average(first.log_scores - second.log_scores, first.weight)
     return float(first.weight.sum() * mean), float(first.weight.sum() * error)
 
 
 def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
-    """Raise DataError if the tables of two models have different answers, and name the first."""
+    """Raise DataError with the first difference if two models predict different answers."""
     predictions = ["probability", "mean", "sd"]
     tables = first, second = [
         held_out.table.loc[:, :"probability"].drop(columns=predictions, errors="ignore")
@@ -115,7 +115,9 @@ def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
 
 
 def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
-    """Surprise of each answer given the others, and its effect on utilities; most surprising first.
+    """Score each answer given the others, and measure its effect on the posterior.
+
+    The most surprising answer, which has the lowest held-out probability, comes first.
 
     Parameters
     ----------
@@ -125,11 +127,12 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By row of `HeldOut.table`: the answer; its held-out ``probability`` and ``log_score``;
-        ``item``, whose utility, relative to the average, would move farthest without one copy of
-        the answer, or without all answers of its group; ``shift``, its signed change in posterior
-        standard deviations. For a classifier it is the latent function of an ``example`` (for more
-        than two classes at a decision), for other programs a ``latent`` value of a site.
+        A row for each row of `HeldOut.table`: the answer; its held-out ``probability`` and
+        ``log_score``; ``item``, the item whose utility relative to the average would move farthest
+        without one copy of the answer, or without all answers of its group; ``shift``, the signed
+        change of that utility in posterior standard deviations. Instead of ``item``, a classifier
+        has ``example``, whose latent function moves farthest (with more than two classes, the
+        function of a decision), and other programs have ``latent``, a latent value of a site.
 
     Raises
     ------
@@ -183,24 +186,25 @@ _FITTED = 3  # divisor of the bound where noises are fitted, see the notes of `r
 
 
 def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
-    """Compare how well all other answers predict those of each rater and of a typical rater.
+    """Compare the log loss of each rater's answers, given all others, with what the model expects.
 
     Parameters
     ----------
     posterior : UtilityPosterior
         A posterior for `leave_one_out`, of answers with raters.
     false_alarms : float
-        Probability that any rater of the table is at odds if all raters are alike.
+        Probability that at least one rater of the table is at odds if all raters are alike.
 
     Returns
     -------
     DataFrame
-        By rater, lowest p-value first: ``answers``, their number; ``log_loss``, the average of
-        −log held-out probability; ``expected`` and ``sd``, its mean and standard deviation if the
-        answers came from the model; ``z``, the difference in standard deviations; ``p_value`` of a
-        log loss at least as high; ``at_odds``, whether that is below ``false_alarms`` divided by
-        the number of raters (Bonferroni), and by another 3 if the raters' noises are fitted. Fitted
-        noises are in ``noise``, and all raters are compared with their median.
+        A row for each rater, lowest p-value first: ``answers``, their number; ``log_loss``, the
+        average of −log held-out probability; ``expected`` and ``sd``, the mean and standard
+        deviation of the log loss if the answers came from the model; ``z``, log loss less expected,
+        in standard deviations; ``p_value``, the probability of a log loss at least as high;
+        ``at_odds``, whether the p-value is below ``false_alarms`` divided by the number of raters
+        (Bonferroni), and by another 3 if the raters' noises are fitted. Fitted noises are in
+        ``noise``; then all raters are scored with the median noise.
 
     Raises
     ------
@@ -213,13 +217,14 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     -----
     The log losses of a rater are added up as if they were independent, and the tail of the sum is
     that of a Pearson distribution of type III with its mean, variance and skewness. A rater with
-    few answers can be at odds only by very improbable ones. Other answers of the same rater stay,
-    and agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
+    few answers can be at odds only by very improbable ones. Each answer is predicted from the
+    rater's other answers, too, which agree with it (`k_fold` with ``by="rater"`` leaves all answers
+    of a rater out together).
 
     If each rater's noise is fitted, the median of them is itself uncertain, and the fit can explain
     a few surprising answers of a rater by their noise. So small p-values occur about twice too
-    often, and the bound is divided by three: of 500 simulated tables of eight equal raters with 25
-    answers each, 3 (0.6 %) have a rater at odds, and without the three there would be 8.
+    often, and the bound is divided by 3: of 500 simulated tables of eight equal raters with 25
+    answers each, 3 tables (0.6 %) have a rater at odds. Without the divisor there would be 8.
     """
     from scipy.stats import pearson3
 
@@ -234,8 +239,8 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     left, origin = left_out(posterior, usual), posterior.origin
     unknown = np.isnan(left.held_out.moments).any()
     if unknown and posterior.hyperparameter_draws and origin and origin.engine:
-        # Scores of numbers have known moments under one Gaussian only. Take the one at the averages
-        # of the hyperparameters.
+        # The moments of numbers' scores are unknown for a mixture of Gaussians: fit a single
+        # Gaussian at the averages of the hyperparameters.
         left = left_out(origin.run(None, posterior.key, fixed=posterior.hyperparameters), usual)
     held_out = left.held_out
     if np.isnan(held_out.moments).any():
@@ -269,10 +274,10 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
 def evidence_without_each(
     posterior: UtilityPosterior, *, progress_bar: bool = True
 ) -> pd.DataFrame:
-    """Refit without each part of the model, one at a time, and compare the evidence.
+    """Leave each part of the prior out in turn, fit again, and compare the evidence.
 
-    Hyperparameters are refitted, except those that were fixed. Options for the part that is left
-    out (its kernel, its priors, its fixed values) are left out with it.
+    Hyperparameters are fitted again, except those that were fixed. The kernel, priors and fixed
+    values of a part are left out with it.
 
     Parameters
     ----------
@@ -287,14 +292,15 @@ def evidence_without_each(
     DataFrame
         One row for each part: ``left_out`` (``attributes`` or the name of a relation),
         ``log_evidence`` without it, ``difference`` (log evidence with it less that without it, in
-        nats), ``elpd_difference`` (the same of the held-out log probabilities, see `leave_one_out`)
-        and its standard error ``elpd_se``, and ``note`` (why there is no number, or empty).
+        nats), ``elpd_difference`` (the same difference of the sums of held-out log probabilities,
+        see `leave_one_out`) and its standard error ``elpd_se``, and ``note`` (the reason if there
+        are no numbers, else empty).
 
     Raises
     ------
     UnsupportedProgramError
-        If the posterior has no evidence, does not know its program or its priors, or has only one
-        part.
+        If the posterior has no evidence or only one part, or if its program or its priors are
+        unknown.
     InferenceError
         If the fit of the posterior did not converge. A fit without a part that fails is reported in
         ``note``.
@@ -302,9 +308,9 @@ def evidence_without_each(
     Notes
     -----
     If hyperparameters were integrated over, the difference is the log Bayes factor of the part. If
-    they were maximized, the larger model contains the smaller one (an amplitude of 0), so the
+    they were maximized, the larger model contains the smaller one (an amplitude of 0). So the
     difference is seldom negative, and about one nat for each hyperparameter of the part is no
-    evidence.
+    evidence for the part.
     """
     origin, full = posterior.origin, posterior.log_evidence
     if full is None and posterior.hyperparameter_draws and origin is not None and origin.engine:
@@ -350,16 +356,17 @@ def evidence_without_each(
 
 
 def parts_of(posterior: Posterior) -> tuple[str, ...]:
-    """Names of the parts of the prior, in their order."""
+    """Names of the parts that the prior is a sum of, in the order of the program."""
     return tuple(name for parts in posterior.parts.values() for name in parts.means)
 
 
 def _refit(
     posterior: UtilityPosterior, origin: Origin, part: str, progress_bar: bool
 ) -> tuple[Posterior | None, str]:
-    """Fit without a part; return the posterior or None, and the reason why there is none."""
+    """Fit without a part; return the posterior and "", or None and the reason for the failure."""
 
     def others(by_site: Mapping[str, Any]) -> dict[str, Any]:
+        # The entries of hyperparameters that do not belong to the part.
         return {
             site: value for site, value in by_site.items() if site_part(posterior, site) != part
         }
@@ -397,7 +404,10 @@ def _refit(
 
 
 def site_part(posterior: Posterior, site: str) -> str | None:
-    """Part of a hyperparameter ``<part>_<name>``, the longest that fits, or None."""
+    """Part that a hyperparameter belongs to by its name ``<part>_<name>``; None for none.
+
+    If the names of several parts fit, it is the longest.
+    """
     fitting = [
         part for part in parts_of(posterior) if site.startswith(f"{part}_") and site != GROUP_SD
     ]

@@ -2,8 +2,8 @@
 
 Labels of a relation have a closed form: the residual of labels U that are left out together is
 P_UU⁻¹ a_U and their covariance σ² P_UU⁻¹ (Rasmussen & Williams 2006, eq. 5.12). Here a = P y is the
-dual of the labels y and σ² the scale. Under a constraint a label is left out in both directions, as
-a pair of which the model determines one contrast, (y ± y)/√2.
+dual of the labels y and σ² the scale. In a symmetric or reciprocal relation the labels of (v, w)
+and (w, v) are left out together, and the model determines their sum or difference only.
 """
 
 import os
@@ -37,6 +37,7 @@ from relpref.posterior.tables import objects
 
 Positions = NDArray[np.intp]
 
+# Note on the held-out predictions of the labels of a relation.
 _ORDER = (
     "for errors of single labels; errors of their order would be too small, see "
     "relpref.rls.leave_object_pairs_out"
@@ -44,11 +45,12 @@ _ORDER = (
 
 
 class Given(Question):
-    """Answers of a posterior, and predictions of each without it.
+    """Answers of a posterior, and the prediction of each answer by the posterior without it.
 
     ``table``, ``outcome``, ``paired`` and ``single`` are those of `HeldOut`. ``predictive`` has the
-    predictions of the program's rows. ``unit`` is the answer that each row belongs to, a list or an
-    example having several rows, and ``first`` the first row of each answer.
+    predictions of the program's m rows. An answer that is a list or an example has several rows:
+    ``unit``, shape (m,), is the position of the answer that each row belongs to, and ``first`` has
+    the first row of each answer.
     """
 
     def __init__(self, posterior: Posterior, values: Mapping[str, Any] | None = None) -> None:
@@ -80,6 +82,7 @@ class Given(Question):
             self.table = answers.table(data.labels).rename(columns={"probability": "reported"})
             if answers.list is not None:
                 self._join_lists(answers)
+        # Sides 1, 0 and −1 become the categories 0, 1 and 2; numbers and lists have none.
         side = rows.side[self.first]
         categorical = ~np.isnan(side)
         self.outcome = np.where(categorical, 1 - np.nan_to_num(side), -1).astype(np.intp)
@@ -89,7 +92,10 @@ class Given(Question):
             self.outcome = np.where(categorical, 1 - np.minimum(self.outcome, 1), -1)
 
     def _join_lists(self, answers: Comparisons) -> None:
-        """Make each list one answer, shown by its first row, in the order in which lists came."""
+        """Join the rows of each list to one answer, which the table shows by its first row.
+
+        Answers that are in no list come first, and then the lists in the order of the data.
+        """
         assert answers.list is not None and answers.list_label is not None
         number = np.where(answers.list < 0, self.unit, len(self.unit) + answers.list)
         first, unit = np.unique(number, return_index=True, return_inverse=True)[1:]
@@ -100,7 +106,7 @@ class Given(Question):
         self.table["list"] = labels.take(answers.list_label[self.first])
 
     def chances(self, predictive: Predictive) -> Floats:
-        """Probabilities of the categories, shape (answers, c)."""
+        """Probabilities of the c categories of each answer, shape (answers, c), see `HeldOut`."""
         if predictive.classes.size:
             return np.asarray(predictive.classes.T)
         chance = predictive.chance if self.paired else predictive.chance[[2, 0]]
@@ -109,7 +115,10 @@ class Given(Question):
     def held_out(
         self, chances: Floats, log_score: Floats, method: str, k_hat: Any = None, **more: Any
     ) -> HeldOut:
-        """Predictions as `HeldOut`, with ``more`` of its attributes."""
+        """Make a `HeldOut` of probabilities and log scores of all answers.
+
+        ``more`` are further attributes of it, and ``k_hat`` a column of its table.
+        """
         table = self.table.assign(probability=np.exp(log_score), log_score=log_score)
         for label, column in zip(self.classes, chances.T, strict=False):
             table[f"p_{label}"] = column
@@ -125,9 +134,9 @@ class Given(Question):
 
 
 class LeftOut(NamedTuple):
-    """Predictions of a posterior's answers, and the posterior without each of them.
+    """Held-out predictions of a posterior's answers, and what gives the posterior without each.
 
-    ``weights`` of the components without the block of each row have shape (K, rows).
+    ``weights``, shape (K, rows), are those of the K components when the block of a row is left out.
     """
 
     held_out: HeldOut
@@ -135,7 +144,10 @@ class LeftOut(NamedTuple):
     weights: Floats
 
     def moved(self, answers: slice) -> Floats:
-        """Change of the latent mean when the block of each of k answers is left out, (k, n)."""
+        """Change of the posterior mean when the block of an answer is left out, shape (k, n).
+
+        The k answers of the slice are left out in turn; n is the number of latents.
+        """
         given, belief = self.given, self.given.posterior.full
         first = given.first[answers]
         parts = given.components
@@ -169,7 +181,8 @@ def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> L
             "draws are reweighted answer by answer, and answers of one group depend on each other; "
             "fit with EP, or leave the column 'group' out"
         )
-    # p(h | others) is proportional to p(h | all)/p(y | h, others), y all answers that are left out.
+    # Weights of components h without the answers y of a block: p(h | others) is proportional to
+    # p(h | all)/p(y | h, others).
     leaving = given.predictive.leaving[:, given.first].T
     k_hat, notes = None, tuple[str, ...]()
     if sampled:
@@ -258,10 +271,11 @@ def k_fold(
     folds : int
         At least 2.
     by : {"pair", "answer", "rater", "group"}
-        Unit of the folds: all answers to a pair of items by any rater, because a repeated question
-        would predict itself; each answer with its repeats; all answers of a rater, who is then
-        new; or all of a group. The default is "group" if answers have groups, else "pair". Lists
-        are units. Examples of classes are units, too, but edges between the same two nodes are one.
+        Unit of the folds, whose answers are in the same fold: all answers to a pair of items by any
+        rater, because otherwise a repeated question would predict itself; each answer with its
+        repeats; all answers of a rater, who is then new; or all of a group. The default is "group"
+        if answers have groups, else "pair". A list is a unit, and so is an example of a classifier;
+        edges between the same two nodes are a single unit.
     hyperparameters : {"refit", "keep"}
         Whether fitted hyperparameters are fitted again in every fold. They are always kept for a
         relation, and for more items than a matrix has room for.
@@ -271,8 +285,9 @@ def k_fold(
         Scheduler for the fits, see `relpref.parallel.run_all`; by default they run here, one after
         the other.
     folder : path, optional
-        Folder for finished folds, in a file for each posterior and division. The same call
-        continues from there. Folds of a relation have a closed form and are not kept.
+        Folder for finished folds, with a file for each posterior and division into folds. The same
+        call continues after the folds in the file. Folds of a relation have a closed form and are
+        not stored.
     progress_bar : bool
 
     Returns
@@ -356,6 +371,7 @@ def k_fold(
         done[left[at]] = record
         if journal is not None:
             journal.add(record)
+    # Records are sorted by fold; this puts their answers back into the order of the table.
     place = np.argsort(np.argsort(of_answer, kind="stable"))
     chances, log_score = (
         np.concatenate([done[number][name] for number in range(folds)])[place]
@@ -374,7 +390,10 @@ def _predict(
     draws: Values,
     trained: Positions,
 ) -> tuple[Predictive, Floats]:
-    """Predictions of all answers by a fit to those at some positions, and weights of components."""
+    """Fit to the answers at the positions ``trained``, and predict all answers.
+
+    Returns the predictions and the weights of the fit's components.
+    """
     less = origin.with_argument(data, data.select_answers(trained))
     options: dict[str, Any] = {"fixed": fixed}
     if draws:
@@ -389,7 +408,10 @@ def _predict(
 
 
 def fold_of(groups: NDArray[Any], folds: int, rng: np.random.Generator, name: str) -> Positions:
-    """Random fold of each element, equal for those of one group."""
+    """Random fold of each element, the same for all elements of a group.
+
+    Raises DataError, which calls the groups ``name``, if they are fewer than the folds.
+    """
     numbers = pd.factorize(groups)[0]
     count = int(numbers.max(initial=-1)) + 1
     if count < folds:
@@ -400,9 +422,9 @@ def fold_of(groups: NDArray[Any], folds: int, rng: np.random.Generator, name: st
 def _leave_labels_out(
     posterior: RelationPosterior, folds: int = 0, rng: np.random.Generator | None = None
 ) -> HeldOut:
-    """Leave out each label of a relation, or those of each fold together, O(q³) for q labels.
+    """Predict each label of a relation from all others or, with ``rng``, from the other folds.
 
-    Labels without a prediction are not in the table.
+    Folds take O(q³) for q labels. Labels that cannot be predicted are not in the table.
     """
     from scipy.stats import norm
 

@@ -28,12 +28,14 @@ from relpref.posterior.tables import (
 )
 from relpref.registry import find, names
 
-_MEAN_ITEMS = 128  # whose average utility stands for that of all
-# Scores that differ by less, relatively, are tied: rounding must not choose the question. The quick
-# ones may be single precision.
+_MEAN_ITEMS = 128  # random items whose average utility estimates that of all
+# Scores with a smaller relative difference are tied, because rounding must not choose the question.
+# Quick scores may be in single precision.
 _TIE, _QUICK_TIE = 1e-9, 3e-7
+# Gauss-Hermite rule for averages over a standard normal variable.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+# Attributes that every score has.
 _OF_A_SCORE = ("name", "reason", "about_the_best", "max_items", "scorer")
 
 
@@ -66,7 +68,7 @@ class Limits:
 
 
 def _labels(name: str, pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """Read pairs of labels; a table may have no columns but those of the two items."""
+    """Read pairs of labels; raise DataError for a table with more than its two item columns."""
     if is_table(pairs) and len(columns := list(as_table(pairs, name).frame)) > 2:
         raise DataError(
             f"{name} is a table with the columns {listed(columns)}; a question is chosen by its "
@@ -76,22 +78,23 @@ def _labels(name: str, pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 
 def whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse a value that is no whole number or is below ``least``."""
+    """Raise DataError unless a value is a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise DataError(f"{name} is {shown(value)}; give a whole number, {least} or more")
 
 
 def appearances(data: PreferenceData) -> Floats:
-    """Number of answers about each item, shape (n,)."""
+    """Number of answers about each item, with their repeats, shape (n,)."""
     ends = np.concatenate([data.winner, data.loser])
     counts = np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_items)
     return np.asarray(counts, np.float64)
 
 
 class Asked:
-    """Counts of questions by pair and by item, those of the current batch included.
+    """Counts of answers by pair and by item, each question of the current batch counted as one.
 
-    ``often`` are the counts by item where ``data`` has only a part of the answers.
+    They decide which pairs may still be asked. ``often``, shape (n,), replaces the counts by item
+    if ``data`` has only some of the answers.
     """
 
     def __init__(self, data: PreferenceData, limits: Limits, often: Floats | None = None) -> None:
@@ -101,13 +104,14 @@ class Asked:
             self._members = np.unique(data.index(list(limits.items))).astype(np.int64)
         self._listed = None if limits.pairs is None else _positions(data, limits.pairs, "pairs")
         self._avoided = _positions(data, limits.avoid, "avoid")
+        # Pairs with answers, in ascending order: low · n + high.
         low, high = np.sort([comparisons.winner, comparisons.loser], axis=0).astype(np.int64)
         self._codes, where = np.unique(low * self._number + high, return_inverse=True)
         self._times = np.bincount(where, weights=comparisons.count, minlength=len(self._codes))
         self._appearances = appearances(data) if often is None else often.copy()
 
     def pool(self) -> Pool:
-        """The pairs that may be asked now."""
+        """Pairs that may be asked now: those asked too often or to be avoided are closed."""
         members, most = self._members, self._limits.most_appearances
         if most is not None:
             members = members[self._appearances[members] < most]
@@ -115,7 +119,10 @@ class Asked:
         return Pool(members, np.concatenate([often, self._avoided], axis=1), self._listed)
 
     def left(self) -> int:
-        """Count the questions that may still be asked, with the repeats of each pair."""
+        """Count the questions that may still be asked; each repeat of a pair is one of them.
+
+        That is ``repeats + 1`` for each pair, less its answers, and 0 for a pair to be avoided.
+        """
         pool, most = self.pool(), self._limits.repeats + 1
         avoided = self._avoided[0] * self._number + self._avoided[1]
         codes = np.union1d(self._codes, avoided)
@@ -130,7 +137,7 @@ class Asked:
         return max(pairs * most - int(used[inside].sum()), 0)
 
     def add(self, first: int, second: int) -> None:
-        """Count a question of the current batch."""
+        """Count the question about two items, by position, as answered once more."""
         code = min(first, second) * self._number + max(first, second)
         place = int(np.searchsorted(self._codes, code))
         if place == len(self._codes) or self._codes[place] != code:
@@ -141,7 +148,7 @@ class Asked:
 
 
 def _positions(data: PreferenceData, labels: list[tuple[Any, Any]], name: str) -> Positions:
-    """Distinct pairs of positions, the lower first, shape (2, p)."""
+    """Positions of distinct pairs of labels, the lower first, shape (2, p)."""
     ends = [data.index([pair[side] for pair in labels]).astype(np.int64) for side in (0, 1)]
     same = np.flatnonzero(ends[0] == ends[1])
     if len(same):
@@ -154,9 +161,10 @@ def _positions(data: PreferenceData, labels: list[tuple[Any, Any]], name: str) -
 def narrowed(
     posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator
 ) -> tuple[UtilityPosterior, Limits, Floats]:
-    """Restrict a posterior without a matrix to some items.
+    """Restrict a large posterior, which has no covariance matrix, to items to be asked about.
 
-    Returns the posterior, its limits, and the number of answers about each item.
+    These are the items of the limits, or else `_candidates`. Other posteriors stay as they are.
+    Returns the posterior, its limits, and the number of all answers about each of its items, (n,).
     """
     if not posterior.large:
         return posterior, limits, appearances(posterior.data)
@@ -181,9 +189,10 @@ def narrowed(
 
 
 def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> Positions:
-    """Choose items with answers and items without.
+    """Choose positions of items with answers and of items without, fewer if there is much data.
 
-    Half of each are those with the highest means, half are drawn, so that each item has a chance.
+    Half of each are those with the highest means. The others are drawn, so that any item can be
+    asked about.
     """
     data, mean = posterior.data, posterior.belief.mean()
     most = np.inf if limits.most_appearances is None else limits.most_appearances
@@ -204,7 +213,7 @@ def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Gene
 
 
 def _halves(group: Positions, promise: Floats, number: int, rng: np.random.Generator) -> Positions:
-    """At most ``number`` of a group: half with the most promise, and others drawn at random."""
+    """At most ``number`` of a group: half with the highest ``promise``, half drawn at random."""
     if len(group) <= number:
         return group
     group = rng.permutation(group)  # so that ties are broken at random
@@ -216,11 +225,10 @@ def _halves(group: Positions, promise: Floats, number: int, rng: np.random.Gener
 def screened(
     members: Positions, belief: Belief, score: Score, rng: np.random.Generator
 ) -> Positions:
-    """At most as many of the members as the score looks at, in ascending order.
+    """Choose the members whose pairs are scored, at most ``score.max_items``, in ascending order.
 
-    Half are the most promising and half are drawn at random. Promising are those whose utility,
-    relative to the average, is the most uncertain; for a score about the best, those with the
-    highest mean plus sd.
+    Half are the most promising and half are drawn at random. The most promising have the largest sd
+    of the utility relative to the average or, for a score about the best, the largest mean plus sd.
     """
     if len(members) <= score.max_items:
         return members
@@ -238,9 +246,10 @@ def screened(
 def best(
     state: State, scorer: Scorer, max_wrong: float | None, rng: np.random.Generator
 ) -> tuple[Gaps, Floats]:
-    """Find the best few pairs, best first, and their exact scores; ties in random order.
+    """Find the few pairs with the highest scores, best first, ties in random order.
 
-    Pairs are left out whose less likely answer has a probability above ``max_wrong``.
+    Pairs whose less likely answer has a probability above ``max_wrong`` are left out. Returns the
+    gaps of at most ``scorer.few`` pairs and their exact scores, shape (k,).
     """
     first, second = _shortlist(state, scorer, max_wrong, rng)
     if max_wrong is not None and len(first):
@@ -259,12 +268,12 @@ def best(
 def _shortlist(
     state: State, scorer: Scorer, max_wrong: float | None, rng: np.random.Generator
 ) -> tuple[Positions, Positions]:
-    """Positions of the best few pairs by the quick score, in no order."""
+    """Positions of the ``scorer.few`` best pairs by the quick score, (k,) each, in no order."""
     none = np.zeros(0, dtype=np.int64)
     kept: tuple[Any, ...] = (np.zeros(0), none, none)
     floor = -np.inf
-    # How hard a pair is to the one who answers does not change by what a batch is expected to teach
-    # the model.
+    # Earlier questions of a batch change what the model is expected to know, but not how hard a
+    # pair is for the rater: that is judged by the belief now.
     present = repeat(None) if max_wrong is None else state.pool.blocks(state.now)
     for (gaps, closed), now in zip(state.pool.blocks(state.belief), present, strict=False):
         values = _untied(scorer.quick(gaps), gaps, rng, _QUICK_TIE)
@@ -284,6 +293,7 @@ def _shortlist(
 
 
 def _top(kept: tuple[Any, ...], few: int) -> tuple[Any, ...]:
+    # The entries of all arrays where the first array, the scores, is highest.
     if len(kept[0]) <= few:
         return kept
     top = np.argpartition(-kept[0], few)[:few]
@@ -291,10 +301,10 @@ def _top(kept: tuple[Any, ...], few: int) -> tuple[Any, ...]:
 
 
 def _untied(values: Floats | Singles, gaps: Gaps, rng: np.random.Generator, tie: float) -> Floats:
-    """Break ties of scores at random.
+    """Break ties of scores: add random numbers of at most ``tie`` times each score.
 
-    Infinite scores (XPGP before the first answer) are replaced by the variance, times a large
-    number.
+    Infinite scores (XPGP before the first answer) are replaced first by the gap's variance times a
+    large number.
     """
     if np.isposinf(values.max(initial=0.0)):
         values = np.where(np.isposinf(values), 1e200 * gaps.variance, values)
@@ -349,7 +359,8 @@ def next_pairs(
     avoid : iterable of (label, label)
         Pairs that are not to be asked now, for example because they were skipped.
     rng_key : JAX key or int, optional
-        For ties between scores; the posterior's own by default.
+        For ties between scores, and for the choice of items to look at if there are many; the
+        posterior's own by default.
 
     Returns
     -------
@@ -377,7 +388,11 @@ def next_pairs(
 def expected_answers(
     posterior: UtilityPosterior, first: Any, second: Any, rater: Any = None
 ) -> tuple[Margins, dict[str, Any]]:
-    """Gaps of pairs by position, and their expected answers, see `UtilityPosterior.prefer`."""
+    """Expected answers about pairs of positions, shape (k,) each.
+
+    Returns the distribution of the gaps, and the columns of expectations by name, see
+    `UtilityPosterior.prefer`.
+    """
     first, second = (np.asarray(end, dtype=np.int32) for end in (first, second))
     gaps, data = posterior.belief.differences(first, second), posterior.data
     asked = questions(data, first, second, rater, None)
@@ -385,7 +400,7 @@ def expected_answers(
 
 
 class Plan(NamedTuple):
-    """Questions, best first, with the belief before them and the answers that are expected."""
+    """Batch of questions in the order of choice, and the beliefs and answers they rest on."""
 
     posterior: UtilityPosterior  # of the items that were looked at, to which positions refer
     questions: list[tuple[int, int, float]]  # two positions and the score
@@ -394,7 +409,7 @@ class Plan(NamedTuple):
     left: int  # questions that may be asked, these included
 
     def beliefs(self) -> Iterator[Belief]:
-        """Beliefs before any answer, after the first, and so on to after the last."""
+        """Yield the belief before any answer, after the first, and so on to after the last."""
         belief = self.before
         yield belief
         for first, second, _ in self.questions:
@@ -437,9 +452,10 @@ def plan(
 
 
 def _answered(before: Belief, belief: Belief, answers: Answers, first: int, second: int) -> Belief:
-    """Belief with the covariance that is expected after another answer.
+    """Belief that is expected after an answer about a pair: its covariance shrinks, its mean stays.
 
-    Answers between ``before`` and ``belief`` move the gap's mean, which is N(m, v_before − v).
+    The shrinkage κ depends on the gap's mean. The answers expected between ``before`` and
+    ``belief`` will move that mean, to N(m, v_before − v), so κ is averaged over it.
     """
     then, now = (each.gaps(np.array([first]), np.array([second])) for each in (before, belief))
     moved = then.mean + np.sqrt(np.maximum(then.variance - now.variance, 0.0)) * _NODES
@@ -448,7 +464,7 @@ def _answered(before: Belief, belief: Belief, answers: Answers, first: int, seco
 
 
 def score_of(score: str | Score) -> Score:
-    """Score with a name, or the score itself."""
+    """Score with the given name, or the given instance; raises DataError if it is neither."""
     if isinstance(score, str) and (kind := find("score", score)) is not None:
         score = kind()
     if isinstance(score, str | type) or not all(hasattr(score, name) for name in _OF_A_SCORE):
@@ -459,7 +475,7 @@ def score_of(score: str | Score) -> Score:
 
 
 def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
-    """Answers of a rater at the posterior's hyperparameters."""
+    """Model of the next answer of a rater, at the posterior's hyperparameters; cached."""
     first, second = np.zeros(1, dtype=np.int32), np.ones(1, dtype=np.int32)
     asked = questions(posterior.data, first, second, rater, None)
     model = posterior.likelihood

@@ -28,24 +28,25 @@ Singles = NDArray[np.float32]
 _MAX_ROWS = 128
 
 _BLOCK = 128  # pairs of one call of the compiled function: its shapes never change
-# Trapezoidal rule: in steps of this many sds of the difference, or noise scales if it is wide, on
-# either side. The integrand is analytic in a strip of about two noise scales, so the error falls
-# like exp(−2π·2/step).
+# Trapezoidal rule: nodes on either side, and their steps in sds of the gap, or in noise scales if
+# the gap is wide. The integrand is analytic in a strip of about two noise scales, so the error
+# falls like exp(−2π·2/step).
 _NODES, _STEP, _NOISE_STEP = 40, 0.16, 0.5
 # Noise scales beyond which an answer is certain, logistic noise included.
 _REACH = _NODES * _NOISE_STEP
 _FAR = 1e6  # noise scales
 
-# The table of `Answers`.
+# Tables of `Answers`, where the gap has the variance v and the noise the scale c.
 _ROWS, _COLUMNS = 160, 64
 _FARTHEST = 8.0  # in units of √(c² + v), beyond the outermost threshold
 _WIDEST = 1 - 1e-3  # 1 − c/√(c² + v): sds of the gap up to a thousand times that of the noise
 
 
 class Gaps(NamedTuple):
-    """Differences of utilities, first minus second.
+    """Gaussian differences of utilities, first minus second, of pairs of items.
 
-    The positions of the items broadcast to the shape of the moments.
+    The positions of the items, ``first`` and ``second``, broadcast to the shape of ``mean`` and
+    ``variance``.
     """
 
     first: Positions
@@ -56,13 +57,16 @@ class Gaps(NamedTuple):
 
 @dataclass(frozen=True)
 class Belief:
-    """Mean and covariance of the utilities by which a question is chosen; never written into."""
+    """Mean, shape (n,), and covariance, (n, n), of the utilities by which a question is chosen.
+
+    The arrays are not changed in place: several beliefs may share them.
+    """
 
     mean: Floats
     covariance: Floats
 
     def gaps(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Gaps:
-        """Gaps of pairs (XPGP eq. 13-14)."""
+        """Gaps of pairs, given by the positions of both items (XPGP eq. 13-14)."""
         mean = self.mean[first] - self.mean[second]
         variances = np.diagonal(self.covariance)
         variance = variances[first] + variances[second] - 2 * self.covariance[first, second]
@@ -71,7 +75,7 @@ class Belief:
 
     @property
     def rounding(self) -> float:
-        """Largest variance of a gap that is rounding: of items that are equal in the model."""
+        """Largest variance of a gap that counts as 0: two items may be equal in the model."""
         return 1e-14 * float(np.diagonal(self.covariance).max(initial=0.0))
 
     def responses(self, gaps: Gaps) -> Floats:
@@ -79,9 +83,10 @@ class Belief:
         return np.asarray(self.covariance[gaps.first] - self.covariance[gaps.second])
 
     def boundary(self, k: int) -> tuple[Positions, Floats, Floats, Floats]:
-        """Boundary b of the best k: the average utility of the k-th item and the next.
+        """Boundary b of the k best items: the average utility of the k-th item and the next.
 
-        Returns these two items, cov(b, uᵢ), and the mean and the variance of uᵢ − b.
+        Returns the positions of these two items, shape (2,), and for each item i, shape (n,) each:
+        cov(b, uᵢ), and the mean and the variance of uᵢ − b.
         """
         ends = np.argsort(-self.mean, kind="stable")[k - 1 : k + 1]
         edge = self.covariance[ends].mean(axis=0)
@@ -89,7 +94,10 @@ class Belief:
         return ends, edge, self.mean - self.mean[ends].mean(), variance
 
     def after(self, first: int, second: int, shrinkage: float) -> "Belief":
-        """Belief after an answer, with the expected covariance Σ − κ Σa aᵀΣ and the same mean."""
+        """Belief expected after an answer: mean as before, covariance Σ − κ Σa aᵀΣ.
+
+        The gap of the pair is aᵀu, and κ is the ``shrinkage`` of `Forecast`.
+        """
         response = self.covariance[first] - self.covariance[second]
         change = np.multiply.outer(shrinkage * response, response)
         return Belief(self.mean, np.subtract(self.covariance, change, out=change))
@@ -97,9 +105,10 @@ class Belief:
 
 @dataclass(frozen=True)
 class Pool:
-    """Pairs that may be asked, the lower position first.
+    """Pairs of positions that may be asked, the lower first in each.
 
-    These are the listed pairs, or else all pairs of the members; without the closed pairs.
+    These are the listed pairs whose items are members or, if ``listed`` is None, all pairs of
+    members. Closed pairs are left out.
     """
 
     members: Positions  # ascending, shape (k,)
@@ -107,7 +116,7 @@ class Pool:
     listed: Positions | None = None  # shape (2, p)
 
     def open(self, number: int) -> Positions:
-        """Listed pairs that may be asked, shape (2, q), among ``number`` items."""
+        """Listed pairs that may be asked, shape (2, q); ``number`` is that of all items."""
         assert self.listed is not None
         kept = np.isin(self.listed, self.members).all(axis=0)
         listed, closed = (first * number + second for first, second in (self.listed, self.closed))
@@ -116,7 +125,12 @@ class Pool:
     def blocks(
         self, belief: Belief, size: int = MAX_PAIRS_AT_ONCE
     ) -> Iterator[tuple[Gaps, Positions]]:
-        """Blocks of gaps of all pairs, with the flat positions of those that may not be asked."""
+        """Yield the gaps of all pairs in blocks of about ``size``, with entries to be ignored.
+
+        A block of members has the shape (r, c). The entries are flat positions in the block of
+        closed pairs, and of pairs that come twice: on the diagonal and below it. A block of listed
+        pairs has the shape (q,) and none.
+        """
         number = len(belief.mean)
         if self.listed is not None:
             first, second = self.open(number)
@@ -166,9 +180,11 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Answers of one rater, or of a typical one, and what they tell about gaps.
+    """Model of the next answer of one rater, or of a typical one, given the belief about the gap.
 
-    Where groups share effects, each answer is in a new group.
+    `forecast` and `exact_information` call compiled functions. `information`, `shrinkage` and
+    `decided` interpolate tables, fast enough for all pairs. If groups of answers share an effect,
+    each answer is in a new group.
     """
 
     model: AnswerModel
@@ -201,7 +217,10 @@ class Answers:
     def _in_blocks(
         self, function: Callable[..., Any], mean: Floats, variance: Floats
     ) -> Iterator[Any]:
-        """Apply a compiled function to any number of means and variances."""
+        """Apply a compiled function to k means and variances, in blocks of a fixed shape.
+
+        Yields each array that the function returns, shape (..., k).
+        """
         parts = []
         with float64():
             for start in range(0, len(mean), _BLOCK):
@@ -214,16 +233,16 @@ class Answers:
 
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
-        """Noise of an answer: its scale, the outermost threshold, and whether it is a report.
+        """Noise of an answer: the scale c, the outermost threshold, and whether it is a report.
 
-        The scale includes the effect of a group. A report is a Gaussian number.
+        The scale includes the effect of a group. A report is a number with Gaussian noise.
         """
         with float64():
             scale, outermost, is_report = _noise(self.model, self.asked, dict(self.parameters))
         return float(scale), float(outermost), bool(is_report)
 
     def information(self, gaps: Gaps) -> Floats | Singles:
-        """Mutual information of answer and gap, in nats, to about a thousandth of itself."""
+        """Mutual information of answer and gap, in nats, of the gaps' shape; 0.1 % accurate."""
         scale, _, is_report = self._noise
         if is_report:
             return np.asarray(0.5 * np.log1p(gaps.variance / scale**2))
@@ -231,7 +250,7 @@ class Answers:
         return _interpolated(self._information_table, row, column) * share
 
     def shrinkage(self, gaps: Gaps) -> Floats:
-        """κ of the expected variance v − κ v², to about a thousandth of itself."""
+        """κ of the gap's expected variance v − κ v², of the gaps' shape; 0.1 % accurate."""
         scale, _, is_report = self._noise
         total = 1 / (scale**2 + gaps.variance)
         if is_report:
@@ -240,20 +259,24 @@ class Answers:
         return _interpolated(self._forecast_table[0], row, column) * total
 
     def decided(self, gaps: Gaps) -> Singles:
-        """Distance of the probability that the first is preferred from one half; ties count ½."""
+        """|p − ½| of the probability p that the first is preferred, of the gaps' shape.
+
+        Half of the probability of a tie is part of p.
+        """
         row, column, _ = self._places(gaps)
         return _interpolated(self._forecast_table[1], row, column)
 
     @property
     def _farthest(self) -> float:
+        # Largest t of the tables, see `_cells`.
         return _FARTHEST + self._noise[1] / self._noise[0]
 
     @cached_property
     def _cells(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Cells of the tables, shape (rows · columns,): mean and variance of the gap, c² + v and s.
+        """Mean m and variance v of the gap, c² + v and s in all cells, shape (rows · columns,).
 
-        The tables hold functions of t = |m|/√(c² + v) and s = 1 − c/√(c² + v) that are smooth in
-        both.
+        Rows are steps of t = |m|/√(c² + v), and columns steps of s = 1 − c/√(c² + v), where c is
+        the noise scale. The functions in the tables are smooth in both.
         """
         t = np.linspace(0.0, self._farthest, _ROWS)[:, None]
         s = np.linspace(0.0, _WIDEST, _COLUMNS)
@@ -265,19 +288,20 @@ class Answers:
 
     @cached_property
     def _information_table(self) -> Singles:
+        # Information divided by s, which is smooth where v is small.
         mean, variance, _, s = self._cells
         return (self.exact_information(mean, variance) / s).astype(np.float32)
 
     @cached_property
     def _forecast_table(self) -> Singles:
-        """Tables of the shrinkage, and of the probability's distance from one half."""
+        """Tables of κ (c² + v) and of |p − ½|, see `shrinkage` and `decided`."""
         mean, variance, total, _ = self._cells
         answer = self.forecast(mean, variance)
         tables = [answer.shrinkage * total, np.abs(answer.favoured - 0.5)]
         return np.stack(tables).astype(np.float32)
 
     def _places(self, gaps: Gaps) -> tuple[Singles, Singles, Singles]:
-        """Row and column of the gaps in the table, in fractions of a step, and s."""
+        """Row and column of each gap in the tables, with fractions for interpolation, and its s."""
         scale = self._noise[0]
         ratio = (gaps.variance / scale**2).astype(np.float32)
         spread = np.sqrt(ratio + np.float32(1))
@@ -295,7 +319,7 @@ class Answers:
 
 
 def _interpolated(table: Singles, row: Singles, column: Singles) -> Singles:
-    """Interpolate between the four cells around each place."""
+    """Interpolate a flat table bilinearly at fractional rows and columns."""
     i, j = row.astype(np.int32), column.astype(np.int32)
     down, right = row - i, column - j
     i *= _COLUMNS
@@ -312,7 +336,7 @@ def _interpolated(table: Singles, row: Singles, column: Singles) -> Singles:
 
 @lru_cache(maxsize=8)
 def shared(answers: Answers) -> Answers:
-    """Equal answers that were used before and have their tables already."""
+    """Return equal `Answers` from the cache if it has some, whose tables need no computing."""
     return answers
 
 
@@ -320,6 +344,7 @@ def shared(answers: Answers) -> Answers:
 def _noise(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Array, Array, bool]:
+    # See `Answers._noise`.
     distribution, _, scale = _asked(model, jnp.zeros(1), asked, parameters)
     return scale, jnp.max(distribution.outermost), distribution.outcomes is None
 
@@ -327,7 +352,7 @@ def _noise(
 def _asked(
     model: AnswerModel, gap: Array, asked: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Comparison, Array, Array]:
-    """Answers given gaps, the variance that a new group adds to each gap, and the noise scale."""
+    """Distribution of answers given gaps, variance that a new group adds, and the noise scale."""
     given = {name: real(value) for name, value in parameters.items()}
     shared = jnp.square(given.pop(GROUP_SD, jnp.zeros(())))
     distribution = model(gap, asked, **given)
@@ -342,6 +367,7 @@ def _forecast(
     mean: Array,
     variance: Array,
 ) -> Forecast:
+    # Forecast of answers about k pairs, whose gaps are N(mean, variance).
     mean = real(mean)
     distribution, shared, _ = _asked(model, mean, asked, parameters)
     # Derivatives in the mean are the same for the gap and for its sum with the effect of a group.
@@ -362,7 +388,7 @@ def _forecast(
 
 
 def _moments(distribution: Comparison, mean: Array, variance: Array) -> TiltedMoments:
-    """Tilted moments of every possible outcome, shape (o, k)."""
+    """Tilted moments of each of the o possible outcomes for k gaps, shape (o, k)."""
     assert distribution.outcomes is not None
     values = distribution.outcomes[0]
     wide = jnp.broadcast_to(values.reshape(-1, *(1,) * mean.ndim), (len(values), *mean.shape))
@@ -370,9 +396,9 @@ def _moments(distribution: Comparison, mean: Array, variance: Array) -> TiltedMo
 
 
 def _forecast_of_report(distribution: Comparison, mean: Array, variance: Array) -> Forecast:
-    """Forecast of a report, which is Gaussian on the scale of the gap.
+    """Forecast of a report, a number with Gaussian noise around the gap.
 
-    All but the average over reports has a closed form.
+    Its outcomes are nodes of a Gauss-Hermite rule; all else has a closed form.
     """
     total = variance + jnp.square(distribution.scale)
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
@@ -395,7 +421,7 @@ def _information(
     mean: Array,
     variance: Array,
 ) -> tuple[Array]:
-    """H(answer) − E[H(answer | gap)] (Houlsby et al. 2011)."""
+    """Mutual information H(answer) − E[H(answer | gap)], shape (k,) (Houlsby et al. 2011)."""
     mean, variance = real(mean), real(variance)
     distribution, shared, scale = _asked(model, mean, asked, parameters)
     if distribution.outcomes is None:
@@ -403,6 +429,7 @@ def _information(
     values = distribution.outcomes[0]
 
     def entropy(gap: Array) -> Array:
+        # H(answer | gap), an array like the gaps.
         given, *_ = _asked(model, gap, asked, parameters)
         if GROUP_SD in parameters:
             chances = _moments(given, gap, jnp.broadcast_to(shared, gap.shape)).log_normalizer
@@ -411,7 +438,8 @@ def _information(
         return jnp.sum(entr(jnp.exp(chances)), axis=0)
 
     nodes, weights = _quadrature(distribution, scale, mean, variance)
-    # Beyond the nodes only lapses leave an answer open, by a known entropy.
+    # Beyond the nodes only lapses make an answer uncertain, so its entropy is constant. The rule
+    # integrates the difference from that constant.
     far = jnp.full((len(mean), 1), _FAR) * scale
     open_ = entropy(jnp.concatenate([nodes, far], axis=1))
     expected = open_[:, -1] + jnp.sum(weights * (open_[:, :-1] - open_[:, -1:]), axis=-1)
@@ -424,8 +452,8 @@ def _quadrature(
 ) -> tuple[Array, Array]:
     """Nodes and weights, shape (k, nodes), for the entropy of an answer under N(mean, variance).
 
-    They lie around the mean where the Gaussian is the narrower factor of the integrand, and around
-    a gap of 0 where the entropy is.
+    They lie around the mean if the Gaussian is the narrower factor of the integrand, and around a
+    gap of 0 if the entropy is.
     """
     steps = jnp.arange(-_NODES, _NODES + 1, dtype=mean.dtype)
     sd = jnp.sqrt(variance)[:, None]

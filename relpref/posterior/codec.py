@@ -1,4 +1,4 @@
-"""Posteriors as arrays and JSON in netCDF files; nothing in a file is imported or called.
+"""Store posteriors in netCDF files as arrays and JSON; nothing in a file is imported or called.
 
 Values are encoded by their types: plain values, labels, arrays, and the fields of registered
 dataclasses.
@@ -45,7 +45,7 @@ _LABELS: dict[str, Callable[[Any], Any]] = {
 
 
 def encode_label(label: Any) -> Any:
-    """Encode a label as JSON; a type that JSON lacks becomes an object with its name as key."""
+    """Encode a label as JSON; types that JSON lacks become {type: value}, as {"float": "0.5"}."""
     if isinstance(label, tuple):
         return {"tuple": [encode_label(part) for part in label]}
     if type(label) in (str, int, bool):
@@ -64,7 +64,7 @@ def encode_label(label: Any) -> Any:
 
 
 def decode_label(stored: Any) -> Any:
-    """The inverse of `encode_label`."""
+    """Decode what `encode_label` made."""
     if type(stored) in (str, int, bool):
         return stored
     if type(stored) is not dict or len(stored) != 1:
@@ -90,7 +90,7 @@ def decode_label(stored: Any) -> Any:
 
 
 def dump(value: Any) -> str:
-    """JSON of a value, NumPy's numbers and arrays included; mappings keep their order."""
+    """Write a value as JSON text; NumPy arrays become lists, and mappings keep their order."""
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
@@ -101,11 +101,11 @@ def _plain(value: Any) -> Any:
 
 
 def conform(value: Any, declared: Any) -> bool:
-    """Whether a value from a file is of a declared type.
+    """Whether a value from a file has a declared type.
 
-    A type is what a parameter or field is annotated with, a dictionary from key to type (``"key?"``
-    may be missing), or a list of the one type of its entries. ``Any`` is whatever `decode` makes:
-    plain values, arrays and registered objects.
+    A declared type is an annotation, a dictionary from each key to its type (``"key?"`` may be
+    missing), or a list with the type of all entries, such as ``[int]``. ``Any`` allows all that
+    `decode` makes: plain values, arrays and registered objects.
     """
     declared = getattr(declared, "__value__", declared)  # of an alias made by ``type``
     if isinstance(declared, dict):
@@ -147,7 +147,7 @@ def conform(value: Any, declared: Any) -> bool:
 
 
 def checked(value: Any, declared: Any, what: str) -> Any:
-    """A value that is of a declared type, see `conform`, or an error."""
+    """Return a value if it has the declared type, see `conform`; otherwise raise an error."""
     if not conform(value, declared):
         raise StorageError(
             f"{what} is stored as {shown(value)}, which it cannot be; the file is damaged"
@@ -156,7 +156,7 @@ def checked(value: Any, declared: Any, what: str) -> Any:
 
 
 def check_arguments(function: Any, given: Mapping[str, Any], what: str) -> None:
-    """Refuse keywords that a function does not have, and values of the wrong type."""
+    """Refuse arguments that ``function`` does not have or whose values have the wrong type."""
     parameters = signature(function, eval_str=True).parameters
     keywords = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     declared = {name: part.annotation for name, part in parameters.items() if part.kind in keywords}
@@ -172,7 +172,7 @@ def check_arguments(function: Any, given: Mapping[str, Any], what: str) -> None:
 
 
 def sparse_arrays(matrix: Any, prefix: str) -> dict[str, Any]:
-    """The arrays of a sparse matrix."""
+    """Return the three arrays of a sparse matrix in CSR format, their names after a prefix."""
     rows = scipy.sparse.csr_array(matrix)
     return {
         f"{prefix}data": rows.data,
@@ -182,16 +182,13 @@ def sparse_arrays(matrix: Any, prefix: str) -> dict[str, Any]:
 
 
 def sparse_matrix(arrays: Arrays, prefix: str, shape: Sequence[int]) -> Any:
-    """The inverse of `sparse_arrays`."""
+    """Make a CSR array of what `sparse_arrays` made; refuses arrays that do not fit together."""
     parts = arrays[f"{prefix}data"], arrays[f"{prefix}indices"], arrays[f"{prefix}indptr"]
     return checked_sparse(parts, shape)
 
 
 def check_registered(kinds: Sequence[Kind | Closed], stored: str) -> tuple[Kind | Closed, str]:
-    """Kind and name of a registered object, written ``kind:name`` in a file.
-
-    It is not imported.
-    """
+    """Split a stored ``kind:name``; refuses names that are not registered, and imports nothing."""
     kind, _, name = stored.partition(":")
     for allowed in kinds:
         if allowed == kind and known(allowed, name):
@@ -204,7 +201,7 @@ def check_registered(kinds: Sequence[Kind | Closed], stored: str) -> tuple[Kind 
 
 
 def registered(kinds: Sequence[Kind | Closed], stored: str) -> Any:
-    """The registered object that a file names as ``kind:name``."""
+    """Import and return the registered object that a file names as ``kind:name``."""
     return find(*check_registered(kinds, stored))
 
 
@@ -212,7 +209,9 @@ _OBJECTS: tuple[Kind | Closed, ...] = ("kernel", "likelihood", "record")
 
 
 def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
-    """Encode a value as JSON, and add its arrays to ``arrays`` by their paths.
+    """Return a value as data for JSON, and add its arrays to ``arrays``, named by their paths.
+
+    ``path`` is the place of the value in the file, its parts joined by slashes.
 
     Raises
     ------
@@ -247,13 +246,14 @@ def encode(value: Any, arrays: dict[str, Any], path: str) -> Any:
 
 
 def _stored(cls: type) -> list[str]:
-    """Return the arguments that make another object like one, without those of its reading."""
+    """Return the arguments of a class that are stored: all but fields marked as not stored."""
     kept = getattr(cls, "__dataclass_fields__", {})
     names = signature(cls).parameters
     return [name for name in names if name not in kept or kept[name].metadata.get("stored", True)]
 
 
 def _encode_array(array: Any, arrays: dict[str, Any], path: str) -> dict[str, str]:
+    # JSON has the type, and ``arrays`` the values.
     name = array_name(path)
     if name in arrays:
         raise StorageError(f"there are two arrays of the name {name}; rename one of their parts")
@@ -262,13 +262,13 @@ def _encode_array(array: Any, arrays: dict[str, Any], path: str) -> dict[str, st
 
 
 def array_name(path: str) -> str:
-    """Name of the array at a path in a file, which has groups but none within them."""
+    """Turn a path a/b/c into the name a.b/c, as files have groups but no groups within groups."""
     group, _, name = path.rpartition("/")
     return f"{group.replace('/', '.')}/{name}".removeprefix("/")
 
 
 def decode(stored: Any, arrays: Arrays, path: str) -> Any:
-    """Decode what `encode` made; the fields of registered objects are checked."""
+    """Make the value that `encode` encoded; refuses registered objects with wrong fields."""
     match stored:
         case None | bool() | int() | float() | str():
             return stored
@@ -304,14 +304,14 @@ def decode(stored: Any, arrays: Arrays, path: str) -> Any:
 
 
 def positions(array: Any, size: int, what: str, lowest: int = 0) -> Any:
-    """Return an array of positions among so many things, or an error."""
+    """Return an array whose entries are from ``lowest`` to size − 1; otherwise raise an error."""
     if array.dtype.kind not in "iu" or np.any((array < lowest) | (array >= size)):
         raise StorageError(f"{what} leads out of the {size} that there are; the file is damaged")
     return array
 
 
 def _check_data(data: PreferenceData) -> None:
-    """Refuse answers and links whose positions, or effects of covariates, do not exist."""
+    """Refuse answers and links with positions out of range or a wrong number of covariates."""
     answers, size = data.comparisons, len(data.labels)
     for name, number, lowest in (
         ("winner", size, 0),
@@ -349,13 +349,11 @@ _DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 
 
 def write(path: str | os.PathLike[str], arrays: Arrays, content: Mapping[str, Any]) -> None:
-    """Write a file, whole or not at all."""
+    """Write arrays and JSON to a file, completely or not at all; an array a/b is in group a."""
     import h5netcdf
 
-    text, memory = (
-        dump(content),
-        io.BytesIO(),
-    )  # HDF5 ends the process some time after a disk was full
+    # In memory first: HDF5 ends the process some time after a disk was full.
+    text, memory = dump(content), io.BytesIO()
     with h5netcdf.File(memory, "w") as file:
         file.attrs.update(
             relpref_schema=SCHEMA,
@@ -376,7 +374,7 @@ def write(path: str | os.PathLike[str], arrays: Arrays, content: Mapping[str, An
 
 
 def read(path: Path) -> Stored:
-    """Every array of a file by its path in it, and the file's attributes."""
+    """Read a file: its arrays, by the names that `write` was given, and its attributes."""
     import h5py
 
     if not path.exists():
@@ -393,7 +391,7 @@ def read(path: Path) -> Stored:
 
 
 def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
-    """Read the arrays of a group; links, huge arrays and other things are refused."""
+    """Read the arrays of a file or group; refuses links, huge arrays and all but numbers."""
     import h5py
 
     arrays: dict[str, Any] = {}
@@ -418,7 +416,7 @@ def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def checksum(arrays: Arrays, text: str) -> str:
-    """Checksum of the content, so that flipped bits are detected."""
+    """SHA-256 of the arrays and the JSON text, so that flipped bits are detected."""
     digest = hashlib.sha256(text.encode(errors="surrogatepass"))
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

@@ -1,4 +1,4 @@
-"""Rank-one changes of a posterior for single answers, and an estimate of their error."""
+"""Rank-one updates of a posterior by single answers, and an estimate of their error."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,15 +28,16 @@ from relpref.posterior.tables import of_its_raters, rows_of
 
 Row = tuple[NDArray[np.integer[Any]], Floats]
 _ROWS = 24  # number of rows whose change of precision is followed into the variances
-_CERTAIN = 1e-12  # share of the largest variance, below which a difference is known up to rounding
+_CERTAIN = 1e-12  # variances below this share of the largest one are rounding errors
 _AT_ONCE = 2048  # number of answers whose covariances with all utilities are formed together
 
 
 class RankOne:
-    """Mixture of K Gaussians that is multiplied and divided by sites; ``before`` is not changed.
+    """Mixture of K Gaussians over n entries u, multiplied and divided by sites of rows aᵀu.
 
-    A row a is given by the columns in which it has entries, and these, see `rows_of`.
-    Covariances are Σ − W diag(c) Wᵀ, with a column of W and an entry of c for each site.
+    A row a is sparse: a pair of its columns and its entries, see `rows_of`. ``before`` is not
+    changed: covariances are Σ − W diag(c) Wᵀ, with the covariances Σ of ``before``, and a column of
+    W and an entry of c for each site. In the methods, Σ is the covariance so far.
     """
 
     def __init__(self, before: MixtureBelief) -> None:
@@ -48,11 +49,12 @@ class RankOne:
         self._pulls: dict[tuple[bytes, bytes], Floats] = {}
 
     def belief(self) -> MixtureBelief:
+        """The mixture with all sites so far, its weights adding up to 1."""
         weights = np.exp(self._log_weights - logsumexp(self._log_weights))
         return self._before.changed(self._means, self._columns, self._shares, weights)
 
     def _pull(self, row: Row) -> Floats:
-        """Σa, shape (K, n)."""
+        """Covariance Σa of all entries with aᵀu in each component, shape (K, n)."""
         columns, entries = row
         key = columns.tobytes(), entries.tobytes()
         if key not in self._pulls:
@@ -61,13 +63,16 @@ class RankOne:
         return self._pulls[key] - np.einsum("knc,kc->kn", self._columns, changes)
 
     def gap(self, row: Row) -> tuple[Floats, Floats]:
-        """Mean and variance of aᵀu, shape (K,)."""
+        """Mean and variance of aᵀu in each component, shape (K,) each."""
         columns, entries = row
         pull = self._pull(row)
         return self._means[:, columns] @ entries, np.maximum(pull[:, columns] @ entries, 0.0)
 
     def weigh(self, log_probability: Floats) -> float:
-        """Multiply the weights by probabilities of an answer; returns the log of their average."""
+        """Add log probabilities of an answer to the log weights of the components, shape (K,).
+
+        Returns the log of the weighted average of the probabilities.
+        """
         before = float(logsumexp(self._log_weights))
         self._log_weights = self._log_weights + log_probability
         return float(logsumexp(self._log_weights)) - before
@@ -75,8 +80,8 @@ class RankOne:
     def add(self, row: Row, site: Floats) -> None:
         """Multiply by a site of each component: Σ − τ/(1 + τv) wwᵀ with w = Σa and v = aᵀΣa.
 
-        Sites (τ, ν), shape (2, K), are exp(ν x − ½ τ x²), x = aᵀu less its prior mean, which is 0;
-        the negative divides one out.
+        The site (τ, ν), shape (2, K), is exp(ν x − ½ τ x²) with x = aᵀu, whose prior mean is 0;
+        (−τ, −ν) removes it.
         """
         precision, shift = site
         pull = self._pull(row)
@@ -88,16 +93,20 @@ class RankOne:
 
 
 def through(site: Floats, noise: Floats) -> Floats:
-    """Turn a site of a gap with noise of some variance into a site of the gap alone."""
+    """Site of a gap, given the site of the gap plus Gaussian noise; shape (2, K).
+
+    ``noise`` is the variance of the noise, which is integrated out.
+    """
     return site / (1 + noise * site[0])
 
 
 def cavity_of(
     mean: Floats, variance: Floats, sites: Any, at_mode: bool
 ) -> tuple[Floats, Floats] | None:
-    """Mean and variance of gaps without their sites, or None if a variance is not positive.
+    """Means and variances of gaps with their sites removed; None if a variance is not positive.
 
-    Sites of Laplace are a curvature: its gaps stay at the mode.
+    Laplace takes the curvature of the likelihood at the mode (``at_mode``), so means stay and
+    variances are 0.
     """
     precision, shift = sites
     left = np.ones_like(mean) if at_mode else 1 - variance * precision
@@ -113,9 +122,10 @@ def match(
     row: int,
     gap: tuple[Floats, Floats],
 ) -> tuple[Floats, Floats]:
-    """Site of an answer, shape (2, K), and its log probability.
+    """Site (τ, ν) of one answer, shape (2, K), and its log probability, shape (K,).
 
-    The site's cavity is the gap's N(mean, variance), see section 4.1 of XPGP.
+    ``gap`` is the distribution of its gap without the answer, by component: means and variances,
+    shape (K,). The site matches the moments of the posterior, see section 4.1 of XPGP.
     """
     columns: dict[str, Any] = {
         name: column[row : row + 1] for name, column in answers.columns.items()
@@ -136,12 +146,13 @@ def quick_error(
     at_mode: bool = False,
     effects: int = 0,
 ) -> float:
-    """Error of a Gaussian: the move of one sweep over all answers, to first order.
+    """Estimate the error of a Gaussian posterior: how far one more sweep would move it.
 
-    It is the largest move, in sds, or relative change of an sd, among utilities relative to the
-    average, gaps of compared pairs, and effects of covariates; infinite where a cavity is improper.
-    O(n²). Sites are ``at_mode`` where they touch the likelihood at the mean (Laplace). The first
-    entries of the Gaussian, ``effects`` in number, are effects of covariates.
+    The sweep replaces the sites of all answers, to first order, at a cost of O(n²). The error is
+    the largest move of a mean, in sds, or relative change of an sd, among utilities relative to the
+    average, gaps of compared pairs, and effects of covariates; it is infinite if a cavity is
+    improper. ``at_mode`` says that sites are curvatures at the mode (Laplace). The first
+    ``effects`` entries of the Gaussian are effects of covariates, the others utilities.
     """
     if not len(answers.winner):
         return 0.0
@@ -183,7 +194,7 @@ def quick_error(
     relative_variances = np.maximum(np.diagonal(utilities) - 2 * averages + averages.mean(), 0.0)
 
     def parts(values: Floats) -> list[Floats]:
-        """Relative utilities, gaps and effects."""
+        """Split changes of entries, shape (..., n), into relative utilities, gaps and effects."""
         relative = values[..., effects:] - values[..., effects:].mean(axis=-1, keepdims=True)
         return [relative, (of_gaps @ values.T).T, values[..., :effects]]
 
@@ -202,7 +213,7 @@ def quick_error(
 
 @lazy_jit(static_argnums=0)
 def _list_noise(model: AnswerModel, answers: Comparisons, parameters: Mapping[str, Array]) -> Array:
-    """Sd of the noise of an item in the list of each row."""
+    """Sd of the noise that an item has in the list of each row, shape (m,)."""
     given = {name: real(value) for name, value in parameters.items()}
     likelihood: Any = model(jnp.zeros(len(answers.winner)), answers, **given)
     (lists,) = likelihood.shared_noise
@@ -217,12 +228,12 @@ def _with_shared(
     gaps: Any,
     belief: GaussianBelief,
 ) -> tuple[Any, Floats, Floats]:
-    """Coefficients, means and variances of gaps with the noise of their lists and groups.
+    """Coefficients (m, n), means and variances (m,) of gaps plus the noise of lists and groups.
 
-    The gaps are A u + w with w ~ N(0, C), C = FFᵀ, see `relpref.infer.arrow`; ``gaps`` is A, and
+    The sums are A u + w with w ~ N(0, C), C = FFᵀ, see `relpref.infer.arrow`; ``gaps`` is A, and
     ``noise`` has the numbers of lists or groups with their sds. Given u and the sites with
-    precision T and shift ν, the gaps have the mean L A u + L C ν and the covariance L C, where
-    L = I − CM.
+    precision T and shift ν, the sums have the mean L A u + L C ν and the covariance L C, where
+    L = I − CM. The coefficients are L A; the means and variances are those of the posterior.
     """
     size, variance, offset = len(precision), np.zeros(len(precision)), np.zeros(len(precision))
     blocks = Blocks.of([Kind.of_gaps(number, answers.winner, answers.loser) for number, _ in noise])
@@ -250,16 +261,18 @@ def _with_shared(
 @lazy_jit(static_argnums=0)
 def _matched(
     model: AnswerModel,
-    one: Comparisons,
+    answers: Comparisons,
     parameters: Mapping[str, Array],
     mean: Array,
     variance: Array,
 ) -> tuple[Sites, Array]:
+    """Sites and log probabilities of m answers, given cavities by component, shape (K, m)."""
+
     def component(given: Mapping[str, Array], mean: Array, variance: Array) -> tuple[Sites, Array]:
-        likelihood = weighted(model(mean, one, **given), one)
-        moments = likelihood.tilted(model.value(one), mean, variance)
+        likelihood = weighted(model(mean, answers, **given), answers)
+        moments = likelihood.tilted(model.value(answers), mean, variance)
         if isinstance(likelihood, GaussianSite):
-            peak, precision = likelihood.gaussian_site(model.value(one))
+            peak, precision = likelihood.gaussian_site(model.value(answers))
             return Sites(precision, precision * peak), moments.log_normalizer
         return matched(Cavity(mean, variance), moments), moments.log_normalizer
 

@@ -1,4 +1,4 @@
-"""The tables of posteriors: rankings, and predictions of the next answers."""
+"""Tables of posteriors: rankings, effects, and predictions of answers; and reading questions."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -34,8 +34,8 @@ from relpref.result import warn_user
 
 Positions = NDArray[np.int32]
 _ENDS = ("first", "second")
-# Columns that tables of pairs may have and that are no part of a question: outcomes, what answers
-# have in common, and predictions.
+# Columns of tables of questions that are ignored without a warning: outcomes, groups, lists and
+# predictions.
 _NOT_ASKED = (*COLUMNS, "result", "p_better", "gap_mean", "gap_sd", "score")
 
 
@@ -45,23 +45,23 @@ def question_table(value: Any, answers: Comparisons) -> Table:
     Parameters
     ----------
     value : table
-        Its items are in ``first`` and ``second``, or in ``winner`` and ``loser``, or in its only
-        two columns. ``rater``, ``shown_first`` and the columns of covariates are as in tables of
-        answers.
+        The items are in the columns ``first`` and ``second``, or ``winner`` and ``loser``, or in
+        the only two columns. ``rater``, ``shown_first`` and the columns of covariates are as in
+        tables of answers.
     answers : Comparisons
-        Answers so far, which have the covariates.
+        The answers of the posterior, which say what covariates there are.
 
     Returns
     -------
     Table
-        Its ``notes`` name the columns that are not used; those that mean nothing here raise a
+        Its ``notes`` name the columns that are not used. Columns of unknown meaning also raise a
         warning.
 
     Raises
     ------
     DataError
-        If there are no columns of the two items, or a column is there twice or nearly has the name
-        of one that would be used.
+        If there are no columns of the two items, if a column is there twice, or if its name is
+        nearly that of a column that would be used.
     """
     others = known_columns([covariate.name for covariate in answers.covariates_are])
     table = known_names(as_table(value, "pairs"), (*_ENDS, *COLUMNS, "home", *others))
@@ -79,7 +79,7 @@ def question_table(value: Any, answers: Comparisons) -> Table:
 
 
 def _ends_of(table: Table) -> tuple[Any, ...]:
-    """Return the names of the two columns of items of a table of pairs."""
+    """Return the names of the two columns with the items of each pair."""
     columns = list(table.frame.columns)
     for ends in (_ENDS, ("winner", "loser")):
         if set(ends) <= set(columns):
@@ -101,11 +101,23 @@ def questions(
     covariates: Mapping[str, Any] | None = None,
     table: Table | None = None,
 ) -> Comparisons:
-    """Questions as answers of the data's kind.
+    """Questions as `Comparisons` with placeholders for the answers, of k pairs.
 
-    There is one rater, or one for each pair; a typical rater, the default, has the position −1
-    among others. By default there is no position, and covariates are equal. The columns of a
-    ``table`` of the pairs are used as the arguments are, see `question_table`.
+    Parameters
+    ----------
+    data : PreferenceData
+        Its answers say which columns questions have.
+    first, second : array of int32, shape (k,)
+        Positions of the items.
+    rater : label or sequence of labels, optional
+        Who answers all, or each. By default a typical rater, who has the position −1 if others are
+        named, and who leaves the column out if not.
+    shown_first : sequence of labels, optional
+        The item of each pair that is shown first. By default positions have no effect.
+    covariates : mapping, optional
+        Covariates of the two sides, see `asked_covariates`. By default they are equal.
+    table : Table, optional
+        A table of the pairs, see `question_table`: its columns may give the same as the arguments.
     """
     answers, given = data.comparisons, dict(covariates or {})
     sides = answers.covariates_are
@@ -145,7 +157,7 @@ def questions(
 
 
 def _labels_in(table: Table, column: str, otherwise: Any) -> Any:
-    """Labels in a column, None for blank cells; ``otherwise`` without the column."""
+    """Labels in the cells of a column, None if blank; ``otherwise`` if there is no such column."""
     if column not in table.frame:
         return otherwise
     cells, rows = [None] * len(table.frame), np.flatnonzero(~table.blank(column))
@@ -157,7 +169,11 @@ def _labels_in(table: Table, column: str, otherwise: Any) -> Any:
 def rows_of(
     asked: Comparisons, effects: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
-    """Columns and entries of gaps in a vector of effects of covariates and utilities."""
+    """Coefficients of each question's gap, as sparse rows: columns and entries, shape (k, q + 2).
+
+    The gap is linear in the vector of ``effects`` effects of covariates, followed by utilities: 1
+    and −1 for the two items, and the differences of the q covariates over their scales.
+    """
     ends = np.stack([asked.winner, asked.loser], axis=1) + effects
     signs = np.broadcast_to([1.0, -1.0], ends.shape)
     if not effects or asked.covariates is None or asked.covariate_scales is None:
@@ -170,9 +186,10 @@ def rows_of(
 def of_its_raters(
     asked: Comparisons, parameters: Mapping[str, Any]
 ) -> tuple[Comparisons, dict[str, Any]]:
-    """Answers as if each came from a rater of its own.
+    """Give each of k answers a separate rater, with the parameters of the rater it has.
 
-    The number of raters must not matter to what is compiled.
+    Returns the answers, with raters 0 to k − 1, and the parameters, those of raters of shape
+    (..., k). So the program that is compiled does not depend on the number of raters.
     """
     shared = {site: value for site, value in parameters.items() if site not in SPREADS}
     if asked.rater is None:
@@ -187,9 +204,19 @@ def of_its_raters(
 def expectations(
     posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
 ) -> dict[str, Any]:
-    """Expectations over the next answers, shape (k,), by column.
+    """Expectations over the answers to k questions, arrays of shape (k,) by name of column.
 
-    The posterior was learned from ``answers``. Questions to typical raters have no rater.
+    Parameters
+    ----------
+    posterior : UtilityPosterior
+        Has the hyperparameters.
+    model : AnswerModel
+    answers : Comparisons
+        The answers from which the posterior was learned.
+    asked : Comparisons
+        The questions, see `questions`; the rater −1 is a typical one.
+    gaps : Margins
+        Posterior distributions of the gaps of the questions.
     """
     expected: dict[str, Any] = {}
     if asked.rater is not None and np.any(asked.rater < 0):
@@ -223,7 +250,7 @@ def expectations(
 
 
 def parameter_of(posterior: Any, site: str) -> Floats:
-    """Values of a hyperparameter by component, shape (K, ...), or one, shape (1, ...)."""
+    """Draws of a hyperparameter, shape (K, ...), or its one value if fixed, shape (1, ...)."""
     if site not in posterior.hyperparameters:
         raise DataError(
             f"the posterior has no hyperparameter {site!r}, so the use of the columns of the "
@@ -234,7 +261,10 @@ def parameter_of(posterior: Any, site: str) -> Floats:
 
 
 def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions:
-    """Positions of raters, of one for all or of one for each question, −1 of a typical one."""
+    """Return the position of the rater of each question, shape (number,); −1 for a typical one.
+
+    ``rater`` is one label for all, or a sequence with one for each. Unknown raters are refused.
+    """
     if answers.rater is None:
         raise DataError(
             f"rater is {shown(rater)}, but the answers do not say who gave them; leave it out, or "
@@ -266,6 +296,7 @@ def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions
 def _shown_first(
     data: PreferenceData, first: Positions, second: Positions, labels: Iterable[Any]
 ) -> NDArray[np.int8]:
+    """Read which item of each pair is shown first: 1 the first, −1 the second, 0 if missing."""
     labels = [labels] if isinstance(labels, str) else list(labels)
     if len(labels) != len(first):
         raise DataError(
@@ -295,7 +326,7 @@ def ranking_table(
     rng: np.random.Generator | None,
     name: str,
 ) -> pd.DataFrame:
-    """Entries of a distribution, highest first, by label; ranks need a generator."""
+    """Mean, sd and interval of each entry, by label, highest first; with ``rng`` also its rank."""
     check_interval(interval)
     ranks = {} if rng is None else _rank_columns(belief, interval, rng)
     table = pd.DataFrame(summaries(belief, interval) | ranks, index=label_index(labels, name))
@@ -305,9 +336,9 @@ def ranking_table(
 def effect_units(
     covariates: Sequence[Covariate], scales: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Matrix from effects to the effects of one unit of each covariate, shape (q, q).
+    """Matrix that turns effects of scaled covariates into effects of one unit, shape (q, q).
 
-    The average over its levels is subtracted from the effects of a category.
+    From the effects of the levels of a category it subtracts their average.
     """
     weights, start = np.diag(1 / scales), 0
     for covariate in covariates:
@@ -321,7 +352,7 @@ def effect_units(
 def effects_table(
     belief: Belief, covariates: Sequence[Covariate], scales: NDArray[np.float64], interval: float
 ) -> pd.DataFrame:
-    """Effects of covariates for one unit, by name; those of a category less their average."""
+    """Mean, sd, interval and sign of the effects of one unit, see `effect_units`, by name."""
     size, seen = belief.size, belief.project(effect_units(covariates, scales))
     columns = summaries(seen, interval) | {
         "p_positive": seen.rows(np.arange(size)[:, None], np.ones((size, 1))).positive
@@ -337,7 +368,7 @@ def tier_table(
     rng: np.random.Generator,
     name: str,
 ) -> pd.DataFrame:
-    """Tiers and simultaneous rank intervals, highest first, by label."""
+    """Tier and simultaneous rank interval of each entry, by label, highest first."""
     if not 0 < probability < 1:
         raise DataError(
             f"probability is {probability}; it is a probability between 0 and 1, such as 0.95"
@@ -353,9 +384,9 @@ def tier_table(
 def ranking_of_the_best(
     belief: Any, labels: Sequence[Hashable], interval: float, top: int
 ) -> pd.DataFrame:
-    """Ranking relative to the average, without a matrix.
+    """Ranking of utilities minus their average, without forming the (n, n) covariance.
 
-    Columns sd, lower and upper are NaN below the first ``top`` rows.
+    Each sd takes a solve: the columns sd, lower and upper are NaN after the first ``top`` rows.
     """
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 0:
         raise DataError(
@@ -373,7 +404,7 @@ def ranking_of_the_best(
 
 
 def summaries(belief: Belief, interval: float) -> dict[str, Any]:
-    """Columns about every entry."""
+    """Columns mean, sd, lower and upper of every entry, by name; the last two are its interval."""
     lower, upper = belief.interval(interval)
     return {"mean": belief.mean(), "sd": belief.sd(), "lower": lower, "upper": upper}
 
@@ -381,7 +412,7 @@ def summaries(belief: Belief, interval: float) -> dict[str, Any]:
 def preference_table(
     pairs: Sequence[Any], expected: Mapping[str, Any], margins: Margins
 ) -> pd.DataFrame:
-    """Pairs, what is expected of their next answers, and their differences."""
+    """Table of pairs, what is expected of the answers to them, and the gaps of their utilities."""
     ends = {
         name: objects(pair[end] for pair in pairs) for end, name in enumerate(("first", "second"))
     }
@@ -390,23 +421,23 @@ def preference_table(
 
 
 def check_interval(interval: float) -> None:
-    """Refuse what is no probability."""
+    """Refuse an interval that is not a probability between 0 and 1."""
     if not 0 < interval < 1:
         raise DataError(f"interval is {interval}; it is a probability between 0 and 1, such as 0.9")
 
 
 def label_index(labels: Iterable[Any], name: str) -> pd.Index:
-    """Index of a table; tuples are labels, too."""
+    """Index of labels; tuples are labels, too, and do not make a MultiIndex."""
     return pd.Index(objects(labels), name=name, tupleize_cols=False)
 
 
 def objects(labels: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """Array of labels as they are, tuples included."""
+    """Array of labels of dtype object, shape (n,); a tuple is one entry."""
     return np.fromiter(labels, dtype=object)
 
 
 def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> dict[str, Any]:
-    """Summaries of the rank of every entry, from draws."""
+    """Columns about the rank of every entry, from draws; NaN if draws are not finite."""
     draws = belief.draw(RANK_DRAWS, rng)
     if not np.all(np.isfinite(draws)):
         nothing = np.full(belief.size, np.nan)
@@ -426,7 +457,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
 
 
 def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Rank of every entry in every draw, 1 for the highest; ties are in random order."""
+    """Rank of every entry in every draw, same shape, 1 for the highest; ties in random order."""
     order = np.argsort(-draws, axis=1)
     if np.any(np.diff(np.take_along_axis(draws, order, axis=1), axis=1) == 0):
         order = np.lexsort((rng.random(draws.shape), -draws), axis=1)
@@ -436,7 +467,7 @@ def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[
 
 
 def pairs_of_labels(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """Return the pairs that a question is about."""
+    """Return the pairs of labels in a list, a table, or a single pair of texts."""
     if is_table(pairs):
         table = as_table(pairs, "pairs")
         pairs = zip(*map(table.labels, _ends_of(table)), strict=True)

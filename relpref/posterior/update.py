@@ -1,4 +1,4 @@
-"""Updates of posteriors: by the engine again, or by a rank-one change for each answer."""
+"""Updates of posteriors by new answers: with the engine, or quickly with rank-one changes."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -26,11 +26,11 @@ from relpref.result import InferenceWarning
 
 Hyperparameters = Literal["keep", "refit", "schedule"]
 
-GUESSED = "guessed"  # of ``info``: hyperparameters that were never fitted
+GUESSED = "guessed"  # entry of ``info``: hyperparameters that are at the prior's median, not fitted
 _SITES = ("precision", "shift")
-MAX_QUICK_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
-_CHECKED = 4  # heaviest components of a mixture, whose error is estimated
-_SAME_SITE = 1e-2  # relative difference of sites that are equal up to that of the hyperparameters
+MAX_QUICK_ERROR = 0.05  # in posterior sds; with a larger one, a quick update becomes a full one
+_CHECKED = 4  # number of components of a mixture, the heaviest, whose error is estimated
+_SAME_SITE = 1e-2  # largest relative difference of sites that count as equal
 _SEARCH_INFO = (
     "hyperparameters",
     "evaluations",
@@ -44,11 +44,14 @@ _SEARCH_INFO = (
 
 
 class Update:
-    """Update of a posterior of utilities, see `UtilityPosterior.update`."""
+    """Update of a posterior of utilities, see `UtilityPosterior.update`.
+
+    The answers are changed when it is made; `fully` or `quickly` return the new posterior.
+    """
 
     def __init__(self, posterior: Any, answers: Any, withdraw: Any) -> None:
         self.posterior, self.data = posterior, posterior.data
-        # Whether answers are taken back, which, and what they come to.
+        # Answers that are added (False) or taken back (True), and all answers after each change.
         self.steps: list[tuple[bool, Comparisons, Change]] = []
         for table, taken_back in ((answers, False), (withdraw, True)):
             if table is not None:
@@ -58,13 +61,18 @@ class Update:
                 self.steps.append((taken_back, some, change))
         self.origin: Origin = posterior.origin.with_argument(posterior.data, self.data)
         self.values = grown_values(posterior, self.data)
-        # A rater who is new is a typical one for a while.
+        # Until the next fit, a new rater has the hyperparameters of a typical one.
         new = self.values.keys() - posterior.hyperparameters.keys()
         names = sorted(new | set(posterior.info.get(GUESSED, ())))
         self.guessed = {GUESSED: names} if names else {}
 
     def fully(self, hyperparameters: Hyperparameters, progress_bar: bool) -> Any:
-        """Run the engine again, from the sites of the answers that stay."""
+        """Run the engine again, starting from the sites of the answers that stay.
+
+        Hyperparameters are kept, or fitted again (``"refit"``). With ``"schedule"`` they are fitted
+        if some were guessed, if the answers have changed by much since the last fit, or if too few
+        of their draws have weight.
+        """
         posterior, draws = self.posterior, self.posterior.hyperparameter_draws
         data = replace(self.data, comparisons=self.data.comparisons.rescaled())
         origin = self.origin.with_argument(self.data, data)
@@ -94,7 +102,11 @@ class Update:
         return replace(again, origin=origin, info={**again.info, **facts})
 
     def quickly(self, max_error: float) -> Any:
-        """Change the posterior by one rank for every answer; update fully beyond ``max_error``."""
+        """Make a rank-one change for every answer, with the hyperparameters kept.
+
+        Updates fully instead if answers depend on one another, or if the estimated error is above
+        ``max_error``.
+        """
         posterior, at_mode = self.posterior, self.origin.engine.at_mode
         likelihood, effects = posterior.likelihood, posterior._num_effects
         if not self._each_by_itself():
@@ -178,17 +190,17 @@ class Update:
         return updated.with_full(belief) if effects else updated
 
     def _rescaled(self, moving: RankOne) -> tuple[PreferenceData, Floats, float]:
-        """Give effects of numbers the prior that the scales of all answers imply.
+        """Compute the scales of covariates again, and change the prior of effects in ``moving``.
 
-        Returns the data with these scales, the factors from the old units of effects and utilities
-        to the new ones, shape (n,), and what the log evidence gains.
+        Returns the data with the new scales, the factors from the old units of effects and
+        utilities to the new ones, shape (n,), and the change of the log evidence.
         """
         before, after = self.data.comparisons, self.data.comparisons.rescaled()
         units, gained = np.ones(self.posterior.full.size), 0.0
         if before.covariate_scales is not None and after.covariate_scales is not None:
             units[: len(after.covariate_scales)] = after.covariate_scales / before.covariate_scales
         for effect in np.flatnonzero(units != 1):
-            # In old units the prior is N(0, (effect_scale / unit)²): a Gaussian factor more.
+            # In old units the new prior is N(0, (effect_scale / unit)²): the old one times a site.
             scale = self._in_each(EFFECT_SCALE, self.values[EFFECT_SCALE])
             row, precision = (np.array([effect]), np.ones(1)), (units[effect] ** 2 - 1) / scale**2
             mean, variance = moving.gap(row)
@@ -200,7 +212,10 @@ class Update:
         return replace(self.data, comparisons=after), units, gained
 
     def _each_by_itself(self) -> bool:
-        """Whether changed answers share nothing with others but utilities and effects."""
+        """Whether each changed answer depends on utilities and effects of covariates alone.
+
+        It does not if it shares noise with other answers of its list or group.
+        """
         answers, current = self.data.comparisons, self.posterior.data.comparisons
         if (
             # A custom program may look at neither groups nor covariates.
@@ -222,25 +237,26 @@ class Update:
         return True
 
     def _by_component(self, values: Mapping[str, Any], answers: Comparisons) -> dict[str, Any]:
-        """Parameters of the likelihood in each of the K components, shape (K, ...)."""
+        """Parameters of the likelihood, and the sd of groups, by component, shape (K, ...)."""
         shared = [] if answers.group is None else [GROUP_SD]
         sites = (*self.posterior.likelihood.parameters(answers), *shared)
         return {site: self._in_each(site, values[site]) for site in sites if site in values}
 
     def _in_each(self, site: str, value: Any) -> Floats:
-        """Return a hyperparameter in each of the K components, shape (K, ...)."""
+        """Return a hyperparameter by component, shape (K, ...): its draws, or ``value`` K times."""
         draws, value = self.posterior.hyperparameter_draws, np.asarray(value, dtype=np.float64)
         if site in draws:
             return _grown(draws[site], value)
         return np.broadcast_to(value, (len(self.posterior.belief.weights), *value.shape))
 
     def _check_gaps(self, at_mode: bool) -> None:
-        """Refuse a program whose answers are not gaps of utilities under the likelihood.
+        """Refuse a program whose answers are not given by gaps of utilities and its likelihood.
 
-        At a fixed point the sites say so themselves: each is what `match` makes of its cavity. The
-        engine stops when tilted and posterior moments agree up to its tolerance ρ, of means in sds
-        and of variances relative to themselves. With a posterior N(m, v) of the gap that leaves a
-        site's precision uncertain by ρ/v and its shift by ρ (1/√v + abs(m)/v).
+        The sites of a few answers show it: if the program is as assumed, each is what `match` makes
+        of its cavity. The engine stops when tilted and posterior moments agree up to its tolerance
+        ρ, of means in sds and of variances relative to themselves. If the gap has the posterior
+        N(m, v), the precision of its site has an error of up to ρ/v, and its shift of up to
+        ρ (1/√v + abs(m)/v).
         """
         posterior, answers = self.posterior, self.posterior.data.comparisons
         if posterior.quick_answers or not len(answers.winner):
@@ -248,7 +264,7 @@ class Update:
         parameters = self._by_component(posterior.hyperparameters, answers)
         parameters.pop(GROUP_SD, None)
         columns, entries = rows_of(answers, posterior._num_effects)
-        # Those of a list or a group depend on each other.
+        # Only answers that are in no list or group: those in one depend on each other.
         numbers = (each for each in (answers.list, answers.group) if each is not None)
         alone = np.flatnonzero(np.max([np.full(len(columns), -1), *numbers], axis=0) < 0)
         for row in alone[[0, len(alone) // 2, -1]] if len(alone) else ():
@@ -270,7 +286,11 @@ class Update:
 
 
 def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:
-    """Hyperparameters for other data, new ones at their prior's median."""
+    """Hyperparameters of a posterior for other data, by name.
+
+    Those that the data need and the posterior lacks, such as a new rater's, are at the prior's
+    median.
+    """
     answers, values = data.comparisons, dict(posterior.hyperparameters)
     priors = dict(posterior.likelihood.parameters(answers))
     if answers.group is not None:
@@ -288,7 +308,7 @@ def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:
 
 
 def kept_info(posterior: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Entries of ``info`` about the fit of hyperparameters, true while they are kept."""
+    """Entries of ``info`` that stay true with the hyperparameters: ``names`` and those of draws."""
     names = (*names, *DRAWS_INFO, *POINTS_INFO) if posterior.hyperparameter_draws else names
     return {name: posterior.info[name] for name in names if name in posterior.info}
 
@@ -302,7 +322,11 @@ def run_again(
     progress_bar: bool,
     **options: Any,
 ) -> Any:
-    """Run the engine at these hyperparameters; a mixture keeps its draws of them."""
+    """Run the engine of ``origin`` from given sites, with hyperparameters fixed at ``values``.
+
+    If the posterior is a mixture over draws of hyperparameters, it runs at these draws instead.
+    ``facts`` are entries of ``info``, and ``options`` changes of the engine.
+    """
     draws = _widened(posterior, values)
     options["fixed"] = {name: value for name, value in values.items() if name not in draws}
     if not draws:
@@ -315,27 +339,27 @@ def run_again(
 
 
 def _moved(rows: NDArray[Any], before: NDArray[Any]) -> Floats:
-    """Rows along the last axis after a change of answers, see `Change.before`; 0 if new."""
+    """Values of rows, last axis, in the order after a change, see `Change.before`; 0 if new."""
     after = np.zeros((*rows.shape[:-1], len(before)))
     after[..., before >= 0] = rows[..., before[before >= 0]]
     return after
 
 
 def _answers(data: PreferenceData, table: Any) -> Comparisons:
-    """Answers in any form of `PreferenceData.from_tables`; known raters keep their places."""
+    """Read answers in any form of `PreferenceData.from_tables`, an empty one included."""
     if hasattr(table, "__len__") and not len(table):
         return data.select_comparisons([]).comparisons
     return data.with_comparisons(table).comparisons
 
 
 def _widened(posterior: Any, values: Mapping[str, Any]) -> dict[str, Floats]:
-    """Draws of the hyperparameters, grown to the shapes that they have in ``values``."""
+    """Draws of hyperparameters by name, with entries added to have the shapes of ``values``."""
     draws = posterior.hyperparameter_draws
     return {name: _grown(draw, values[name]) for name, draw in draws.items()}
 
 
 def _grown(draws: Floats, value: Any) -> Floats:
-    """Draws of a vector, grown to the shape of ``value``; new entries are equal in all."""
+    """Extend draws (K, d) of a vector to the length of ``value``, which has the new entries."""
     grown = np.array(np.broadcast_to(value, (len(draws), *np.shape(value))))
     grown[tuple(map(slice, draws.shape))] = draws
     return grown

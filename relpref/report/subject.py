@@ -1,4 +1,4 @@
-"""Ranking of a page: order, places and names of the items."""
+"""Items of a report's page: their ranking, their names and the counts of their answers."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -20,19 +20,21 @@ from relpref.report.trust import Checked
 INTERVAL = 0.9
 ROWS = 50  # rows of the ranking that are shown with their places
 ALL_RANKED = 3000  # with more items, only the rows that are shown have places
-_DRAWS = 1000  # for their places
+_DRAWS = 1000  # draws of all utilities, for the places of the rows that are shown
 
 
 class Subject:
-    """Posterior of a page, and the names of its items.
+    """Posterior of a page, with the ranking, the names and the answers of the shown items.
+
+    If some of very many items are shown, arrays of shape (n,) are of the shown ones.
 
     Parameters
     ----------
     posterior : UtilityPosterior
         Posterior of the items that are shown.
     within : UtilityPosterior, optional
-        Posterior of all items, if some of very many items are shown; ``full`` is this or
-        ``posterior``.
+        Posterior of all items, if only some of them are shown. The attribute ``full`` is
+        ``within`` or, if that is None, ``posterior``.
     """
 
     def __init__(self, posterior: UtilityPosterior, within: UtilityPosterior | None = None) -> None:
@@ -44,15 +46,19 @@ class Subject:
 
     @cached_property
     def chosen(self) -> NDArray[np.intp]:
-        """Positions of the shown items among all."""
+        """Positions of the shown items among all items, shape (n,)."""
         return np.asarray(self.full.data.index(self.posterior.data.labels), dtype=np.intp)
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
-        """Rows by place, best first; ``position`` is the position of the item in the data."""
+        """Ranking of the shown items, best first, as of `UtilityPosterior.ranking`.
+
+        The index is the row number; ``position`` is the item's position in the posterior's labels.
+        With more than 3000 items, only the first 50 rows have columns of places.
+        """
         posterior, large = self.posterior, self.posterior.data.num_items > ALL_RANKED
         table = posterior.ranking(interval=INTERVAL, ranks=not large)
-        # Labels may be any objects, so rows are found by position.
+        # Labels may be any objects, and pandas cannot look up all of them: use positions.
         table = table.assign(position=[self.position[label] for label in table.index]).reset_index(
             drop=True
         )
@@ -72,11 +78,16 @@ class Subject:
 
     @cached_property
     def beats(self) -> Floats:
-        """Probability that an answer favors an item over an average one, best first; or empty."""
+        """Probability that an answer favors each item over an average item, best first, shape (n,).
+
+        It is empty if only some of the items are shown, or if the probabilities cannot be computed.
+        """
         posterior, order = self.posterior, self.order
         if self.within is not None or not takes_likelihood(posterior):
             return np.empty(0)
-        belief, other = posterior.belief.centred(), np.roll(order, 1)  # any other items
+        # The gap to the average item has the moments of the centred utility. The second items of
+        # the pairs are arbitrary.
+        belief, other = posterior.belief.centred(), np.roll(order, 1)
         variances = np.zeros_like(belief.locations)
         if belief.scales is not None:
             variances = np.maximum(np.diagonal(belief.scales, axis1=1, axis2=2), 0.0)
@@ -97,7 +108,10 @@ class Subject:
 
     @cached_property
     def groups(self) -> NDArray[np.intp] | None:
-        """Connected group of each item; None if all utilities can be compared."""
+        """Number of the connected group of each item, shape (n,), or None.
+
+        It is None if the model has attributes, there are no answers, or all are in the same group.
+        """
         data = self.full.data
         if data.attribute_names or not data.num_answers:
             return None
@@ -106,22 +120,22 @@ class Subject:
 
     @property
     def sizes(self) -> NDArray[np.intp]:
-        """Number of items in each group."""
+        """Number of shown items in each of `groups`, which must not be None."""
         return np.bincount(self.groups)  # type: ignore[arg-type]
 
     def named(self, label: Any) -> str:
-        """Name of an item, or of an effect of a covariate, within a sentence."""
+        """Name of an item, for use within a sentence; other labels as text."""
         if label in self.position:
             return self.names.inline(self.position[label])
         return isolated(cell(label).text)
 
     def several(self, positions: NDArray[np.intp]) -> str:
-        """Names of a few items, and the number of the others."""
+        """Text with the names of at most 10 items, by position, and the number of the others."""
         named = [self.names.inline(position) for position in positions[:10]]
         return listed([*named, *[""] * (len(positions) - len(named))], most=10)
 
     def cells(self, labels: Iterable[Any]) -> list[Cell]:
-        """Names for a table; the page may not show an item."""
+        """Table cells with the names of labels, which may be of items that are not shown."""
         return [
             self.names.cells([self.position[label]])[0] if label in self.position else cell(label)
             for label in labels
@@ -129,17 +143,17 @@ class Subject:
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """Positions in the data, best first."""
+        """Positions of the shown items in the posterior's labels, best first, shape (n,)."""
         return np.asarray(self.ranking["position"], dtype=np.intp)
 
     @cached_property
     def decimals(self) -> int:
-        """Number of decimals of utilities."""
+        """Number of decimals with which utilities are shown."""
         return decimals_for(self.ranking[["lower", "upper"]].to_numpy().ravel())
 
     @cached_property
     def won(self) -> NDArray[np.int64]:
-        """Answers in favor of each item, shape (n,)."""
+        """Number of answers in favor of each item, without ties, shape (n,)."""
         answers = self.full.data.comparisons
         if answers.probability is not None:
             favored = np.where(answers.probability > 0.5, answers.winner, answers.loser)
@@ -148,14 +162,17 @@ class Subject:
 
     @cached_property
     def asked(self) -> NDArray[np.int64]:
-        """Answers about each item, shape (n,)."""
+        """Number of answers about each item, shape (n,)."""
         data = self.full.data
         return self._counted(data.winner) + self._counted(data.loser)
 
     def _counted(
         self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True
     ) -> NDArray[np.int64]:
-        """Number of answers that have each item at these ends."""
+        """Number of answers by item, shape (n,), if each answer counts for the item in ``ends``.
+
+        Only the answers ``which`` are counted.
+        """
         data = self.full.data
         total = np.zeros(data.num_items, dtype=np.int64)
         np.add.at(total, ends, np.where(which, data.count, 0))
@@ -163,14 +180,14 @@ class Subject:
 
     @cached_property
     def pairs(self) -> int:
-        """Number of pairs with answers."""
+        """Number of different pairs with answers, among all items."""
         data = self.full.data
         ends = np.stack([np.asarray(data.winner), np.asarray(data.loser)])
         return int(np.unique(np.sort(ends, axis=0), axis=1).shape[1])
 
     @cached_property
     def contradicted(self) -> int:
-        """Number of pairs that were answered both ways."""
+        """Number of pairs of which each item was preferred at least once."""
         data = self.posterior.data
         kept = slice(None) if data.comparisons.tie is None else ~np.asarray(data.comparisons.tie)
         ends = np.stack(
@@ -182,7 +199,10 @@ class Subject:
 
 
 def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str, Floats]:
-    """Places of some items among all, as columns of the ranking, with little memory."""
+    """Places among all items of those at the positions ``chosen``, as columns of the ranking.
+
+    They are computed from at most 1000 draws, one draw at a time, which needs little memory.
+    """
     belief: Any = posterior.belief
     if posterior.sampled:
         draws = belief.draws[:: -(-len(belief.draws) // _DRAWS)]

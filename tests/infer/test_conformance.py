@@ -30,14 +30,13 @@ from relpref.models.preference import Hyperparameters, sample_decisions
 from relpref.result import CODES, Result
 
 
-def table(number: int, answers: int, ends: Any = None, **columns: Any) -> PreferenceData:
+def table(number: int, answers: int, **columns: Any) -> PreferenceData:
     """Items with two attributes in a ring of links, and answers with repeating columns."""
     rng = np.random.default_rng(number)
     labels = [f"e{row}" for row in range(number)]
     items = pd.DataFrame(rng.standard_normal((number, 2)), index=labels, columns=["a", "b"])
     first = rng.integers(0, number, answers)
     second = (first + rng.integers(1, number, answers)) % number
-    first, second = (first, second) if ends is None else np.transpose(ends)
     names = ("first", "second") if "probability" in columns else ("winner", "loser")
     pairs = pd.DataFrame({names[0]: np.take(labels, first), names[1]: np.take(labels, second)})
     covariates = columns.pop("covariates", ())
@@ -111,13 +110,17 @@ def moving_features(examples: Any) -> None:
     sample_decisions(features, OUTCOME, TAKEN, Hyperparameters(None), "probit", "example")
 
 
-# Orders of three or four items, choices of one among three, and single answers.
-LISTS = [
-    *[(number, *pair) for number in range(4) for pair in ((number, 4), (4, 5), (5, 6))],
-    *[(number, number, other) for number in range(4, 7) for other in (0, 2)],
-    *[(None, 1, 3), (None, 6, 2)],
+# Orders of four items, choices of one among three, and single answers.
+PLACES = [
+    *[(number, (number, 1), (4, 2), (5, 3), (6, 4)) for number in range(4)],
+    *[(number, (number, 1), (0, 2), (2, 2)) for number in range(4, 7)],
+    *[(7, (1, 1), (3, 2)), (8, (6, 1), (2, 2))],
 ]
-ORDERED = table(7, len(LISTS), [row[1:] for row in LISTS], list=[row[0] for row in LISTS])
+LISTS = pd.DataFrame(
+    [(number, f"e{item}", place) for number, *places in PLACES for item, place in places],
+    columns=["list", "item", "place"],
+)
+ORDERED = table(7, 1).with_comparisons(LISTS)
 TIES: dict[str, Any] = {"tie": [False, True, False, False], "rater": list("xyz"), "shown": True}
 
 

@@ -46,7 +46,7 @@ def check_agreement(sampled: Any, expected: Any) -> None:
 
 @pytest.fixture(scope="module")
 def sampled(data: PreferenceData, hyperparameters: dict[str, Any]) -> Any:
-    return from_samples(sample(xpgp, data, hyperparameters, 4000, 0), xpgp, data)
+    return from_samples(sample(xpgp, data, hyperparameters, 3000, 0), xpgp, data)
 
 
 def test_xpgp_agrees_with_nuts(sampled: Any, posterior: Any) -> None:

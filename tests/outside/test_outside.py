@@ -158,6 +158,7 @@ def own_program(data: Any) -> None:
     xpgp(data, likelihood=HeavyTailed())
 
 
+@pytest.mark.slow
 def test_the_likelihood_of_a_program_of_ones_own_is_not_guessed(tmp_path: Path) -> None:
     own = EP(own_program, fixed=FIXED).run(0, data(), progress_bar=False)
     text = text_of(report.write(own, tmp_path / "own.html", relations_evidence=False))
