@@ -209,7 +209,12 @@ NAMES = {
     ],
     "relpref.ask": ["AnswerStore", "Item", "Loop", "Progress", "Question"],
     "relpref.ask.web": ["create_app", "serve"],
-    "relpref.classifiers": ["CutFeatures", "KroneckerGPClassifier", "RankingGPClassifier"],
+    "relpref.classifiers": [
+        "CutFeatures",
+        "KroneckerGPClassifier",
+        "PreferenceRanker",
+        "RankingGPClassifier",
+    ],
     "relpref.data": [
         "PreferenceData",
         "Rankings",

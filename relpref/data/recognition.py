@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -91,6 +92,7 @@ ITEMS = {
     "alternative", "team", "product", "model", "name", "dish", "wine", "coffee", "competitor",
     "boat", "car", "brand", "variety", "entity", "skier", "swimmer", "contestant",
 }  # fmt: skip
+_LOOKED_AT = 1000  # rows
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 _PLACED = {"", "rank", "place", "choice", "position", "preference", "pick", "favorite", "top"}
 
@@ -242,7 +244,8 @@ def side_pairs(
 def label_pairs(table: Table) -> list[Pair]:
     """Return the pairs of columns that are most likely to hold the labels of the two sides."""
     columns = list(table.frame.columns)
-    pairs, sharing = [], {}
+    pairs: list[Pair] = []
+    sharing: dict[tuple[Any, Any], bool] = {}
     for sides, decided in ((DECIDED, True), (SIDES, False)):
         for first, second, rest, marker in side_pairs(table, sides, columns):
             if set(rest.split()) & NOT_LABELS:
@@ -269,7 +272,7 @@ def _pairs(table: Table) -> Iterator[Reading]:
             if {"winner", "loser"} != {pair.first, pair.second}:
                 yield Reading(
                     f"pairs, {pair.first!r} preferred to {pair.second!r}",
-                    lambda pair=pair: _named(table, {pair.first: "winner", pair.second: "loser"}),
+                    partial(_named, table, {pair.first: "winner", pair.second: "loser"}),
                 )
             continue
         left, right = cells_of(table, pair.first), cells_of(table, pair.second)
@@ -286,13 +289,13 @@ def _pairs(table: Table) -> Iterator[Reading]:
         for outcome in agreed:
             yield Reading(
                 f"{sides} with {outcome.description}",
-                lambda pair=pair, outcome=outcome: _decided(table, pair, outcome),
+                partial(_decided, table, pair, outcome),
             )
         if not agreed:
             for counts, description in _counts(table, pair):
                 yield Reading(
                     f"{sides} with {description}",
-                    lambda pair=pair, counts=counts: _counted(table, pair, counts),
+                    partial(_counted, table, pair, counts),
                 )
 
 
@@ -578,8 +581,8 @@ def _long_orders(table: Table) -> Iterator[Reading]:
     ]
     if not places:
         return
-    place, readings = places[0], {}
-    ranks = cells_of(table, place)
+    place, ranks = places[0], cells_of(table, places[0])
+    readings: dict[tuple[int, ...], tuple[Any, Any]] = {}
     for event in columns:
         if event == place or _noun(event) not in EVENTS:
             continue
@@ -597,10 +600,12 @@ def _long_orders(table: Table) -> Iterator[Reading]:
     for event, item in readings.values():
         yield Reading(
             f"orders of {item!r} by {place!r} in each {event!r}",
-            lambda event=event, item=item: _placed(
-                _named(table, {event: "list", item: "item", place: "place"})
-            ),
+            partial(_ranked, table, {event: "list", item: "item", place: "place"}),
         )
+
+
+def _ranked(table: Table, names: dict[Any, str]) -> Table:
+    return _placed(_named(table, names))
 
 
 def _are_places(cells: list[str]) -> bool:
@@ -640,7 +645,7 @@ def _placed(table: Table) -> Table:
 
 def _orders_by_place(table: Table) -> Iterator[Reading]:
     """Read orders with a row for each event and a column for each place."""
-    placed = {}
+    placed: dict[str, dict[int, Any]] = {}
     for column in table.frame.columns:
         parts = words(column)
         for at, part in enumerate(parts):
@@ -657,11 +662,11 @@ def _orders_by_place(table: Table) -> Iterator[Reading]:
         ordered = [columns[rank] for rank in sorted(columns)]
         cells = [cells_of(table, column) for column in ordered]
         sets = [set(column) - {""} for column in cells]
-        if any(map(is_numeric, cells)) or not sets[0] & set.union(*sets[1:]):
+        if any(map(is_numeric, cells)) or not sets[0] & set().union(*sets[1:]):
             continue
         yield Reading(
             f"orders, from {ordered[0]!r} to {ordered[-1]!r}",
-            lambda ordered=ordered: _melted(table, ordered),
+            partial(_melted, table, ordered),
         )
 
 
@@ -705,11 +710,15 @@ def _orders_by_item(table: Table) -> Iterator[Reading]:
     named = [column for column in columns if column not in ranks]
     if len(ranks) < 3 or len(named) > 1 + len(columns) // 4 or len(table.frame) < 2:
         return
-    matrix = [[cells[column][row] for column in ranks] for row in range(len(table.frame))]
+    rows = range(len(table.frame))
+    head = [[cells[column][row] for column in ranks] for row in rows[:_LOOKED_AT]]
+    if len(rows) > len(head) and not all(map(_is_order, head)):
+        return  # so many rows are no items
+    matrix = [[cells[column][row] for column in ranks] for row in rows]
     if all(map(_is_order, matrix)):
         yield Reading(
             f"orders, a row each, of {listed(ranks)}",
-            lambda: _by_item(table, ranks, range(len(matrix)), ranks, matrix),
+            partial(_by_item, table, ranks, range(len(matrix)), ranks, matrix),
         )
     labels = [column for column in named if len(set(cells[column])) == len(table.frame)]
     if labels and len(table.frame) > 2 and all(map(_is_order, zip(*matrix, strict=True))):
@@ -764,7 +773,7 @@ def _best_worst(table: Table) -> Iterator[Reading]:
             continue
         yield Reading(
             f"the best {best[0]!r} and the worst {worst[0]!r} of {listed(columns_shown)}",
-            lambda columns_shown=columns_shown: _extremes(table, best[0], worst[0], columns_shown),
+            partial(_extremes, table, best[0], worst[0], columns_shown),
         )
 
 

@@ -1,6 +1,8 @@
 """A ranking as HTML, for notebooks: a table with a picture of each interval."""
 
+from collections.abc import Callable
 from html import escape
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +33,7 @@ def ranking_html(table: pd.DataFrame, top: int, interval: float, caption: str) -
     finite = ends[np.isfinite(ends)]
     low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
     scale = (_WIDTH - 12) / ((high - low) or 1.0)
-    optional = {"tier": str, "p_best": percent}
+    optional: dict[str, Callable[[Any], str]] = {"tier": str, "p_best": percent}
     columns = {name: text for name, text in optional.items() if name in shown}
     header = ["", "", "mean", f"{interval:.0%} interval", *(_TITLES[name] for name in columns)]
     rows = []

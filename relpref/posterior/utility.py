@@ -19,9 +19,10 @@ from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Arrays, Stored
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, Margins
+from relpref.posterior.html import ranking_html
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
-from relpref.posterior.summary import forest, sources
+from relpref.posterior.summary import fitted, forest, sources
 from relpref.posterior.tables import (
     check_interval,
     effect_units,
@@ -134,6 +135,11 @@ class UtilityPosterior(Posterior):
                 "a program of relpref.models"
             )
         return self._num_effects
+
+    def _repr_html_(self) -> str:
+        """Return the ranking of the first 20 items with their intervals, for notebooks."""
+        caption = f"{self.data.describe()}. {fitted(self)}"
+        return ranking_html(self.ranking(), 20, 0.9, caption)
 
     def ranking(
         self, interval: float = 0.9, rng_key: Any = None, *, ranks: bool = True, top: int = 1000

@@ -15,7 +15,7 @@ import relpref
 from relpref.classifiers import PreferenceRanker
 from relpref.errors import DataError, UnknownLabelError
 
-OPTIONS = {"hyperparameters": "maximize"}
+OPTIONS: dict[str, Any] = {"hyperparameters": "maximize"}
 
 
 def pairs(number: int = 40) -> tuple[pd.DataFrame, np.ndarray]:

@@ -1,6 +1,7 @@
 """Tables of answers as people write them: what is read from each, or why it is refused."""
 
 import io
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -25,7 +26,7 @@ def results(table: Table) -> list[tuple[str, str, float, float]]:
     frame = table.frame
     count = frame["count"] if "count" in frame else [1] * len(frame)
     if "winner" in frame and "loser" in frame:
-        columns = frame["winner"], frame["loser"], [1] * len(frame), count
+        columns: Any = (frame["winner"], frame["loser"], [1] * len(frame), count)
     else:
         tie = (
             [str(cell) == "True" for cell in frame["tie"]]
@@ -38,15 +39,19 @@ def results(table: Table) -> list[tuple[str, str, float, float]]:
     return [(str(a), str(b), float(r), float(n)) for a, b, r, n in zip(*columns, strict=True)]
 
 
-PAIRS = {
+PAIRS: dict[str, Any] = {
     "football": (
-        "Div,Date,HomeTeam,AwayTeam,FTHG,FTAG,FTR,HTHG,HTAG,HTR\n"
-        "E0,13/08,Ayr,Bury,2,1,H,0,1,A\nE0,14/08,Bury,Crewe,0,0,D,0,0,D\nE0,15/08,Crewe,Ayr,1,3,A,1,0,H",
+        (
+            "Div,Date,HomeTeam,AwayTeam,FTHG,FTAG,FTR,HTHG,HTAG,HTR\n"
+            "E0,13/08,Ayr,Bury,2,1,H,0,1,A\nE0,14/08,Bury,Crewe,0,0,D,0,0,D\nE0,15/08,Crewe,Ayr,1,3,A,1,0,H"
+        ),
         [("Ayr", "Bury", 1), ("Bury", "Crewe", 0.5), ("Crewe", "Ayr", 0)],
     ),
     "football, goals only": (
-        "date,home_team,away_team,home_score,away_score,neutral\n"
-        "d,Ayr,Bury,2,1,FALSE\nd,Bury,Crewe,0,0,TRUE\nd,Crewe,Ayr,1,3,FALSE",
+        (
+            "date,home_team,away_team,home_score,away_score,neutral\n"
+            "d,Ayr,Bury,2,1,FALSE\nd,Bury,Crewe,0,0,TRUE\nd,Crewe,Ayr,1,3,FALSE"
+        ),
         [("Ayr", "Bury", 1), ("Bury", "Crewe", 0.5), ("Crewe", "Ayr", 0)],
     ),
     "German football": (
@@ -54,13 +59,17 @@ PAIRS = {
         [("Ayr", "Bury", 1), ("Bury", "Crewe", 0.5), ("Crewe", "Ayr", 0)],
     ),
     "votes on models": (
-        "question_id,model_a,model_b,winner,judge\n"
-        "1,x,y,model_a,j\n2,y,z,tie,j\n3,z,x,model_b,k\n4,x,z,tie (bothbad),k",
+        (
+            "question_id,model_a,model_b,winner,judge\n"
+            "1,x,y,model_a,j\n2,y,z,tie,j\n3,z,x,model_b,k\n4,x,z,tie (bothbad),k"
+        ),
         [("x", "y", 1), ("y", "z", 0.5), ("z", "x", 0), ("x", "z", 0.5)],
     ),
     "one-hot votes": (
-        "id,model_a,model_b,winner_model_a,winner_model_b,winner_tie\n"
-        "1,x,y,1,0,0\n2,y,z,0,0,1\n3,z,x,0,1,0",
+        (
+            "id,model_a,model_b,winner_model_a,winner_model_b,winner_tie\n"
+            "1,x,y,1,0,0\n2,y,z,0,0,1\n3,z,x,0,1,0"
+        ),
         [("x", "y", 1), ("y", "z", 0.5), ("z", "x", 0)],
     ),
     "chess": (
@@ -68,8 +77,10 @@ PAIRS = {
         [("ann", "bob", 1), ("bob", "cy", 0.5), ("cy", "ann", 0)],
     ),
     "chess site": (
-        "id,rated,winner,white_id,white_rating,black_id,black_rating\n"
-        "1,TRUE,white,ann,1500,bob,1400\n2,TRUE,draw,bob,1400,cy,1300\n3,FALSE,black,cy,1300,ann,1500",
+        (
+            "id,rated,winner,white_id,white_rating,black_id,black_rating\n"
+            "1,TRUE,white,ann,1500,bob,1400\n2,TRUE,draw,bob,1400,cy,1300\n3,FALSE,black,cy,1300,ann,1500"
+        ),
         [("ann", "bob", 1), ("bob", "cy", 0.5), ("cy", "ann", 0)],
     ),
     "combats by number": (
@@ -81,8 +92,10 @@ PAIRS = {
         [("ann", "bob", 1), ("bob", "cy", 0.5), ("cy", "ann", 0)],
     ),
     "tennis": (
-        "tourney_id,winner_id,winner_name,winner_hand,loser_id,loser_name,loser_hand,score\n"
-        "1,100,ann,R,101,bob,L,6-4 6-2\n1,101,bob,L,102,cy,R,7-5 6-4\n1,100,ann,R,102,cy,R,6-0 6-0",
+        (
+            "tourney_id,winner_id,winner_name,winner_hand,loser_id,loser_name,loser_hand,score\n"
+            "1,100,ann,R,101,bob,L,6-4 6-2\n1,101,bob,L,102,cy,R,7-5 6-4\n1,100,ann,R,102,cy,R,6-0 6-0"
+        ),
         [("ann", "bob", 1), ("bob", "cy", 1), ("ann", "cy", 1)],
     ),
     "models chosen": (
@@ -90,8 +103,10 @@ PAIRS = {
         [("x", "y", 1), ("y", "z", 1), ("x", "z", 1)],
     ),
     "cricket": (
-        "id,team1,team2,toss_winner,toss_decision,result,winner\n"
-        "1,A,B,B,bat,runs,A\n2,B,C,B,field,no result,NA\n3,C,A,A,bat,wickets,A",
+        (
+            "id,team1,team2,toss_winner,toss_decision,result,winner\n"
+            "1,A,B,B,bat,runs,A\n2,B,C,B,field,no result,NA\n3,C,A,A,bat,wickets,A"
+        ),
         [("A", "B", 1), ("C", "A", 0)],
     ),
     "wins of both sides": (
@@ -128,6 +143,26 @@ PAIRS = {
         "generator_1,generator_2,preference\nx,y,1\ny,z,0\nz,x,0.5",
         [("x", "y", 1), ("y", "z", 0), ("z", "x", 0.5)],
     ),
+    "both sides of each answer": (
+        "team,opponent,result\na,b,W\nb,a,L\nb,c,D\nc,b,D",
+        [("a", "b", 1), ("b", "c", 0.5)],
+    ),
+    "canceled answers": (
+        "home,away,result,was_cancelled\na,b,H,False\nb,c,A,True\nc,a,D,False",
+        [("a", "b", 1), ("c", "a", 0.5)],
+    ),
+    "numbers of the options": (
+        "option_1,option_2,chosen\na,b,1\nb,c,2",
+        [("a", "b", 1), ("b", "c", 0)],
+    ),
+    "a label that is a word for a tie": (
+        "p1,p2,winner\nx,b,x\nb,c,c\nc,x,draw",
+        [("x", "b", 1), ("b", "c", 0), ("c", "x", 0.5)],
+    ),
+    "scores": (
+        "p1,p2,score\na,b,3-1\nb,c,2-2\nc,a,0-4",
+        [("a", "b", 1), ("b", "c", 0.5), ("c", "a", 0)],
+    ),
 }
 
 
@@ -144,15 +179,15 @@ def orders(table: Table) -> dict[str, list[tuple[str, str]]]:
     """Items and places by list."""
     lists: dict[str, list[tuple[str, str]]] = {}
     for name, item, place in table.frame[["list", "item", "place"]].itertuples(index=False):
-        cell = "" if place is None or place != place else f"{float(place):g}" if place != "" else ""
+        cell = "" if place is None or pd.isna(place) else f"{float(place):g}" if place != "" else ""
         lists.setdefault(str(name), []).append((str(item), cell))
     return lists
 
 
-LISTS = {
+LISTS: dict[str, Any] = {
     "races": (
-        "raceId,driverId,constructorId,grid,position,positionOrder,points\n"
-        "1,ann,m,2,1,1,10\n1,bob,m,1,2,2,8\n1,cy,f,3,\\N,3,0\n2,ann,m,1,2,2,8\n2,cy,f,2,1,1,10",
+        ("raceId,driverId,constructorId,grid,position,positionOrder,points\n"
+        "1,ann,m,2,1,1,10\n1,bob,m,1,2,2,8\n1,cy,f,3,\\N,3,0\n2,ann,m,1,2,2,8\n2,cy,f,2,1,1,10"),
         {"1": [("ann", "1"), ("bob", "2"), ("cy", "")], "2": [("ann", "2"), ("cy", "1")]},
     ),
     "races with those who did not start": (
@@ -246,6 +281,12 @@ def test_tables_with_two_readings_are_refused(name: str) -> None:
         "list,item,place\n1,a,1\n1,b,2",
         "name,price\na,1\nb,2",
         "item_1,item_2,rating\na,b,4\nb,c,5",
+        "team1,team2,toss_winner\na,b,a\nb,c,c",
+        "player1,player2,server\na,b,a\nb,c,c",
+        "player_1,player_2,player_1_rank_points,player_2_rank_points\na,b,15,14\nb,c,14,13",
+        "match,player,rank\n1,a,5\n1,b,9\n2,a,5\n2,c,30",
+        "person,tea,coffee,water\np,5,3,4\nq,4,4,1",
+        "first,second,shown_first\na,b,a\nb,c,c",
     ],
 )
 def test_other_tables_are_left_alone(text: str) -> None:

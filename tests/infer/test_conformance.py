@@ -111,7 +111,7 @@ def moving_features(examples: Any) -> None:
 
 
 # Orders of four items, choices of one among three, and single answers.
-PLACES = [
+PLACES: list[Any] = [
     *[(number, (number, 1), (4, 2), (5, 3), (6, 4)) for number in range(4)],
     *[(number, (number, 1), (0, 2), (2, 2)) for number in range(4, 7)],
     *[(7, (1, 1), (3, 2)), (8, (6, 1), (2, 2))],

@@ -1,6 +1,7 @@
 """What is read first of a posterior."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,13 @@ def test_every_posterior_has_one(posterior: Any) -> None:
     }
     sampled = from_samples(draws, xpgp, posterior.data.without_attributes())
     assert "Fitted by samples" in sampled.summary()
+
+
+def test_a_notebook_shows_the_ranking(posterior: Any) -> None:
+    html = posterior._repr_html_()
+    assert html.count("<tr>") == 5 and html.count("<svg") == html.count("<line") == 4
+    assert "su\\nmatra" in html and "Fitted xpgp by EP" in html
+    labels = [f"<b>{row}</b>" for row in range(30)]
+    many = relpref.fit(labels, list(pairwise(labels)), hyperparameters="maximize")
+    html = many._repr_html_()
+    assert html.count("<svg") == 20 and "10 more items" in html and "<b>" not in html
