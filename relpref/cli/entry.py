@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from relpref.cli.parser import parse
@@ -53,9 +53,8 @@ def _run(arguments: Sequence[str] | None) -> int:
                 sys.stdout.flush()  # here, where a broken pipe can still be handled
     except SystemExit as leaving:  # --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
-    except BrokenPipeError:
-        # The reader has closed the pipe. Python flushes stdout once more at exit: into nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has closed the pipe
+        _discard_output()
         return 0
     except KeyboardInterrupt as interrupt:  # a command that keeps a part of its work says so
         done = f"; {placed[-1]} is written" if placed else ", nothing was written"
@@ -65,7 +64,15 @@ def _run(arguments: Sequence[str] | None) -> int:
     except RelprefError as error:
         return _fail(_INFERENCE, f"error: {error}")
     except OSError as error:  # stdout on a full disk, for example
+        if error.filename is None:
+            _discard_output()
         return _fail(_INPUT, f"error: {error.filename or 'the output'}: {error.strerror or error}")
+
+
+def _discard_output() -> None:
+    """Let Python's last flush of stdout, at exit, go into nothing."""
+    with suppress(OSError):  # stdout may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(code: int, message: str) -> int:

@@ -26,11 +26,11 @@ Codes = NDArray[np.float64]  # 1 where the first won, 0 for a tie, -1 where the 
 
 # Words by which the names of two columns differ that hold the two sides of an answer.
 SIDES = (
-    ("first", "second"), ("1", "2"), ("a", "b"), ("left", "right"), ("one", "two"),
+    ("first", "second"), ("1", "2"), ("a", "b"), ("left", "right"), 
     ("home", "away"), ("home", "visitor"), ("home", "guest"), ("h", "a"), ("heim", "gast"),
     ("local", "visitante"), ("domicile", "exterieur"), ("red", "blue"), ("r", "b"),
     ("white", "black"), ("w", "b"), ("visitor", "opponent"), ("team", "opponent"),
-    ("player", "opponent"), ("v", "o"), ("i", "j"),
+    ("player", "opponent"), ("v", "o"), 
 )  # fmt: skip
 # The same, where the first of them is the better one.
 DECIDED = (
@@ -56,13 +56,13 @@ WINS = {"wins", "win", "votes", "won"}
 FIRST_SECOND = (
     *SIDES,
     ("leftvote", "rightvote"), ("left vote", "right vote"), ("win", "loss"), ("won", "lost"),
-    ("win", "lose"), ("w", "l"), ("model a", "model b"), ("team a", "team b"),
+    ("win", "lose"), ("w", "l"), 
 )  # fmt: skip
 TIES = {
     "tie", "tied", "draw", "drawn", "d", "x", "equal", "even", "same", "tievote", "tie vote", "=",
     "no preference", "unentschieden", "remis", "gleich", "gleichstand", "egal", "nul", "match nul",
     "egalite", "égalité", "empate", "igual", "½", "1/2", "0.5", "½-½", "½–½", "1/2-1/2", "0.5-0.5",
-    "stalemate", "split",
+    
 }  # fmt: skip
 BOTH_BAD = {"tie (bothbad)", "both bad", "bothbad", "bothbad vote", "bothbad_vote", "neither"}
 VOID = {
@@ -90,7 +90,7 @@ EVENTS = {
 ITEMS = {
     "item", "driver", "horse", "player", "athlete", "runner", "candidate", "option", "rider",
     "alternative", "team", "product", "model", "name", "dish", "wine", "coffee", "competitor",
-    "boat", "car", "brand", "variety", "entity", "skier", "swimmer", "contestant",
+    "boat", "car", "brand", "variety", "contestant",
 }  # fmt: skip
 _LOOKED_AT = 1000  # rows
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
