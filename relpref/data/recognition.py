@@ -26,11 +26,11 @@ Codes = NDArray[np.float64]  # 1 where the first won, 0 for a tie, -1 where the 
 
 # Words by which the names of two columns differ that hold the two sides of an answer.
 SIDES = (
-    ("first", "second"), ("1", "2"), ("a", "b"), ("left", "right"), 
+    ("first", "second"), ("1", "2"), ("a", "b"), ("left", "right"),
     ("home", "away"), ("home", "visitor"), ("home", "guest"), ("h", "a"), ("heim", "gast"),
     ("local", "visitante"), ("domicile", "exterieur"), ("red", "blue"), ("r", "b"),
     ("white", "black"), ("w", "b"), ("visitor", "opponent"), ("team", "opponent"),
-    ("player", "opponent"), ("v", "o"), 
+    ("player", "opponent"), ("v", "o"),
 )  # fmt: skip
 # The same, where the first of them is the better one.
 DECIDED = (
@@ -56,13 +56,12 @@ WINS = {"wins", "win", "votes", "won"}
 FIRST_SECOND = (
     *SIDES,
     ("leftvote", "rightvote"), ("left vote", "right vote"), ("win", "loss"), ("won", "lost"),
-    ("win", "lose"), ("w", "l"), 
+    ("win", "lose"), ("w", "l"),
 )  # fmt: skip
 TIES = {
     "tie", "tied", "draw", "drawn", "d", "x", "equal", "even", "same", "tievote", "tie vote", "=",
     "no preference", "unentschieden", "remis", "gleich", "gleichstand", "egal", "nul", "match nul",
     "egalite", "égalité", "empate", "igual", "½", "1/2", "0.5", "½-½", "½–½", "1/2-1/2", "0.5-0.5",
-    
 }  # fmt: skip
 BOTH_BAD = {"tie (bothbad)", "both bad", "bothbad", "bothbad vote", "bothbad_vote", "neither"}
 VOID = {
