@@ -152,13 +152,19 @@ class Subject:
         return decimals_for(self.ranking[["lower", "upper"]].to_numpy().ravel())
 
     @cached_property
+    def _preferred(self) -> tuple[NDArray[Any], Any]:
+        """Preferred and other item of each answer, shape (2, m), and which answers prefer one."""
+        answers = self.full.data.comparisons
+        ends = np.stack([answers.winner, answers.loser])
+        if answers.probability is None:
+            return ends, slice(None) if answers.tie is None else ~np.asarray(answers.tie)
+        return np.where(answers.probability > 0.5, ends, ends[::-1]), answers.probability != 0.5
+
+    @cached_property
     def won(self) -> NDArray[np.int64]:
         """Number of answers in favor of each item, without ties, shape (n,)."""
-        answers = self.full.data.comparisons
-        if answers.probability is not None:
-            favored = np.where(answers.probability > 0.5, answers.winner, answers.loser)
-            return self._counted(favored, answers.probability != 0.5)
-        return self._counted(answers.winner, True if answers.tie is None else ~answers.tie)
+        ends, decided = self._preferred
+        return self._counted(ends[0], decided)
 
     @cached_property
     def asked(self) -> NDArray[np.int64]:
@@ -166,16 +172,14 @@ class Subject:
         data = self.full.data
         return self._counted(data.winner) + self._counted(data.loser)
 
-    def _counted(
-        self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True
-    ) -> NDArray[np.int64]:
+    def _counted(self, ends: NDArray[np.int32], which: Any = slice(None)) -> NDArray[np.int64]:
         """Number of answers by item, shape (n,), if each answer counts for the item in ``ends``.
 
         Only the answers ``which`` are counted.
         """
         data = self.full.data
         total = np.zeros(data.num_items, dtype=np.int64)
-        np.add.at(total, ends, np.where(which, data.count, 0))
+        np.add.at(total, ends[which], data.count[which])
         return total[self.chosen]
 
     @cached_property
@@ -188,13 +192,9 @@ class Subject:
     @cached_property
     def contradicted(self) -> int:
         """Number of pairs of which each item was preferred at least once."""
-        data = self.posterior.data
-        kept = slice(None) if data.comparisons.tie is None else ~np.asarray(data.comparisons.tie)
-        ends = np.stack(
-            [np.asarray(end, dtype=np.int64)[kept] for end in (data.winner, data.loser)]
-        )
+        ends, decided = self._preferred
         # Each winner and loser once: equal answers of two raters, or of two strengths, agree.
-        pairs = np.sort(np.unique(ends, axis=1), axis=0)
+        pairs = np.sort(np.unique(ends[:, decided], axis=1), axis=0)
         return int(np.sum(np.unique(pairs, axis=1, return_counts=True)[1] > 1))
 
 

@@ -76,20 +76,9 @@ PAIRS: dict[str, Any] = {
         "white,black,result,opening\nann,bob,1-0,C20\nbob,cy,1/2-1/2,C21\ncy,ann,0-1,C20\nann,cy,*,C20",
         [("ann", "bob", 1), ("bob", "cy", 0.5), ("cy", "ann", 0)],
     ),
-    "chess site": (
-        (
-            "id,rated,winner,white_id,white_rating,black_id,black_rating\n"
-            "1,TRUE,white,ann,1500,bob,1400\n2,TRUE,draw,bob,1400,cy,1300\n3,FALSE,black,cy,1300,ann,1500"
-        ),
-        [("ann", "bob", 1), ("bob", "cy", 0.5), ("cy", "ann", 0)],
-    ),
     "combats by number": (
         "First_pokemon,Second_pokemon,Winner\n266,298,298\n702,266,702\n298,702,702",
         [("266", "298", 0), ("702", "266", 1), ("298", "702", 0)],
-    ),
-    "fights": (
-        "R_fighter,B_fighter,Referee,Winner,R_age,B_age\nann,bob,x,Red,30,31\nbob,cy,x,Draw,31,29\ncy,ann,x,Blue,29,30",
-        [("ann", "bob", 1), ("bob", "cy", 0.5), ("cy", "ann", 0)],
     ),
     "tennis": (
         (
@@ -122,14 +111,6 @@ PAIRS: dict[str, Any] = {
     "baseball": (
         "home.team,away.team,home.wins,away.wins\na,b,3,2\nb,c,0,4",
         [("a", "b", 1, 3), ("a", "b", 0, 2), ("b", "c", 0, 4)],
-    ),
-    "left or right": (
-        "left,right,choice\na,b,left\nb,c,right\nc,a,same",
-        [("a", "b", 1), ("b", "c", 0), ("c", "a", 0.5)],
-    ),
-    "a preferred label": (
-        "taster,coffee_a,coffee_b,preferred\nt,a,b,a\nt,b,c,c\nu,c,a,c",
-        [("a", "b", 1), ("b", "c", 0), ("c", "a", 1)],
     ),
     "votes by side": (
         "left,right,vote\na,b,leftvote\nb,c,rightvote\nc,a,tievote\na,c,bothbad_vote",

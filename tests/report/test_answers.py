@@ -101,3 +101,14 @@ def test_reported_probabilities_and_the_logistic_link(make: Any, prose: Any) -> 
         "the logistic function of the difference of their utilities (Bradley and Terry 1952)."
         in logistic
     )
+
+
+def test_reports_of_one_opinion_are_not_answered_both_ways(make: Any) -> None:
+    """A reported probability below one half prefers the second item."""
+    reports = pd.DataFrame(
+        [("a", "b", 0.9), ("b", "a", 0.2), ("b", "c", 0.7), ("c", "b", 0.6), ("a", "d", 0.5)],
+        columns=["first", "second", "probability"],
+    )
+    subject = Subject(make(make().data.with_comparisons(reports)))
+    assert subject.contradicted == 1 and subject.pairs == 3
+    assert subject.won[:4].tolist() == [2, 1, 1, 0]
