@@ -6,7 +6,7 @@ two forms is refused with both, and a table that fits none is returned as it is.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -225,8 +225,8 @@ def side_pairs(
 ) -> Iterator[tuple[Any, Any, str, tuple[str, str]]]:
     """Yield columns whose names differ by one word, what they have in common, and the words."""
     split = {column: words(column) for column in columns}
-    for one, other in combinations(columns, 2):
-        left, right = split[one], split[other]
+    for column, other in combinations(columns, 2):
+        left, right = split[column], split[other]
         if len(left) != len(right):
             continue
         apart = [at for at, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
@@ -235,9 +235,9 @@ def side_pairs(
         at = apart[0]
         rest = " ".join(left[:at] + left[at + 1 :])
         if (left[at], right[at]) in sides:
-            yield one, other, rest, (left[at], right[at])
+            yield column, other, rest, (left[at], right[at])
         elif (right[at], left[at]) in sides:
-            yield other, one, rest, (right[at], left[at])
+            yield other, column, rest, (right[at], left[at])
 
 
 def label_pairs(table: Table) -> list[Pair]:
@@ -354,25 +354,30 @@ def read_outcome(cells: list[str], sides: Sides, *, numbers: bool = True) -> lis
     plain = np.array([cell.lower() for cell in cells], dtype=object)
     at, distinct = pd.factorize(plain)
     names = (" ".join(words(pair.first)), " ".join(words(pair.second)))
-    families = dict.fromkeys((pair.marker, names, *FIRST_SECOND))
-    codings = [{one: 1.0, other: -1.0} for one, other in families if numbers or one != "1"]
-    if numbers:
-        signs = {"1": 1.0, "0": 0.0, "-1": -1.0}
-        codings.append(signs if "-1" in distinct else {"1": 1.0, "0.5": 0.0, "0": -1.0})
-        codings.append({"1": 1.0, "1.5": 0.0, "2": -1.0})
+    initials = (pair.marker[0][0], pair.marker[1][0])
     labels = {label.lower() for label in {*left, *right}}
     common = np.array([_common(cell, labels) for cell in distinct])
+
+    def by_words(coding: Mapping[str, float]) -> Codes | None:
+        coded = np.array([coding.get(_spoken(cell), np.inf) for cell in distinct])
+        return _codes(np.where(np.isfinite(coded), coded, common)[at])
+
     each = np.array(cells, dtype=object)
     won = (each == np.array(left, dtype=object)) * 1.0 - (each == np.array(right, dtype=object))
-    by_label = _codes(np.where(won != 0, won, common[at]))
-    read = [by_label]
-    for coding in codings:
-        # A label such as "B" is no word for a side, unless the columns are called so.
-        if by_label is None or pair.marker[0] in coding or names[0] in coding:
-            coded = np.array([coding.get(_spoken(cell), np.inf) for cell in distinct])
-            read.append(_codes(np.where(np.isfinite(coded), coded, common)[at]))
-    margins = np.array([_margin(cell) for cell in distinct])
-    read.append(_codes(np.where(np.isfinite(margins), margins, common)[at]))
+    read = [_codes(np.where(won != 0, won, common[at]))]
+    read += [by_words({one: 1.0, other: -1.0}) for one, other in (pair.marker, initials, names)]
+    if all(codes is None for codes in read):
+        # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
+        codings = [
+            {first: 1.0, second: -1.0} for first, second in FIRST_SECOND if numbers or first != "1"
+        ]
+        if numbers:
+            signs = {"1": 1.0, "0": 0.0, "-1": -1.0}
+            codings.append(signs if "-1" in distinct else {"1": 1.0, "0.5": 0.0, "0": -1.0})
+            codings.append({"1": 1.0, "1.5": 0.0, "2": -1.0})
+        margins = np.array([_margin(cell) for cell in distinct])
+        read = [by_words(coding) for coding in codings]
+        read.append(_codes(np.where(np.isfinite(margins), margins, common)[at]))
     different: list[Codes] = []
     for codes in read:
         if codes is not None and not any(_equal(codes, other) for other in different):
@@ -412,42 +417,30 @@ def _margin(cell: str) -> float:
 
 def _one_hot(table: Table, pair: Pair, others: list[Any]) -> Iterator[Outcome]:
     """Read three columns of which one is true in each row: the first won, the second won, a tie."""
-    split = {column: words(column) for column in others}
-    sides = words(pair.first), words(pair.second)
-    for one in others:
-        for other in others:
-            stem = split[one][: -len(sides[0])]
-            if (
-                not set(stem) & (_OF_OUTCOMES | WINS)
-                or split[one] != (*stem, *sides[0])
-                or split[other] != (*stem, *sides[1])
-                or not all(
-                    set(cells_of(table, c)) <= {"0", "1", "True", "False"} for c in (one, other)
-                )
-            ):
-                continue
-            ties = [
-                column for column in others if split[column] in ((*stem, "tie"), (*stem, "draw"))
-            ]
-            if not ties:
-                raise DataError(
-                    f"{table.name}: {one!r} and {other!r} say who won, and there is no column "
-                    f"{'_'.join((*stem, 'tie'))!r}; add it, true where neither won"
-                )
-            marks = np.array(
-                [
-                    [cell in ("1", "True") for cell in cells_of(table, column)]
-                    for column in (one, other, ties[0])
-                ]
+    by_words = {words(column): column for column in others}
+    left, right = words(pair.first), words(pair.second)
+    for name, first in by_words.items():
+        stem = name[: -len(left)]
+        second = by_words.get((*stem, *right))
+        if name != (*stem, *left) or second is None or not set(stem) & (_OF_OUTCOMES | WINS):
+            continue
+        tie = by_words.get((*stem, "tie"), by_words.get((*stem, "draw")))
+        if tie is None:
+            raise DataError(
+                f"{table.name}: {first!r} and {second!r} say who won, and there is no column "
+                f"{'_'.join((*stem, 'tie'))!r}; add it, true where neither won"
             )
-            wrong = marks.sum(axis=0) != 1
-            if wrong.any():
-                raise DataError(
-                    f"{table.place(int(wrong.argmax()))}: exactly one of {one!r}, {other!r} and "
-                    f"{ties[0]!r} is true in each row; correct the row, or drop it"
-                )
-            used = (one, other, ties[0])
-            yield Outcome(f"the outcome in {listed(used)}", marks[0].astype(float) - marks[1], used)
+        used = (first, second, tie)
+        marks = np.array(
+            [[cell.lower() in _TRUE for cell in cells_of(table, column)] for column in used]
+        )
+        wrong = marks.sum(axis=0) != 1
+        if wrong.any():
+            raise DataError(
+                f"{table.place(int(wrong.argmax()))}: exactly one of {listed(used)} is true in "
+                "each row; correct the row, or drop it"
+            )
+        yield Outcome(f"the outcome in {listed(used)}", marks[0].astype(float) - marks[1], used)
 
 
 def _goals(table: Table, pair: Pair, others: list[Any]) -> Iterator[Outcome]:

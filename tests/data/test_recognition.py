@@ -47,6 +47,10 @@ PAIRS: dict[str, Any] = {
         ),
         [("Ayr", "Bury", 1), ("Bury", "Crewe", 0.5), ("Crewe", "Ayr", 0)],
     ),
+    "football, won away": (
+        "home,away,FTR\na,b,A\nb,c,D\nc,a,A",
+        [("a", "b", 0), ("b", "c", 0.5), ("c", "a", 0)],
+    ),
     "football, goals only": (
         (
             "date,home_team,away_team,home_score,away_score,neutral\n"
@@ -107,10 +111,6 @@ PAIRS: dict[str, Any] = {
             ("a", "b", 0.5, 1),
             ("b", "c", 0.5, 2),
         ],
-    ),
-    "baseball": (
-        "home.team,away.team,home.wins,away.wins\na,b,3,2\nb,c,0,4",
-        [("a", "b", 1, 3), ("a", "b", 0, 2), ("b", "c", 0, 4)],
     ),
     "votes by side": (
         "left,right,vote\na,b,leftvote\nb,c,rightvote\nc,a,tievote\na,c,bothbad_vote",
