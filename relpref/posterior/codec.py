@@ -370,7 +370,7 @@ def write(path: str | os.PathLike[str], arrays: Arrays, content: Mapping[str, An
             target.dimensions.update(zip(dims, array.shape, strict=True))
             target.create_variable(variable, dims, data=array)
     with replaced(path) as part:
-        part.write_bytes(memory.getbuffer())
+        part.write_bytes(memory.getvalue())
 
 
 def read(path: Path) -> Stored:
