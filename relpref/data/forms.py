@@ -355,10 +355,8 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
     return replace(
-        table,
+        table.take(rows),
         frame=pd.DataFrame(columns, index=table.frame.index[rows], dtype=object),
-        lines=None if table.lines is None else np.asarray(table.lines)[rows],
-        rows=rows if table.rows is None else table.rows[rows],
         given={**table.given, **dict.fromkeys(_WINNER_FORM, table.called("item"))},
         notes=(*table.notes, *notes),
         neighbors=True,
@@ -513,12 +511,8 @@ def _orders_of_extremes(table: Table) -> Table:
     columns = {"list": names.take(at), "item": label_column(items), "place": np.array(places)}
     if table.text:
         columns = {name: [str(cell) for cell in cells] for name, cells in columns.items()}
-    return replace(
-        table,
-        frame=table.frame.iloc[at].assign(**columns),
-        lines=None if table.lines is None else np.asarray(table.lines)[at],
-        rows=at,
-    )
+    read = table.take(at)
+    return replace(read, frame=read.frame.assign(**columns))
 
 
 def _orders_of_rankings(rankings: Any) -> pd.DataFrame:

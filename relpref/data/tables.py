@@ -71,6 +71,21 @@ class Table:
             f"{shown(index[row])})"
         )
 
+    def take(self, rows: NDArray[np.int64]) -> "Table":
+        """Return some rows, in this order, which keep their places in messages."""
+        return replace(
+            self,
+            frame=self.frame.iloc[rows],
+            lines=None if self.lines is None else np.asarray(self.lines)[rows],
+            rows=rows if self.rows is None else np.asarray(self.rows)[rows],
+        )
+
+    def rename(self, names: Mapping[Any, str]) -> "Table":
+        """Return the table with other names of columns; messages keep those that were given."""
+        given = {ours: self.called(theirs) for theirs, ours in names.items()}
+        frame = self.frame.rename(columns=names)
+        return replace(self, frame=frame, given={**self.given, **given})
+
     def called(self, column: Hashable) -> Any:
         """Return the name that a column was given."""
         return self.given.get(column, column)
@@ -299,9 +314,7 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
                 f"columns: {theirs!r} is to be {ours!r} and {back[theirs]!r}; a column is one of "
                 "them"
             )
-    return (
-        replace(table, frame=table.frame.rename(columns=back), given=dict(names)) if back else table
-    )
+    return table.rename(back)
 
 
 def known_names(table: Table, known: Collection[str]) -> Table:
@@ -316,9 +329,7 @@ def known_names(table: Table, known: Collection[str]) -> Table:
     if not new:
         return table
     note = f"{listed(new)} {'is' if len(new) == 1 else 'are'} read as {listed(new.values())}"
-    given = {name: table.called(column) for column, name in new.items()}
-    frame = table.frame.rename(columns=new)
-    return replace(table, frame=frame, given={**table.given, **given}, notes=(*table.notes, note))
+    return replace(table.rename(new), notes=(*table.notes, note))
 
 
 def column_option(columns: Mapping[str, Any]) -> str:

@@ -151,7 +151,7 @@ def test_blanks_in_lists_and_rankings() -> None:
     assert PreferenceData.from_tables(answers=rankings).notes == (note,)
     wide = Rankings.from_table(pd.DataFrame({"a ": [1, 2], "b": [2, 1]}))
     assert wide.items.labels == ("a", "b") and len(wide.items.notes) == 1
-    with pytest.raises(DataError, match="remove one of the two"):
+    with pytest.raises(DataError, match="the item .a. was already in ranking 0"):
         Rankings.from_orders([["a", "a "]])
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from relpref.data.recognition import recognized, words
+from relpref.data.readings import words
+from relpref.data.recognition import recognized
 from relpref.data.tables import Table
 from relpref.errors import DataError
 
@@ -131,10 +132,6 @@ PAIRS: dict[str, Any] = {
     "canceled answers": (
         "home,away,result,was_cancelled\na,b,H,False\nb,c,A,True\nc,a,D,False",
         [("a", "b", 1), ("c", "a", 0.5)],
-    ),
-    "numbers of the options": (
-        "option_1,option_2,chosen\na,b,1\nb,c,2",
-        [("a", "b", 1), ("b", "c", 0)],
     ),
     "a label that is a word for a tie": (
         "p1,p2,winner\nx,b,x\nb,c,c\nc,x,draw",
