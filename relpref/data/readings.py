@@ -16,7 +16,7 @@ NUMBERS = {"id", "ids", "key", "code", "uuid", "index", "idx", "nr", "no", "numb
 ITEMS = {
     "item", "driver", "horse", "player", "athlete", "runner", "candidate", "option", "rider",
     "alternative", "team", "product", "model", "name", "dish", "wine", "coffee", "competitor",
-    "boat", "car", "brand", "variety", "contestant",
+    "boat", "car", "brand", "variety",
 }  # fmt: skip
 
 
