@@ -291,6 +291,12 @@ def _table_of_graph(
     else:
         # Either end may be the item.
         links = [(b, a, w) if items.get(a) < 0 else (a, b, w) for a, b, w in links]
+        unknown = next((link for link in links if items.grows and items.get(link[0]) < 0), None)
+        if unknown is not None:
+            raise DataError(
+                f"{called}: {shown(unknown[1])} and {shown(unknown[0])} are linked, and neither is "
+                "in the answers, so the graph does not say which of the two is an item; give items"
+            )
     if not links:
         raise DataError(
             f"{called}: the graph has no edges; give at least one edge or leave the relation out"

@@ -640,3 +640,13 @@ def test_links_of_newcomers_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         data(relation).extend(items, more)
+
+
+def test_a_bipartite_graph_of_networkx_takes_either_end_as_the_item() -> None:
+    graph = nx.Graph([("tea", "a"), ("b", "tea")])
+    relations = {"drinks": Relation(graph, kind="bipartite")}
+    read = PreferenceData.from_tables(answers=ANSWERS, relations=relations)
+    assert read.labels == ("a", "b") and read.links["drinks"].targets == ("tea",)
+    graph.add_edge("c", "gin")
+    with pytest.raises(DataError, match="'c' and 'gin' are linked, and neither is in the answers"):
+        PreferenceData.from_tables(answers=ANSWERS, relations=relations)
