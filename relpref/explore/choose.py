@@ -13,7 +13,16 @@ from relpref.data import PreferenceData
 from relpref.data.arrays import listed, shown
 from relpref.data.tables import as_table, is_table
 from relpref.errors import DataError
-from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positions, Singles, shared
+from relpref.explore.forecast import (
+    AnswerForecast,
+    Belief,
+    Floats,
+    Gaps,
+    Pool,
+    Positions,
+    Singles,
+    shared,
+)
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
@@ -405,7 +414,7 @@ class Plan(NamedTuple):
     posterior: UtilityPosterior  # of the items that were looked at, to which positions refer
     questions: list[tuple[int, int, float]]  # two positions and the score
     before: Belief
-    answers: Answers
+    answers: AnswerForecast
     left: int  # questions that may be asked, these included
 
     def beliefs(self) -> Iterator[Belief]:
@@ -451,7 +460,9 @@ def plan(
     return Plan(posterior, chosen, now, answers, left if len(chosen) == k else len(chosen))
 
 
-def _answered(before: Belief, belief: Belief, answers: Answers, first: int, second: int) -> Belief:
+def _answered(
+    before: Belief, belief: Belief, answers: AnswerForecast, first: int, second: int
+) -> Belief:
     """Belief that is expected after an answer about a pair: its covariance shrinks, its mean stays.
 
     The shrinkage κ depends on the gap's mean. The answers expected between ``before`` and
@@ -474,7 +485,7 @@ def score_of(score: str | Score) -> Score:
     return score
 
 
-def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
+def answers_of(posterior: UtilityPosterior, rater: Any = None) -> AnswerForecast:
     """Model of the next answer of a rater, at the posterior's hyperparameters; cached."""
     first, second = np.zeros(1, dtype=np.int32), np.ones(1, dtype=np.int32)
     asked = questions(posterior.data, first, second, rater, None)
@@ -489,4 +500,4 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
             "answers that it belongs to"
         )
     parameters = {name: posterior.hyperparameters[name] for name in names}
-    return shared(Answers(model, *of_its_raters(asked, parameters)))
+    return shared(AnswerForecast(model, *of_its_raters(asked, parameters)))

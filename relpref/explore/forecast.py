@@ -36,7 +36,7 @@ _NODES, _STEP, _NOISE_STEP = 40, 0.16, 0.5
 _REACH = _NODES * _NOISE_STEP
 _FAR = 1e6  # noise scales
 
-# Tables of `Answers`, where the gap has the variance v and the noise the scale c.
+# Tables of `AnswerForecast`, where the gap has the variance v and the noise the scale c.
 _ROWS, _COLUMNS = 160, 64
 _FARTHEST = 8.0  # in units of √(c² + v), beyond the outermost threshold
 _WIDEST = 1 - 1e-3  # 1 − c/√(c² + v): sds of the gap up to a thousand times that of the noise
@@ -179,7 +179,7 @@ class Forecast(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class AnswerForecast:
     """Model of the next answer of one rater, or of a typical one, given the belief about the gap.
 
     `forecast` and `exact_information` call compiled functions. `information`, `shrinkage` and
@@ -196,7 +196,7 @@ class Answers:
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Answers) and self._key == other._key
+        return isinstance(other, AnswerForecast) and self._key == other._key
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
@@ -335,8 +335,8 @@ def _interpolated(table: Singles, row: Singles, column: Singles) -> Singles:
 
 
 @lru_cache(maxsize=8)
-def shared(answers: Answers) -> Answers:
-    """Return equal `Answers` from the cache if it has some, whose tables need no computing."""
+def shared(answers: AnswerForecast) -> AnswerForecast:
+    """Return an equal forecast from the cache if it has one, whose tables need no computing."""
     return answers
 
 
@@ -344,7 +344,7 @@ def shared(answers: Answers) -> Answers:
 def _noise(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Array, Array, bool]:
-    # See `Answers._noise`.
+    # See `AnswerForecast._noise`.
     distribution, _, scale = _asked(model, jnp.zeros(1), asked, parameters)
     return scale, jnp.max(distribution.outermost), distribution.outcomes is None
 

@@ -11,7 +11,7 @@ from scipy.special import entr, ndtr
 
 from relpref.errors import DataError
 from relpref.explore.forecast import (
-    Answers,
+    AnswerForecast,
     Belief,
     Floats,
     Forecast,
@@ -31,7 +31,7 @@ class State:
 
     belief: Belief
     now: Belief
-    answers: Answers
+    answers: AnswerForecast
     pool: Pool
 
 

@@ -12,7 +12,7 @@ from scipy.special import entr, expit, ndtr
 from scipy.stats import norm
 
 from relpref.explore.choose import answers_of
-from relpref.explore.forecast import Answers, Gaps
+from relpref.explore.forecast import AnswerForecast, Gaps
 from relpref.likelihoods import Logistic, Probit
 
 MEANS = np.array([0.0, 0.3, -1.4, 2.5, -4.0, 0.7])
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], Any, Callable[[Any], Any]]] = {
         for name in CASES
     ]
 )
-def case(request: pytest.FixtureRequest, make: Any) -> tuple[Answers, Any]:
+def case(request: pytest.FixtureRequest, make: Any) -> tuple[AnswerForecast, Any]:
     table, options, rater, chances = CASES[request.param]
     answers = None if table is None else pd.DataFrame(table)
     posterior = make(["a", "b", "c"], answers=answers, **options)
@@ -102,7 +102,9 @@ def fine(mean: float, variance: float) -> Any:
     return np.linspace(mean - 9 * sd, mean + 9 * sd, 4001)
 
 
-def test_information_and_shrinkage_are_those_of_quadrature(case: tuple[Answers, Any]) -> None:
+def test_information_and_shrinkage_are_those_of_quadrature(
+    case: tuple[AnswerForecast, Any],
+) -> None:
     answers, chances = case
     found, information = (
         answers.forecast(MEANS, VARIANCES),
@@ -128,7 +130,9 @@ def test_information_and_shrinkage_are_those_of_quadrature(case: tuple[Answers, 
         assert variance - found.shrinkage[row] * variance**2 == pytest.approx(left, rel=1e-4)
 
 
-def test_the_belief_after_an_answer_is_on_average_the_one_before(case: tuple[Answers, Any]) -> None:
+def test_the_belief_after_an_answer_is_on_average_the_one_before(
+    case: tuple[AnswerForecast, Any],
+) -> None:
     found = case[0].forecast(MEANS, VARIANCES)
     assert found.probability.sum(axis=0) == pytest.approx(np.ones(6), abs=1e-12)
     assert (found.probability * found.gradient).sum(axis=0) == pytest.approx(np.zeros(6), abs=1e-9)
@@ -136,7 +140,7 @@ def test_the_belief_after_an_answer_is_on_average_the_one_before(case: tuple[Ans
     assert spread == pytest.approx(found.shrinkage, rel=1e-6)
 
 
-def test_the_table_is_near(case: tuple[Answers, Any]) -> None:
+def test_the_table_is_near(case: tuple[AnswerForecast, Any]) -> None:
     answers, _ = case
     rng = np.random.default_rng(0)
     mean = rng.normal(size=400) * 3
@@ -170,6 +174,6 @@ def test_reports_of_probabilities_are_gaussian(make: Any) -> None:
     assert (found.probability * found.gradient**2).sum(axis=0) == pytest.approx(found.shrinkage)
 
 
-def test_no_answer_about_one_and_the_same_tells_anything(case: tuple[Answers, Any]) -> None:
+def test_no_answer_about_one_and_the_same_tells_anything(case: tuple[AnswerForecast, Any]) -> None:
     information = case[0].exact_information(np.array([0.0, 1.0]), np.zeros(2))
     assert information == pytest.approx(np.zeros(2), abs=1e-12)
