@@ -48,8 +48,8 @@ def make_up(size=400, classes=4, words=300):
     rng = np.random.default_rng(0)
     of = rng.integers(classes, size=size)
     usual = rng.uniform(0.01, 0.06, size=words)
-    favoured = rng.random((classes, words)) < 0.08
-    text = rng.random((size, words)) < np.where(favoured[of], 2.5, 1.0) * usual
+    favored = rng.random((classes, words)) < 0.08
+    text = rng.random((size, words)) < np.where(favored[of], 2.5, 1.0) * usual
     source, target = np.triu_indices(size, 1)
     linked = rng.random(len(source)) < np.where(of[source] == of[target], 0.03, 0.003)
     links = pd.DataFrame({"source": source[linked], "target": target[linked]})

@@ -263,7 +263,7 @@ def best(
     first, second = _shortlist(state, scorer, max_wrong, rng)
     if max_wrong is not None and len(first):
         now = state.now.gaps(first, second)
-        decided = np.abs(state.answers.forecast(now.mean, now.variance).favoured - 0.5)
+        decided = np.abs(state.answers.forecast(now.mean, now.variance).favored - 0.5)
         easy = decided >= 0.5 - max_wrong
         first, second = first[easy], second[easy]
     gaps = state.belief.gaps(first, second)

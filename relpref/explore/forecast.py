@@ -170,7 +170,7 @@ class Forecast(NamedTuple):
     """Forecast of the next answer about each of k pairs with Gaussian gaps."""
 
     shrinkage: Any  # κ: the gap's variance v is expected to become v − κ v², shape (k,)
-    favoured: Any  # probability that the answer favors the first, a tie counting one half
+    favored: Any  # probability that the answer favors the first, a tie counting one half
     # For each possible outcome, shape (o, k): the probability, and the derivatives of log Ẑ, see
     # `TiltedMoments`.
     probability: Any
@@ -297,7 +297,7 @@ class AnswerForecast:
         """Tables of κ (c² + v) and of |p − ½|, see `shrinkage` and `decided`."""
         mean, variance, total, _ = self._cells
         answer = self.forecast(mean, variance)
-        tables = [answer.shrinkage * total, np.abs(answer.favoured - 0.5)]
+        tables = [answer.shrinkage * total, np.abs(answer.favored - 0.5)]
         return np.stack(tables).astype(np.float32)
 
     def _places(self, gaps: Gaps) -> tuple[Singles, Singles, Singles]:
@@ -381,9 +381,9 @@ def _forecast(
     gradient, curvature = (
         jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature)
     )
-    favoured = jnp.sum(probability * distribution.outcomes[1][:, None], axis=0)
+    favored = jnp.sum(probability * distribution.outcomes[1][:, None], axis=0)
     return Forecast(
-        jnp.sum(probability * curvature, axis=0), favoured, probability, gradient, curvature
+        jnp.sum(probability * curvature, axis=0), favored, probability, gradient, curvature
     )
 
 

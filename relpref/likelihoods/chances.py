@@ -33,20 +33,20 @@ def graded_chances(
     ``chance(mean, variance, scale)`` is the probability that the gap, seen with noise, is positive;
     by default noise is Gaussian. The others are as in `relpref.likelihoods.GradedComparison`.
     """
-    favoured, not_beaten = (
+    favored, not_beaten = (
         chance(shift + mean + side * margin, variance, scale) for side in (-1, 1)
     )
-    return with_lapses(favoured, not_beaten - favoured, lapse, margin, strengths)
+    return with_lapses(favored, not_beaten - favored, lapse, margin, strengths)
 
 
-def with_lapses(favoured: Any, tie: Any, lapse: Any, margin: Any, strengths: int) -> dict[str, Any]:
+def with_lapses(favored: Any, tie: Any, lapse: Any, margin: Any, strengths: int) -> dict[str, Any]:
     """What is expected of an answer that may be given at random, from the chances of one that is not."""
     if lapse is not None:
         ties = margin > 0
         grade = 1 / (2 * strengths + ties)  # probability of each of the grades that are offered
-        favoured = lapse * strengths * grade + (1 - lapse) * favoured
+        favored = lapse * strengths * grade + (1 - lapse) * favored
         tie = lapse * ties * grade + (1 - lapse) * tie
-    return {"probability": favoured, "tie": tie}
+    return {"probability": favored, "tie": tie}
 
 
 # For an sd up to WIDE a trapezoidal rule converges geometrically (the poles of σ, at ±iπ, are π/sd
@@ -118,8 +118,8 @@ def davidson_chances(
     given = np.broadcast_arrays(mean, variance, scale, shift, margin)
     blocks = (slice(start, start + _AT_ONCE) for start in range(0, len(given[0]), _AT_ONCE))
     found = [_davidson(*(value[rows] for value in given)) for rows in blocks]
-    favoured, tie = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return with_lapses(favoured, tie, lapse, margin, 1)
+    favored, tie = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return with_lapses(favored, tie, lapse, margin, 1)
 
 
 def _davidson(
@@ -132,5 +132,5 @@ def _davidson(
     smaller = np.exp(-0.5 * np.abs(z))
     tie = np.expm1(margin / scale)[:, None] * smaller
     total = 1 + np.square(smaller) + tie
-    favoured = np.where(z > 0, 1.0, np.square(smaller))
-    return [np.sum(weights * each / total, axis=1) for each in (favoured, tie)]
+    favored = np.where(z > 0, 1.0, np.square(smaller))
+    return [np.sum(weights * each / total, axis=1) for each in (favored, tie)]

@@ -407,11 +407,11 @@ class DavidsonComparison(GradedComparison):
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Of the next answer: ``probability`` that it favors the first, and of a ``tie``."""
         where = (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
-        favoured, tie = (
+        favored, tie = (
             jnp.exp(self.standard(jnp.full(mean.shape, answer), *where).log_normalizer)
             for answer in (1, 0)
         )
-        return with_lapses(favoured, tie, self.lapse, self.thresholds[..., 0], 1)
+        return with_lapses(favored, tie, self.lapse, self.thresholds[..., 0], 1)
 
 
 class SoftComparison(Comparison):

@@ -158,7 +158,7 @@ def test_the_table_is_near(case: tuple[AnswerForecast, Any]) -> None:
     assert answers.shrinkage(gaps)[near] == pytest.approx(
         exact.shrinkage[near], rel=4e-3, abs=slack
     )
-    assert answers.decided(gaps) == pytest.approx(np.abs(exact.favoured - 0.5), abs=5e-4)
+    assert answers.decided(gaps) == pytest.approx(np.abs(exact.favored - 0.5), abs=5e-4)
 
 
 def test_reports_of_probabilities_are_gaussian(make: Any) -> None:
