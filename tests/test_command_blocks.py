@@ -76,14 +76,14 @@ def asking(folder: Path) -> None:
         folder / "dishes_to_show.csv", index=False
     )
     answers(folder, "more.csv", dishes[2:])
+    (folder / "runs").mkdir()
+    run("relpref fit --items dishes.csv --answers answers.csv --out runs/one/ --quiet")
 
 
-def page(folder: Path) -> None:
+def fitted(folder: Path) -> None:
     items(folder, "items.csv", list("abc"))
     answers(folder, "answers.csv", list("abc"))
-    (folder / "runs").mkdir()
-    for out in ("run/", "runs/one/"):
-        run(f"relpref fit --items items.csv --answers answers.csv --out {out} --quiet")
+    run("relpref fit --items items.csv --answers answers.csv --out run/ --quiet")
 
 
 def large(folder: Path) -> None:
@@ -106,10 +106,8 @@ TABLES = {
     "README": readme,
     "start": start,
     "ask": asking,
-    "page": page,
-    "checking": page,
-    "calibration": page,
-    "cluster": page,
+    "checking": fitted,
+    "calibration": fitted,
     "conditional": relation,
     "large": large,
 }
