@@ -61,13 +61,6 @@ def readme(folder: Path) -> None:
     links(folder, "links.csv", coffees)
 
 
-def start(folder: Path) -> None:
-    wines = ["Rueda", "Rioja", "Barolo", "Chianti"]
-    items(folder, "wines.csv", wines)
-    answers(folder, "tastings.csv", wines)
-    links(folder, "grapes.csv", wines)
-
-
 def asking(folder: Path) -> None:
     dishes = ["soup", "cake", "stew", "salad"]
     items(folder, "dishes.csv", dishes)
@@ -104,7 +97,7 @@ def relation(folder: Path) -> None:
 
 TABLES = {
     "README": readme,
-    "start": start,
+    "index": readme,
     "ask": asking,
     "checking": fitted,
     "calibration": fitted,
