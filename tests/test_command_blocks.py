@@ -61,13 +61,6 @@ def readme(folder: Path) -> None:
     links(folder, "links.csv", coffees)
 
 
-def start(folder: Path) -> None:
-    wines = ["Rueda", "Rioja", "Barolo", "Chianti"]
-    items(folder, "wines.csv", wines)
-    answers(folder, "tastings.csv", wines)
-    links(folder, "grapes.csv", wines)
-
-
 def asking(folder: Path) -> None:
     dishes = ["soup", "cake", "stew", "salad"]
     items(folder, "dishes.csv", dishes)
@@ -76,14 +69,14 @@ def asking(folder: Path) -> None:
         folder / "dishes_to_show.csv", index=False
     )
     answers(folder, "more.csv", dishes[2:])
+    (folder / "runs").mkdir()
+    run("relpref fit --items dishes.csv --answers answers.csv --out runs/one/ --quiet")
 
 
-def page(folder: Path) -> None:
+def fitted(folder: Path) -> None:
     items(folder, "items.csv", list("abc"))
     answers(folder, "answers.csv", list("abc"))
-    (folder / "runs").mkdir()
-    for out in ("run/", "runs/one/"):
-        run(f"relpref fit --items items.csv --answers answers.csv --out {out} --quiet")
+    run("relpref fit --items items.csv --answers answers.csv --out run/ --quiet")
 
 
 def large(folder: Path) -> None:
@@ -104,12 +97,10 @@ def relation(folder: Path) -> None:
 
 TABLES = {
     "README": readme,
-    "start": start,
+    "index": readme,
     "ask": asking,
-    "page": page,
-    "checking": page,
-    "calibration": page,
-    "cluster": page,
+    "checking": fitted,
+    "calibration": fitted,
     "conditional": relation,
     "large": large,
 }

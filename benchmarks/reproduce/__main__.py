@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import machine
-from benchmarks.reproduce import figure, page, results
+from benchmarks.reproduce import figure, results
 from benchmarks.reproduce.command import carry_out, common
 from benchmarks.reproduce.protocol import Protocol, Source
 from benchmarks.reproduce.work import PROTOCOLS, compute, items
@@ -33,7 +33,7 @@ def run_all_of(args: argparse.Namespace) -> None:
         called = f"{name}-{args.relation_file.stem}" if args.relation_file else name
         kept = results.Results(args.out / f"{called}.csv")
         run(protocol, source, kept, args.scheduler)
-        show(protocol, kept, args.out / called, args.docs)
+        show(protocol, kept, args.out / called)
 
 
 def parse() -> argparse.Namespace:
@@ -42,7 +42,7 @@ def parse() -> argparse.Namespace:
         "protocols", nargs="*", metavar="protocol", help=f"{', '.join(PROTOCOLS)} (default: all)"
     )
     parser.add_argument("--quick", action="store_true", help="two queries, two reruns, two sizes")
-    common(parser, "docs/reproduction.md")
+    common(parser)
     parser.add_argument(
         "--data", type=Path, help="folder of the data set (default: the one below RELPREF_DATA)"
     )
@@ -68,20 +68,18 @@ def run(protocol: Protocol, source: Source, kept: results.Results, scheduler: st
         kept.add(rows)
 
 
-def show(protocol: Protocol, kept: results.Results, stem: Path, docs: Path | None) -> None:
-    """Print the table; write it, the figure and, if asked to, the page."""
+def show(protocol: Protocol, kept: results.Results, stem: Path) -> None:
+    """Print the table; write it and the figure."""
     lines = results.summary(results.of(kept.rows, protocol))
     with replaced(stem.with_name(f"{stem.name}_summary.csv")) as part:
         lines.to_csv(part, index=False)
-    paths = figure.draw(lines, protocol, stem)
+    figure.draw(lines, protocol, stem)
     fits = (
         f"{protocol.queries} queries, {protocol.reruns} reruns each; {lines['failed'].sum()} "
         "fits did not converge."
     )
     text = f"{results.markdown(lines)}\n\n{fits}"
     print(f"\n## {protocol.title}\n\n{text}\n\n{machine()}\n\nWritten to {stem.parent}", flush=True)
-    if docs:
-        page.fill(docs, protocol.name, protocol.title, text, paths[0])
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def carry_out(work: Callable[[], None], out: Path) -> int:
     return 0
 
 
-def common(parser: argparse.ArgumentParser, page: str) -> None:
+def common(parser: argparse.ArgumentParser) -> None:
     """Add where to compute and where the results go."""
     parser.add_argument("--scheduler", help=f"{FORMS} (default: one by one)")
     parser.add_argument(
@@ -37,4 +37,3 @@ def common(parser: argparse.ArgumentParser, page: str) -> None:
         default=Path("reproduction"),
         help="rows, tables, figures (default: reproduction)",
     )
-    parser.add_argument("--docs", type=Path, help=f"a page to put tables and figures into, {page}")

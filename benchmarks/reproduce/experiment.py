@@ -31,7 +31,7 @@ class Experiment:
     compute : callable
         From one piece (and ``quick``) to its rows, which need not repeat the columns ``part``.
     markdown : callable
-        From all rows to what stands on the page.
+        From all rows to the table that is printed.
     draw : callable, optional
         Draws all rows into a matplotlib figure.
     size : tuple of float

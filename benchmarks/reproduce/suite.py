@@ -11,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.measure import machine
-from benchmarks.reproduce import page
 from benchmarks.reproduce.command import carry_out, common
 from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.rows import Row, Rows
@@ -31,13 +30,10 @@ class Suite:
         Its module ``experiments`` holds them by name, as ``EXPERIMENTS``.
     description : str
         For the help of the command.
-    docs : str
-        The page that shows them.
     """
 
     package: str
     description: str | None
-    docs: str
 
     @property
     def experiments(self) -> Mapping[str, Experiment]:
@@ -61,7 +57,7 @@ class Suite:
         parser.add_argument(
             "--quick", action="store_true", help="small versions of them: a minute or two"
         )
-        common(parser, self.docs)
+        common(parser)
         args = parser.parse_args()
         if unknown := set(args.experiments) - set(self.experiments):
             parser.error(f"unknown experiment {', '.join(sorted(unknown))}; there are {names}")
@@ -79,7 +75,7 @@ class Suite:
             ]
             for _, rows in run_all(compute, left, args.scheduler, label=name):
                 kept.add(rows)
-            show(experiment, kept, stem, args.docs)
+            show(experiment, kept, stem)
 
 
 @dataclass(frozen=True)
@@ -101,15 +97,13 @@ def compute(item: Item) -> list[Row]:
     return [named | row for row in experiment.compute(item.part, item.quick)]
 
 
-def show(experiment: Experiment, kept: Rows, stem: Path, docs: Path | None) -> None:
-    """Print the table; write the figure and, if asked to, the page."""
+def show(experiment: Experiment, kept: Rows, stem: Path) -> None:
+    """Print the table and write the figure."""
     text = experiment.markdown(kept.rows)
-    figure = draw(experiment, kept, stem)
+    draw(experiment, kept, stem)
     print(
         f"\n## {experiment.title}\n\n{text}\n\n{machine()}\n\nWritten to {stem.parent}", flush=True
     )
-    if docs:
-        page.fill(docs, experiment.name, experiment.title, text, figure)
 
 
 def draw(experiment: Experiment, kept: Rows, stem: Path) -> Path | None:

@@ -336,5 +336,5 @@ SCORES: dict[str, type[Score]] = {
     score.name: score
     for score in (Ratio, Variance, Bald, MutualInformation, LookAhead, Eubo, TopK, Random)
 }
-# Needs the fewest answers in most simulators, see docs/exploration_results.md.
+# Needs the fewest answers in most simulators, see docs/reproduction.md.
 DEFAULT = MutualInformation.name

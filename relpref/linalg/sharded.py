@@ -293,7 +293,7 @@ class ShardedLaplacian(LaplacianSolver):
         """Refuse to be pickled, because devices belong to a process."""
         raise TypeError(
             "a solver on a mesh of devices stays in its process; make one in each process, see "
-            "docs/devices.md"
+            "docs/large.md"
         )
 
     def __init__(self, adjacency: Any, mesh: Any) -> None:

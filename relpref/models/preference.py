@@ -278,7 +278,7 @@ def xpgp(
         Scale every graph kernel to a mean gap variance of 2 (see `RegularizedLaplacian`).
     individual : bool
         Give every item an independent part with a common variance: what attributes and links do not
-        explain. Site ``individual_amplitude``. XPGP lacks it, see ``docs/differences.md``; without
+        explain. Site ``individual_amplitude``. XPGP lacks it, see ``docs/reproduction.md``; without
         it items of equal attributes and equal links cannot be told apart, whatever the answers say.
 
     Raises

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.reproduce import page, suite
+from benchmarks.reproduce import suite
 from benchmarks.reproduce.conditional import digits, early_stopping, games, newsgroups, scaling
 from benchmarks.reproduce.conditional.__main__ import SUITE
 from benchmarks.reproduce.conditional.experiments import EXPERIMENTS
@@ -97,29 +97,15 @@ def test_halves_cover_all_groups() -> None:
             )
 
 
-def test_an_experiment_writes_its_page(
+def test_an_experiment_prints_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (
-        "before\n<!-- table: rock-paper-scissors -->\nold\n<!-- end: rock-paper-scissors "
-        "-->\nafter\n"
-    )
-    (tmp_path / "page.md").write_text(text)
     monkeypatch.setattr(games, "QUICK_REPETITIONS", 2)
-    arguments = [
-        "x",
-        "rock-paper-scissors",
-        "--quick",
-        "--out",
-        str(tmp_path),
-        "--docs",
-        str(tmp_path / "page.md"),
-    ]
+    arguments = ["x", "rock-paper-scissors", "--quick", "--out", str(tmp_path)]
     monkeypatch.setattr("sys.argv", arguments)
     assert SUITE.main() == 0
-    assert "2 repetitions of each" in capsys.readouterr().out
-    written = (tmp_path / "page.md").read_text()
-    assert "| 100 | RankRLS |" in written and "old" not in written and written.endswith("after\n")
+    printed = capsys.readouterr().out
+    assert "2 repetitions of each" in printed and "| 100 | RankRLS |" in printed
 
     def refuse(item: suite.Item) -> None:
         raise AssertionError(item)
@@ -188,10 +174,3 @@ def test_times_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(scaling, "LARGEST", {"ranking SVM": 20})
     rows = run_small("scaling", tmp_path).set_index(["size", "method"])["seconds"]
     assert (rows > 0).all() and (20, "ranking SVM") in rows and (30, "ranking SVM") not in rows
-
-
-def test_a_page_may_go_without_a_figure(tmp_path: Path) -> None:
-    file = tmp_path / "page.md"
-    file.write_text("<!-- table: x -->\n<!-- end: x -->\n")
-    page.fill(file, "x", "X", "| new |", None)
-    assert file.read_text() == "<!-- table: x -->\n| new |\n<!-- end: x -->\n"

@@ -13,14 +13,14 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.reproduce import __main__ as command
-from benchmarks.reproduce import models, page, results, svm, work
+from benchmarks.reproduce import models, results, svm, work
 from benchmarks.reproduce.kernel import SquaredExponentialOfDistances
 from benchmarks.reproduce.problem import Problem, distances, quality
 from benchmarks.reproduce.protocol import Protocol, Source
 from benchmarks.reproduce.rows import Row
 from relpref import PreferenceData
 from relpref.data_loaders.letor import pairs_of
-from relpref.errors import DataError, InferenceError
+from relpref.errors import InferenceError
 from relpref.kernels import SquaredExponential
 
 SIZE = 12
@@ -144,32 +144,6 @@ def test_only_what_is_missing_is_computed(tmp_path: Path) -> None:
     }
     assert left == {(0, 6): (2,), (1, 6): (0, 1, 2), (0, 10): (0, 1, 2), (1, 10): (0, 1, 2)}
     assert len(again.rows) == 2 * len(models.MODELS) + 1
-
-
-def test_the_page_in_the_documentation_has_a_place_for_every_protocol() -> None:
-    text = (Path(command.__file__).parents[2] / "docs" / "reproduction.md").read_text(
-        encoding="utf-8"
-    )
-    for name in work.PROTOCOLS:
-        assert text.count(f"<!-- table: {name} -->") == text.count(f"<!-- end: {name} -->") == 1
-
-
-def test_page(tmp_path: Path) -> None:
-    figure = tmp_path / "toy.svg"
-    figure.write_text("<svg/>")
-    file = tmp_path / "docs" / "page.md"
-    file.parent.mkdir()
-    file.write_text("before\n<!-- table: toy -->\nold\n<!-- end: toy -->\nafter\n")
-    for _ in range(2):
-        page.fill(file, TOY.name, TOY.title, r"| new \1 |", figure)
-    assert file.read_text() == (
-        "before\n<!-- table: toy -->\n| new \\1 |\n\n![A toy](page-toy.svg)\n<!-- end: toy "
-        "-->\nafter\n"
-    )
-    assert (tmp_path / "docs/page-toy.svg").read_text() == "<svg/>"
-    file.write_text("no marks")
-    with pytest.raises(DataError, match="needs the two lines"):
-        page.fill(file, TOY.name, TOY.title, "", figure)
 
 
 @pytest.fixture

@@ -9,11 +9,7 @@ import sys
 
 from benchmarks.reproduce.suite import Suite
 
-SUITE = Suite(
-    "benchmarks.reproduce.classifiers",
-    __doc__,
-    "docs/ranking_reproduction.md or docs/kronecker_classifier.md",
-)
+SUITE = Suite("benchmarks.reproduce.classifiers", __doc__)
 
 if __name__ == "__main__":
     sys.exit(SUITE.main())

@@ -9,7 +9,7 @@ import sys
 
 from benchmarks.reproduce.suite import Suite
 
-SUITE = Suite("benchmarks.reproduce.conditional", __doc__, "docs/conditional_reproduction.md")
+SUITE = Suite("benchmarks.reproduce.conditional", __doc__)
 
 if __name__ == "__main__":
     sys.exit(SUITE.main())

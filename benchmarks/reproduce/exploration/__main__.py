@@ -10,7 +10,7 @@ import sys
 
 from benchmarks.reproduce.suite import Suite
 
-SUITE = Suite("benchmarks.reproduce.exploration", __doc__, "docs/exploration_results.md")
+SUITE = Suite("benchmarks.reproduce.exploration", __doc__)
 
 if __name__ == "__main__":
     sys.exit(SUITE.main())
