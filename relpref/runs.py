@@ -118,7 +118,7 @@ def copies(tables: "Files") -> tuple[Copy, ...]:
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
     """Copies of files, given by their names in the folder of the run without suffix."""
-    from relpref.data.tables import suffix_of
+    from relpref.data.table_files import suffix_of
 
     return tuple(
         Copy(f"{TABLES}/{name}{suffix_of(path)}", path.name, path) for name, path in files.items()

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, listed, nearest, read_only
 from relpref.data.labels import Place, is_missing
-from relpref.data.tables import MISSING, TRUTH, from_cells, from_text, number, numbers
+from relpref.data.tables import (
+    DECIMAL_COMMA,
+    MISSING,
+    TRUTH,
+    from_cells,
+    from_text,
+    number,
+    numbers,
+)
 from relpref.errors import DataError
 from relpref.limits import MAX_LEVELS, MAX_PAIRS_OF_LEVELS
 
@@ -97,7 +105,9 @@ def read_column(
     if dates is not None:
         return Column("date", _spread(dates, rows, missing))
     if all(isinstance(cell, str) for cell in stated):
-        readable = sum(number(cell, True) is not None for cell in stated)
+        readable = sum(
+            number(cell, True) is not None or DECIMAL_COMMA(cell) is not None for cell in stated
+        )
         slips = readable >= len(stated) / 2 or (readable and not TRUTH.keys().isdisjoint(stated))
         if categorical or not slips:
             return Column("category", _spread(np.array(stated, dtype=object), rows, missing))

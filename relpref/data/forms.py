@@ -17,7 +17,6 @@ from relpref.data.labels import label_column, trimmed
 from relpref.data.recognition import recognized
 from relpref.data.tables import (
     ROWS_LOOKED_AT,
-    SUFFIXES,
     TRUTH,
     Table,
     as_table,
@@ -27,7 +26,6 @@ from relpref.data.tables import (
     known_names,
     number,
     renamed,
-    suffix_of,
 )
 from relpref.errors import DataError
 
@@ -107,8 +105,6 @@ def answer_table(
                 )
         ends = {name: [pair[end] for pair in value] for end, name in enumerate(_WINNER_FORM)}
         value = pd.DataFrame(ends, dtype=object)
-    if isinstance(value, str) and suffix_of(value) not in SUFFIXES:
-        raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
     table = replace(known_names(renamed(as_table(value, NAME), columns), names), known=labels)
     if table.frame.empty:
         raise DataError(

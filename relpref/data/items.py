@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from relpref.data.arrays import counted, shown
 from relpref.data.attributes import Column, Known, aligned, encoded, linked, parsed, read_column
 from relpref.data.labels import LabelIndex, Place, blank_note, joined_places, read_labels, trimmed
 from relpref.data.relation import Relation
-from relpref.data.tables import SUFFIXES, Table, as_table, is_table, read_pieces, suffix_of
+from relpref.data.tables import Table, as_table, is_path, is_table, read_pieces
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_ATTRIBUTES
 
@@ -60,7 +59,7 @@ def read_item_table(
     there is one.
     """
     framed = False
-    if isinstance(value, PathLike) or (isinstance(value, str) and suffix_of(value) in SUFFIXES):
+    if is_path(value):
         tables: Iterable[Table] = read_pieces(value, max_columns=MAX_ATTRIBUTES + 1)
     elif isinstance(value, Table):
         tables = [value]

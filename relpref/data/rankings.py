@@ -27,7 +27,7 @@ from relpref.data.ranking_tables import (
     read_preflib,
     read_scores,
 )
-from relpref.data.tables import suffix_of
+from relpref.data.table_files import suffix_of
 from relpref.errors import DataError
 from relpref.pytree import register
 

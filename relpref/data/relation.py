@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from relpref.data.arrays import counted, did_you_mean, listed, shown
-from relpref.data.tables import SUFFIXES, suffix_of
+from relpref.data.table_files import SUFFIXES, suffix_of
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import require_memory

@@ -1,38 +1,32 @@
 """Data frames that know where their rows come from; unusable cells are refused by name."""
 
-import csv
-import io
 import os
 import re
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from numbers import Real
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, did_you_mean, listed, nearest, shown
+from relpref.data.arrays import did_you_mean, listed, nearest, shown
 from relpref.data.labels import Place, is_missing, read_labels, trimmed
+from relpref.data.table_files import Lines, Piece, pieces_of
 from relpref.errors import DataError
-from relpref.files import check_decompressed, decompressed, reading
-from relpref.limits import MAX_CELLS_AT_ONCE, MAX_ROWS_AT_ONCE
 
-_BLOCK = 1 << 23  # characters that are read together
 _INT32_MAX = int(np.iinfo(np.int32).max)
 TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
 
 ROWS_LOOKED_AT = 10_000  # for the words of an error
 _SLIP = 0.8  # similarity from which on a name is most likely a slip of the pen
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # besides commas
-_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*").fullmatch
-_DECIMAL_POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*").fullmatch
-
-Lines = range | NDArray[np.int64]
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*").fullmatch
+_DECIMAL_POINT = re.compile(r"\s*[+-]?\d*\.\d+\s*").fullmatch
+# Either thousands or a number with three decimals.
+_IN_DOUBT = re.compile(r"\s*[+-]?[1-9]\d{0,2}([.,]\d{3})+\s*").fullmatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +42,7 @@ class Table:
         default_factory=dict
     )  # what columns were called before they were renamed
     first: int = 0  # number of the first row where this is a piece of a larger table
-    decimal: str = "."  # mark in text
+    decimal: str = "."  # mark in text; "" where numbers such as 1.234 are in doubt
     notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
     rows: Any = None  # numbers of the rows as they were given, where these were made of them
     known: Container[Any] = ()  # labels that are read as they are, see `read_labels`
@@ -149,10 +143,19 @@ class Table:
         return values == 1
 
     def points(self, cells: Any) -> Any:
-        """Cells of numbers with a decimal point."""
-        if self.decimal == ".":
+        """Return a column of numbers with decimal points; refuse those that have two readings."""
+        if not self.text or self.decimal == ".":
             return cells
-        return cells.map(lambda cell: cell.replace(",", ".") if _DECIMAL_COMMA(cell) else cell)
+        doubtful = _DECIMAL_POINT if self.decimal else _IN_DOUBT
+        self.refuse(
+            cells.name,
+            np.array(["." in cell and bool(doubtful(cell)) for cell in cells.tolist()], dtype=bool),
+            " may have a decimal point, or a point between thousands; write numbers without "
+            "separators of thousands, and 1.50 or 1,50 throughout the file",
+        )
+        if not self.decimal:
+            return cells
+        return cells.map(lambda cell: cell.replace(",", ".") if DECIMAL_COMMA(cell) else cell)
 
     def counts(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.int64]:
         """Return positive whole numbers below 2**31 in all or some cells of a column."""
@@ -250,7 +253,7 @@ def as_table(value: Any, name: str) -> Table:
     """Return a `Table` for a file, a DataFrame of any library, a list of rows, or columns."""
     if isinstance(value, Table):
         return value
-    if isinstance(value, os.PathLike) or (isinstance(value, str) and suffix_of(value) in SUFFIXES):
+    if is_path(value):
         return read_table(value)
     if not is_table(value):
         raise DataError(
@@ -424,36 +427,37 @@ def unused_note(columns: Collection[Any]) -> str:
     )
 
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
+def is_path(value: Any) -> bool:
+    """Tell whether a value names a file: a table is never a text."""
+    return isinstance(value, str | os.PathLike)
 
 
-def suffix_of(path: str | os.PathLike[str]) -> str:
-    """Return the ending of a file's name: ``.csv``, ``.csv.gz`` if it is compressed."""
-    last = Path(path).suffix.lower()
-    return (Path(path).with_suffix("").suffix.lower() if last == ".gz" else "") + last
+def read_table(
+    path: str | os.PathLike[str], *, max_columns: int | None = None, encoding: str | None = None
+) -> Table:
+    """Read a table from a file of text, JSON, Excel or Parquet.
 
-
-def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) -> Table:
-    """Read a CSV or Parquet file.
-
-    CSV is read strictly: UTF-8 (a byte order mark is accepted), a header line, the same number of
-    cells in every row, separated by commas; or by semicolons, tabs or vertical bars, where the
-    header has no comma, and numbers may have decimal commas then. Cells stay text, so that labels
-    such as ``NA`` or ``007`` survive.
+    Text is read strictly: a header line, and the same number of cells in every row, separated by
+    commas, semicolons, tabs or vertical bars, whichever parts all rows alike. Cells stay text, so
+    that labels such as ``NA`` or ``007`` survive. JSON is a list of objects, an object a line, or
+    lists by column; of Excel the first sheet is read. The file may be compressed (``.gz``).
 
     Parameters
     ----------
     path : path
-        File whose name ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
+        The file; its content says what it is.
     max_columns : int, optional
         Refuse wider tables before reading their rows.
+    encoding : str, optional
+        Encoding of a text, such as ``"cp1252"``. By default that of its byte order mark, or UTF-8,
+        or cp1252 with a note where the text is not UTF-8.
 
     Raises
     ------
     DataError
         If the file is missing, a directory, empty, damaged, of another kind, or too wide.
     """
-    pieces = list(read_pieces(path, max_columns=max_columns, whole=True))
+    pieces = list(read_pieces(path, max_columns=max_columns, whole=True, encoding=encoding))
     if len(pieces) == 1:
         return pieces[0]
     frame = pd.concat([piece.frame for piece in pieces], ignore_index=True)
@@ -462,223 +466,35 @@ def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) 
 
 
 def read_pieces(
-    path: str | os.PathLike[str], *, max_columns: int | None = None, whole: bool = False
+    path: str | os.PathLike[str],
+    *,
+    max_columns: int | None = None,
+    whole: bool = False,
+    encoding: str | None = None,
 ) -> Iterator[Table]:
-    """Read a CSV or Parquet file in pieces, see `read_table`; Parquet at once if asked."""
-    file, suffix = Path(path), suffix_of(path)
-    if suffix not in SUFFIXES:
-        raise DataError(
-            f"{file}: tables are read from files ending in {', '.join(SUFFIXES[:-1])} or "
-            f"{SUFFIXES[-1]}, "
-            f"not {suffix or 'no ending'!r}; convert or rename the file"
-        )
-    with reading(file, "table"):
-        opened = file.open("rb")
-    with opened as stream, reading(file):
-        if suffix == ".parquet":
-            yield from _read_parquet(file, stream, max_columns, at_once=whole)
-            return
-        content = decompressed(file, stream) if suffix == ".csv.gz" else stream
-        with io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as text:
-            decimal = ""
-            for lines, frame, style in _csv_frames(file, text, max_columns):
-                table = Table(frame, str(file), lines, text=True)
-                if not decimal:
-                    table = _opened(table, style)
-                    decimal = table.decimal
-                yield replace(table, decimal=decimal)
-
-
-def _opened(table: Table, style: "_Style") -> Table:
-    """The first piece of a file, with what is said of how it was read."""
-    notes = []
-    if style.spaced:
-        notes.append("spaces around the cells of the file were left out")
-    if style.delimiter == ",":
-        return replace(table, notes=tuple(notes))
-    cells = [cell for name in table.frame.columns for cell in table.frame[name].tolist()]
-    commas = any(map(_DECIMAL_COMMA, cells)) and not any(map(_DECIMAL_POINT, cells))
-    more = " and has decimal commas" if commas else ""
-    notes.insert(0, f"the file is separated by {_SEPARATORS[style.delimiter]}{more}")
-    return replace(table, decimal="," if commas else ".", notes=tuple(notes))
-
-
-class _Style(NamedTuple):
-    """Delimiter and spaces of a CSV file."""
-
-    delimiter: str = ","
-    spaced: bool = False  # spaces around the cells
-
-    @classmethod
-    def of(cls, header: str) -> "_Style":
-        bare = re.sub('"[^"]*"?', "", header)
-        mark = max(_SEPARATORS, key=bare.count)
-        delimiter = mark if "," not in bare and mark in bare else ","
-        cells = header.rstrip("\r\n").split(delimiter)
-        return cls(delimiter, len(cells) > 1 and any(cell != cell.strip() for cell in cells))
-
-
-def _csv_frames(
-    file: Path, text: io.TextIOWrapper, max_columns: int | None
-) -> Iterator[tuple[Lines, pd.DataFrame, _Style]]:
-    """Yield lines and cells of the pieces of a CSV file, at least one, which may have no rows."""
-
-    def frame(cells: list[str]) -> pd.DataFrame:
-        if style.spaced:
-            cells = [cell.strip() for cell in cells]
-        columns = {name: cells[column :: len(header)] for column, name in enumerate(header)}
-        return pd.DataFrame(columns, columns=pd.Index(header, dtype=object), dtype=object)
-
-    line, rows_found, style = 1, False, _Style()
-    try:
-        opening = [text.readline()]
-        while opening[-1] and not opening[-1].strip("\r\n"):
-            opening.append(text.readline())
-        style = _Style.of(opening[-1])
-        _, line, header = next(_rows(file, chain(opening, text), line, style), (0, 0, []))
-        if style.spaced:
-            header = [name.strip() for name in header]
-        _check_header(file, header, max_columns)
-        width = len(header)
-        while block := text.read(_BLOCK):
-            block += text.readline()
-            if cells := _plain_cells(block, width, style.delimiter):
-                first, line, rows_found = line, line + len(cells) // width, True
-                yield range(first, line), frame(cells), style
-                continue
-            rows = _rows(file, chain(io.StringIO(block, newline=""), text), line, style, width)
-            for begins, _, cells in rows:
-                # One list of cells, not a list of rows, each of which Python's garbage collector
-                # would look at.
-                lines, rows_found = [begins], True
-                for begins, _, row in islice(rows, max(0, MAX_CELLS_AT_ONCE // width - 1)):
-                    lines.append(begins)
-                    cells += row
-                yield np.asarray(lines, dtype=np.int64), frame(cells), style
-    except UnicodeDecodeError as error:
-        offset = text.buffer.tell() - len(error.object) + error.start  # type: ignore[attr-defined]
-        raise DataError(
-            f"{file}: the byte {error.object[error.start]:#04x} at offset {offset} is not UTF-8; "
-            "save it again as comma-separated UTF-8 text (it may be UTF-16)"
-        ) from error
-    if not rows_found:
-        yield range(0), frame([]), style
-
-
-def _plain_cells(block: str, width: int, delimiter: str) -> list[str] | None:
-    """Return the cells of plain lines, ten times as fast as `_rows`; None if some are not plain."""
-    if any(mark in block for mark in '"\0'):
-        return None
-    block = block.replace("\r\n", "\n").removesuffix("\n") + "\n"
-    raw = np.frombuffer(block.encode(), dtype=np.uint8)
-    ends = np.flatnonzero(raw == ord("\n"))
-    # The length of a line, so more than that of its longest cell; 1 is a blank line.
-    lengths = np.diff(ends, prepend=-1)
-    separators = raw[(raw == ord(delimiter)) | (raw == ord("\n"))]
-    if (
-        "\r" in block
-        or lengths.min() == 1
-        or lengths.max() > csv.field_size_limit()
-        or separators.size != width * ends.size
-        or (separators[width - 1 :: width] != ord("\n")).any()
-    ):
-        return None
-    return block[:-1].replace("\n", delimiter).split(delimiter)
-
-
-def _rows(
-    file: Path, text: Iterable[str], line: int, style: _Style, width: int | None = None
-) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield the line, the next row's line, and the cells of rows that are not blank."""
-    lines, before = _without_zeros(file, text, line), line - 1
-    reader = csv.reader(
-        lines, strict=True, delimiter=style.delimiter, skipinitialspace=style.spaced
-    )
-    try:
-        for cells in reader:
-            begins, line = line, before + reader.line_num + 1
-            if cells and len(cells) != (width or len(cells)):
-                raise DataError(
-                    f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has "
-                    f"{width}; "
-                    "complete the row (a truncated file?) or quote cells that contain the separator"
-                )
-            if cells:
-                yield begins, line, cells
-    except csv.Error as error:
-        raise DataError(
-            f"{file}, line {line}: the row that begins here is not valid CSV ({error}); "
-            'check for a quotation mark that is not closed (inside a quoted cell, write "" for one)'
-        ) from error
-
-
-def _without_zeros(file: Path, lines: Iterable[str], first: int) -> Iterator[str]:
-    for number, line in enumerate(lines, start=first):
-        if "\0" in line:
-            raise DataError(
-                f"{file}, line {number}: there is a zero byte; the file is damaged or not a CSV "
-                "(perhaps UTF-16): "
-                "save it again as comma-separated UTF-8 text"
-            )
-        yield line
-
-
-def _check_header(file: Path, header: list[str], max_columns: int | None) -> None:
-    if not header:
-        raise DataError(f"{file}: the file is empty; write a header and at least one row")
-    _check_width(file, len(header), max_columns)
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise DataError(
-            f"{file}, line 1: the column {shown(twice)} occurs twice; rename or remove one"
+    """Read a file in pieces, see `read_table`; Parquet at once if asked."""
+    file, decimal = Path(path), ""
+    for number, piece in enumerate(pieces_of(file, encoding, max_columns, whole)):
+        notes = () if number else piece.notes
+        if piece.text and not number:
+            decimal = _decimal_of(piece)
+            notes += ("the file has decimal commas",) if decimal == "," else ()
+        yield Table(
+            piece.frame,
+            str(file),
+            piece.lines,
+            text=piece.text,
+            first=piece.first,
+            decimal=decimal,
+            notes=notes,
         )
 
 
-def _check_width(file: Path, width: int, max_columns: int | None) -> None:
-    if max_columns is not None and width > max_columns:
-        raise DataError(
-            f"{file}: {counted(width, 'column')} are more than the limit of {max_columns}; select "
-            "some"
-        )
-
-
-def _read_parquet(
-    file: Path, stream: IO[bytes], max_columns: int | None, *, at_once: bool
-) -> Iterator[Table]:
-    if not stream.read(1):
-        raise DataError(f"{file}: the file is empty; write a header and at least one row")
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise DataError(
-            f"{file}: reading Parquet needs pyarrow; install it with: pip install "
-            "'relpref[parquet]' "
-            "(or save the table as CSV)"
-        ) from error
-    problem = "this is not a readable Parquet file"
-    try:
-        opened = parquet.ParquetFile(stream)
-        rows, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
-        at_once = at_once or not rows
-        # What is repeated takes no room in a Parquet file.
-        check_decompressed(file, 8.0 * width * (rows if at_once else min(MAX_ROWS_AT_ONCE, rows)))
-        _check_width(file, width, max_columns)
-        problem, first = "the Parquet file is damaged", 0
-        for batch in (
-            [opened.read()] if at_once else opened.iter_batches(batch_size=MAX_ROWS_AT_ONCE)
-        ):
-            batch.validate(full=True)  # texts that are not UTF-8, which pandas would find later
-            if at_once or batch.num_rows:
-                frame = batch.to_pandas()
-                if first and isinstance(frame.index, pd.RangeIndex):
-                    frame.index = pd.RangeIndex(first, first + len(frame))
-                yield Table(frame, str(file), first=first)
-                first += len(frame)
-        if first != rows:
-            raise ValueError(f"{first} of {rows} rows are there")
-    except DataError:
-        raise
-    # A damaged file makes the decoder raise errors of many types; all of them mean the same to the
-    # reader.
-    except Exception as error:
-        raise DataError(f"{file}: {problem} ({error}); write it again") from error
+def _decimal_of(piece: Piece) -> str:
+    """Return the decimal mark of a file; "" where it cannot be told."""
+    cells = [cell for name in piece.frame.columns for cell in piece.frame[name].tolist()]
+    sure = {cell for cell in cells if ("," in cell or "." in cell) and not _IN_DOUBT(cell)}
+    points = any(map(_DECIMAL_POINT, sure))
+    if any(map(DECIMAL_COMMA, sure)):
+        return "" if points else ","
+    return "." if points or piece.separator != ";" else ""

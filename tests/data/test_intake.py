@@ -235,9 +235,10 @@ def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
         "weight, g": [-3, 4, 5],
     }
     assert data.num_answers == 2
-    assert data.notes[:2] == (
+    assert data.notes[:3] == (
         "answers: the file is separated by tabs",
-        "items: the file is separated by semicolons and has decimal commas",
+        "items: the file is separated by semicolons",
+        "items: the file has decimal commas",
     )
 
 
@@ -254,7 +255,8 @@ def test_weights_with_decimal_commas(tmp_path: Path) -> None:
     data = PreferenceData.from_tables(LABELS, ANSWERS, {"same taste": file})
     assert data.relations["same taste"].weight.tolist() == [0.5, 2]
     assert data.notes == (
-        "relation 'same taste': the file is separated by semicolons and has decimal commas",
+        "relation 'same taste': the file is separated by semicolons",
+        "relation 'same taste': the file has decimal commas",
         "relation 'same taste': the column 'year' is not used",
     )
 
@@ -372,7 +374,7 @@ def test_one_row_after_another_makes_no_difference(
     file = tmp_path / "items.csv"
     pd.DataFrame(rows, columns=["name", "x", "color", "new"]).to_csv(file, index=False)
     whole = PreferenceData.from_tables(file)
-    monkeypatch.setattr("relpref.data.tables._BLOCK", 64)
+    monkeypatch.setattr("relpref.data.table_files._BLOCK", 64)
     pieces = PreferenceData.from_tables(file)
     assert (
         whole.attribute_names

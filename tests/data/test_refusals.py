@@ -61,7 +61,7 @@ def test_unusable_attributes_are_refused(column: Any, message: Any) -> None:
     [
         (pd.DataFrame({"x": []}), "no rows"),
         ([], "there are none"),
-        ("ab", "got str"),
+        ("ab", "no such file"),
         ({"a", "b"}, "got set"),
         (pd.Series([1.0, 2.0], index=["a", "b"]), "may hold attributes or labels"),
         (7, "got int"),
