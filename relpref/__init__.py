@@ -13,9 +13,11 @@ from relpref._version import __version__ as __version__
 # or ArviZ.
 _NAMES = {
     "PreferenceData": "relpref.data",
+    "PreferenceRanker": "relpref.classifiers",
     "Rankings": "relpref.data",
     "Relation": "relpref.data",
     "RelationData": "relpref.data",
+    "compare": "relpref.diagnostics",
     "fit": "relpref.fitting",
     "load": "relpref.runs",
     "register": "relpref.registry",
@@ -39,17 +41,21 @@ _ROOMS = (
 
 __all__ = [
     "PreferenceData",
+    "PreferenceRanker",
     "Rankings",
     "Relation",
     "RelationData",
     "__version__",
+    "compare",
     "fit",
     "load",
     "register",
 ]
 
 if TYPE_CHECKING:
+    from relpref.classifiers import PreferenceRanker
     from relpref.data import PreferenceData, Rankings, Relation, RelationData
+    from relpref.diagnostics import compare
     from relpref.fitting import fit
     from relpref.registry import register
     from relpref.runs import load

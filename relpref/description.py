@@ -39,6 +39,17 @@ class Description:
     coverage: str | None = None
 
 
+_MODELS = {
+    "xpgp": "attributes, relations and the items themselves",
+    "preference_gp": "attributes and the items themselves",
+}
+
+
+def model_words(name: str) -> str:
+    """Return what a model's utilities are made of, or the name of a custom program."""
+    return _MODELS.get(name, name)
+
+
 def describe(thing: Any, *context: Any) -> Description:
     """Return ``thing.describe(*context)``, or only the name if there is no such method."""
     if getattr(thing, "describe", None) is None:

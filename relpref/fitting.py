@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from relpref.data import PreferenceData
 from relpref.data.arrays import did_you_mean, listed
 from relpref.data.rankings import read_ballots
+from relpref.description import model_words
 from relpref.errors import DataError
-from relpref.registry import Kind, find, names
+from relpref.registry import CLIQUES, choose, find, name_of
 
 if TYPE_CHECKING:
     from relpref.posterior.utility import UtilityPosterior
@@ -38,7 +39,7 @@ def fit(
         See `PreferenceData.from_tables`; answers may be a PrefLib file of complete orders, too.
         Without items, they are the labels in the answers and the relations.
     model : str or callable
-        Name of a registered program, ``"xpgp"`` (attributes, relations, and the items themselves)
+        Name of a registered program, ``"xpgp"`` (attributes, relations and the items themselves)
         or ``"preference_gp"`` (the same without relations); or a numpyro program that takes
         `PreferenceData`.
     seed : int
@@ -49,8 +50,12 @@ def fit(
         Show the search while it runs, if stderr is a terminal.
     **options
         Keywords of the engine, such as ``hyperparameters="maximize"``, and of the model, such as
-        ``individual=False``. The cliques of a relation with the kernel
-        ``HiddenCommonCause("cliques")`` are counted.
+        ``individual=False``. A likelihood or a kernel may be given by name:
+        ``likelihood="logistic"``, ``attribute_kernel="matern"`` (Matérn 5/2),
+        ``relation_kernels={"roaster": "hidden-common-cause"}``. The cliques of a relation with the
+        kernel ``HiddenCommonCause("cliques")`` are counted.
+
+        All names fit in either case, and with - or _.
 
     Returns
     -------
@@ -72,7 +77,10 @@ def fit(
     >>> posterior.ranking().index.tolist()
     ['tea', 'coffee', 'water']
     """
-    program = _registered("program", "model", model) if isinstance(model, str) else model
+    program = model
+    if isinstance(model, str):
+        program = find("program", model) or find("program", choose("model", "program", model))
+        model = name_of("program", program) or model
     others = {"RelationData": "relpref.rls.ConditionalRanker", "Rankings": "relpref.classifiers"}
     for parameter in list(signature(program).parameters.values())[:1]:
         kind = getattr(parameter.annotation, "__name__", str(parameter.annotation))
@@ -80,7 +88,7 @@ def fit(
             raise DataError(
                 f"model: {model!r} is for {kind}, not for answers to pairs; see {others[kind]}"
             )
-    engine_class = _registered("engine", "engine", engine)
+    engine_class = find("engine", choose("engine", "engine", engine))
     engine_names, model_names = _keywords(engine_class), _keywords(program)[1:]
     names_of_options = [*engine_names, *model_names]
     for name in options:
@@ -97,26 +105,44 @@ def fit(
         items, read_ballots(answers), relations, columns=columns, covariates=covariates
     )
     engine_options = {name: options.pop(name) for name in engine_names if name in options}
-    for name, kernel in (options.get("relation_kernels") or {}).items():
-        if getattr(kernel, "method", None) == "cliques" and name in data.relations:
-            data = data.with_cliques(name)
+    for name in ("likelihood", "attribute_kernel"):
+        if name in options:
+            options[name] = made(name, name.replace("_", " "), options[name])
+    if kernels := options.get("relation_kernels"):
+        data, options["relation_kernels"] = with_kernels("relation_kernels", data, kernels)
     fitted = engine_class(program, **engine_options)
     posterior = fitted.run(seed, data, progress_bar=progress_bar, **options)
     title = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
     notes = list(data.notes)
     if title == "preference_gp" and data.relations:
-        notes.append(f"preference_gp does not use relations: {listed(data.relations)}")
+        words = f"a model of {model_words(title)}"
+        notes.append(f"{words} does not use relations: {listed(data.relations)}")
     info = {"model": title, "seed": seed, "data": data.describe(), "notes": notes}
     return replace(posterior, info={**posterior.info, **info})
 
 
-def _registered(kind: Kind, argument: str, name: str) -> Any:
-    """Look up a registered object, or suggest names that exist."""
-    registered = find(kind, name)
-    if registered is None:
-        hint = did_you_mean(name, names(kind), f"use {' or '.join(map(repr, names(kind)))}")
-        raise DataError(f"{argument}: there is no {kind} {name!r}; {hint}")
-    return registered
+def made(where: str, choice: str, given: Any, **options: Any) -> Any:
+    """Return the likelihood or kernel of a name; anything else as it is given.
+
+    ``where`` and ``choice`` are those of `relpref.registry.choose`.
+    """
+    if not isinstance(given, str):
+        return given
+    name = choose(where, choice, given)
+    if name == CLIQUES:
+        name, options = "HiddenCommonCause", {"method": "cliques"}
+    return find("likelihood" if choice == "likelihood" else "kernel", name)(**options)
+
+
+def with_kernels(
+    where: str, data: PreferenceData, given: Mapping[str, Any]
+) -> tuple[PreferenceData, dict[str, Any]]:
+    """Return data with the cliques that kernels of relations need, and these kernels."""
+    kernels = {name: made(where, "relation kernel", kernel) for name, kernel in given.items()}
+    for name, kernel in kernels.items():
+        if getattr(kernel, "method", None) == "cliques" and name in data.relations:
+            data = data.with_cliques(name)
+    return data, kernels
 
 
 def _keywords(function: Any) -> list[str]:

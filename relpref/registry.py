@@ -3,6 +3,7 @@
 Files reach registered objects only, and nothing is imported because a file says so.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -14,7 +15,7 @@ from relpref.errors import DataError
 
 Kind = Literal["program", "kernel", "likelihood", "engine", "score", "chapter"]
 # Parts of the package that those below them look up by name; nothing can be added to these.
-Closed = Literal["posterior", "record", "report"]
+Closed = Literal["posterior", "record", "function"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # Kinds of posteriors, which begin the names of chapters.
@@ -28,23 +29,38 @@ _PROGRAMS = (
     "ranking_classifier",
     "xpgp",
 )
+CLIQUES = "HiddenCommonCauseCliques"  # stands for HiddenCommonCause(method="cliques")
+# What people choose by name for a model of utilities, the default first.
+CHOICES = {
+    "program": ("xpgp", "preference_gp"),
+    "engine": ("EP", "Laplace"),
+    "likelihood": ("Probit", "Logistic"),
+    "attribute kernel": (
+        "SquaredExponentialPlusLinear",
+        "SquaredExponential",
+        "Matern32",
+        "Matern52",
+        "Linear",
+    ),
+    "relation kernel": (
+        "RegularizedLaplacian",
+        "Diffusion",
+        "HiddenCommonCause",
+        CLIQUES,
+        "RelationVectors",
+    ),
+}
+_SHORT = {"matern": "Matern52"}
 _KERNELS = (
     "Cut",
-    "Diffusion",
     "EdgeLandmarks",
     "GivenFeatures",
-    "HiddenCommonCause",
     "Kendall",
     "Landmarks",
-    "Linear",
     "Mallows",
-    "Matern32",
-    "Matern52",
     "Precomputed",
-    "RegularizedLaplacian",
-    "RelationVectors",
-    "SquaredExponential",
-    "SquaredExponentialPlusLinear",
+    *CHOICES["attribute kernel"],
+    *(name for name in CHOICES["relation kernel"] if name != CLIQUES),
 )
 _SCORES = {
     "ratio": "Ratio",
@@ -75,8 +91,8 @@ OWN: dict[Kind | Closed, dict[str, str]] = {
     "program": dict.fromkeys(_PROGRAMS, "relpref.models"),
     "kernel": dict.fromkeys(_KERNELS, "relpref.kernels")
     | {"NodeKernel": "relpref.rls.node_kernels"},
-    "likelihood": dict.fromkeys(("Logistic", "Probit"), "relpref.likelihoods"),
-    "engine": dict.fromkeys(("EP", "Laplace"), "relpref.infer"),
+    "likelihood": dict.fromkeys(CHOICES["likelihood"], "relpref.likelihoods"),
+    "engine": dict.fromkeys(CHOICES["engine"], "relpref.infer"),
     "score": {name: f"relpref.explore:{attribute}" for name, attribute in _SCORES.items()},
     "chapter": {},
     "posterior": {
@@ -88,7 +104,11 @@ OWN: dict[Kind | Closed, dict[str, str]] = {
     },
     "record": dict.fromkeys(_RECORDS, "relpref.data")
     | {"Covariate": "relpref.data.covariates", "Parts": "relpref.posterior.base"},
-    "report": {"html": "relpref.report:write"},
+    "function": {
+        "compare": "relpref.diagnostics:compare",
+        "next_pairs": "relpref.explore:next_pairs",
+        "report": "relpref.report:write",
+    },
 }
 
 _added: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -168,6 +188,45 @@ def find(kind: Kind | Closed, name: str) -> Any:
             if point.name == f"{kind}.{name}":
                 register(kind, name, point.load())
     return _added[kind].get(name)
+
+
+def word_for(name: str) -> str:
+    """Return how a name is written on the command line, such as hidden-common-cause."""
+    return re.sub("(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+
+
+def choose(where: str, choice: str, word: object) -> str:
+    """Return the registered name that a word stands for, in either case and with - or _.
+
+    Parameters
+    ----------
+    where : str
+        The argument or option, for errors.
+    choice : str
+        A key of `CHOICES`, whose last word is the kind; names that were added fit, too.
+    word : object
+
+    Raises
+    ------
+    DataError
+        If there is no such name, with those that there are.
+    """
+    kind: Any = choice.rpartition(" ")[2]
+    offered = [*CHOICES[choice], *(name for name in names(kind) if name not in OWN[kind])]
+    if word in offered:
+        return str(word)
+    sought = _SHORT.get(_plain(str(word)), str(word))
+    fitting = [name for name in offered if _plain(name) == _plain(sought)]
+    if len(fitting) != 1:
+        *others, last = map(word_for, offered)
+        raise DataError(
+            f"{where}: there is no {choice} {word!r}; use {', '.join(others)} or {last}"
+        )
+    return fitting[0]
+
+
+def _plain(name: str) -> str:
+    return re.sub("[-_ ]", "", name).lower()
 
 
 def known(kind: Kind | Closed, name: str) -> bool:

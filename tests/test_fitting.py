@@ -13,8 +13,8 @@ import pytest
 import relpref
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace
-from relpref.kernels import HiddenCommonCause, Precomputed
-from relpref.likelihoods import ProbitComparison
+from relpref.kernels import HiddenCommonCause, Matern52, Precomputed, SquaredExponential
+from relpref.likelihoods import Logistic, ProbitComparison
 from relpref.models import preference_gp, xpgp
 
 ITEMS = pd.DataFrame(
@@ -51,7 +51,9 @@ def test_model_and_engine_are_chosen_by_name() -> None:
         engine="Laplace",
         hyperparameters="maximize",
     )
-    assert posterior.info["notes"][-1] == "preference_gp does not use relations: 'roaster'"
+    assert posterior.info["notes"][-1] == (
+        "a model of attributes and the items themselves does not use relations: 'roaster'"
+    )
     data = relpref.PreferenceData.from_tables(ITEMS, ANSWERS)
     steps = Laplace(preference_gp, hyperparameters="maximize").run(0, data)
     np.testing.assert_array_equal(posterior.mean(), steps.mean())
@@ -90,8 +92,20 @@ def test_cliques_are_counted_where_a_kernel_needs_them() -> None:
             {"model": "conditional_ranking"},
             "'conditional_ranking' is for RelationData.*ConditionalRanker",
         ),
-        ({"model": "xgp"}, "model: there is no program 'xgp'; did you mean 'xpgp'"),
-        ({"engine": "ep"}, "engine: there is no engine 'ep'; use 'EP' or 'Laplace'"),
+        ({"model": "xgp"}, "model: there is no program 'xgp'; use xpgp or preference_gp"),
+        ({"engine": "vb"}, "engine: there is no engine 'vb'; use ep or laplace"),
+        (
+            {"likelihood": "bernoulli"},
+            "likelihood: there is no likelihood 'bernoulli'; use probit or logistic",
+        ),
+        (
+            {"attribute_kernel": "diffusion"},
+            "attribute_kernel: there is no attribute kernel 'diffusion'; use squared-exponential",
+        ),
+        (
+            {"relation_kernels": {"roaster": "matern"}},
+            "relation_kernels: there is no relation kernel 'matern'; use regularized-laplacian, ",
+        ),
         (
             {"hyperparameter": "maximize"},
             "there is no option 'hyperparameter'; did you mean 'hyperparameters'",
@@ -101,6 +115,40 @@ def test_cliques_are_counted_where_a_kernel_needs_them() -> None:
 def test_unknown_names_are_refused(keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         relpref.fit(ITEMS, ANSWERS, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("by_name", "by_object"),
+    [
+        ({"engine": "laplace"}, {"engine": "Laplace"}),
+        ({"model": "Preference-GP"}, {"model": preference_gp}),
+        ({"likelihood": "LOGISTIC"}, {"likelihood": Logistic()}),
+        ({"attribute_kernel": "matern"}, {"attribute_kernel": Matern52()}),
+        ({"attribute_kernel": "squared_exponential"}, {"attribute_kernel": SquaredExponential()}),
+        (
+            {"relation_kernels": {"roaster": "hidden-common-cause"}},
+            {"relation_kernels": {"roaster": HiddenCommonCause()}},
+        ),
+        (
+            {"relation_kernels": {"roaster": "Hidden_Common_Cause-cliques"}},
+            {"relation_kernels": {"roaster": HiddenCommonCause("cliques")}},
+        ),
+    ],
+)
+def test_names_fit_in_either_case(by_name: dict[str, Any], by_object: dict[str, Any]) -> None:
+    one, other = (
+        relpref.fit(ITEMS, ANSWERS, {"roaster": EDGES}, hyperparameters="maximize", **options)
+        for options in (by_name, by_object)
+    )
+    np.testing.assert_array_equal(one.mean(), other.mean())
+    assert one.log_evidence == other.log_evidence
+    assert one.info["model"] == other.info["model"] and one.info["engine"] == other.info["engine"]
+
+
+def test_people_read_what_the_model_is_made_of() -> None:
+    posterior = relpref.fit(ITEMS, ANSWERS, hyperparameters="maximize")
+    for text in (str(posterior.summary()), posterior._repr_html_()):
+        assert "attributes, relations and the items themselves" in text and "xpgp" not in text
 
 
 def test_what_was_chosen_is_saved(tmp_path: Path) -> None:

@@ -199,10 +199,12 @@ def test_jax_keeps_its_configuration() -> None:
 NAMES = {
     "relpref": [
         "PreferenceData",
+        "PreferenceRanker",
         "Rankings",
         "Relation",
         "RelationData",
         "__version__",
+        "compare",
         "fit",
         "load",
         "register",

@@ -27,12 +27,12 @@ class PreferenceRanker(ClassifierMixin, BaseEstimator):
     items, relations
         See `relpref.fit`. Give all items there, those of later predictions too: by default they are
         the labels in the training pairs.
-    model, engine : str
-        See `relpref.fit`.
+    model, engine, hyperparameters, likelihood, attribute_kernel, relation_kernels
+        See `relpref.fit`, whose defaults stand for None.
     covariates : sequence of str
         Columns of the pairs that describe the two sides, see `relpref.fit`.
     options : mapping, optional
-        Further options of `relpref.fit`, such as ``{"hyperparameters": "maximize"}``.
+        Further options of `relpref.fit`, such as ``{"restarts": 3}``.
     random_state : int
 
     Attributes
@@ -48,7 +48,7 @@ class PreferenceRanker(ClassifierMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from relpref.classifiers import PreferenceRanker
+    >>> from relpref import PreferenceRanker
     >>> pairs = [("tea", "coffee"), ("tea", "water"), ("water", "coffee")]
     >>> ranker = PreferenceRanker().fit(pairs, [1, 1, 0])
     >>> ranker.predict([("tea", "water")])
@@ -59,6 +59,10 @@ class PreferenceRanker(ClassifierMixin, BaseEstimator):
     relations: Mapping[str, Any] | None = None
     model: str = "xpgp"
     engine: str = "EP"
+    hyperparameters: str | None = None
+    likelihood: Any = None
+    attribute_kernel: Any = None
+    relation_kernels: Mapping[str, Any] | None = None
     covariates: Sequence[str] = ()
     options: Mapping[str, Any] | None = None
     random_state: int = 0
@@ -102,6 +106,8 @@ class PreferenceRanker(ClassifierMixin, BaseEstimator):
         self.n_features_in_ = pairs.shape[1]
         if names is not None:
             self.feature_names_in_ = names
+        chosen = {name: getattr(self, name) for name in _CHOSEN}
+        options = {name: value for name, value in chosen.items() if value is not None}
         self.posterior_ = fit(
             self.items,
             pairs.assign(result=(given == self.classes_[1]).astype(float)),
@@ -111,7 +117,7 @@ class PreferenceRanker(ClassifierMixin, BaseEstimator):
             covariates=self.covariates,
             engine=self.engine,
             progress_bar=False,
-            **dict(self.options or {}),
+            **{**options, **(self.options or {})},
         )
         return self
 
@@ -142,6 +148,7 @@ class PreferenceRanker(ClassifierMixin, BaseEstimator):
         return np.log(first) - np.log(second)
 
 
+_CHOSEN = ("hyperparameters", "likelihood", "attribute_kernel", "relation_kernels")
 _ONLY_LEARNED = ("count", "group", "weight")  # columns of answers, not of questions
 
 

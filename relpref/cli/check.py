@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from relpref.cli.fit import ENGINES
 from relpref.cli.output import document, formatted, say
 from relpref.cli.rank import opened
+from relpref.description import model_words
 from relpref.errors import DataError
 from relpref.files import made
-from relpref.registry import find
+from relpref.registry import CHOICES, find
 
 if TYPE_CHECKING:
     from relpref.diagnostics import Certificate, Check
@@ -94,8 +94,8 @@ _SIMULATIONS, _PICTURE, _SUMMARY = "simulations.jsonl", "ecdf.svg", "summary.csv
 def sbc_run(chosen: argparse.Namespace) -> None:
     """Calibrate the model of a run by simulations."""
     posterior = opened(chosen.run, "utilities", "relation")
-    default = posterior.engine.lower()
-    engine = chosen.engine or (default if default in (*ENGINES, "exact") else "ep")
+    words, default = {name.lower(): name for name in CHOICES["engine"]}, posterior.engine.lower()
+    engine = chosen.engine or (default if default in (*words, "exact") else "ep")
     if posterior.kind == "relation":
         if chosen.engine not in (None, "exact") or chosen.hyperparameters != "given":
             raise DataError(
@@ -107,7 +107,7 @@ def sbc_run(chosen: argparse.Namespace) -> None:
     from relpref.diagnostics.sbc import simulated
     from relpref.infer import Exact
 
-    engines: dict[str, Any] = {word: find("engine", name) for word, name in ENGINES.items()}
+    engines: dict[str, Any] = {word: find("engine", name) for word, name in words.items()}
     engines |= {"exact": Exact, "nuts": "nuts", "svi": "svi"}
     program, args, options = simulated(posterior)
     run_folder = Path(chosen.run).absolute()
@@ -148,7 +148,8 @@ def sbc_run(chosen: argparse.Namespace) -> None:
             picture=str(picture),
         )
         return
-    say(f"{calibration.name}:\n{calibration.sentence}")
+    name, _, how = calibration.name.partition(", ")
+    say(f"{model_words(name)}; {how}:\n{calibration.sentence}")
     say(
         f"The picture is in {picture}, the simulations beside it: more with --simulations and the "
         "same folder"

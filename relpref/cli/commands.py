@@ -161,14 +161,15 @@ COMMANDS = {
             ),
             **_INCOMPLETE,
             "--model MODEL": _with(
-                "xpgp uses attributes and relations, preference_gp attributes alone; or a program "
-                "that an installed package offers as an entry point of the group relpref",
+                "xpgp uses attributes, relations and the items themselves, preference_gp no "
+                "relations; or a program that an installed package offers as an entry point of "
+                "the group relpref",
                 default="xpgp",
             ),
             "--attribute-kernel KERNEL": "how utility varies with the attributes: "
             "squared-exponential-plus-linear (the default), squared-exponential, matern32, "
-            "matern52 or "
-            "linear, or a kernel that is registered or offered by an installed package",
+            "matern52 (short: matern) or linear, or a kernel that is registered or offered by an "
+            "installed package",
             "--shared-lengthscale": "use the same lengthscale for all attributes",
             "--no-individual": "explain utility by attributes and relations alone, without a part "
             "for each item",
@@ -244,13 +245,14 @@ COMMANDS = {
                 "who is asked; once for all questions, or repeated for each (default: a typical "
                 "rater)"
             ),
-            "--shown-first {first,second}": _with(
-                "which of each two is shown first; matters where answers lean to one side "
-                "(default: no side is favored)",
+            "--shown-first SIDE": _with(
+                "which of each two is shown first: first, second or a label; matters where answers "
+                "lean to one side (default: no side is favored)",
                 default=None,
             ),
-            "--home {first,second}": _with(
-                "which of each two is at home (default: neither)", default=None
+            "--home SIDE": _with(
+                "which of each two is at home: first, second or a label (default: neither)",
+                default=None,
             ),
             "--covariate COLUMN=VALUE": _many(
                 "a covariate of one side of each two, such as length_first=120; may be repeated "

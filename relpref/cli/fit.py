@@ -12,38 +12,22 @@ from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.rankings import read_ballots
 from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, says_kind, with_kind
-from relpref.description import describe
+from relpref.description import describe, model_words
 from relpref.errors import DataError
+from relpref.fitting import made, with_kernels
 from relpref.posterior.base import Posterior
-from relpref.registry import OWN, Kind, find, known, names
+from relpref.registry import CHOICES, choose, find, word_for
 from relpref.runs import check_target, copies, save_run
 
 # Bytes of a file that takes more than a moment to read.
 LARGE = 20_000_000
 
-# Words of the command line and registered names.
-MODELS = {name: name for name in ("xpgp", "preference_gp")}
-ENGINES = {name.lower(): name for name in OWN["engine"]}
-LIKELIHOODS = {"probit": "Probit", "logistic": "Logistic"}
-ATTRIBUTE_KERNELS = {
-    "squared-exponential-plus-linear": "SquaredExponentialPlusLinear",
-    "squared-exponential": "SquaredExponential",
-    "matern32": "Matern32",
-    "matern52": "Matern52",
-    "linear": "Linear",
-}
-_CLIQUES = "hidden-common-cause-cliques"
-GRAPH_KERNELS = {
-    "regularized-laplacian": "RegularizedLaplacian",
-    "diffusion": "Diffusion",
-    "hidden-common-cause": "HiddenCommonCause",
-    _CLIQUES: "HiddenCommonCause",
-    "relation-vectors": "RelationVectors",
-}
-
 
 def run(chosen: argparse.Namespace) -> None:
     """Fit a model to tables and save the run."""
+    chosen.model = choose("--model", "program", chosen.model)
+    chosen.engine = word_for(choose("--engine", "engine", chosen.engine))
+    chosen.likelihood = word_for(choose("--likelihood", "likelihood", chosen.likelihood))
     tables, options, words = _tables(chosen), _options(chosen), _kernel_words(chosen)
     columns = assigned(
         "--columns",
@@ -53,8 +37,6 @@ def run(chosen: argparse.Namespace) -> None:
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     if not chosen.quiet:
         _say_what_takes_long(tables)
-    registered_name("--model", "program", chosen.model, MODELS)
-    registered_name("--engine", "engine", chosen.engine, ENGINES)
     answers = read_ballots(tables.comparisons, chosen.incomplete)
     data = PreferenceData.from_tables(
         tables.items,
@@ -64,7 +46,7 @@ def run(chosen: argparse.Namespace) -> None:
         covariates=[name for names in chosen.covariates for name in names.split(",")],
     )
     data, keywords = _with_kernels(chosen, words, data)
-    program = named("--model", "program", chosen.model, MODELS)
+    program = find("program", chosen.model)
     try:
         signature(program).bind(None, **keywords)
     except TypeError as error:
@@ -74,10 +56,11 @@ def run(chosen: argparse.Namespace) -> None:
         ) from None
     import jax
 
-    engine = named("--engine", "engine", chosen.engine, ENGINES)(program, **options)
+    engine = find("engine", choose("--engine", "engine", chosen.engine))(program, **options)
     given = copies(tables)
     unused = chosen.model == "preference_gp" and bool(data.relations)
-    notes = [*data.notes, *[f"{chosen.model} does not use relations"] * unused]
+    model = model_words(chosen.model)
+    notes = [*data.notes, *[f"a model of {model} does not use relations"] * unused]
     if chosen.speaks:
         say(f"Read: {data.describe()}")
         for note in notes:
@@ -107,7 +90,7 @@ def run(chosen: argparse.Namespace) -> None:
             info=posterior.info,
         )
     if chosen.speaks:
-        say(f"Fitted {chosen.model}: {sentence(posterior)}")
+        say(f"Fitted {model}: {sentence(posterior)}")
         for text in _described(chosen, keywords, engine, data):
             say(f"  {text}")
         from relpref.infer.large.problem import approximations
@@ -116,23 +99,6 @@ def run(chosen: argparse.Namespace) -> None:
             say(f"  {line}")
         command = "rank" if data.num_answers else "ask"
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
-
-
-def registered_name(option: str, kind: Kind, word: str, words: Mapping[str, str]) -> str:
-    """Registered name for a word of the command line."""
-    name = words.get(word, word)
-    if (word not in words and word in OWN[kind]) or not known(kind, name):
-        choices = [*words, *(name for name in names(kind) if name not in OWN[kind])]
-        raise DataError(
-            f"{option} {word}: there is no such {kind}; use {' or '.join(choices)}, or install the "
-            "package that offers it"
-        )
-    return name
-
-
-def named(option: str, kind: Kind, word: str, words: Mapping[str, str]) -> Any:
-    """Program, kernel, likelihood or engine for a word of the command line."""
-    return find(kind, registered_name(option, kind, word, words))
 
 
 def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
@@ -150,13 +116,15 @@ def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
 
 def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
     """Read ``--kernel``: names of kernels by relation."""
-    form = f"the relation and one of {', '.join(GRAPH_KERNELS)}, such as --kernel cites=diffusion"
+    kernels = ", ".join(map(word_for, CHOICES["relation kernel"]))
+    form = f"the relation and one of {kernels}, such as --kernel cites=diffusion"
     words = assigned("--kernel", chosen.kernel, form)
     for word in words.values():
-        registered_name("--kernel", "kernel", word, GRAPH_KERNELS)
-    if words and chosen.model != "xpgp":
+        choose("--kernel", "relation kernel", word)
+    if words and chosen.model == "preference_gp":
         raise DataError(
-            f"--kernel: {chosen.model} does not use relations; leave --kernel out, or use xpgp"
+            f"--kernel: a model of {model_words(chosen.model)} does not use relations; leave "
+            "--kernel or --model out"
         )
     return words
 
@@ -166,7 +134,7 @@ def _with_kernels(
 ) -> tuple[PreferenceData, dict[str, Any]]:
     """Data with what its kernels need, and keywords of the program."""
     switches = {"lapse": chosen.lapse, "ties": chosen.ties, "margins": chosen.margins}
-    likelihood = _instance("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, **switches)
+    likelihood = _instance("likelihood", chosen.likelihood, **switches)
     # Refuses columns that the likelihood does not use.
     getattr(likelihood, "sites", likelihood.parameters)(data.comparisons)
     keywords: dict[str, Any] = {"likelihood": likelihood}
@@ -176,32 +144,28 @@ def _with_kernels(
                 "--attribute-kernel, --shared-lengthscale: the items have no attributes; leave "
                 "them out"
             )
-        word = chosen.attribute_kernel or next(iter(ATTRIBUTE_KERNELS))
-        shared = chosen.shared_lengthscale
+        word = chosen.attribute_kernel or CHOICES["attribute kernel"][0]
         keywords["attribute_kernel"] = _instance(
-            "--attribute-kernel", "kernel", word, ATTRIBUTE_KERNELS, shared_lengthscale=shared
+            "attribute-kernel", word, shared_lengthscale=chosen.shared_lengthscale
         )
     if chosen.no_individual:
         keywords["individual"] = False
-    for name, word in words.items():
+    for name in words:
         data.parts_of(name)  # refuses an unknown relation
-        options = {}
-        if word == _CLIQUES:
-            data, options = data.with_cliques(name), {"method": "cliques"}
-        kernel = named("--kernel", "kernel", word, GRAPH_KERNELS)
-        keywords.setdefault("relation_kernels", {})[name] = kernel(**options)
+    if words:
+        data, keywords["relation_kernels"] = with_kernels("--kernel", data, words)
     return data, keywords
 
 
-def _instance(option: str, kind: Kind, word: str, words: Mapping[str, str], **options: Any) -> Any:
-    """Instance of the class for a word, with the options that are given."""
+def _instance(option: str, word: str, **options: Any) -> Any:
+    """Likelihood or kernel for the word of an option, with the options that are given."""
     given = {name: value for name, value in options.items() if value}
     try:
-        return named(option, kind, word, words)(**given)
+        return made(f"--{option}", option.replace("-", " "), word, **given)
     except TypeError as error:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise DataError(
-            f"{option} {word}: it cannot be made with {flags or 'no options'} ({error}); leave "
+            f"--{option} {word}: it cannot be made with {flags or 'no options'} ({error}); leave "
             f"{flags or 'it'} out"
         ) from None
 

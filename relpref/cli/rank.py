@@ -155,8 +155,10 @@ def prefer_run(chosen: argparse.Namespace) -> None:
         question["rater"] = raters[0] if len(raters) == 1 else raters
     for option in ("shown_first", "home"):
         side = getattr(chosen, option)
-        if side is not None:
-            question[option] = sides[side]
+        if side is None:
+            continue
+        word = None if side in posterior.data.labels else side.lower()
+        question[option] = sides.get(word) or labels(posterior.data.labels, [side])[0]
     if chosen.covariate:
         given = assigned(
             "--covariate",

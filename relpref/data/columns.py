@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import refuse_first, shown
-from relpref.data.labels import GrowingIndex, LabelIndex, label_column
+from relpref.data.labels import GrowingIndex, LabelIndex, in_labels, label_column
 from relpref.data.tables import Table
 from relpref.limits import MAX_STRENGTHS
 
@@ -47,12 +47,15 @@ class Rows:
     def named_side(self, column: str) -> NDArray[np.int64]:
         """Read a column that names one item of each pair: 1 the first, −1 the second, 0 if blank.
 
-        A label of any other item is refused.
+        Labels of other items are refused. In a table with the columns first and second, these
+        words name an item, too.
         """
         blank = self.table.blank(column)
         rows = np.flatnonzero(~blank)
         named = np.full(len(blank), -1, dtype=np.int32)
         labels, cell = self.table.labels(column, rows), self.table.cell(column, rows)
+        if column != "winner" and self.ends == ("first", "second"):
+            labels = in_labels(labels, self.items, self.first[rows], self.second[rows])
         named[rows] = self.items.locate(labels, cell, "name one of the two items of the row")
 
         def reason(row: int) -> str:

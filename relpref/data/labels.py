@@ -282,6 +282,19 @@ class GrowingIndex(LabelIndex):
         return np.fromiter(map(places.__getitem__, labels), dtype=np.int32, count=len(labels))
 
 
+def in_labels(
+    labels: Sequence[Any], items: LabelIndex, first: Sequence[int], second: Sequence[int]
+) -> list[Any]:
+    """Replace the words first and second, where they are no labels, by labels of each pair."""
+    sides = {"first": first, "second": second}
+
+    def label_of(row: int, label: Any) -> Any:
+        side = sides.get(label.lower()) if isinstance(label, str) else None
+        return label if side is None or items.get(label) >= 0 else items.labels[side[row]]
+
+    return [label_of(row, label) for row, label in enumerate(labels)]
+
+
 def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:
     """Return a pandas Index that gives back exactly these labels."""
     if set(map(type, labels)) in ({str}, {int}):

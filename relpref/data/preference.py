@@ -109,11 +109,12 @@ class PreferenceData:
             ``result`` (1 where the first won and 0 where it lost, with 0.5 for a tie; or 1, -1, and
             0 for a tie) and ``probability`` (as reported, that the first is the better). Optional
             columns: ``tie`` (true or false), ``strength`` (1 = slightly, 2, ...; blank for a tie),
-            ``rater`` (who answered), ``shown_first`` (which of the two was; blank where that is not
-            known), ``count`` (how often; default 1), ``weight`` (for how much each of them counts:
-            its probability is taken to this power), ``group`` (what answers have in common beyond
-            their items: the question, the match, the pair of texts; blank where nothing). Other
-            columns are not used, and noted.
+            ``rater`` (who answered), ``shown_first`` (which of the two was: its label, or ``first``
+            or ``second`` where the columns have these names; blank where that is not known),
+            ``count`` (how often; default 1), ``weight`` (for how much each of them counts: its
+            probability is taken to this power), ``group`` (what answers have in common beyond their
+            items: the question, the match, the pair of texts; blank where nothing). Other columns
+            are not used, and noted.
 
             Orders have the columns ``list``, ``item`` and ``place`` (1 is the best, equal places
             are ties, and a blank is below all others); choices ``choice``, ``item`` and ``chosen``

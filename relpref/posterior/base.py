@@ -235,10 +235,23 @@ class PosteriorBase:
         StorageError
             If the file cannot be written.
         """
-        written: Path = find("report", "html")(
+        written: Path = find("function", "report")(
             self, path, title=title, sections=sections, relations_evidence=relations_evidence
         )
         return written
+
+    def compare(self, other: Any) -> pd.DataFrame:
+        """Compare with another model by held-out predictions of the same answers.
+
+        Short for `relpref.diagnostics.compare`.
+
+        Parameters
+        ----------
+        other : posterior, HeldOut, or mapping from name to these
+            Called "other" where it has no name; this posterior is called "this".
+        """
+        others = other if isinstance(other, Mapping) else {"other": other}
+        return find("function", "compare")({"this": self, **others})
 
     def _encoded(self, *apart: str) -> Stored:
         """Arrays and JSON of the fields, apart from some that have another form in files."""

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import label, text_table
+from relpref.description import model_words
 
 _PARTS = {"individual": "the items themselves"}
 
@@ -82,4 +83,5 @@ def fitted(posterior: Any) -> str:
     evidence = (
         "" if posterior.log_evidence is None else f"; log evidence {posterior.log_evidence:.2f}"
     )
-    return f"Fitted{f' {model}' if model else ''} by {posterior.engine}{how}{evidence}."
+    words = f" to {model_words(model)}" if model else ""
+    return f"Fitted{words} by {posterior.engine}{how}{evidence}."

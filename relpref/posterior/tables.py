@@ -15,7 +15,7 @@ from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.columns import COLUMNS, Rows
 from relpref.data.covariates import Covariate, asked_covariates, both_sides
 from relpref.data.forms import known_columns
-from relpref.data.labels import LabelIndex, is_missing
+from relpref.data.labels import LabelIndex, in_labels, is_missing
 from relpref.data.tables import (
     Table,
     as_table,
@@ -112,7 +112,7 @@ def questions(
     rater : label or sequence of labels, optional
         Who answers all, or each. By default a typical rater, who has the position −1 if others are
         named, and who leaves the column out if not.
-    shown_first : sequence of labels, optional
+    shown_first : label, "first", "second" or a sequence of these, optional
         The item of each pair that is shown first. By default positions have no effect.
     covariates : mapping, optional
         Covariates of the two sides, see `asked_covariates`. By default they are equal.
@@ -294,14 +294,15 @@ def places_of_raters(answers: Comparisons, rater: Any, number: int) -> Positions
 
 
 def _shown_first(
-    data: PreferenceData, first: Positions, second: Positions, labels: Iterable[Any]
+    data: PreferenceData, first: Positions, second: Positions, labels: Any
 ) -> NDArray[np.int8]:
     """Read which item of each pair is shown first: 1 the first, −1 the second, 0 if missing."""
-    labels = [labels] if isinstance(labels, str) else list(labels)
+    labels = [labels] * len(first) if np.ndim(labels) == 0 else list(labels)
     if len(labels) != len(first):
         raise DataError(
             f"shown_first has {len(labels)} labels for {len(first)} pairs; give one for each"
         )
+    labels = in_labels(labels, data._label_index, first, second)
     ends = np.full(len(labels), -1, dtype=np.int32)
     named = [row for row, label in enumerate(labels) if not is_missing(label)]
     ends[named] = data.index([labels[row] for row in named])

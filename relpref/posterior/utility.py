@@ -39,7 +39,7 @@ from relpref.posterior.tables import (
     summaries,
     tier_table,
 )
-from relpref.registry import name_of
+from relpref.registry import find, name_of
 from relpref.result import warn_user
 
 UTILITY = "utility"  # the site of preference programs
@@ -315,7 +315,7 @@ class UtilityPosterior(Posterior):
         second: Any = None,
         *,
         rater: Any = None,
-        shown_first: Iterable[Any] | None = None,
+        shown_first: Any = None,
         home: Any = None,
         covariates: Mapping[str, Any] | None = None,
     ) -> pd.DataFrame:
@@ -334,7 +334,7 @@ class UtilityPosterior(Posterior):
         rater : label or iterable of labels, optional
             Who is asked, where answers have raters: one for all pairs, or a list of one for each;
             None is a typical one, the default.
-        shown_first : iterable of labels, optional
+        shown_first : label, "first", "second" or iterable of these, optional
             Which of each pair is shown first, None where that is not known, where answers have
             positions; nothing is gained by position by default.
         home : label or iterable of labels, optional
@@ -376,6 +376,13 @@ class UtilityPosterior(Posterior):
         if table is not None and table.notes:
             answers.attrs["notes"] = table.notes
         return answers
+
+    def next_pairs(self, k: int = 1, **options: Any) -> pd.DataFrame:
+        """Choose the next k questions to ask, best first.
+
+        Short for `relpref.explore.next_pairs`, which has the options.
+        """
+        return find("function", "next_pairs")(self, k, **options)
 
     def choose(
         self,

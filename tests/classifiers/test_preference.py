@@ -8,11 +8,13 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GroupKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 import relpref
-from relpref.classifiers import PreferenceRanker
+from relpref import PreferenceRanker
 from relpref.errors import DataError, UnknownLabelError
 
 OPTIONS: dict[str, Any] = {"hyperparameters": "maximize"}
@@ -75,6 +77,30 @@ def test_scikit_learn_clones_and_cross_validates_it() -> None:
     groups = X["first"] + X["second"]
     scores = cross_val_score(ranker, X, y, groups=groups, cv=GroupKFold(3), scoring="neg_log_loss")
     assert scores.shape == (3,) and np.all(scores > -1)
+
+
+def test_options_are_parameters() -> None:
+    X, y = pairs()
+    options: dict[str, Any] = {"likelihood": "logistic", "engine": "laplace"}
+    ranker = PreferenceRanker(hyperparameters="maximize", **options).fit(X, y)
+    expected = relpref.fit(answers=X.assign(result=y), **OPTIONS, **options)
+    chance = expected.prefer(X)["probability"]
+    np.testing.assert_allclose(ranker.predict_proba(X)[:, 1], chance)
+    grid = {"likelihood": ["probit", "logistic"]}
+    search = GridSearchCV(PreferenceRanker(items=list("abcdef"), options=OPTIONS), grid, cv=3)
+    assert search.fit(X, y).best_params_["likelihood"] in grid["likelihood"]
+
+
+def test_it_is_the_last_step_of_a_pipeline() -> None:
+    X, y = pairs()
+    upper = FunctionTransformer(lambda table: table.apply(lambda column: column.str.upper()))
+    steps = make_pipeline(upper, PreferenceRanker(items=list("ABCDEF"), options=OPTIONS))
+    chance = steps.fit(X, y).predict_proba(X)
+    expected = PreferenceRanker(items=list("abcdef"), options=OPTIONS).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(chance, expected)
+    groups = GroupKFold(3)
+    scores = cross_val_score(steps, X, y, groups=X["first"], cv=groups)
+    assert scores.shape == (3,) and np.all(scores > 0)
 
 
 @pytest.mark.parametrize(

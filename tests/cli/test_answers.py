@@ -229,6 +229,10 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
         for who in ("", "--rater ann --shown-first second")
     )
     assert ann["tie"] < typical["tie"]
+    for side in ("Second", "coffee"):
+        said = ask(f"prefer graded_run tea coffee --rater ann --shown-first {side} -o json")
+        assert json.loads(said.out)["pairs"] == [ann]
+    assert "'milk'" in ask("prefer graded_run tea coffee --shown-first milk").err
     each = "tea coffee tea coffee --rater ann --rater bob -o json"
     one, other = json.loads(ask(f"prefer graded_run {each}").out)["pairs"]
     assert one["tie"] == other["tie"] < typical["tie"]

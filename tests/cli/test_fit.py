@@ -23,7 +23,9 @@ def test_says_what_was_read_and_where_the_result_is(place: Path, ask: Any, snaps
     assert said.err == ""  # no progress where nobody watches
     lines = said.out.splitlines()
     assert lines[0] == f"Read: {PreferenceData.from_folder('tables').describe()}"
-    assert lines[1].startswith("Fitted xpgp: converged, log evidence -")
+    assert lines[1].startswith(
+        "Fitted attributes, relations and the items themselves: converged, log evidence -"
+    )
     assert lines[-1] == "The run is in new/run: try relpref rank new/run"
     files = snapshot(place / "new/run")
     tables = ["data/comparisons.csv", "data/entities.csv", "data/relations/hot.csv"]
@@ -67,7 +69,7 @@ def test_nothing_may_have_been_asked_yet(place: Path, ask: Any, snapshot: Any) -
 
 def test_a_relation_that_is_not_looked_at_is_mentioned(place: Path, ask: Any) -> None:
     said = ask("fit --folder tables --out other --model preference_gp")
-    assert "preference_gp does not use relations" in said.out
+    assert "a model of attributes and the items themselves does not use relations" in said.out
     assert "hot_amplitude" not in said.out
 
 
@@ -233,12 +235,12 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
         ),
         (
             f"{TABLES} --model xgp",
-            "--model xgp: there is no such program; use xpgp or preference_gp",
+            "--model: there is no program 'xgp'; use xpgp or preference_gp",
         ),
-        (f"{TABLES} --model ranking_classifier", "there is no such program"),
+        (f"{TABLES} --model ranking_classifier", "there is no program 'ranking_classifier'"),
         (f"{TABLES} --restarts 0", "0 is less than 1"),
         (f"{TABLES} --restarts two", "'two' is not a whole number"),
-        (f"{TABLES} --engine vb", "there is no such engine; use ep or laplace"),
+        (f"{TABLES} --engine vb", "there is no engine 'vb'; use ep or laplace"),
         (f"{TABLES} --hyperparameters guess", "invalid choice: 'guess'"),
         (f"{TABLES} --draws 50", "draws are for --hyperparameters nuts"),
         (f"{TABLES} --fixed attributes_amplitude", "write the name and a number"),
@@ -255,6 +257,20 @@ def test_wrong_usage(place: Path, ask: Any, arguments: str, reason: str, snapsho
     assert said.err.count("\n") == 1
     assert reason in said.err
     assert snapshot(place) == before
+
+
+def test_names_fit_in_either_case(place: Path, ask: Any, snapshot: Any) -> None:
+    options = "--fixed attributes_amplitude=1 --hyperparameters maximize"
+    kernels = ("--attribute-kernel matern52", "--attribute-kernel Matern")
+    for at, names in enumerate(zip(kernels, ("--engine laplace", "--engine Laplace"), strict=True)):
+        likelihood = ("logistic", "LOGISTIC")[at]
+        said = ask(
+            f"fit {TABLES} {RELATION} {options} {' '.join(names)} --likelihood {likelihood} "
+            f"--kernel hot={('hidden-common-cause', 'Hidden_Common_Cause')[at]} --out run{at}"
+        )
+        assert said.code == 0 and "xpgp" not in said.out
+    one, other = (snapshot(place / f"run{at}") for at in (0, 1))
+    assert one["posterior.nc"] == other["posterior.nc"]
 
 
 def test_ballots_and_orders_are_answers(place: Path, ask: Any) -> None:

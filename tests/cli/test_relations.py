@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from relpref import PreferenceData
-from relpref.cli.fit import ATTRIBUTE_KERNELS, GRAPH_KERNELS
 from relpref.cli.parser import parse
 from relpref.kernels import Diffusion, HiddenCommonCause, Matern32
+from relpref.registry import CHOICES, word_for
 from relpref.runs import load_run
 
 TABLES = "--items tables/entities.csv --answers tables/comparisons.csv"
@@ -79,7 +79,7 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
     (place / "a:b.csv").write_text((place / HOT).read_text())
     for ending in ("", ":undirected"):
         said = ask(f"fit {TABLES} --relation hot=a:b.csv{ending} --out one --attribute-kernel x")
-        assert "--attribute-kernel x: there is no such kernel" in said.err
+        assert "--attribute-kernel: there is no attribute kernel 'x'; use squared-" in said.err
     said = ask(f"fit {TABLES} --relation hot=a:b.csv:directed --kernel cold=diffusion --out one")
     assert "there is no relation 'cold'; the relations are 'hot'" in said.err
 
@@ -95,12 +95,12 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
         ),
         (
             f"--relation hot={HOT} --kernel hot=heat",
-            "--kernel heat: there is no such kernel; use regularized-laplacian",
+            "--kernel: there is no relation kernel 'heat'; use regularized-laplacian",
         ),
         ("--kernel hot=relation-vectors --kernel hot=diffusion", "'hot' is named twice"),
         (
             "--kernel hot=relation-vectors --model preference_gp",
-            "preference_gp does not use relations",
+            "a model of attributes and the items themselves does not use relations",
         ),
         (f"--relation hot={HOT}:bipartite", "'coffee' is an item"),
         (
@@ -132,4 +132,5 @@ def test_the_help_names_every_kernel(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         parse(["fit", "--help-all"])
     words = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
-    assert all(name in words for name in (*ATTRIBUTE_KERNELS, *GRAPH_KERNELS))
+    kernels = (*CHOICES["attribute kernel"], *CHOICES["relation kernel"])
+    assert all(word_for(name) in words for name in kernels)

@@ -39,6 +39,28 @@ SOFT = pd.DataFrame(
 )
 
 
+def test_the_words_first_and_second_say_what_is_shown_first() -> None:
+    table = pd.DataFrame(
+        {
+            "first": ["a", "b", "c"],
+            "second": ["b", "c", "a"],
+            "winner": ["a", "c", "c"],
+            "shown_first": ["First", "second", None],
+        }
+    )
+    labels = table.assign(shown_first=["a", "c", None])
+    by_word, by_label = (read(each).comparisons.shown_first for each in (table, labels))
+    np.testing.assert_array_equal(by_word, by_label)
+    # A label goes before the word, and winners and losers have no such order.
+    odd = pd.DataFrame(
+        {"first": ["second"], "second": ["x"], "winner": ["x"], "shown_first": ["second"]}
+    )
+    assert PreferenceData.from_tables(answers=odd).comparisons.columns["shown_first"] == [-1]
+    wrong = pd.DataFrame({"winner": ["a"], "loser": ["b"], "shown_first": ["first"]})
+    with pytest.raises(DataError, match="shown_first.*'first'"):
+        read(wrong)
+
+
 def test_columns_as_arrays() -> None:
     answers = read(GRADED).comparisons
     found = {name: column.tolist() for name, column in answers.columns.items()}

@@ -203,7 +203,7 @@ def test_the_command_line_finds_it(
     text = text_of(tmp_path / "run" / "report.html")
     assert "degrees of freedom gives" in text and "Expected regret" in text and "Φ" not in text
     assert main(["fit", *folder, "--force", "--likelihood", "Unheard"]) == 2
-    assert "use probit or logistic or HeavyTailed" in capsys.readouterr().err
+    assert "use probit, logistic or heavy-tailed" in capsys.readouterr().err
 
 
 def test_the_page_shows_this_package() -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import relpref
+from relpref.diagnostics import compare, k_fold
 from relpref.errors import DataError, UnknownLabelError
 from relpref.explore import next_pairs
 
@@ -86,6 +87,19 @@ def test_columns_are_as_arguments(posterior: Any, asked: Any, expected: Any) -> 
     # Some in columns and some as arguments.
     some = posterior.prefer(asked.drop(columns="home"), home=asked["home"].tolist())
     pd.testing.assert_frame_equal(some, expected)
+
+
+def test_the_side_that_is_shown_first_is_a_label_or_a_word(posterior: Any) -> None:
+    pairs = [("i0", "i1"), ("i2", "i0")]
+    expected = posterior.prefer(pairs, shown_first=["i0", "i0"])
+    assert not expected.equals(posterior.prefer(pairs))
+    for given in ("i0", ["First", "second"], np.array(["i0", "second"])):
+        pd.testing.assert_frame_equal(posterior.prefer(pairs, shown_first=given), expected)
+    by_word = posterior.prefer(pairs, shown_first="second")
+    by_label = posterior.prefer(pairs, shown_first=["i1", "i0"])
+    pd.testing.assert_frame_equal(by_word, by_label)
+    with pytest.raises(DataError, match=r"shown_first\[1\] is 'i1', which is not in the pair"):
+        posterior.prefer(pairs, shown_first="i1")
 
 
 def as_polars(table: pd.DataFrame) -> Any:
@@ -246,3 +260,48 @@ def changed(column: str, value: Any) -> Any:
 def test_refused(posterior: Any, asked: Any, change: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         posterior.prefer(change(asked))
+
+
+def test_short_ways(plain: Any, posterior: Any) -> None:
+    pd.testing.assert_frame_equal(plain.next_pairs(2), next_pairs(plain, 2))
+    options: dict[str, Any] = {"items": ITEMS[:3], "repeats": 9, "rater": "ann"}
+    expected = next_pairs(posterior, 2, **options)
+    pd.testing.assert_frame_equal(posterior.next_pairs(2, **options), expected)
+    other = relpref.fit(
+        items=ITEMS, answers=answers()[["first", "second", "winner"]], engine="laplace"
+    )
+    expected = compare({"this": plain, "other": other})
+    pd.testing.assert_frame_equal(plain.compare(other), expected)
+    named = plain.compare({"modes": other, "folds": k_fold(plain, 3)})
+    assert set(named.index) == {"this", "modes", "folds"}
+    assert relpref.compare is compare
+
+
+def test_frames_of_polars_give_the_same_numbers() -> None:
+    pytest.importorskip("polars")
+    rng = np.random.default_rng(5)
+    items = pd.DataFrame({"item": ITEMS, "x": rng.normal(size=5), "kind": list("uvuvu")})
+    links = pd.DataFrame({"source": ["i0", "i1"], "target": ["i2", "i3"]})
+    table, options = answers(), {"covariates": ["home", "length"], "hyperparameters": "maximize"}
+    tables = [items, table, links, answers(6, seed=1), pd.DataFrame({"a": ["i0"], "b": ["i4"]})]
+    results = []
+    for form in (lambda each: each, as_polars):
+        each, asked, edges, more, pairs = map(form, tables)
+        fitted: Any = relpref.fit(
+            each.set_index("item") if form is not as_polars else each,
+            asked,
+            {"near": edges},
+            **options,  # type: ignore[arg-type]
+        )
+        results.append(
+            [
+                fitted.ranking(),
+                fitted.prefer(more),
+                fitted.update(more).ranking(),
+                fitted.next_pairs(pairs=pairs, repeats=99),
+                fitted.explain(),
+            ]
+        )
+    for one, other in zip(*results, strict=True):
+        assert isinstance(other, pd.DataFrame)
+        pd.testing.assert_frame_equal(one, other, check_exact=True)

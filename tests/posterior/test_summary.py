@@ -46,7 +46,8 @@ def test_the_best_come_first_with_what_they_rest_on(posterior: Any) -> None:
         in lines[6]
     )
     assert (
-        lines[7] == "Fitted xpgp by EP, hyperparameters at their maximum; log evidence "
+        lines[7]
+        == "Fitted to attributes, relations and the items themselves by EP, hyperparameters at their maximum; log evidence "
         f"{posterior.log_evidence:.2f}."
     )
     assert lines[-1] == f"* {posterior.data.notes[-1]}"
@@ -99,7 +100,10 @@ def test_every_posterior_has_one(posterior: Any) -> None:
 def test_a_notebook_shows_the_ranking(posterior: Any) -> None:
     html = posterior._repr_html_()
     assert html.count("<tr>") == 5 and html.count("<svg") == html.count("<line") == 4
-    assert "su\\nmatra" in html and "Fitted xpgp by EP" in html
+    assert (
+        "su\\nmatra" in html
+        and "Fitted to attributes, relations and the items themselves by EP" in html
+    )
     labels = [f"<b>{row}</b>" for row in range(30)]
     many = relpref.fit(labels, list(pairwise(labels)), hyperparameters="maximize")
     html = many._repr_html_()
