@@ -17,7 +17,7 @@ from relpref.data.tables import Table, read_table, renamed
 from relpref.errors import DataError
 from relpref.files import file_digest, replaced
 
-_OF_QUESTIONS = ("tie", "rater", "shown_first", "list_label")
+_OF_QUESTIONS = ("tie", "rater", "shown_first")
 # Columns that no question tells, and their cells in an answer to one.
 _SHARED = {
     name: column.alone

@@ -97,6 +97,8 @@ class Column:
     asked : bool
         Whether every question has a value, 0 by default; other columns describe answers, or are
         in a question only if the caller gives them.
+    of_pairs : bool
+        Whether each pair of a list has a value; a list has one value of other columns.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Column:
     absent: float | None = None
     blank: float | None = None
     asked: bool = False
+    of_pairs: bool = False
 
     def fits(self, outcome: str) -> bool:
         """Whether a table may have the column if ``outcome`` says who was preferred."""
@@ -234,15 +237,13 @@ _positive = numbers(
     "write for how much the answer counts, a number above 0; drop the row if it is not to count",
 )
 
-# Rows of answers are sorted, and equal ones merged, by these columns in this order, other than the
-# counts and the labels of lists.
+# Answers are sorted, and equal ones merged, by these columns in this order, other than the counts.
 COLUMNS = {
     column.name: column
     for column in (
         Column("list", np.int32, absent=-1, blank=-1),
-        Column("list_label", np.int32, labels="lists", absent=-1, blank=-1),
-        Column("winner", np.int32, asked=True),
-        Column("loser", np.int32, asked=True),
+        Column("winner", np.int32, asked=True, of_pairs=True),
+        Column("loser", np.int32, asked=True, of_pairs=True),
         Column("count", np.int32, _counts, asked=True),
         Column("tie", np.bool_, _ties, ("loser", "winner"), absent=0, asked=True),
         Column(
@@ -252,11 +253,10 @@ COLUMNS = {
         Column("rater", np.int32, _raters, labels="raters"),
         Column("shown_first", np.int8, _shown_first, absent=0, blank=0),
         Column("group", np.int32, _groups, labels="groups", absent=-1, blank=-1),
-        Column("covariates", np.float64, asked=True),
+        Column("covariates", np.float64, asked=True, of_pairs=True),
         Column("weight", np.float64, _weights, absent=1),
     )
 }
-NOT_COMPARED = ("count", "list_label")  # rows that differ only in these are merged
 
 
 def read_columns(rows: Rows) -> None:

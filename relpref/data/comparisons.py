@@ -1,4 +1,4 @@
-"""Answers to "which of two?": read from tables, merged, joined with others and withdrawn."""
+"""Answers to "which of two?" and orders of several: read from tables, joined and taken back."""
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relpref.data.answers import Answers, joined, orders_of, sizes_of, unrolled
 from relpref.data.arrays import counted, read_only, refuse_first, shown
-from relpref.data.columns import COLUMNS, NOT_COMPARED, Rows, read_columns, read_outcome
+from relpref.data.columns import COLUMNS, Rows, labeled, read_columns, read_outcome
 from relpref.data.covariates import (
     Covariate,
     read_covariates,
@@ -21,28 +22,23 @@ from relpref.data.covariates import (
 )
 from relpref.data.forms import KNOWN, NAME, answer_table, apart_note, check_names, pair_table
 from relpref.data.labels import LabelIndex, alike_note, blank_note, label_column
-from relpref.data.lists import (
-    NO_LISTS,
-    chosen_lists,
-    joined_lists,
-    known_lists,
-    numbered,
-    orders_of,
-    read_lists,
-    sizes_of,
-)
 from relpref.data.tables import Table
 from relpref.errors import DataError
 from relpref.pytree import register
 
 # Mean of weights from which on they are most likely of something else, such as kilograms.
 _HEAVY = 5
-_INT32_MAX = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Distinct answers and their counts, sorted by the columns of the schema; a pytree.
+    """Answers as pairs of items, sorted by the columns of the schema; a pytree.
+
+    A row is a distinct answer about two items, or one of the pairs of a list: an ordering of
+    several items, seen together, into blocks of tied items. The pairs of a list are those of
+    neighboring blocks: every item of a block was preferred to every item of the next. A list that
+    was given several times has rows for each. ``answers`` are the distinct answers, and the length
+    is their number.
 
     Attributes
     ----------
@@ -50,7 +46,7 @@ class Comparisons:
         Positions of the items. In a tie the winner is the item that comes first in the data; with
         probabilities these are the first and the second item of the question.
     count : array of int32, shape (m,)
-        How often the answer was given.
+        How often the answer was given; 1 in lists.
     tie : array of bool, shape (m,), or None
         Whether neither was preferred. None if the answers have no such column; the same holds for
         the columns below.
@@ -63,9 +59,7 @@ class Comparisons:
     shown_first : array of int8, shape (m,), or None
         1 where the winner was shown first, −1 where the loser was, 0 where that is not known.
     list : array of int32, shape (m,), or None
-        Number of the list that the pair is part of, from 0; −1 for a separate answer. A list is an
-        ordering of several items, seen together, into blocks of tied items. Its pairs are those of
-        neighboring blocks: every item of a block was preferred to every item of the next.
+        Number of the list that the pair is part of, from 0; −1 for a separate answer.
     list_label : array of int32, shape (m,), or None
         The label of the list, as a position in ``lists``; −1 where the answer is in none.
     group : array of int32, shape (m,), or None
@@ -81,7 +75,7 @@ class Comparisons:
     raters, groups : tuple of hashable
         Labels of the raters and of the groups.
     lists : tuple of hashable
-        Labels of the lists, in the order in which they were given.
+        Labels of the lists.
     strengths : int
         The highest strength there can be; 1 without strengths.
     covariate_scales : array of float64, shape (q,), or None
@@ -160,23 +154,39 @@ class Comparisons:
             return 0
         return int(self.effects.max(initial=-1)) + 1 + self.spare_effects
 
-    def whole_lists(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the mask ``rows`` without the lists that it has only in part, shape (m,)."""
-        if self.list is None:
-            return rows
-        missing = np.unique(self.list[~rows & (self.list >= 0)])
-        return rows & ~np.isin(self.list, missing)
+    @cached_property
+    def answers(self) -> Answers:
+        """The distinct answers: a row each, in tables by number of pairs."""
+        return Answers.of({**self.columns, "list_label": self.list_label}, self.lists)
 
-    def selected(self, rows: NDArray[np.int64], items: Sequence[Any]) -> "Comparisons":
-        """Return the answers in the rows of these numbers; a row named k times counts k times.
+    def __len__(self) -> int:
+        return len(self.answers.count)
 
-        A list is refused unless all its rows are named equally often.
-        """
-        if self.list is not None:
-            times = np.bincount(rows, minlength=len(self.winner))
-            return replace(self, **NO_LISTS | _merged(chosen_lists(self.columns, times), items))
-        columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
-        return replace(self, **_merged(columns, items))
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """Row of the first pair of each distinct answer, shape (n,)."""
+        return self.answers.rows[self.answers.starts]
+
+    @property
+    def answer(self) -> NDArray[np.int64]:
+        """Position among the distinct answers of the one that each row is part of, shape (m,)."""
+        position = np.empty_like(self.answers.position)
+        position[self.answers.rows] = self.answers.position
+        return position
+
+    def among(self, items: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether each distinct answer is about items of the mask only, shape (n,)."""
+        outside = ~(items[self.winner] & items[self.loser])
+        return np.bincount(self.answer, outside, len(self)) == 0
+
+    def selected(self, chosen: NDArray[np.int64], items: Sequence[Any]) -> "Comparisons":
+        """Return the distinct answers at some positions; one named k times counts k times."""
+        times, tables = np.bincount(chosen, minlength=len(self)), {}
+        for pairs, table in self.answers.tables.items():
+            here, times = np.split(times, [len(table["count"])])
+            summed = {name: table[name] * here for name in ("count", "label") if name in table}
+            tables[pairs] = table | summed
+        return replace(self, **unrolled(tables, items))
 
     def rescaled(self) -> "Comparisons":
         """Return the answers with ``covariate_scales`` computed from them.
@@ -214,7 +224,7 @@ class Comparisons:
     def _cells(self, items: Sequence[Any]) -> dict[str, Any]:
         """Return the cells of all columns but items, labels of lists and covariates, by name."""
         cells = {}
-        for name in self.columns.keys() - {"winner", "loser", "list_label", "covariates"}:
+        for name in self.columns.keys() - {"winner", "loser", "covariates"}:
             column = COLUMNS[name]
             labels = getattr(self, column.labels) if column.labels else ()
             cells[name] = column.cells(np.asarray(getattr(self, name)), labels)
@@ -231,66 +241,26 @@ class Comparisons:
         """
         if self.list is None:
             return self.table(items)
-        orders = orders_of(self.columns)
-        cells = pd.DataFrame(self._cells(items)).iloc[orders.row].reset_index(drop=True)
-        item = label_column(items).take(orders.item)
-        covariates = written_items(self.covariates_are, orders.covariates, orders.number)
-        cells = cells.assign(list=orders.number, item=item, place=orders.place, **covariates)
+        rows, position = self.answers.once
+        orders = orders_of({name: column[rows] for name, column in self.columns.items()}, position)
+        cells = pd.DataFrame(self._cells(items)).iloc[rows[orders.row]].reset_index(drop=True)
+        cells = cells.assign(
+            list=orders.number,
+            item=label_column(items).take(orders.item),
+            place=orders.place,
+            count=self.answers.count[orders.number],
+            **written_items(self.covariates_are, orders.covariates, orders.number),
+        )
         return cells.drop(columns="tie", errors="ignore")
 
 
 # Raters' labels never cause a compilation, but how many there are is the shape of a program.
 register(
     Comparisons,
-    leaves=(*(name for name in COLUMNS if name != "list_label"), "effects", "covariate_scales"),
+    leaves=(*COLUMNS, "effects", "covariate_scales"),
     static=("num_raters", "strengths", "list_sizes", "num_effects"),
     untraced=("raters", "groups", "lists", "list_label", "covariates_are"),
 )
-
-
-def _merged(columns: Mapping[str, Any], items: Sequence[Any]) -> dict[str, Any]:
-    """Sort rows and add up the counts of equal ones: the order of the rows does not matter.
-
-    ``items`` are the labels, for the message if a count is too large.
-    """
-    group, row = _grouped(columns)
-    count = np.bincount(group, columns["count"], minlength=len(row)).astype(np.int64)
-    if count.max(initial=0) > _INT32_MAX:
-        ends = (columns[end][row[np.argmax(count)]] for end in ("winner", "loser"))
-        pair = shown(tuple(items[end] for end in ends))
-        raise DataError(
-            f"{NAME}: counts of {pair} add up to {count.max()}, above {_INT32_MAX}; scale them"
-        )
-    return _arrays({name: column[row] for name, column in columns.items()} | {"count": count})
-
-
-def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return read-only arrays of the schema's types."""
-    return {
-        name: read_only(np.array(column, dtype=COLUMNS[name].dtype))
-        for name, column in columns.items()
-    }
-
-
-def _grouped(columns: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Group rows that are equal, except for counts and labels of lists, and sort the groups.
-
-    Returns
-    -------
-    group : array of int, shape (m,)
-        The group of each row.
-    row : array of int, shape (number of groups,)
-        One row of each group.
-    """
-    size = len(columns["count"])
-    names = [name for name in COLUMNS if name in columns and name not in NOT_COMPARED]
-    keys = [key for name in names for key in np.atleast_2d(columns[name].T)]
-    order = np.lexsort(tuple(keys)[::-1])
-    differs = np.ones(size, dtype=bool)
-    differs[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
-    group = np.empty(size, dtype=np.int64)
-    group[order] = np.cumsum(differs) - 1
-    return group, order[differs]
 
 
 def _none() -> Comparisons:
@@ -311,7 +281,7 @@ def read_comparisons(
     and groups keep their positions, their covariates are read, and ``strengths`` is at least
     theirs.
     """
-    before = known or _none()
+    before = _none() if known is None else known
     names = tuple(covariate.name for covariate in before.covariates_are)
     names = names or check_names(covariates, KNOWN)
     if value is None:
@@ -340,11 +310,12 @@ def read_comparisons(
         what, ahead = read_covariates(rows, names, before.covariates_are)
         turned = np.where(rows.columns["winner"] == first, 1.0, -1.0)
         rows.columns["covariates"] = turned[:, None] * ahead + 0.0
-    if table.neighbors and "list" in table.frame.columns:
-        read_lists(rows)
+    lists = labeled(rows, "list", "lists") if "list" in table.frame.columns else None
+    rows.columns |= {} if lists is None else {"list": lists, "list_label": lists}
+    distinct = Answers.of(rows.columns, rows.labels.pop("lists", ()))
     strength = rows.columns.get("strength", np.ones(1))
     answers = Comparisons(
-        **_merged(rows.columns, items.labels),
+        **unrolled(distinct.tables, items.labels),
         **rows.labels,
         strengths=max(int(strength.max()), before.strengths),
         covariates_are=what,
@@ -410,49 +381,47 @@ def changed(
         if (getattr(current, name) is None) != (getattr(other, name) is None):
             current = _with_column(name, current, other, "the answers so far", "the new answers")
             other = _with_column(name, other, current, "the new answers", "the answers so far")
-    labels = {name: getattr(other, name) or getattr(current, name) for name in ("raters", "groups")}
-    labels["lists"] = current.lists if withdraw else current.lists + other.lists
-    if other.list_label is not None:
-        # A new list is another one even if its label was used before; one taken back is not.
-        place_of = {label: place for place, label in enumerate(current.lists)}
-        places = [place_of.get(label, -1) for label in other.lists] if withdraw else []
-        places = places or [len(current.lists) + place for place in range(len(other.lists))]
-        other = replace(other, list_label=np.array([*places, -1], dtype=np.int32)[other.list_label])
-    columns = {
-        name: np.concatenate([column, other.columns[name]])
-        for name, column in current.columns.items()
-    }
-    if current.list is not None and withdraw:
-        columns["list"] = np.concatenate(
-            [current.list, known_lists(current.columns, other.columns)]
+    old, tables = current.answers, dict[int, Any]()
+    starts, before, rows = [0, 0], list[Any](), list[Any]()
+    for pairs in sorted(old.tables | other.answers.tables):
+        parts = [answers.tables.get(pairs) for answers in (old, other.answers)]
+        table, more = (
+            part or {name: column[:0] for name, column in (parts[1 - at] or {}).items()}
+            for at, part in enumerate(parts)
         )
-    elif current.list is not None:
-        columns = joined_lists(current.columns, other.columns)
-    strengths = max(current.strengths, other.strengths)
-    answers = replace(other, strengths=strengths, **labels)
-    group, row = _grouped(columns)
-    size, rows = len(current.winner), group[len(current.winner) :]
-    before = np.full(len(row), -1, dtype=np.int64)
-    before[group[:size]] = np.arange(size)
-    if not withdraw:
-        return Change(replace(answers, **_merged(columns, items)), before, rows)
-    given = np.append(current.count, 0)[before].astype(np.int64)  # 0 for what was never given
-    taken = np.bincount(rows, other.count, minlength=len(row)).astype(np.int64)
+        tables[pairs], place, at = joined(table, more, withdraw=withdraw)
+        count, given = tables[pairs]["count"], np.append(table["count"], 0)[place]
+        _refuse_unknown(more, (given - count)[at], given[at], items)
+        rows.append(starts[0] + place[at] if withdraw else starts[1] + at)
+        before.append(np.where(place < 0, -1, starts[0] + place)[count > 0])
+        starts = [starts[0] + len(table["count"]), starts[1] + len(count)]
+    names = ("raters", "groups")
+    answers = replace(
+        other,
+        strengths=max(current.strengths, other.strengths),
+        **{name: getattr(other, name) or getattr(current, name) for name in names},
+        **unrolled(tables, items),
+    )
+    new, place, sizes = answers.answers, np.concatenate(before), np.bincount(old.position)
+    within, place = np.arange(len(new.rows)) - new.starts[new.position], place[new.position]
+    known = within < np.append(sizes, 0)[place]
+    row_before = np.full(len(new.rows), -1)
+    row_before[new.rows[known]] = old.rows[old.starts[place[known]] + within[known]]
+    side = old if withdraw else new
+    return Change(answers, row_before, side.rows[side.starts[np.concatenate(rows)]])
+
+
+def _refuse_unknown(answers: Any, taken: Any, given: Any, items: Sequence[Any]) -> None:
+    """Refuse answers that are taken back more often than they were given."""
+    ends = answers["winner"], answers["loser"]
     refuse_first(
-        (taken > given)[rows],
+        taken > given,
         lambda at: (
-            f"withdraw: the answer {shown((items[other.winner[at]], items[other.loser[at]]))} is "
-            f"to be taken back {taken[rows[at]]} times and was given {given[rows[at]]} times; name "
+            f"withdraw: the answer {shown(tuple(items[end[at, 0]] for end in ends))} is "
+            f"to be taken back {taken[at]} times and was given {given[at]} times; name "
             "answers as they were given, with their rater, strength and group"
         ),
     )
-    kept = given > taken
-    arrays = {name: column[row[kept]] for name, column in columns.items()}
-    arrays["count"] = (given - taken)[kept]
-    if current.list is not None:
-        arrays = numbered(arrays)
-    after: dict[str, Any] = {**NO_LISTS, **_arrays(arrays)}
-    return Change(replace(answers, **after), before[kept], before[rows])
 
 
 def _with_column(

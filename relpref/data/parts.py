@@ -52,14 +52,15 @@ def induced(
     """Return the data of some items, answers and links among them, and the rows of the answers."""
     here = np.zeros(data.num_items, dtype=bool)
     here[positions] = True
-    rows = np.flatnonzero(data.comparisons.whole_lists(here[data.winner] & here[data.loser]))
+    chosen = data.comparisons.among(here)
+    rows = np.flatnonzero(chosen[data.comparisons.answer])
     place = np.cumsum(here) - 1
     graphs = {}
     for name, graph in data.relations.items():
         kept = here[graph.source] & here[graph.target]
         ends = place[graph.source[kept]], place[graph.target[kept]]
         graphs[name] = Graph(len(positions), *ends, graph.weight[kept])
-    return replace(_at(data.select_comparisons(rows), positions), _graphs=graphs, _links={}), rows
+    return replace(_at(data.select_comparisons(chosen), positions), _graphs=graphs, _links={}), rows
 
 
 def _at(data: PreferenceData, positions: NDArray[Any]) -> PreferenceData:

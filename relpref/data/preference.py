@@ -298,11 +298,11 @@ class PreferenceData:
 
         Parameters
         ----------
-        chosen : array of bool, shape (m,), or array of int
-            A mask or positions; a position that occurs k times multiplies its count by k. Of a list
-            all rows or none, see ``data.comparisons.whole_lists``.
+        chosen : array of bool, shape (len(comparisons),), or array of int
+            A mask or positions; a position that occurs k times multiplies its count by k. A list is
+            one answer, and lists come after answers about two items.
         """
-        picked = chosen_rows(chosen, self.num_comparisons)
+        picked = chosen_rows(chosen, len(self.comparisons))
         return replace(self, comparisons=self.comparisons.selected(picked, self.labels))
 
     def select_answers(self, chosen: ArrayLike) -> "PreferenceData":
@@ -316,22 +316,22 @@ class PreferenceData:
         by : {"pair", "answer", "rater", "group"}
             The items that were compared; the answer only; who gave it; or the column ``group``,
             where an answer without a group is one of its own; an error where that column is not
-            known. A list is never parted.
+            known. A list is not compared with other answers by its items.
         """
         answers = self.comparisons
         columns = {"rater": answers.rater, "group": answers.group}
         if by in columns and columns[by] is None:
             raise DataError(f"by is {by!r}, but answers have no column {by!r}; leave out by 'pair'")
+        first, groups = answers.first, np.arange(len(answers))
         if by == "rater":
-            return np.asarray(answers.rater, dtype=np.int64), "rater"
-        groups = self._pairs if by == "pair" else np.arange(self.num_comparisons)
+            return np.asarray(answers.rater, dtype=np.int64)[first], "rater"
+        if by == "pair":
+            single = len(answers.answers.tables[1]["count"])
+            groups = np.append(self._pairs[first[:single]], self.num_items**2 + groups[single:])
         if by == "group":
             assert answers.group is not None
-            return np.where(answers.group < 0, len(answers.groups) + groups, answers.group), "group"
-        if answers.list is not None:
-            groups = np.where(
-                answers.list < 0, groups, self.num_items**2 + self.num_comparisons + answers.list
-            )
+            group = answers.group[first]
+            return np.where(group < 0, len(answers.groups) + groups, group), "group"
         return groups, by
 
     @property

@@ -18,9 +18,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from relpref._version import __version__
-from relpref.data import Comparisons
 from relpref.data.arrays import counted
-from relpref.data.labels import label_column
 from relpref.diagnostics.cavity import Predictive, Question
 from relpref.diagnostics.held_out import HeldOut
 from relpref.errors import DataError, UnsupportedProgramError
@@ -79,9 +77,12 @@ class Given(Question):
                 self.table["count"] = rows.count
         else:
             answers = data.comparisons
-            self.table = answers.table(data.labels).rename(columns={"probability": "reported"})
+            self.first, self.unit = answers.first, answers.answer
+            self.table = answers.table(data.labels).iloc[self.first].reset_index(drop=True)
+            self.table = self.table.rename(columns={"probability": "reported"})
+            self.table["count"] = answers.answers.count
             if answers.list is not None:
-                self._join_lists(answers)
+                self.table["list"] = answers.answers.labels
         # Sides 1, 0 and −1 become the categories 0, 1 and 2; numbers and lists have none.
         side = rows.side[self.first]
         categorical = ~np.isnan(side)
@@ -90,20 +91,6 @@ class Given(Question):
         self.paired = bool((categorical & ~self.single).any())
         if not self.paired:  # yes and no are the only categories
             self.outcome = np.where(categorical, 1 - np.minimum(self.outcome, 1), -1)
-
-    def _join_lists(self, answers: Comparisons) -> None:
-        """Join the rows of each list to one answer, which the table shows by its first row.
-
-        Answers that are in no list come first, and then the lists in the order of the data.
-        """
-        assert answers.list is not None and answers.list_label is not None
-        number = np.where(answers.list < 0, self.unit, len(self.unit) + answers.list)
-        first, unit = np.unique(number, return_index=True, return_inverse=True)[1:]
-        order = np.argsort(answers.list_label[first], kind="stable")
-        self.first, self.unit = first[order], np.argsort(order)[unit]
-        self.table = self.table.iloc[self.first].reset_index(drop=True)
-        labels = label_column((*answers.lists, None))
-        self.table["list"] = labels.take(answers.list_label[self.first])
 
     def chances(self, predictive: Predictive) -> Floats:
         """Probabilities of the c categories of each answer, shape (answers, c), see `HeldOut`."""
@@ -336,7 +323,7 @@ def k_fold(
         posterior.datasets()["data"] if classes else preference_data(origin.args, origin.kwargs)
     )
     if not classes and (
-        data is None or len(given.observed) > 1 or len(given.unit) != data.num_comparisons
+        data is None or len(given.observed) > 1 or len(given.first) != len(data.comparisons)
     ):
         raise UnsupportedProgramError(
             "k_fold does not know how to leave out answers of this program, whose observed sites "
@@ -344,10 +331,7 @@ def k_fold(
         )
     grouped = not classes and data.comparisons.group is not None
     groups, unit = data.answer_groups(by or ("group" if grouped else "pair"))
-    if not classes:  # an answer of several rows is in the fold of its first
-        groups = groups[given.first[given.unit]]
     fold = fold_of(groups, folds, rng, unit)
-    of_answer = fold if classes else fold[given.first]
     keep = hyperparameters == "keep"
     draws = dict(posterior.hyperparameter_draws) if keep else {}
     values = posterior.hyperparameters if keep else origin.fixed
@@ -363,7 +347,7 @@ def k_fold(
     trained = [np.flatnonzero(fold != number) for number in left]
     options: dict[str, Any] = {"label": "folds", "kept": folder, "progress_bar": progress_bar}
     for at, (predictive, weights) in run_all(predict, trained, scheduler, **options):
-        test = of_answer == left[at]
+        test = fold == left[at]
         scores = predictive.log_score[:, given.first[test]]
         scores = logsumexp(scores + np.log(weights)[:, None], axis=0)
         chances = given.chances(predictive)[test]
@@ -372,7 +356,7 @@ def k_fold(
         if journal is not None:
             journal.add(record)
     # Records are sorted by fold; this puts their answers back into the order of the table.
-    place = np.argsort(np.argsort(of_answer, kind="stable"))
+    place = np.argsort(np.argsort(fold, kind="stable"))
     chances, log_score = (
         np.concatenate([done[number][name] for number in range(folds)])[place]
         for name in ("chances", "log_score")

@@ -269,8 +269,8 @@ def _subject(
     data, origin = posterior.datasets()["data"], posterior.origin
     assert origin is not None  # from an engine
     chosen = well_answered(data, max_items)
-    among = np.isin(data.winner, chosen) & np.isin(data.loser, chosen)
-    smaller = data.select_comparisons(data.comparisons.whole_lists(among))
+    among = data.comparisons.among(np.isin(np.arange(size), chosen))
+    smaller = data.select_comparisons(among)
     changes = {} if refit else {"fixed": posterior.hyperparameters}
     part = origin.with_argument(data, smaller)
     again = part.run(None, posterior.key, progress_bar=progress_bar, **changes)

@@ -14,7 +14,6 @@ from scipy.special import logsumexp
 
 from relpref.compiled import float64
 from relpref.data import Comparisons
-from relpref.data.lists import NO_LISTS
 from relpref.data.padding import padded_answers
 from relpref.infer.arrow import Blocks, Kind, middle_of
 from relpref.infer.sites import Cavity, Sites, matched
@@ -130,8 +129,7 @@ def match(
     columns: dict[str, Any] = {
         name: column[row : row + 1] for name, column in answers.columns.items()
     }
-    columns |= NO_LISTS
-    answer, values = of_its_raters(replace(answers, **columns), parameters)
+    answer, values = of_its_raters(replace(answers, **columns | {"list": None}), parameters)
     with float64():
         sites, log_probability = _matched(model, answer, values, *(value[:, None] for value in gap))
         return np.stack(sites)[:, :, 0], np.asarray(log_probability)[:, 0]

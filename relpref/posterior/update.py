@@ -227,7 +227,7 @@ class Update:
             return False
         for taken_back, some, (after, _, _) in self.steps:
             table = current if taken_back else after
-            if some.list is not None and np.any(some.list >= 0):
+            if some.list is not None:
                 return False
             if table.group is not None and some.group is not None:
                 sizes = np.bincount(table.group[table.group >= 0], table.count[table.group >= 0])

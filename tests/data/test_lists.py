@@ -2,6 +2,7 @@
 taken back and written.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -195,26 +196,121 @@ def test_random_orders(first: Any, second: Any, random: Any) -> None:
                 np.testing.assert_array_equal(back.columns[name], column, err_msg=name)
 
 
+def contents(data: PreferenceData) -> dict[Any, list[Any]]:
+    """Labels of the copies of each answer, by its pairs; those of answers about two are None."""
+    answers = data.comparisons
+    number = np.full(len(answers.winner), -1) if answers.list is None else answers.list
+    ties = np.zeros(len(number), bool) if answers.tie is None else answers.tie
+    pairs = list(zip(answers.winner, answers.loser, ties, strict=True))
+    pairs = [(ITEMS[winner], ITEMS[loser], bool(tie)) for winner, loser, tie in pairs]
+    labels: dict[Any, list[Any]] = {}
+    for pair, count, at in zip(pairs, answers.count.tolist(), number.tolist(), strict=True):
+        if at < 0:
+            labels[frozenset([pair])] = [None] * count
+    for at, label in enumerate(answers.lists):
+        key = frozenset(pair for pair, here in zip(pairs, number, strict=True) if here == at)
+        labels.setdefault(key, []).append(label)
+    assert len(answers) == len(labels) and answers.answers.count.sum() == sum(
+        map(len, labels.values())
+    )
+    return {key: sorted(labels[key], key=str) for key in labels}
+
+
+def expected(lists: dict[int, Any]) -> dict[Any, list[Any]]:
+    """The same as `contents`, by brute force."""
+    labels: dict[Any, list[Any]] = {}
+    for at, entries in sorted(lists.items(), key=lambda item: str(item[0])):
+        pairs = frozenset((best, worst, tie) for best, worst, tie, _ in brute_force([entries]))
+        if pairs:
+            labels.setdefault(pairs, []).append(None if len(pairs) == 1 else at)
+    return labels
+
+
+SHORT = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from([1.0, 2.0, None])),
+    min_size=2,
+    unique_by=lambda entry: entry[0],
+).filter(lambda rows: any(place is not None for _, place in rows))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(SHORT, min_size=2, max_size=12), st.integers(1, 11), st.randoms())
+def test_repeated_lists(lists: Any, split: int, random: Any) -> None:
+    """Read, joined, taken back, chosen and written; labels never keep equal lists apart."""
+    split = min(split, len(lists) - 1)
+    entries = dict(enumerate(lists))
+    parts = [
+        {at: rows for at, rows in entries.items() if (at < split) == first} for first in (1, 0)
+    ]
+    if not all(expected(part) for part in parts):
+        return
+
+    def data_of(part: dict[int, Any]) -> PreferenceData:
+        rows = [(at, *row) for at, rows in part.items() for row in rows]
+        return read(pd.DataFrame(random.sample(rows, len(rows)), columns=ORDER))
+
+    data, first, second = map(data_of, (entries, *parts))
+    assert contents(data) == expected(entries)
+    joined = changed(first.comparisons, second.comparisons, ITEMS, withdraw=False)
+    same(joined.answers, data.comparisons)
+    assert contents(replace(data, comparisons=joined.answers)) == expected(entries)
+    pairs, old = np.stack([data.winner, data.loser]), joined.before >= 0
+    before = np.stack([first.winner, first.loser])[:, joined.before[old]]
+    np.testing.assert_array_equal(pairs[:, old], before)
+    assert len(set(joined.before[old].tolist())) == old.sum() == len(first.winner)
+    back = changed(joined.answers, second.comparisons, ITEMS, withdraw=True)
+    for name, column in first.comparisons.columns.items():
+        np.testing.assert_array_equal(back.answers.columns[name], column, err_msg=name)
+    assert contents(replace(data, comparisons=back.answers)) == expected(parts[0])
+    pairs = np.stack([first.winner, first.loser])
+    np.testing.assert_array_equal(np.stack([data.winner, data.loser])[:, back.before], pairs)
+    with pytest.raises(DataError, match=r"taken back \d+ times and was given \d+ times"):
+        changed(first.comparisons, data.comparisons, ITEMS, withdraw=True)
+    same(read(data.to_tables()[1]).comparisons, data.comparisons)
+    positions = random.choices(range(len(data.comparisons)), k=5)
+    some = data.select_comparisons(positions).comparisons
+    count = data.comparisons.answers.count * np.bincount(positions, minlength=len(data.comparisons))
+    assert some.answers.count.tolist() == count[count > 0].tolist()
+
+
+def test_many_lists_are_merged_at_once() -> None:
+    """Without a loop over pairs of lists; labels of a merged one are all kept."""
+    rng = np.random.default_rng(0)
+    order = rng.permuted(np.tile(np.arange(4), (20_000, 1)), axis=1)
+    table = {"list": np.repeat(np.arange(20_000), 4), "item": np.array(ITEMS)[order.ravel()]}
+    answers = read(pd.DataFrame({**table, "place": np.tile([1, 2, 3, 4], 20_000)})).comparisons
+    assert len(answers) == 24 and answers.answers.count.sum() == 20_000
+    assert sorted(answers.lists) == list(range(20_000)) and answers.num_lists == 20_000
+    label = answers.answers.labels[0]
+    assert len(label) == answers.answers.count[0] and len(set(map(tuple, order[list(label)]))) == 1
+
+
 def test_counts_repeat_lists() -> None:
     data = read(orders([["a", "b", "c"], ["d", "e"]]).assign(count=[3] * 3 + [2] * 2))
-    assert data.num_answers == 2 + 3 * 2
+    assert data.num_answers == 2 + 3 * 2 and len(data.comparisons) == 2
     assert pairs_of(data)[1:] == [(at, pair) for at in range(3) for pair in ("ab", "bc")]
     assert data.comparisons.count.tolist() == [2] + [1] * 6
+    assert data.to_tables()[1]["count"].tolist() == [2] * 2 + [3] * 3
+    assert data.comparisons.lists == (0, 0, 0) and data.comparisons.answers.labels.tolist()[1] == 0
 
 
-def test_lists_are_selected_whole() -> None:
+def test_a_list_is_one_answer() -> None:
     data = read(orders(BLOCKS))
     answers = data.comparisons
-    assert answers.list is not None
-    some = data.select_answers(answers.list == 1)
+    assert len(answers) == 5
+    assert answers.answer.tolist() == [0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+    assert answers.first.tolist() == [0, 1, 3, 6, 10]
+    some = data.select_answers([2])
     assert pairs_of(some) == [(0, "ba"), (0, "bc"), (0, "bd")]
-    twice = data.select_answers([1, 2, 0, 0, 2, 1])
+    twice = data.select_answers([1, 0, 0, 1])
     assert pairs_of(twice) == [(-1, "ea"), (0, "ac"), (0, "da"), (1, "ac"), (1, "da")]
     assert twice.count.tolist() == [2, 1, 1, 1, 1]
-    with pytest.raises(DataError, match="a list is selected in part, of 2 rows"):
-        data.select_answers([0, 1])
-    mask = np.arange(len(answers.winner)) != 4
-    assert answers.whole_lists(mask).tolist() == [True] * 3 + [False] * 3 + [True] * 8
+    with pytest.raises(DataError, match=r"give one of shape \(5,\)"):
+        data.select_answers(np.ones(14, dtype=bool))
+    among = answers.among(np.array([item != "e" for item in ITEMS]))
+    assert among.tolist() == [False] + [True] * 4
+    for by, groups in (("answer", [0, 1, 2, 3, 4]), ("pair", [4, 26, 27, 28, 29])):
+        assert data.answer_groups(by)[0].tolist() == groups
 
 
 def test_joined_and_withdrawn() -> None:

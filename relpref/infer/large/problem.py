@@ -112,8 +112,7 @@ class LargeProblem:
     @cached_property
     def _sample(self) -> tuple[Call, tuple[Any, ...], tuple[Site, ...]]:
         """The program with a single answer, from which it can be told what it is."""
-        unit = self.data.answer_groups("answer")[0]
-        one = self.data.select_comparisons(unit == unit[0])
+        one = self.data.select_comparisons([0])
         args, kwargs = self.called_with(marginal(one, touched(one)))
         call, arrays = Call.split(Reduced(self.program), args, {**kwargs, "tables": None})
         try:
@@ -246,21 +245,18 @@ class LargeProblem:
         if data.num_comparisons <= most_answers and len(touched(data)) <= most_touched:
             return data
         seen: set[int] = set()
-        rows: list[int] = []
-        units = (
-            pd.Series(np.arange(data.num_comparisons))
-            .groupby(data.answer_groups("answer")[0])
-            .indices
-        )
-        for unit in rng.permutation(list(units)):
-            its = units[unit]
+        chosen, number = [], 0
+        rows = pd.Series(np.arange(data.num_comparisons)).groupby(data.comparisons.answer).indices
+        for answer in rng.permutation(len(rows)):
+            its = rows[answer]
             both = {*data.winner[its].tolist(), *data.loser[its].tolist()}
             if len(seen | both) <= most_touched:
                 seen |= both
-                rows += its.tolist()
-            if len(rows) >= most_answers or len(seen) == most_touched:
+                chosen.append(answer)
+                number += len(its)
+            if number >= most_answers or len(seen) == most_touched:
                 break
-        return data.select_comparisons(np.sort(rows))
+        return data.select_comparisons(np.sort(chosen))
 
 
 def shown(covariance: Any, name: str, progress_bar: bool) -> Any:
