@@ -458,11 +458,14 @@ def read_table(
         If the file is missing, a directory, empty, damaged, of another kind, or too wide.
     """
     pieces = list(read_pieces(path, max_columns=max_columns, whole=True, encoding=encoding))
-    if len(pieces) == 1:
-        return pieces[0]
-    frame = pd.concat([piece.frame for piece in pieces], ignore_index=True)
-    lines = np.concatenate([np.asarray(piece.lines, dtype=np.int64) for piece in pieces])
-    return replace(pieces[0], frame=frame, lines=lines)
+    table = pieces[0]
+    if len(pieces) > 1:
+        frame = pd.concat([piece.frame for piece in pieces], ignore_index=True)
+        lines = np.concatenate([np.asarray(piece.lines) for piece in pieces])
+        table = replace(table, frame=frame, lines=lines)
+    unnamed = [name for name in table.frame.columns if str(name).startswith("Unnamed: ")]
+    empty = [name for name in unnamed if table.blank(name).all()]
+    return replace(table, frame=table.frame.drop(columns=empty))
 
 
 def read_pieces(

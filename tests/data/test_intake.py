@@ -374,7 +374,7 @@ def test_one_row_after_another_makes_no_difference(
     file = tmp_path / "items.csv"
     pd.DataFrame(rows, columns=["name", "x", "color", "new"]).to_csv(file, index=False)
     whole = PreferenceData.from_tables(file)
-    monkeypatch.setattr("relpref.data.table_files._BLOCK", 64)
+    monkeypatch.setattr("relpref.data.table_files.MAX_CELLS_AT_ONCE", 8)
     pieces = PreferenceData.from_tables(file)
     assert (
         whole.attribute_names

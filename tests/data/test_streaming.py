@@ -107,7 +107,7 @@ def test_pieces_are_what_the_whole_is(
     whole = outcome(lambda: whole_and_lines([read_table(file)]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_files, "MAX_CELLS_AT_ONCE", size)
-        patch.setattr(table_files, "_BLOCK", size)
+        patch.setattr(table_files, "_SAMPLE", size)
         assert outcome(lambda: whole_and_lines(read_pieces(file))) == whole
         assert outcome(lambda: whole_and_lines([read_table(file)])) == whole
     if not broken:
