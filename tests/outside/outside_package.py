@@ -34,7 +34,7 @@ def log_student(z: Array) -> Array:
 
 
 class StudentComparison(Comparison):
-    """Preference of the first with probability F((gap + shift)/scale), F Student's t."""
+    """Preference of the first: F((gap + shift)/scale), F the distribution of Student."""
 
     support = constraints.boolean
     log_concave = False
@@ -77,11 +77,11 @@ class HeavyTailed:
     def describe(self, answers: Any = None) -> Description:
         return Description(
             "An answer favors the first of two with the probability that Student's t "
-            "distribution with four degrees of freedom gives to the difference of their "
-            "utilities, so that a few wild answers do not weigh much "
+            "distribution with four degrees of freedom gives to the difference of "
+            "their utilities, so that a few wild answers do not weigh much "
             "(Lange, Little and Taylor 1989).",
-            "K. L. Lange, R. J. A. Little and J. M. G. Taylor (1989). Robust Statistical "
-            "Modeling Using the t Distribution. "
+            "K. L. Lange, R. J. A. Little and J. M. G. Taylor (1989). Robust "
+            "Statistical Modeling Using the t Distribution. "
             "Journal of the American Statistical Association 84(408).",
         )
 
@@ -100,8 +100,8 @@ class RationalQuadratic(Stationary):
     def describe(self) -> Description:
         common = super().describe()
         return Description(
-            f"The rational quadratic kernel with α = {self.power:g} mixes smooth functions "
-            "of many lengthscales.",
+            f"The rational quadratic kernel with α = {self.power:g} mixes smooth "
+            "functions of many lengthscales.",
             parameters=common.parameters,
             unit=common.unit,
             readings=common.readings,
@@ -148,8 +148,8 @@ def regret(posterior: Any) -> Section:
     table = pd.DataFrame({"expected regret": lost.mean(axis=0)}, index=labels)
     best = table.sort_values("expected regret").head(5)
     text = (
-        f"Taking {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against taking "
-        "the item that is really best."
+        f"Taking {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against "
+        "taking the item that is really best."
     )
     return Section("Expected regret", [text], best)
 
