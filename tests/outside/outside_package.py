@@ -34,7 +34,7 @@ def log_student(z: Array) -> Array:
 
 
 class StudentComparison(Comparison):
-    """Preference of the first: F((gap + shift)/scale), F the distribution of Student."""
+    """Preference of the first: F((gap + shift)/scale), F of Student's t."""
 
     support = constraints.boolean
     log_concave = False
