@@ -147,6 +147,8 @@ def thumbnails(app: Any, failure: Exception | None) -> None:
         ]
         cells.sort(key=lambda cell: "thumbnail" not in cell["cell_metadata"].get("tags", ()))
         plots = [plot["uri"] for cell in cells for plot in cell.findall(image)]
+        if not plots:  # built with ``-D nb_execution_mode=off``
+            continue
         with Image.open(HERE / plots[0]) as plot:
             # Of a row of pictures the left part.
             width = plot.width if plot.width < 2.6 * plot.height else plot.height * 3 // 2

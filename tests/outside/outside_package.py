@@ -34,7 +34,7 @@ def log_student(z: Array) -> Array:
 
 
 class StudentComparison(Comparison):
-    """Preference of the first of two with probability F((gap + shift)/scale), F Student's t."""
+    """Preference of the first: F((gap + shift)/scale), F of Student's t."""
 
     support = constraints.boolean
     log_concave = False
@@ -44,9 +44,8 @@ class StudentComparison(Comparison):
         return jnp.exp(log_student(self.location))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(
-            jnp.int32
-        )
+        shape = sample_shape + self.batch_shape
+        return jax.random.bernoulli(key, self.mean, shape).astype(jnp.int32)
 
     def log_prob(self, value: Any) -> Array:
         return log_student(jnp.where(value, self.location, -self.location))
@@ -66,23 +65,23 @@ class HeavyTailed:
     def parameters(self, answers: Any) -> Mapping[str, dist.Distribution]:
         for column in ("tie", "strength", "probability", "rater", "shown_first"):
             if getattr(answers, column) is not None:
-                raise DataError(f"HeavyTailed does not use the column {column!r}; leave it out")
+                raise DataError(f"HeavyTailed does not use {column!r}; leave it out")
         return {}
 
     def value(self, answers: Any) -> Array:
         return jnp.ones(answers.winner.shape, jnp.int32)
 
-    def __call__(self, gap: Array, answers: Any, **parameters: Array) -> StudentComparison:
+    def __call__(self, gap: Array, answers: Any, **_: Array) -> StudentComparison:
         return StudentComparison(gap)
 
     def describe(self, answers: Any = None) -> Description:
         return Description(
-            "An answer favors the first of two with the probability that Student's t distribution "
-            "with four degrees of freedom gives "
-            "to the difference of their utilities, so that a few wild answers do not weigh much "
+            "An answer favors the first of two with the probability that Student's t "
+            "distribution with four degrees of freedom gives to the difference of "
+            "their utilities, so that a few wild answers do not weigh much "
             "(Lange, Little and Taylor 1989).",
-            "K. L. Lange, R. J. A. Little and J. M. G. Taylor (1989). Robust Statistical Modeling "
-            "Using the t Distribution. "
+            "K. L. Lange, R. J. A. Little and J. M. G. Taylor (1989). Robust "
+            "Statistical Modeling Using the t Distribution. "
             "Journal of the American Statistical Association 84(408).",
         )
 
@@ -101,8 +100,8 @@ class RationalQuadratic(Stationary):
     def describe(self) -> Description:
         common = super().describe()
         return Description(
-            f"The rational quadratic kernel with α = {self.power:g} mixes smooth functions of many "
-            "lengthscales.",
+            f"The rational quadratic kernel with α = {self.power:g} mixes smooth "
+            "functions of many lengthscales.",
             parameters=common.parameters,
             unit=common.unit,
             readings=common.readings,
@@ -136,9 +135,8 @@ class PatientEP(EP):
     @classmethod
     def describe(cls) -> Description:
         common = super().describe()
-        return Description(
-            f"{common.sentence} Its sweeps went on to a tolerance of 1e-12.", common.citation
-        )
+        sentence = f"{common.sentence} Its sweeps went on to a tolerance of 1e-12."
+        return Description(sentence, common.citation)
 
 
 # chapter
@@ -146,11 +144,12 @@ def regret(posterior: Any) -> Section:
     """Expected loss from taking the item that seems best."""
     draws = posterior.sample(4000)
     lost = draws.max(axis=1)[:, None] - draws
-    table = pd.DataFrame({"expected regret": lost.mean(axis=0)}, index=list(posterior.data.labels))
+    labels = list(posterior.data.labels)
+    table = pd.DataFrame({"expected regret": lost.mean(axis=0)}, index=labels)
     best = table.sort_values("expected regret").head(5)
     text = (
-        f"Taking {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against taking the "
-        "item that is really best."
+        f"Taking {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against "
+        "taking the item that is really best."
     )
     return Section("Expected regret", [text], best)
 
