@@ -99,6 +99,10 @@ _TEXT = {"-o {table,json}": _with("form of the output", dest="form")}
 _TABLE = {"-o {table,csv,json}": _with("form of the output; csv has all digits", dest="form")}
 _QUIET = {"--quiet": "print neither progress nor the result"}
 _OUT = {"--out FOLDER": _with("folder of the run", default="run")}
+_WORDS = {
+    "--item-word NOUN": "your word for an item; such as coffee, or entry/entries with its plural",
+    "--answer-word NOUN": "your word for an answer; such as vote",
+}
 _FORCE = {"--force": "replace an existing run"}
 _INTERVAL = {"--interval P": _with("probability of the intervals", default=0.9)}
 _TOP = {"--top K": "show the first K only"}
@@ -209,6 +213,8 @@ COMMANDS = {
             ),
             "--draws N": "number of samples of the hyperparameters, with --hyperparameters nuts",
             "--restarts N": _with("starts of the search", default=1),
+            "--verbose": "print the log evidence, the hyperparameters and the options used, too",
+            **_WORDS,
         },
         reads=("items", "answers"),
     ),
@@ -284,6 +290,7 @@ COMMANDS = {
             "--out FILE": "file of the page (default: report.html in the run)",
             "--title TEXT": "title of the page",
             "--evidence": "refit without each part, to show what it adds; takes seconds to minutes",
+            **_WORDS,
             **_TEXT,
         },
     ),
@@ -299,7 +306,8 @@ COMMANDS = {
             "--title TEXT": "title above the questions; kept for later",
             "--question TEXT": "text of the question; kept for later",
             "--show FILE": "table of what is shown of the items; the label, then text, image, "
-            "link and any other columns; kept for later",
+            "link and any other columns; kept for later (default: the run's table of items)",
+            **_WORDS,
             "way": {
                 "--web": "ask in the browser, on a page of this computer",
                 "--export FILE": "write all answers as a table for relpref fit; ask nothing",

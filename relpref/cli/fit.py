@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
+from relpref.data.arrays import label
 from relpref.data.rankings import read_ballots
 from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, says_kind, with_kind
 from relpref.description import describe, model_words
@@ -18,6 +19,9 @@ from relpref.fitting import made, with_kernels
 from relpref.posterior.base import Posterior
 from relpref.registry import CHOICES, choose, find, word_for
 from relpref.runs import check_target, copies, save_run
+
+if TYPE_CHECKING:
+    from relpref.report.words import Words
 
 # Bytes of a file that takes more than a moment to read.
 LARGE = 20_000_000
@@ -28,7 +32,7 @@ def run(chosen: argparse.Namespace) -> None:
     chosen.model = choose("--model", "program", chosen.model)
     chosen.engine = word_for(choose("--engine", "engine", chosen.engine))
     chosen.likelihood = word_for(choose("--likelihood", "likelihood", chosen.likelihood))
-    tables, options, words = _tables(chosen), _options(chosen), _kernel_words(chosen)
+    tables, options, kernels = _tables(chosen), _options(chosen), _kernel_words(chosen)
     columns = assigned(
         "--columns",
         (pair for text in chosen.columns for pair in text.split(",")),
@@ -45,7 +49,7 @@ def run(chosen: argparse.Namespace) -> None:
         columns=columns,
         covariates=[name for names in chosen.covariates for name in names.split(",")],
     )
-    data, keywords = _with_kernels(chosen, words, data)
+    data, keywords = _with_kernels(chosen, kernels, data)
     program = find("program", chosen.model)
     try:
         signature(program).bind(None, **keywords)
@@ -56,6 +60,9 @@ def run(chosen: argparse.Namespace) -> None:
         ) from None
     import jax
 
+    from relpref.report.words import Words, named_words
+
+    words = Words.of(named_words(vars(chosen)))
     engine = find("engine", choose("--engine", "engine", chosen.engine))(program, **options)
     given = copies(tables)
     unused = chosen.model == "preference_gp" and bool(data.relations)
@@ -75,7 +82,7 @@ def run(chosen: argparse.Namespace) -> None:
         command="fit",
         model=chosen.model,
         seed=chosen.seed,
-        options={"engine": chosen.engine, **options, **_asked_for(chosen, columns, words)},
+        options={"engine": chosen.engine, **options, **_asked_for(chosen, columns, kernels)},
         replace=chosen.force,
     )
     if chosen.json:
@@ -90,15 +97,48 @@ def run(chosen: argparse.Namespace) -> None:
             info=posterior.info,
         )
     if chosen.speaks:
-        say(f"Fitted {model}: {sentence(posterior)}")
-        for text in _described(chosen, keywords, engine, data):
-            say(f"  {text}")
+        for text in verdict(posterior, words):
+            say(text)
+        if chosen.verbose:
+            say(f"Fitted {model}: {sentence(posterior)}")
+            for text in _described(chosen, keywords, engine, data):
+                say(f"  {text}")
         from relpref.infer.large.problem import approximations
 
         for line in approximations(posterior):
             say(f"  {line}")
         command = "rank" if data.num_answers else "ask"
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
+
+
+def verdict(posterior: Any, words: "Words") -> list[str]:
+    """Lines in plain words: who leads, how sure that is, and what to ask next."""
+    from relpref.report.blocks import lead
+    from relpref.report.subject import Subject
+
+    items, answers = words.item[1], words.answer[1]
+    if not posterior.converged:
+        return [f"Careful: the numbers may be wrong. {posterior.result.value}"]
+    if posterior.kind != "utilities":
+        return []
+    data = posterior.data
+    if not data.num_answers or data.num_items == 1:
+        return [f"There are too few {items if data.num_answers else answers} for a ranking."]
+    if posterior.large:
+        best = data.labels[int(posterior.belief.mean().argmax())]
+        return [f"{label(best)} has the highest utility; relpref report says how sure that is."]
+    subject = Subject(posterior, words=words)
+    names = [label(name) for name in subject.names.short]
+    lines = [lead(subject.ranking, names.__getitem__, items)]
+    if subject.groups is not None:
+        lines = [f"The {items} form groups that no answer connects: compare within a group only."]
+    if subject.questions is not None:
+        questions, gain = subject.questions
+        lines.append(words(gain.sentence))
+        ends = questions.loc[:0, ["first", "second"]].to_numpy().ravel()
+        question = " or ".join(names[subject.position[end]] for end in ends)
+        lines += [f"The most informative question now: {question}?"] * bool(question)
+    return lines
 
 
 def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
@@ -185,6 +225,8 @@ def _asked_for(
         "shared_lengthscale": chosen.shared_lengthscale or None,
         "individual": False if chosen.no_individual else None,
         "kernels": words or None,
+        "item_word": chosen.item_word,
+        "answer_word": chosen.answer_word,
     }
     return {name: value for name, value in record.items() if value is not None}
 

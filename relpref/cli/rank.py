@@ -13,7 +13,7 @@ from relpref.cli.output import document, say, show_table
 from relpref.data.arrays import counted
 from relpref.errors import DataError
 from relpref.files import replaced
-from relpref.runs import REPORT, load_run
+from relpref.runs import REPORT, load_run, read_record
 
 
 def opened(folder: str, *kinds: str) -> Any:
@@ -196,9 +196,14 @@ def _number(name: str, text: str) -> float:
 
 def report_run(chosen: argparse.Namespace) -> None:
     """Write the report of a run as a page, by default into the run's folder."""
+    from relpref.report.words import named_words
+
     posterior = opened(chosen.run)
     path = Path(chosen.out) if chosen.out else Path(chosen.run) / REPORT
-    posterior.report(path, title=chosen.title, relations_evidence=chosen.evidence or None)
+    words = named_words(read_record(Path(chosen.run)).get("options", {}), vars(chosen))
+    posterior.report(
+        path, title=chosen.title, relations_evidence=chosen.evidence or None, words=words
+    )
     if chosen.json:
         document(chosen, report=str(path))
     else:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.answers import Answers, joined, orders_of, sizes_of, unrolled
-from relpref.data.arrays import counted, read_only, refuse_first, shown
+from relpref.data.arrays import read_only, refuse_first, shown
 from relpref.data.columns import COLUMNS, Rows, labeled, read_columns, read_outcome
 from relpref.data.covariates import (
     Covariate,
@@ -330,10 +330,6 @@ def read_comparisons(
 
 def _notes(table: Table, answers: Comparisons) -> list[str]:
     notes = []
-    size = len(table.frame)
-    if answers.winner.size < size and answers.list is None:
-        distinct = counted(answers.winner.size, "distinct one")
-        notes.append(f"{counted(size, 'row')} merged into {distinct}, counts added up")
     if answers.weight is not None:
         notes.append(weight_note(answers, table.called("weight")))
     if answers.tie is not None and answers.tie.all():

@@ -83,7 +83,7 @@ class ExpectedGain:
         goal = f"the goal of {100 * self.goal:g}%"
         now = f"{self.finding}, which reaches {goal}" if self.enough() else self.finding
         if not self.answers:
-            return f"{now}; no question is left to ask."
+            return f"{now}; no new pair is left."
         after = f"{self.wrong_after:.1%}"
         same = after == f"{self.wrong_now:.1%}"
         change = "change that little" if same else f"bring that to about {after}"

@@ -205,6 +205,7 @@ class PosteriorBase:
         title: str | None = None,
         sections: Sequence[Any] = (),
         relations_evidence: bool | pd.DataFrame | None = None,
+        words: Mapping[str, str] | None = None,
     ) -> Path:
         """Write a shareable report: one HTML file that needs neither a network nor scripts.
 
@@ -221,6 +222,9 @@ class PosteriorBase:
         relations_evidence : bool or DataFrame, optional
             True to fit again without each part of the model, to see what it is worth; or the ready
             table of `relpref.diagnostics.evidence_without_each`.
+        words : mapping, optional
+            Nouns for an item and an answer, such as ``{"item": "coffee", "answer": "tasting"}``;
+            a plural that is not regular follows a slash, as in ``"entry/entries"``.
 
         Returns
         -------
@@ -231,12 +235,17 @@ class PosteriorBase:
         ------
         DataError
             If a section's figure is not one self-contained SVG picture, or a ready table of
-            evidence lacks a column.
+            evidence lacks a column; or if a word cannot be used.
         StorageError
             If the file cannot be written.
         """
         written: Path = find("function", "report")(
-            self, path, title=title, sections=sections, relations_evidence=relations_evidence
+            self,
+            path,
+            title=title,
+            sections=sections,
+            relations_evidence=relations_evidence,
+            words=words,
         )
         return written
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -56,11 +56,18 @@ def clean(value: object, longest: int = _LONGEST_TITLE) -> str:
 
 
 def shorten(text: str, longest: int = _LONGEST_SHOWN) -> str:
-    """Text without its middle if it is long: labels that begin alike often differ at the end."""
-    if len(text) <= longest:
-        return text
-    tail = longest // 3
-    return f"{text[: longest - tail - 1].rstrip()}…{text[-tail:].lstrip()}"
+    """Beginning of a long text, with an ellipsis."""
+    return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
+
+
+def distinct(names: Sequence[str], longest: int = _LONGEST_SHOWN) -> list[str]:
+    """Short names, no two of them alike: those that begin alike are cut in the middle."""
+    short = [shorten(name, longest) for name in names]
+    number, tail = Counter(short), longest // 3
+    for place, name in enumerate(names):
+        if number[short[place]] > 1 and len(name) > longest:
+            short[place] = f"{name[: longest - tail - 1].rstrip()}…{name[-tail:].lstrip()}"
+    return _numbered(short, longest)
 
 
 class Names:
@@ -71,13 +78,13 @@ class Names:
         # Quotation marks distinguish 1 from "1", but not "a b" from "a  b".
         quoted = [clean(repr(label)) for label in labels]
         plain_count, quoted_count = Counter(plain), Counter(quoted)
-        self.full = _distinct(
+        self.full = _numbered(
             [
                 text if plain_count[text] == 1 or quoted_count[other] > 1 else other
                 for text, other in zip(plain, quoted, strict=True)
             ]
         )
-        self.short = _distinct([shorten(text) for text in self.full], _LONGEST_SHOWN)
+        self.short = distinct(self.full)
 
     def inline(self, position: int) -> str:
         """Name within a sentence."""
@@ -89,9 +96,9 @@ class Names:
         return [Cell(short, full if short != full else None) for short, full in pairs]
 
 
-def _distinct(names: Sequence[str], longest: int | None = None) -> list[str]:
+def _numbered(names: Sequence[str], longest: int | None = None) -> list[str]:
     """Names with a number after each repetition, such as ``a b (2)``."""
-    taken, last, distinct = set(names), Counter[str](), []
+    taken, last, numbered = set(names), Counter[str](), []
     for name in names:
         text = name
         while last[name] and text in taken:
@@ -100,8 +107,8 @@ def _distinct(names: Sequence[str], longest: int | None = None) -> list[str]:
             text = (name if longest is None else shorten(name, longest - len(suffix))) + suffix
         last[name] = last[name] or 1
         taken.add(text)
-        distinct.append(text)
-    return distinct
+        numbered.append(text)
+    return numbered
 
 
 def isolated(text: str) -> str:
@@ -142,7 +149,7 @@ def percent(probability: float) -> str:
         return "<0.1%"
     if probability > 0.9995:
         return ">99.9%"
-    if probability < 0.0995 or probability > 0.9905:
+    if probability < 0.0095 or probability > 0.9905:
         return f"{100 * probability:.1f}%"
     return f"{100 * probability:.0f}%"
 
@@ -212,11 +219,28 @@ def decimals_for(values: Iterable[float]) -> int:
     return int(np.clip(1 - np.floor(np.log10(largest)), 2, 8))
 
 
-def leaders(ranking: pd.DataFrame, probability: float = 0.95) -> list[int]:
-    """Positions of the fewest items that include the best with a probability."""
+_LEADERS = 4  # with names
+_SURE = 0.95  # probability that the best is among the leaders
+
+
+def lead(ranking: pd.DataFrame, named: Callable[[int], str], nouns: str) -> str:
+    """Sentence on the leaders: the fewest items that include the best with 95% probability.
+
+    ``named`` gives the name of a position, ``nouns`` is the plural of what is ranked.
+    """
     likely = ranking.sort_values("p_best", ascending=False, kind="stable")
-    number = 1 + int(np.sum(likely["p_best"].cumsum() < probability))
-    return [int(position) for position in likely["position"].iloc[:number]]
+    number = 1 + int(np.sum(likely["p_best"].cumsum() < _SURE))
+    first = [named(int(position)) for position in likely["position"].iloc[:number]]
+    best = f"is the best with a probability of {percent(likely['p_best'].iloc[0])}."
+    if number == 1:
+        return f"{first[0]} leads: it {best}"
+    if number == len(ranking):
+        leading = f"It is open which of the {integer(number)} {nouns} leads."
+    elif number <= _LEADERS:
+        leading = f"{listed(first)} lead; their order is open."
+    else:
+        leading = f"Nobody leads clearly: the best may be any of {integer(number)} {nouns}."
+    return f"{leading} {first[0]} {best}"
 
 
 def listed(words: Sequence[str], most: int = 12) -> str:

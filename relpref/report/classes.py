@@ -36,7 +36,7 @@ class Subject:
         self.label: NDArray[np.intp] = np.asarray(label, dtype=np.intp)
 
 
-def contents(posterior: ClassPosterior, evidence: object = None) -> Contents:
+def contents(posterior: ClassPosterior, *_: object) -> Contents:
     """Contents of the page of a classifier."""
     subject = Subject(posterior)
     quality, uncertain = _quality(subject), _uncertain(subject)

@@ -20,6 +20,7 @@ from relpref.posterior.gaussian import Floats
 from relpref.posterior.points import interval as interval_of
 from relpref.registry import find
 from relpref.report.blocks import Chapter, cell, clean, fixed, percent, plain, significant
+from relpref.report.words import OURS, Words
 
 _MOST_ROWS = 40
 _MEMBERS = 3  # shown of many members, with the smallest and with the largest values
@@ -108,7 +109,7 @@ def part_name(part: str, posterior: Any) -> str:
     return f"relation {part}" if related else clean(part)
 
 
-def hyperparameters(posterior: Any) -> Chapter | None:
+def hyperparameters(posterior: Any, words: Words = OURS) -> Chapter | None:
     """Chapter on hyperparameters; None if there are none."""
     if not posterior.hyperparameters:
         return None
@@ -142,10 +143,10 @@ def hyperparameters(posterior: Any) -> Chapter | None:
             if columns.size:
                 lower, upper = interval_of(columns[:, entry], posterior.belief.weights, 0.9)
                 interval = f"{plain(lower)} to {plain(upper)}"
-            reading = _reading(posterior, part, kind, float(numbers[entry]))
+            reading = words(_reading(posterior, part, kind, float(numbers[entry])))
             cells = map(cell, (name, owners[entry], text, interval))
             rows.append((*cells, cell(reading, _LONGEST_READING)))
-        meanings.append(_meaning(posterior, part, kind))
+        meanings.append(words(_meaning(posterior, part, kind)))
     headings = ("Name", "~Of", ">Value", "~>90% interval", "Reading")
     table = zip(headings, zip(*rows[:_MOST_ROWS], strict=True), strict=True)
     facts = {

@@ -22,6 +22,7 @@ from relpref.report import blocks, classes, plots, relation, utilities
 from relpref.report.blocks import Chapter, Contents, Section, clean, from_frame
 from relpref.report.model import computation, hyperparameters, methods, versions
 from relpref.report.trust import Checked
+from relpref.report.words import Words, templates
 
 _LONGEST_PARAGRAPH = 20_000
 
@@ -33,13 +34,18 @@ def write(
     title: str | None = None,
     sections: Sequence[Section] = (),
     relations_evidence: bool | pd.DataFrame | None = None,
+    words: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the report of a posterior, as `posterior.report` does."""
     with warnings.catch_warnings(), one_thread():
         # The banner at the top of the page has the warning.
         warnings.simplefilter("ignore", InferenceWarning)
         text = render(
-            posterior, title=title, sections=sections, relations_evidence=relations_evidence
+            posterior,
+            title=title,
+            sections=sections,
+            relations_evidence=relations_evidence,
+            words=words,
         )
     with replaced(path) as part:
         part.write_bytes(text.encode("utf-8"))
@@ -52,6 +58,7 @@ def render(
     title: str | None = None,
     sections: Sequence[Section] = (),
     relations_evidence: bool | pd.DataFrame | None = None,
+    words: Mapping[str, str] | None = None,
 ) -> str:
     """HTML of the page; see `write` for the arguments."""
     for section in sections:
@@ -59,7 +66,10 @@ def render(
             raise DataError(
                 f"sections: got a {type(section).__name__}; each must be a relpref.report.Section"
             )
-    page = _KINDS[posterior.kind](posterior, relations_evidence)
+    if words and posterior.kind != "utilities":
+        raise DataError("words: this report is not about items and answers; leave words out")
+    nouns = Words.of(words)
+    page = _KINDS[posterior.kind](posterior, relations_evidence, nouns)
     front = len(sections)  # the user's sections follow the first chapter
     extra = [
         _chapter(section, number, number <= front)
@@ -68,7 +78,7 @@ def render(
     first, *rest = page.chapters
     chapters = [first, *extra[:front], *rest, *extra[front:]]
     chapters += [computation(posterior), page.methods, versions(posterior)]
-    environment = _environment()
+    environment = _environment(nouns)
     bodies = [(chapter, _body(environment, chapter)) for chapter in chapters if chapter is not None]
     text: str = environment.get_template("page.html").render(
         title=clean(title or page.title),
@@ -119,7 +129,7 @@ def _chapter(section: Section, number: int, front: bool) -> Chapter:
 _SITE_ROWS = 50
 
 
-def _sites(posterior: Any, evidence: object) -> Contents:
+def _sites(posterior: Any, *_: object) -> Contents:
     """Contents of the page of a program without labeled items."""
     sites = [(clean(name), where.stop - where.start) for name, where in posterior.slices.items()]
     sds = [posterior.sd(site=name) for name in posterior.slices]
@@ -139,7 +149,7 @@ def _sites(posterior: Any, evidence: object) -> Contents:
     return Contents("Posterior report", summary, chapters, methods(posterior, "sites.html:methods"))
 
 
-_KINDS: Mapping[str, Callable[[Any, Any], Contents]] = {
+_KINDS: Mapping[str, Callable[[Any, Any, Words], Contents]] = {
     "utilities": utilities.contents,
     "relation": relation.contents,
     "classes": classes.contents,
@@ -151,23 +161,16 @@ _BREAK = re.compile(r"\s*\n\s*")
 
 
 @cache
-def _environment() -> Any:
-    """Templates with the functions that format numbers and names; they are compiled once."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("relpref.report"),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+def _environment(words: Words) -> Any:
+    """Templates with the functions that format numbers and names."""
+    environment = templates("relpref.report", words)
     environment.filters["each"] = lambda values, write, *options: [
         write(value, *options) for value in values
     ]
     environment.globals |= vars(blocks)
     environment.globals |= {
-        "counted": counted,
+        "counted": words.counted,
+        "words": words,
         "tabled": blocks.grid,
         "finite": np.isfinite,
         "zip": zip,

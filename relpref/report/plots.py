@@ -17,7 +17,7 @@ from relpref.data.arrays import shown
 from relpref.errors import DataError
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.plots import ROW, Colors, draw_forest
-from relpref.report.blocks import Picture, shorten
+from relpref.report.blocks import Picture, distinct, shorten
 
 # Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so
 # that pictures adapt to the dark mode.
@@ -244,7 +244,7 @@ def forest(
     ``lines`` has the columns name, mean, lower, upper, and optionally note, the text at the right.
     """
     places = [f"{place}" for place in range(1, len(lines) + 1)]
-    short = [shorten(text, shape.longest_name) for text in lines["name"]]
+    short = distinct(lines["name"], shape.longest_name)
     margin = 10 + _LETTER * len(places[-1])
     left, right = _margin(short) + margin, 46.0 if "note" in lines else 14.0
     across, up = shape.width - left - right, len(lines) * ROW
@@ -266,7 +266,7 @@ def forest(
 
 def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
     """Picture of the probabilities that row items are better than column items, shape (n, n)."""
-    size, short = len(names), [shorten(text, NARROW.longest_name) for text in names]
+    size, short = len(names), distinct(names, NARROW.longest_name)
     left = _margin(short) + 18
     side = min((_SINGLE - left - 4) / size, 36.0)
     description = (

@@ -19,7 +19,7 @@ from relpref.report.blocks import (
     Names,
     clean,
     decimals_for,
-    leaders,
+    lead,
     significant,
 )
 from relpref.report.model import hyperparameters, methods
@@ -109,7 +109,7 @@ class Subject:
         return len(self.values.distinct(self.problem.symmetry)), pairs[self.problem.symmetry]
 
 
-def contents(posterior: RelationPosterior, evidence: object = None) -> Contents:
+def contents(posterior: RelationPosterior, *_: object) -> Contents:
     """Contents of the page of a relation."""
     subject = Subject(posterior)
     quality = _quality(subject)
@@ -134,10 +134,10 @@ def _leaders(subject: Subject) -> dict[str, Any]:
     node = next(iter(_chosen(subject)))
     table = subject.ranking(node)
     if "p_best" not in table:
-        return {"leaders": []}
+        return {"lead": ""}
     return {
         "node": subject.nodes.inline(node),
-        "leaders": [subject.objects.inline(at) for at in leaders(table)],
+        "lead": lead(table, subject.objects.inline, "objects"),
     }
 
 

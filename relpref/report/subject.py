@@ -10,16 +10,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from relpref.errors import RelprefError
+from relpref.explore import ExpectedGain, expected_gain, next_pairs
 from relpref.infer import UtilityPosterior
 from relpref.posterior.gaussian import Floats, Margins, generator
 from relpref.posterior.tables import expectations, questions
 from relpref.report.blocks import Cell, Names, cell, decimals_for, isolated, listed
 from relpref.report.model import takes_likelihood
 from relpref.report.trust import Checked
+from relpref.report.words import OURS, Words
 
 INTERVAL = 0.9
 ROWS = 50  # rows of the ranking that are shown with their places
 ALL_RANKED = 3000  # with more items, only the rows that are shown have places
+_NEXT, _MORE = 3, 10  # questions that are shown, answers whose gain is computed
 _DRAWS = 1000  # draws of all utilities, for the places of the rows that are shown
 
 
@@ -35,10 +38,18 @@ class Subject:
     within : UtilityPosterior, optional
         Posterior of all items, if only some of them are shown. The attribute ``full`` is
         ``within`` or, if that is None, ``posterior``.
+    words : Words
+        Words for an item and an answer.
     """
 
-    def __init__(self, posterior: UtilityPosterior, within: UtilityPosterior | None = None) -> None:
+    def __init__(
+        self,
+        posterior: UtilityPosterior,
+        within: UtilityPosterior | None = None,
+        words: Words = OURS,
+    ) -> None:
         self.posterior, self.within, self.full = posterior, within, within or posterior
+        self.words = words
         self.checked, self.names = Checked(posterior), Names(posterior.data.labels)
         self.position: dict[Any, int] = {
             label: row for row, label in enumerate(posterior.data.labels)
@@ -140,6 +151,22 @@ class Subject:
             self.names.cells([self.position[label]])[0] if label in self.position else cell(label)
             for label in labels
         ]
+
+    @cached_property
+    def questions(self) -> tuple[pd.DataFrame, ExpectedGain] | None:
+        """The next questions, and the gain expected of more answers; None if it is unknown.
+
+        Pairs with answers are asked again only if no others are left.
+        """
+        posterior, repeats = self.full, 0
+        try:
+            table = next_pairs(posterior, _NEXT)
+            if table.empty:
+                repeats = int(np.max(posterior.data.count, initial=0)) + _MORE
+                table = next_pairs(posterior, _NEXT, repeats=repeats)
+            return table, expected_gain(posterior, _MORE, repeats=repeats)
+        except RelprefError:
+            return None
 
     @cached_property
     def order(self) -> NDArray[np.intp]:

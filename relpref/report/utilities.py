@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import counted
 from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, evidence_without_each, parts_of
 from relpref.errors import DataError, RelprefError
-from relpref.explore import expected_gain, next_pairs
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import answered, approximations, touched
 from relpref.likelihoods import Probit
@@ -23,7 +21,7 @@ from relpref.report.blocks import (
     fixed,
     in_hundred,
     isolated,
-    leaders,
+    lead,
     listed,
     place_ranges,
     shorten,
@@ -39,15 +37,20 @@ from relpref.report.model import (
     takes_likelihood,
 )
 from relpref.report.subject import ROWS, Subject
+from relpref.report.words import Words
 
 _BEST, _UNCERTAIN = 150, 50  # shown of more items than fit in a matrix
 # Items with answers whose uncertainty is compared: each may cost a solution with the graph.
 _CANDIDATES = 500
 
 
-def contents(posterior: UtilityPosterior, evidence: bool | pd.DataFrame | None) -> Contents:
+def contents(
+    posterior: UtilityPosterior, evidence: bool | pd.DataFrame | None, words: Words
+) -> Contents:
     """Contents of the page of a ranking; see `posterior.report` for ``evidence``."""
-    subject, some = _some_of(posterior) if posterior.large else (Subject(posterior), None)
+    subject, some = Subject(posterior, words=words), None
+    if posterior.large:
+        subject, some = _some_of(posterior, words)
     drivers, parts = _contributions(subject)
     trust = _trust(posterior, subject)
     summary = Chapter("", "utilities.html:summary", _summary(subject) | {"some": some})
@@ -62,15 +65,15 @@ def contents(posterior: UtilityPosterior, evidence: bool | pd.DataFrame | None) 
         *_relations(subject),
         parts,
         _evidence(posterior, evidence),
-        _asked(Subject(posterior)),
+        _asked(Subject(posterior, words=words)),
         Chapter("How far to trust it", "utilities.html:trust", trust),
         _surprises(trust["s"]),
-        hyperparameters(posterior),
+        hyperparameters(posterior, words),
     ]
     return Contents("Ranking report", summary, chapters, _methods(posterior))
 
 
-def _some_of(posterior: UtilityPosterior) -> tuple[Subject, dict[str, Any]]:
+def _some_of(posterior: UtilityPosterior, words: Words) -> tuple[Subject, dict[str, Any]]:
     """Subject of the best and of the least certain items, of more than fit in a matrix."""
     belief: Any = posterior.belief
     best = np.argsort(-belief.mean(), kind="stable")[:_BEST]
@@ -87,7 +90,7 @@ def _some_of(posterior: UtilityPosterior) -> tuple[Subject, dict[str, Any]]:
         "candidates": len(candidates),
         "near": [clean(text, 1000) for text in approximations(posterior)],
     }
-    return Subject(some, within=posterior), facts
+    return Subject(some, within=posterior, words=words), facts
 
 
 def _effects(posterior: UtilityPosterior) -> Chapter | None:
@@ -148,7 +151,10 @@ def _summary(subject: Subject) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "s": subject,
         "data": data,
-        "attributes": len(data.attribute_names) if _used(posterior, ATTRIBUTES) else 0,
+        # Levels of a category are attributes of the model, not of the user's table.
+        "attributes": len({name.partition("=")[0] for name in data.attribute_names})
+        if _used(posterior, ATTRIBUTES)
+        else 0,
         "relations": [f"“{name}”" for name in relations],
     }
     if len(order) == 1 or not data.num_answers:
@@ -158,9 +164,7 @@ def _summary(subject: Subject) -> dict[str, Any]:
     if "tier" in table:
         tiers = [members["position"].to_list() for _, members in table.groupby("tier")]
     facts |= {
-        "leaders": [named(position) for position in leaders(table)],
-        "most": _LEADERS,
-        "leader": table.iloc[0],
+        "lead": lead(table, named, subject.words("items")),
         "chance": next((in_hundred(chance) for chance in subject.beats), None),
         "settled": _settled(subject),
         "places": place_ranges(table["rank_lower"][:1], table["rank_upper"][:1])[0],
@@ -201,7 +205,7 @@ def _ranking(subject: Subject) -> Chapter | None:
     if len(subject.beats):
         lines["note"] = [f"{in_hundred(chance)}%" for chance in subject.beats[:_DRAWN]]
     description = (
-        f"One row for each of {len(lines)} items, best first, from "
+        f"One row for each of {len(lines)} {subject.words('items')}, best first, from "
         f"{names.short[subject.order[0]]}: a dot for the utility and a line for its interval. The "
         "table of all places holds the numbers."
     )
@@ -298,6 +302,8 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
     except DataError:
         return None, None
     names = {str(part): part_name(str(part), posterior) for part in shares.index}
+    if INDIVIDUAL in names:
+        names[INDIVIDUAL] = subject.words(names[INDIVIDUAL])
     for pair in posterior.indistinguishable_parts:  # only their sum is determined
         both = [names[part] for part in pair]
         names = {part: " + ".join(both) if name in both else name for part, name in names.items()}
@@ -399,7 +405,7 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
     if posterior.large:
         facts["never_compared"] = posterior.data.num_items - len(touched(posterior.data))
         try:
-            subject = Subject(answered(posterior))
+            subject = Subject(answered(posterior), words=shown.words)
         except RelprefError as error:
             return facts | {"refused": clean(error, 1000)}
     posterior, checked = subject.posterior, subject.checked
@@ -411,7 +417,8 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
             facts["least"] = least
             fewest = np.flatnonzero(subject.asked == least)
             many = len(fewest) > _LEADERS
-            facts["least_known"] = counted(len(fewest), "item") if many else subject.several(fewest)
+            number = subject.words.counted(len(fewest), "item")
+            facts["least_known"] = number if many else subject.several(fewest)
         size = posterior.data.num_items
         facts["compared"] = subject.pairs / (size * (size - 1) / 2)
         if checked.prior_sd is not None:
@@ -472,7 +479,8 @@ def _surprises(subject: Subject | None) -> Chapter | None:
     """Chapter on answers that contradict the others; None without them or without hold-outs."""
     if subject is None or not subject.posterior.data.num_answers:
         return None
-    title, table, held = "Surprising answers", subject.checked.influence, subject.checked.held_out
+    title = subject.words("Surprising answers")
+    table, held = subject.checked.influence, subject.checked.held_out
     if held is None or table is None:
         return None
     rows = held.forecasts or held
@@ -512,7 +520,7 @@ def _answer(subject: Subject, row: dict[Any, Any]) -> str:
     return f"{winner} over {loser}" + ("" if strength is None else f", strength {strength}")
 
 
-_NEXT, _MORE = 3, 10
+_CERTAIN = 0.95  # probability of an answer, above which a note says why it is asked for
 _MOST_ITEMS = 4000  # items whose full covariance is used
 
 
@@ -524,11 +532,12 @@ def _questions(subject: Subject) -> Chapter | None:
         return None
     if size > _MOST_ITEMS and subject.within is None:
         return None  # it takes long; relpref.explore.next_pairs can ask about some items
-    try:
-        pairs, value = next_pairs(posterior, _NEXT), expected_gain(posterior, _MORE)
-    except RelprefError:
+    if subject.questions is None:
         return None
-    facts = {"s": subject, "worth": value.sentence, "table": pairs}
+    table, gain = subject.questions
+    certain = (np.abs(table["probability"] - 0.5) > _CERTAIN - 0.5).any()
+    worth = subject.words(gain.sentence)
+    facts = {"s": subject, "worth": worth, "table": table, "certain": certain}
     return Chapter(title, "utilities.html:questions", facts, front=True)
 
 

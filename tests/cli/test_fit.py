@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,17 @@ def test_says_what_was_read_and_where_the_result_is(place: Path, ask: Any, snaps
     assert said.err == ""  # no progress where nobody watches
     lines = said.out.splitlines()
     assert lines[0] == f"Read: {PreferenceData.from_folder('tables').describe()}"
-    assert lines[1].startswith(
+    assert len(lines) == 5
+    assert re.fullmatch(
+        r"NA, tea .* lead; .* NA is the best with a probability of \d\d%\.", lines[1]
+    )
+    assert lines[2].startswith("About ") and lines[2].endswith(".")
+    assert re.fullmatch(r"The most informative question now: \w+ or \w+\?", lines[3])
+    assert lines[-1] == "The run is in new/run: try relpref rank new/run"
+    said = ask(f"fit {TABLES} {RELATION} --out new/other --verbose")
+    assert said.out.splitlines()[4].startswith(
         "Fitted attributes, relations and the items themselves: converged, log evidence -"
     )
-    assert lines[-1] == "The run is in new/run: try relpref rank new/run"
     files = snapshot(place / "new/run")
     tables = ["data/comparisons.csv", "data/entities.csv", "data/relations/hot.csv"]
     assert sorted(files) == [*tables, "posterior.nc", "run.json"]
@@ -83,7 +91,7 @@ def test_copies_are_the_files_byte_for_byte(place: Path, ask: Any) -> None:
         "fit --items items.CSV --answers tables/comparisons.csv --relation hot=tables/relations/hot.csv --out other"
     )
     assert said.code == 0
-    assert "  answers: 7 rows merged into 6 distinct ones, counts added up" in said.out.splitlines()
+    assert said.out.startswith("Read: 6 items, 2 attributes, 11 answers to 6 pairs,")
     assert (place / "other/data/entities.csv").read_bytes() == odd.encode()
     record = json.loads((place / "other/run.json").read_text())
     assert [table["given"] for table in record["tables"]] == [
@@ -294,3 +302,20 @@ def test_ballots_and_orders_are_answers(place: Path, ask: Any) -> None:
     assert unplaced.code == 2 and "line 4, column 'place': '0' is no place" in unplaced.err
     wrong = ask("fit orders.csv --incomplete subset --out other")
     assert "orders.csv is no PrefLib file" in wrong.err
+
+
+def test_the_users_words_for_items_and_answers(place: Path, ask: Any) -> None:
+    """They are kept with the run, for reports and questions; a report may have others."""
+    bad = ask(f"fit {TABLES} --out new --item-word a/b/c")
+    assert (
+        bad.code == 2 and "the word for item is 'a/b/c'" in bad.err and not (place / "new").exists()
+    )
+    nouns = "--item-word drink --answer-word entry/entries"
+    said = ask(f"fit {TABLES} --out new {nouns}")
+    assert "more entries would" in said.out or "more entry would" in said.out
+    assert ask("report new").code == 0
+    page = (place / "new/report.html").read_text("utf-8")
+    assert "A ranking of 6 drinks, based on 10 entries" in page
+    assert ask("report new --item-word cup").code == 0
+    page = (place / "new/report.html").read_text("utf-8")
+    assert "A ranking of 6 cups, based on 10 entries" in page

@@ -175,7 +175,7 @@ from relpref.cli import fit, main
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if {before}:
     files._put_in_place = lambda *_: os.kill(os.getpid(), signal.SIGINT)
-fit.say = lambda text: os.kill(os.getpid(), signal.SIGINT) if text.startswith("Fitted") else None
+fit.say = lambda text: os.kill(os.getpid(), signal.SIGINT) if text.startswith("The run") else None
 sys.exit(main())
 """
     command = [sys.executable, "-c", script, *FIT[3:], "new", *held.split()]

@@ -68,7 +68,6 @@ def test_fields() -> None:
     assert data.winner.dtype == data.loser.dtype == data.count.dtype == np.int32
     assert data.answered
     assert list(data.relations) == ["zeta", "alpha"]
-    assert data.notes[0] == "answers: 3 rows merged into 2 distinct ones, counts added up"
 
 
 def test_it_is_immutable() -> None:

@@ -132,7 +132,7 @@ def test_the_rule_and_its_words(posterior: UtilityPosterior) -> None:
     nothing = expected_gain(posterior, pairs=[])
     assert nothing == ExpectedGain(0, found.wrong_now, found.wrong_now, stalled=True)
     assert not nothing.enough()
-    assert "no question is left" in nothing.sentence
+    assert "no new pair is left" in nothing.sentence
     with pytest.raises(DataError, match="answers is 0"):
         expected_gain(posterior, 0)
     for goal in (0.0, 0.5, 5):

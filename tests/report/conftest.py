@@ -94,7 +94,7 @@ def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
         patch(f"relpref.report.trust.{name}", refuse)
     patch("relpref.report.trust.Target.of", refuse)
     for name in ("next_pairs", "expected_gain"):
-        patch(f"relpref.report.utilities.{name}", refuse)
+        patch(f"relpref.report.subject.{name}", refuse)
 
 
 class Page(HTMLParser):

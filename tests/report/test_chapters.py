@@ -30,8 +30,8 @@ def test_summary(make: Any, prose: Any) -> None:
     table = make().ranking()
     best, lower, upper = table.iloc[0][["p_best", "rank_lower", "rank_upper"]]
     assert (
-        f"a is the best with a probability of {100 * best:.0f}%; its place is "
-        f"{lower:.0f}–{upper:.0f}" in text
+        f"a is the best with a probability of {100 * best:.0f}%. a has place {lower:.0f}–{upper:.0f}"
+        in text
     )
     better = make().prefer([("a", "b")])["p_better"][0]
     assert f"a is better than b with a probability of {100 * better:.0f}%." in text
@@ -44,9 +44,10 @@ def test_summary(make: Any, prose: Any) -> None:
 @pytest.mark.parametrize(
     ("gaps", "words"),
     [
-        ([9.0], "a leads."),
+        ([9.0], "a leads: it is the best with a probability of >99.9%."),
         ([9.0, 8.9], "a and b lead; their order is open."),
-        ([], "Nobody leads clearly: the best may be any of 8 items, most likely"),
+        ([2.0, 2, 1.9, 1.9, 1.9], "Nobody leads clearly: the best may be any of 5 items. a is the"),
+        ([], "It is open which of the 8 items leads. a is the best with a probability of 13%."),
     ],
 )
 def test_how_sure_the_leader_is(make: Any, prose: Any, gaps: list[float], words: str) -> None:
@@ -247,7 +248,7 @@ def test_two_items_have_one_gap(make: Any, prose: Any) -> None:
     parts = {"utility": Parts({"attributes": np.ones(2)}, {"attributes": np.ones(2)})}
     belief = GaussianBelief(np.array([0.3, -0.3]), np.eye(2) / 2)  # Φ(0.6) = 0.7257
     text = prose(make(data, belief=belief, parts=parts, hyperparameters={}))
-    assert "a is the best with a probability of 73%; its place is 1–2" in text
+    assert "It is open which of the 2 items leads. a is the best with a probability of 73%." in text
     assert "a is better than b with a probability of 73%." in text and "27%" in text
 
 
@@ -398,7 +399,7 @@ def test_parts_that_cannot_be_told_apart_are_added_up(make: Any, prose: Any) -> 
 def test_places_are_whole_numbers(make: Any, prose: Any) -> None:
     certain = GaussianBelief(np.arange(8.0)[::-1], 0.01 * np.eye(8))
     text = prose(make(belief=certain))
-    assert "its place is 1 (90% interval)" in text and "1–1" not in text
+    assert "a has place 1 (90% interval)" in text and "1–1" not in text
     assert (
         "a 90% interval of places holds at least 90%, and often more where items are few." in text
     )

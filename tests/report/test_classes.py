@@ -68,7 +68,7 @@ def test_chapters(posterior: ClassPosterior, read: Any, monkeypatch: pytest.Monk
     cells = found.text("bdi")
     start = cells.index("no", cells.index("Brier score"))
     assert cells[start : start + 4] == ["no", "3", "1", "75%"]  # one "no" was taken for a "yes"
-    assert "5.0% to 95%" in cells  # Φ(± 1.645)
+    assert "5% to 95%" in cells  # Φ(± 1.645)
     assert (
         "Of 6 examples, 1 had a class whose probability was under 25%" in text
         and "<i>3</i>" in cells

@@ -79,7 +79,7 @@ def test_equal_words_stay_apart() -> None:
     names = Names([1, "1", "a  b", "a b", "c", "'1'", "a b (2)"])
     assert names.full == ["1", "'1'", "a b", "a b (3)", "c", "'1' (2)", "a b (2)"]
     long = ["x" * 10_000 + end for end in "abc"]
-    for alike in (long, [f"{'a' * 20}{middle}{'b' * 20}" for middle in "123"]):
+    for alike in (long, [f"{'a' * 30}{middle}{'b' * 20}" for middle in "123"]):
         names = Names(alike)
         assert len(set(names.full)) == len(set(names.short)) == 3
         assert max(map(len, names.short)) <= 28 and names.short[1].endswith(" (2)")

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from relpref.errors import DataError
 from relpref.infer import RelationPosterior
 from relpref.report.blocks import Chapter, significant
 from relpref.report.page import _body, _environment, render
 from relpref.report.relation import Subject, average
+from relpref.report.words import OURS
 from relpref.rls import ConditionalRanker, concordance
 
 
@@ -158,11 +160,11 @@ def test_no_code_where_labels_have_no_probability(prose: Any) -> None:
 
 def test_verdict_on_new_nodes_knows_its_error() -> None:
     def verdict(values: np.ndarray) -> str:
-        return str(_body(_environment(), Chapter("", "relation.html:verdict", average(values))))
+        return str(_body(_environment(OURS), Chapter("", "relation.html:verdict", average(values))))
 
     rng = np.random.default_rng(0)
     known = verdict(np.tile([0.7, 0.9], 50))
-    assert "± 1.0%" in known and "about that well" in known
+    assert "± 1%" in known and "about that well" in known
     assert "It may be guessing" in verdict(0.55 + 0.3 * rng.standard_normal(6))
     assert "3 nodes are too few to say" in verdict(np.ones(3))
 
@@ -184,3 +186,8 @@ def test_many_labels_without_a_closed_form_are_not_solved_for_again(
     monkeypatch.setattr(RelationPosterior, "ranking", computed)
     text = prose(posterior)
     assert "Nothing was left out and predicted" in text and "no closed form take long" in text
+
+
+def test_pages_without_items_take_no_words(complete: RelationPosterior) -> None:
+    with pytest.raises(DataError, match="not about items and answers"):
+        render(complete, words={"item": "coffee"})

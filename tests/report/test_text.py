@@ -6,6 +6,7 @@ from relpref.report.blocks import (
     clean,
     counted_share,
     decimals_for,
+    distinct,
     fixed,
     listed,
     percent,
@@ -19,7 +20,7 @@ from relpref.report.blocks import (
     ("probability", "shown"),
     [
         (0, "<0.1%"),
-        (0.0123, "1.2%"),
+        (0.0123, "1%"),
         (0.0996, "10%"),
         (0.5, "50%"),
         (0.994, "99.4%"),
@@ -86,7 +87,15 @@ def test_listed() -> None:
 
 def test_shorten() -> None:
     assert shorten("a" * 28) == "a" * 28
-    assert shorten("abcdefghijkl", 7) == "abcd…kl"
+    assert shorten("abcdefghijkl", 7) == "abcdef…"
+
+
+def test_names_are_cut_at_the_end_and_stay_apart() -> None:
+    assert distinct(["a" * 9, "abcdefgh 1", "abcdefgh 2"], 8) == [
+        "aaaaaaa…",
+        "abcde…1",
+        "abcde…2",
+    ]
 
 
 def test_clean() -> None:

@@ -34,7 +34,7 @@ def prose(
 
     def words(posterior: UtilityPosterior, **found: Any) -> str:
         for name, value in found.items():
-            where = "utilities" if name in ("next_pairs", "expected_gain") else "trust"
+            where = "subject" if name in ("next_pairs", "expected_gain") else "trust"
             monkeypatch.setattr(
                 f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value
             )
@@ -65,7 +65,7 @@ def test_calibration_in_words(make: Any, prose: Any, share: float, words: str) -
     number = 100
     outcome = np.where(np.arange(number) < share * number, 0, 2)
     text = prose(make(), leave_one_out=held_out(np.tile([0.8, 0.0, 0.2], (number, 1)), outcome))
-    assert "come true in 80% ± 4.0% of the cases" in text and words in text
+    assert "come true in 80% ± 4% of the cases" in text and words in text
     assert f"they did in {100 * share:.0f}%" in text or share == 1
     assert "one note." in text and "Log loss" in text
 
@@ -182,7 +182,7 @@ def test_surprises(make: Any, prose: Any) -> None:
         in text
     )
     first = answers.iloc[1]
-    assert f"{first['winner']} over {first['loser']} 3 3.0% moves a by 0.80" in text
+    assert f"{first['winner']} over {first['loser']} 3 3% moves a by 0.80" in text
     assert "moves b by −0.30" in text and "strong" not in text.partition("Surprising answers 3")[2]
 
 
@@ -261,8 +261,13 @@ def test_next_questions(make: Any, prose: Any) -> None:
     )
     text = prose(make(), next_pairs=pairs, expected_gain=ExpectedGain(10, 0.2, 0.1))
     assert "10 more answers would bring that to about 10.0%." in text and "a h 40%" in text
+    assert "almost certain" not in text
+    certain = prose(
+        make(), next_pairs=pairs.assign(probability=0.99), expected_gain=ExpectedGain(10, 0.2, 0.1)
+    )
+    assert "almost certain; no other question would tell more" in certain
     none = prose(make(), next_pairs=pairs.head(0), expected_gain=ExpectedGain(0, 0.2, 0.2))
-    assert "no question is left to ask" in none and "The most informative" not in none
+    assert "no new pair is left" in none and "The most informative" not in none
 
 
 @pytest.mark.filterwarnings("ignore::relpref.infer.InferenceWarning")
