@@ -81,7 +81,7 @@ KNOWN = {"amplitude": 1.3, "scale": 0.8}
 
 def fit(program: Any, *args: Any, **options: Any) -> Any:
     options = {"tol": 1e-10, "fixed": KNOWN, **options}
-    return EP(program, **options).run(0, *args, progress_bar=False)
+    return EP(program, **options).run(0, *args)
 
 
 @pytest.mark.parametrize("space", ["latent", "observation"])

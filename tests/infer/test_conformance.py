@@ -13,6 +13,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy import stats
 
 from relpref.data import PreferenceData
@@ -237,7 +238,7 @@ def test_gradients_and_what_is_compiled(engine: Any, name: str, dual: bool) -> N
         assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(whole))
         for field in set(whole._fields) - {"info"}:
             pair = (jax.tree.map(np.asarray, getattr(each, field)) for each in (whole, compiled))
-            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-8), *pair)
+            jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=0, atol=1e-8), *pair)
         assert float(whole.log_evidence) == pytest.approx(float(host.log_evidence), abs=1e-10)
 
 
@@ -286,7 +287,7 @@ def test_the_value_with_hyperparameters_everywhere(
 
 def test_em_refuses_hyperparameters_in_the_projection() -> None:
     with pytest.raises(DataError, match="which EM holds fixed"):
-        EP(everywhere, hyperparameters="em").run(0, WIDE, progress_bar=False)
+        EP(everywhere, hyperparameters="em").run(0, WIDE)
 
 
 @pytest.mark.slow
@@ -304,5 +305,5 @@ def test_a_row_that_counts_for_nothing_is_as_good_as_absent() -> None:
             given = program, False, True, {"amplitude": np.array(0.3)}, start, TOLERANCE, 500, False
             evidences.append(EP.evaluate(*given))
     one, other = evidences
-    np.testing.assert_allclose(one.log_evidence, other.log_evidence, rtol=1e-10)
-    np.testing.assert_allclose(one.gradient["amplitude"], other.gradient["amplitude"], rtol=1e-8)
+    assert_allclose(one.log_evidence, other.log_evidence, rtol=1e-10)
+    assert_allclose(one.gradient["amplitude"], other.gradient["amplitude"], rtol=1e-8)

@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy.special import expit, ndtr
 
 from relpref import PreferenceData
@@ -28,16 +29,14 @@ def test_ties_move_no_mean_but_the_variance() -> None:
     covariance = np.array([[1.5, 0.4], [0.4, 2.0]])
     fixed = {"attributes_amplitude": 1.0, "tie_margin": MARGIN}
     found: Any = EP(preference_gp, fixed=fixed).run(
-        0, data, progress_bar=False, attribute_kernel=Precomputed(covariance), individual=False
+        0, data, attribute_kernel=Precomputed(covariance), individual=False
     )
     contrast = np.array([[1.0, -1.0]])
     sd = np.sqrt((contrast @ covariance @ contrast.T).item())
     gap = np.linspace(-12 * sd, 12 * sd, 20_001)
     weight = np.exp(-0.5 * (gap / sd) ** 2) * (ndtr(gap + MARGIN) - ndtr(gap - MARGIN))
-    np.testing.assert_allclose(found.mean(), 0.0, atol=1e-9)
-    np.testing.assert_allclose(
-        found.sd(contrast)[0], np.sqrt(weight @ gap**2 / weight.sum()), rtol=1e-6
-    )
+    assert_allclose(found.mean(), 0.0, atol=1e-9)
+    assert_allclose(found.sd(contrast)[0], np.sqrt(weight @ gap**2 / weight.sum()), rtol=1e-6)
 
 
 VARIANCE, COUNT = 30.0, 2
@@ -77,8 +76,8 @@ def test_a_step_that_goes_too_far_is_halved_until_it_climbs() -> None:
     }
     for steps in (2, 3):
         stopped = Laplace(one_decision, max_sweeps=steps, throw=False)
-        found: Any = stopped.run_from(sites, 0, progress_bar=False)
+        found: Any = stopped.run_from(sites, 0)
         there, least = newton(start, steps)
         assert least == 0.5
         with pytest.warns(InferenceWarning, match="max_iterations"):
-            np.testing.assert_allclose(found.mean(), there, rtol=1e-8)
+            assert_allclose(found.mean(), there, rtol=1e-8)

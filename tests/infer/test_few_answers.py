@@ -25,7 +25,7 @@ def test_linear_utilities_are_learned_from_few_answers() -> None:
         items = pd.DataFrame(attributes, index=labels).add_prefix("x")
         losses = [
             -np.log(
-                relpref.fit(items, named[:15], attribute_kernel=kernel, progress_bar=False)
+                relpref.fit(items, named[:15], attribute_kernel=kernel)
                 .prefer(named[15:])["probability"]
                 .to_numpy()
             ).mean()

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref.likelihoods import LogisticComparison, ProbitComparison, as_likelihood
 from relpref.likelihoods.quadrature import quadrature_moments
@@ -83,7 +84,7 @@ def test_the_slope_in_a_parameter_is_that_of_the_integral() -> None:
         }
         slopes = [jax.jit(jax.grad(lambda p, c=c: total(p, c)))(point) for c in (True, False)]
     for name in point:
-        np.testing.assert_allclose(slopes[1][name], slopes[0][name], rtol=0, atol=1e-8)
+        assert_allclose(slopes[1][name], slopes[0][name], rtol=0, atol=1e-8)
 
 
 def test_overflow_far_out_leaves_numbers() -> None:
@@ -102,4 +103,4 @@ def test_overflow_far_out_leaves_numbers() -> None:
     with jax.enable_x64(True):
         (_, moments), slope = at(jnp.asarray([0.0, -50.0, 700.0]), jnp.asarray([1e4, 1.0, 100.0]))
     assert all(np.all(np.isfinite(moment)) for moment in (*moments, slope))
-    np.testing.assert_allclose(slope, moments.gradient, rtol=1e-7)
+    assert_allclose(slope, moments.gradient, rtol=1e-7)

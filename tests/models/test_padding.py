@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref.data import PreferenceData, Relation
 from relpref.data.padding import (
@@ -137,7 +138,7 @@ def assert_same_reading(program: Any, data: PreferenceData, seed: int = 0, **kwa
         assert list(plain.medians) == list(more.medians)
         rng = np.random.default_rng(seed)
         for name, median in plain.medians.items():
-            np.testing.assert_allclose(more.medians[name], median, **TOLERANCE, err_msg=name)
+            assert_allclose(more.medians[name], median, **TOLERANCE, err_msg=name)
         for spread in (0.0, 1.0):
             at = {
                 name: jnp.asarray(median + spread * rng.standard_normal(np.shape(median)))
@@ -153,7 +154,7 @@ def assert_same_reading(program: Any, data: PreferenceData, seed: int = 0, **kwa
                 assert np.all(np.isfinite(values)), name
                 if name.startswith("_"):
                     values = values[tuple(map(slice, array.shape))]
-                np.testing.assert_allclose(values, array, **TOLERANCE, err_msg=name)
+                assert_allclose(values, array, **TOLERANCE, err_msg=name)
             for name, size in {"_counts": m, "_projected": m, "_pulled": n}.items():
                 assert np.all(np.asarray(filled[name])[size:] == 0)
 
@@ -194,7 +195,7 @@ def test_attributes_far_from_the_origin() -> None:
             reading = read(program, program.medians, vector, (row, row + 1))
             covariances.append(np.asarray(reading["_attributes"]))
     # Coordinates are rounded to 2e-9.
-    np.testing.assert_allclose(covariances[1][:20, :20], covariances[0], atol=1e-7)
+    assert_allclose(covariances[1][:20, :20], covariances[0], atol=1e-7)
 
 
 @pytest.mark.parametrize(("normalize", "newcomers"), [(True, 3), (False, 0)])
