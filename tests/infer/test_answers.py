@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from numpyro.infer import Predictive
 from scipy import special, stats
 
 import relpref
@@ -223,31 +221,6 @@ def test_draws_predict_alike(kind: str) -> None:
     drawn: Any = from_samples(draws, preference_gp, data_of(kind), **options_of(kind))
     found = drawn.prefer([("a", "b")], **asked)
     assert abs(found["probability"][0] - expected["probability"][0]) <= 0.02
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ONE_NOW)
-def test_prior_draws_become_answers_and_a_posterior(kind: str) -> None:
-    """Predictive on questions; and the pointwise log likelihood of what it drew."""
-    data = data_of(kind)
-    options = options_of(kind)
-    predictive: Any = Predictive(preference_gp, num_samples=40)
-    drawn = predictive(jax.random.key(3), data.without_answers(), **options)
-    assert drawn["answer"].shape == (40, data.num_comparisons)
-    assert drawn["rater_noise"].shape == (40, 3)
-    allowed = {"logistic": [0, 1], "lapses": [-1, 0, 1], "davidson": [-1, 0, 1], "soft": None}.get(
-        kind, [-3, -2, -1, 0, 1, 2, 3]
-    )
-    values = np.asarray(drawn.pop("answer"))
-    if allowed:
-        assert set(np.unique(values)) <= set(allowed)
-    else:
-        assert np.all((values > 0) & (values < 1))
-    posterior = from_samples(drawn, preference_gp, data, **options)
-    tree = posterior.to_arviz()
-    pointwise = tree["log_likelihood"]["answer"]
-    assert pointwise.shape[-1] == data.num_answers and np.isfinite(np.asarray(pointwise)).all()
-    assert tree["posterior"]["rater_noise"].dims[-1] == "rater"
 
 
 def test_a_mixture_predicts_with_the_parameters_of_each_component(fitted: Any, kind: str) -> None:

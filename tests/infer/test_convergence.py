@@ -7,37 +7,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
-from relpref import PreferenceData
-from relpref.infer import EP, InferenceWarning, Laplace
-from relpref.kernels import GaussianProcess, Precomputed
+from relpref.infer import InferenceWarning, Laplace
+from relpref.kernels import GaussianProcess
 from relpref.likelihoods import LogitBernoulli
 from relpref.linalg import Dense
-from relpref.models import preference_gp
-
-MARGIN = 0.6
-
-
-def test_ties_move_no_mean_but_the_variance() -> None:
-    """By symmetry every mean is 0 from the start, and EP of one answer is exact."""
-    table = pd.DataFrame({"first": ["a"], "second": ["b"], "winner": [""], "tie": [True]})
-    data = PreferenceData.from_tables(["a", "b"], table)
-    covariance = np.array([[1.5, 0.4], [0.4, 2.0]])
-    fixed = {"attributes_amplitude": 1.0, "tie_margin": MARGIN}
-    found: Any = EP(preference_gp, fixed=fixed).run(
-        0, data, attribute_kernel=Precomputed(covariance), individual=False
-    )
-    contrast = np.array([[1.0, -1.0]])
-    sd = np.sqrt((contrast @ covariance @ contrast.T).item())
-    gap = np.linspace(-12 * sd, 12 * sd, 20_001)
-    weight = np.exp(-0.5 * (gap / sd) ** 2) * (ndtr(gap + MARGIN) - ndtr(gap - MARGIN))
-    assert_allclose(found.mean(), 0.0, atol=1e-9)
-    assert_allclose(found.sd(contrast)[0], np.sqrt(weight @ gap**2 / weight.sum()), rtol=1e-6)
-
 
 VARIANCE, COUNT = 30.0, 2
 

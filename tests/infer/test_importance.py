@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp, ndtr, ndtri
+from scipy.special import expit, logsumexp, ndtr
 
 import relpref
 from relpref import PreferenceData
@@ -27,7 +27,7 @@ from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Probit
 from relpref.linalg import Dense, NamedSum
 from relpref.models.preference import repeated
-from relpref.posterior.points import interval, probability_below
+from relpref.posterior.points import interval
 from relpref.result import InferenceWarning
 
 _NUMBER = 8
@@ -285,26 +285,6 @@ def test_points_reach_the_tails() -> None:
     assert len(weights) == POINTS[2]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
     assert_allclose(np.mean(smooth, axis=0), levels, atol=0.01)
-
-
-@pytest.mark.parametrize("positive", [False, True])
-def test_between_points(positive: bool) -> None:
-    """Few points of a Gaussian, at equal distances; or of the squares of positive numbers."""
-    places = np.linspace(-2.5, 2.5, 11)
-    weights = np.exp(-0.5 * places**2)
-    weights /= weights.sum()
-    values = np.square(3 + places) if positive else places
-    for level in (0.5, 0.8, 0.95):
-        ends = interval(values, weights, level)
-        wanted = ndtri([(1 - level) / 2, (1 + level) / 2])
-        assert_allclose(np.sqrt(ends) - 3 if positive else ends, wanted, atol=0.05)
-        assert probability_below(values, weights, ends[0]) == pytest.approx(
-            (1 - level) / 2, abs=1e-3
-        )
-    assert probability_below(values, weights, values.max() + 1e-9) < 1
-    assert_allclose(interval(np.full(11, 0.3), weights, 0.9), 0.3)
-    assert interval(np.arange(101.0), np.full(101, 1 / 101), 0.9) == pytest.approx((5.0, 95.0))
-    assert probability_below(np.exp(places), weights, -1.0) == 0
 
 
 def _log_skewed(place: NDArray[np.float64]) -> Any:

@@ -57,7 +57,6 @@ def make(
     shift: float = 0.0,
     relations: Mapping[str, Any] | None = None,
     weighted: bool = False,
-    columns: tuple[str, ...] = (),
     newcomers: int = 0,
 ) -> PreferenceData:
     """Data with 2n answers and relations, ``{"near": UNDIRECTED}`` by default."""
@@ -67,17 +66,8 @@ def make(
     items = pd.DataFrame(shift + rng.standard_normal((n, attributes)), labels, names)
     first = rng.integers(0, n, 2 * n)
     second = (first + rng.integers(1, n, 2 * n)) % n
-    ends = ("first", "second") if "probability" in columns else ("winner", "loser")
-    given = dict(zip(ends, (labels[first], labels[second]), strict=True))
+    given = {"winner": labels[first], "loser": labels[second]}
     answers = pd.DataFrame({**given, "count": rng.integers(1, 4, 2 * n)})
-    extra = {
-        "strength": rng.integers(1, 3, 2 * n),
-        "rater": rng.choice(["r", "s"], 2 * n),
-        "shown_first": np.where(rng.random(2 * n) < 0.5, labels[first], labels[second]),
-        "probability": rng.uniform(0.1, 0.9, 2 * n),
-    }
-    for name in columns:
-        answers[name] = extra[name]
     links = {
         name: Relation(_links(n, options["kind"], weighted, rng), **options)
         for name, options in (relations or {"near": UNDIRECTED}).items()
@@ -216,27 +206,6 @@ def test_kinds_of_relations(kernel: Any) -> None:
     assert_same_reading(xpgp, data, relation_kernels=dict.fromkeys(KINDS, kernel))
 
 
-@pytest.mark.parametrize(
-    "columns,likelihood",
-    [
-        (("strength", "rater", "shown_first"), Probit(lapse=True)),
-        (("probability",), Probit()),
-        ((), Logistic()),
-    ],
-)
-def test_answers(columns: tuple[str, ...], likelihood: Any) -> None:
-    assert_same_reading(preference_gp, make(10, columns=columns), likelihood=likelihood)
-
-
-def test_more_items() -> None:
-    assert_same_reading(xpgp, make(33, 33, attributes=1), 33)
-
-
-def test_nothing_but_the_items_themselves() -> None:
-    items, answers, _ = make(9, attributes=0).to_tables()
-    assert_same_reading(xpgp, PreferenceData.from_tables(items, answers))
-
-
 def test_sizes_in_one_bucket_have_one_shape() -> None:
     """Static parts are equal, whatever the numbers of items, answers, links and newcomers."""
     same = [
@@ -266,7 +235,7 @@ def test_ladders() -> None:
 
 
 def test_what_fills_up_is_neutral_and_data_stays_as_it_is() -> None:
-    data = make(10, columns=("rater",))
+    data = make(10)
     filled = padded(data)
     assert (
         len(filled.labels) == filled.attributes.shape[0] == filled.relations["near"].num_nodes == 64

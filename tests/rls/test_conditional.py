@@ -348,29 +348,6 @@ def test_variances_do_not_cancel() -> None:
     assert np.all((exact > 0.5e-13) & (exact <= 1.0001e-13))
 
 
-def test_the_next_label_under_a_constraint() -> None:
-    """Labels of pairs, simulated: stated and realised variance of a held-out label agree within 5
-    standard errors.
-    """
-    rng = np.random.default_rng(9)
-    ratios = []
-    for _ in range(40):
-        nodes = rng.normal(size=(12, 2))
-        kernel = np.exp(-0.5 * ((nodes[:, None] - nodes) ** 2).sum(-1)) + 1e-10 * np.eye(12)
-        root = np.linalg.cholesky(kernel)
-        field, noise = root @ rng.normal(size=(12, 12)) @ root.T, rng.normal(size=(12, 12))
-        labels = 0.5 * (field - field.T) + 0.5 * np.sqrt(0.4) * (noise - noise.T)
-        known = labels.copy()
-        known[0, 1] = known[1, 0] = np.nan
-        options: Any = {"symmetry": "reciprocal", "regularization": 0.4, "tol": 1e-9}
-        ranker = Ranker("gaussian", gamma=0.5, loss="regression", **options).fit(nodes, known)
-        posterior = ranker.posterior_
-        mean, sd = (part[0, 1] for part in ranker.predict(return_std=True))
-        ratios.append((labels[0, 1] - mean) ** 2 / (sd**2 + posterior.label_variance))
-    assert abs(np.mean(ratios) - 1) < 5 * np.std(ratios) / np.sqrt(40)
-    assert posterior.label_variance == posterior.noise / 2
-
-
 def test_labels_that_are_all_zero() -> None:
     nodes, relation = players()
     ranker = Ranker("gaussian", loss="regression").fit(nodes, 0 * relation)
