@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from benchmarks.arena import FACTORS, KINDS, Votes, by_likelihood, log_probabilities, ours
 
@@ -23,20 +24,18 @@ def simulated(kind: str) -> tuple[Votes, np.ndarray]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_probabilities_add_up_and_are_found_again(kind: str) -> None:
     given, log_p = simulated(kind)
-    np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1, atol=1e-5)
+    assert_allclose(np.exp(log_p).sum(axis=1), 1, atol=1e-5)
     for factors in FACTORS[:2]:
-        np.testing.assert_allclose(
-            by_likelihood(given, kind, factors, given.count), log_p, atol=0.15
-        )
+        assert_allclose(by_likelihood(given, kind, factors, given.count), log_p, atol=0.15)
 
 
 def test_ours_predicts_wins_losses_and_ties_of_the_pairs() -> None:
     given, log_p = simulated("Glenn-David")
-    np.testing.assert_allclose(ours(given, given.count), log_p, atol=0.1)
+    assert_allclose(ours(given, given.count), log_p, atol=0.1)
 
 
 def test_a_tenth_is_held_out() -> None:
     given, _ = simulated("Davidson")
     known, held = given.split(3)
-    np.testing.assert_array_equal(known + held, given.count)
+    assert_array_equal(known + held, given.count)
     assert held.sum() == given.count.sum() // 10 and known.min() >= 0

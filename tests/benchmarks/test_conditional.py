@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from benchmarks.reproduce import suite
 from benchmarks.reproduce.conditional import digits, early_stopping, games, newsgroups, scaling
@@ -43,7 +44,7 @@ def test_every_method_learns_the_game() -> None:
     # Every game is there in both directions, so that regression is reciprocal by itself (Pahikkala
     # et al. 2013, Prop. 4.7).
     plain, reciprocal = (games.METHODS[name](drawn) for name in ("RLS", "RLS, reciprocal"))
-    np.testing.assert_allclose(plain, reciprocal, atol=1e-3 * np.abs(plain).max())
+    assert_allclose(plain, reciprocal, atol=1e-3 * np.abs(plain).max())
 
 
 def test_the_ranking_svm_separates_what_can_be_separated() -> None:

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 
 from benchmarks.reproduce.exploration import selection, simulators, truths
 from benchmarks.reproduce.exploration.experiments import EXPERIMENTS
@@ -82,8 +83,8 @@ def test_every_score_is_tried() -> None:
 @pytest.mark.parametrize("name", ["misspecified", "digits"])
 def test_truths_follow_from_the_seed(name: str) -> None:
     one, again, other = (truths.TRUTHS[name](seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(one.utilities, again.utilities)
-    np.testing.assert_array_equal(one.data.attributes, again.data.attributes)
+    assert_array_equal(one.utilities, again.utilities)
+    assert_array_equal(one.data.attributes, again.data.attributes)
     assert one.data.num_items == truths.SIZE and not one.data.num_answers
     assert np.ptp(one.utilities) > 1 and not np.array_equal(one.utilities, other.utilities)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from benchmarks import instant, problems
 
@@ -13,7 +14,7 @@ def test_a_problem_read_from_its_file_is_the_same(tmp_path: Path) -> None:
     found = problems.Problem.load(made.save(tmp_path / "problem.npz"))
     assert (found.amplitude, found.lengthscale) == (made.amplitude, made.lengthscale)
     for name in ("attributes", "comparisons", "utilities", "links", "held_out"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
+        assert_array_equal(getattr(found, name), getattr(made, name))
     assert problems.Problem.load(problems.make(5, 4, 0).save(tmp_path / "other.npz")).links is None
 
 

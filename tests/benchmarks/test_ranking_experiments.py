@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 
 from benchmarks.reproduce.classifiers import dishes, ranking_kernels, sushi
 from relpref.data_loaders import rank_dishes
@@ -30,7 +31,7 @@ def test_the_five_kinds_are_what_they_are_called() -> None:
 def test_classes_are_balanced_and_seeds_differ() -> None:
     rankings = rank_dishes(40, 1.0)[:30].with_labels(["east"] * 22 + ["west"] * 8)
     drawn = sushi.balanced(rankings, 10, seed=1)
-    np.testing.assert_array_equal(np.bincount(np.asarray(drawn.label)), [5, 5])
+    assert_array_equal(np.bincount(np.asarray(drawn.label)), [5, 5])
     assert len(set(drawn.rankers)) == 10
     assert drawn.rankers != sushi.balanced(rankings, 10, seed=2).rankers
 

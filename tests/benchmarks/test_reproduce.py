@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.reproduce import __main__ as command
@@ -69,7 +70,7 @@ def test_a_shuffled_problem_keeps_everything_but_the_place_of_the_graph() -> Non
     assert np.array_equal(other.data.winner, problem.data.winner)
     graph, moved = (one.data.relations["next"].adjacency().toarray() for one in (problem, other))
     assert not np.array_equal(graph, moved)
-    np.testing.assert_allclose(np.linalg.eigvalsh(moved), np.linalg.eigvalsh(graph), atol=1e-12)
+    assert_allclose(np.linalg.eigvalsh(moved), np.linalg.eigvalsh(graph), atol=1e-12)
 
 
 def test_the_kernel_of_distances_is_the_packages_own() -> None:
@@ -83,7 +84,7 @@ def test_the_kernel_of_distances_is_the_packages_own() -> None:
         theirs = SquaredExponential(shared_lengthscale=True)(
             attributes, lengthscale=0.7 * np.sqrt(3)
         )
-        np.testing.assert_allclose(ours.dense(), theirs.dense(), atol=1e-12)
+        assert_allclose(ours.dense(), theirs.dense(), atol=1e-12)
 
 
 def test_the_ranking_svm_learns_an_order_and_does_not_mind_swapped_columns() -> None:
@@ -92,7 +93,7 @@ def test_the_ranking_svm_learns_an_order_and_does_not_mind_swapped_columns() -> 
     known = np.random.default_rng(0).permutation(pairs)[:20]
     scores = svm.fit(problem.distances, known)
     assert np.mean(scores[pairs[:, 0]] > scores[pairs[:, 1]]) > 0.8
-    np.testing.assert_allclose(svm.fit(problem.distances, known[:, ::-1]), -scores, atol=1e-6)
+    assert_allclose(svm.fit(problem.distances, known[:, ::-1]), -scores, atol=1e-6)
 
 
 def rows_of(errors: dict[str, list[list[float]]]) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from benchmarks.simulation import Truth, answers_saved, learning_curves, simulate, simulate_steps
 from relpref import PreferenceData
@@ -32,7 +33,7 @@ def fit(data: PreferenceData) -> UtilityPosterior:
         "attributes_lengthscale": 0.5,
         "attributes_linear_share": 0.5,
     }
-    posterior = EP(xpgp, fixed=fixed).run(0, data, progress_bar=False)
+    posterior = EP(xpgp, fixed=fixed).run(0, data)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 
@@ -215,11 +216,11 @@ def test_curves_and_savings_worked_out_by_hand() -> None:
     )
     curves = learning_curves(rows)
     clever = curves[curves["strategy"] == "clever"]
-    np.testing.assert_allclose(clever["mean"], [0.8, 0.6, 0.4, 0.2])
+    assert_allclose(clever["mean"], [0.8, 0.6, 0.4, 0.2])
     # Two seeds give resamples of both, or of one twice: with a chance of 1/4 each the extremes are
     # the seeds themselves.
-    np.testing.assert_allclose(clever["lower"], [0.7, 0.5, 0.3, 0.1])
-    np.testing.assert_allclose(clever["upper"], [0.9, 0.7, 0.5, 0.3])
+    assert_allclose(clever["lower"], [0.7, 0.5, 0.3, 0.1])
+    assert_allclose(clever["upper"], [0.9, 0.7, 0.5, 0.3])
     saved = answers_saved(rows, "clever")
     assert (
         saved.answers == 4
@@ -243,7 +244,7 @@ def test_a_bump_is_smoothed_and_an_early_end_is_carried_on() -> None:
     assert answers_saved(rows, "bumpy").needed == pytest.approx(1)
     assert answers_saved(rows, "short", "bumpy").needed == pytest.approx(1)
     both = made_up({"short": [[0.5, 0.3], [0.5, 0.4, 0.1]]})
-    np.testing.assert_allclose(learning_curves(both)["mean"], [0.5, 0.35, 0.2])
+    assert_allclose(learning_curves(both)["mean"], [0.5, 0.35, 0.2])
 
 
 def test_what_cannot_be_simulated() -> None:

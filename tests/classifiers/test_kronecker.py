@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.gaussian_process import GaussianProcessClassifier
-from sklearn.gaussian_process.kernels import RBF
 
 import relpref
 from relpref.classifiers import KroneckerGPClassifier
 from relpref.errors import DataError
-from relpref.kernels import Precomputed, SquaredExponential
+from relpref.kernels import Precomputed
 
 RNG = np.random.default_rng(1)
 DRUGS = pd.DataFrame(RNG.normal(size=(6, 2)), index=list("abcdef"), columns=["x", "y"])
@@ -39,45 +38,8 @@ def fitted(**options: Any) -> KroneckerGPClassifier:
 
 
 @pytest.fixture(scope="module")
-def laplace() -> KroneckerGPClassifier:
-    return fitted(engine="laplace", link="logit")
-
-
-@pytest.fixture(scope="module")
 def ep() -> KroneckerGPClassifier:
     return fitted()
-
-
-@pytest.mark.slow
-def test_the_mode_is_that_of_scikit_learn(laplace: KroneckerGPClassifier) -> None:
-    # The Gaussian kernel of an edge is that of its two nodes' features side by side.
-    drugs, targets = (pd.concat(pair) for pair in ((DRUGS, NEW_DRUGS), (TARGETS, NEW_TARGETS)))
-    features = np.hstack(
-        [np.repeat(drugs, len(targets), axis=0), np.tile(targets, (len(drugs), 1))]
-    )
-    labels = np.full((9, 6), np.nan)
-    labels[:6, :4] = RELATION
-    known = ~np.isnan(labels.ravel())
-    other = GaussianProcessClassifier(1.5**2 * RBF(1.0), optimizer=None).fit(
-        features[known], labels.ravel()[known]
-    )
-    assert laplace.posterior_.log_evidence == pytest.approx(
-        other.log_marginal_likelihood_value_, abs=1e-4
-    )
-    inner = other.base_estimator_
-    kernel = inner.kernel_(inner.X_train_, features)
-    mode = (kernel.T @ (inner.y_train_ - inner.pi_)).reshape(9, 6)
-    asked = laplace.data_.with_nodes(
-        laplace._nodes.extended(laplace._nodes.domain.ask(NEW_DRUGS)),
-        laplace._objects.extended(laplace._objects.domain.ask(NEW_TARGETS)),  # type: ignore[union-attr]
-    )
-    rows, columns = np.divmod(np.arange(54), 6)
-    latent = laplace.posterior_.latent(asked.asking(rows, columns))
-    np.testing.assert_allclose(latent["mean"], mode.ravel(), atol=1e-4)
-    # Their averaging over the latent function is an approximation, ours is not.
-    found = laplace.predict_proba(NEW_DRUGS, NEW_TARGETS)
-    expected = other.predict_proba(features)[:, 1].reshape(9, 6)[6:, 4:]
-    np.testing.assert_allclose(found, expected, atol=0.01)
 
 
 @pytest.mark.slow
@@ -92,9 +54,7 @@ def test_kernels_by_name_as_function_and_as_matrix_are_one(ep: KroneckerGPClassi
         "x",
         "u",
     ]
-    np.testing.assert_allclose(
-        ep.predict_proba(["c", "a"], None), expected[0].loc[["c", "a"]], atol=1e-12
-    )
+    assert_allclose(ep.predict_proba(["c", "a"], None), expected[0].loc[["c", "a"]], atol=1e-12)
     function = fitted(kernel=gaussian, gamma=None)
     matrix = clone(ep).set_params(kernel="precomputed")
     drugs, targets = (pd.DataFrame(gaussian(of, of), of.index, of.index) for of in (DRUGS, TARGETS))
@@ -156,13 +116,13 @@ def test_a_reciprocal_relation() -> None:
     estimator.fit(STRENGTH, GAMES)
     assert estimator.classes_.tolist() == [-1, 1] and isinstance(estimator.predict(), np.ndarray)
     found = estimator.predict_proba()
-    np.testing.assert_allclose(found + found.T, 1.0, atol=1e-12)
+    assert_allclose(found + found.T, 1.0, atol=1e-12)
     assert found[0, 1] > 0.5 and estimator.predict()[1, 0] == -1
     new = np.array([[1.7], [0.3]])
     ahead, behind = estimator.predict_proba(new, [0, 3]), estimator.predict_proba([0, 3], new)
-    np.testing.assert_allclose(ahead + behind.T, 1.0, atol=1e-12)
+    assert_allclose(ahead + behind.T, 1.0, atol=1e-12)
     among = estimator.predict_proba(new, new)
-    np.testing.assert_allclose(among, estimator.predict_proba(new, new.copy()), atol=1e-12)
+    assert_allclose(among, estimator.predict_proba(new, new.copy()), atol=1e-12)
     assert among[0, 1] > 0.5 and among[0, 0] == pytest.approx(0.5, abs=1e-12)
 
 
@@ -180,7 +140,7 @@ def test_a_relation_may_be_known_in_full(symmetry: str) -> None:
     )
     found = estimator.fit(STRENGTH, labels).predict_proba()
     assert estimator.data_.values.complete and estimator.data_.distinct is not None
-    np.testing.assert_array_equal(found > 0.5, labels > 0)
+    assert_array_equal(found > 0.5, labels > 0)
     assert len(estimator.landmarks_) == len(estimator.data_.distinct)
 
 
@@ -234,22 +194,3 @@ def test_relations_that_cannot_be_learned_from() -> None:
         KroneckerGPClassifier(object_kernel="linear").fit(DRUGS, np.eye(6))
     with pytest.raises(DataError, match="kernel matrix of the nodes is indefinite"):
         KroneckerGPClassifier("precomputed").fit(np.diag([1.0, -1.0]), np.eye(2))
-
-
-@pytest.mark.slow
-def test_a_kernel_of_the_package_is_learned() -> None:
-    rng = np.random.default_rng(5)
-    drugs = pd.DataFrame(rng.normal(size=(20, 2)), columns=["matters", "noise"])
-    targets = pd.DataFrame(rng.normal(size=(10, 1)), columns=["z"])
-    relation = (np.subtract.outer(drugs["matters"].to_numpy(), targets["z"].to_numpy()) > 0).astype(
-        float
-    )
-    estimator = KroneckerGPClassifier(SquaredExponential(), landmarks=60).fit(
-        drugs, relation, targets
-    )
-    lengthscale = estimator.posterior_.hyperparameters["attributes_lengthscale"]
-    assert lengthscale[1] > 2 * lengthscale[0]
-    assert 0 < estimator.landmark_error_ < 0.2
-    new = pd.DataFrame(rng.normal(size=(30, 2)), columns=["matters", "noise"])
-    truth = np.subtract.outer(new["matters"].to_numpy(), targets["z"].to_numpy()) > 0
-    assert np.mean((estimator.predict_proba(new) > 0.5) == truth) > 0.85

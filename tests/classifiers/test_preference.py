@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
@@ -34,9 +35,9 @@ def test_it_is_a_short_way_to_fit() -> None:
     expected = relpref.fit(answers=X.assign(result=y), **OPTIONS)
     pd.testing.assert_frame_equal(ranker.posterior_.ranking(), expected.ranking())
     chance = expected.prefer(X)["probability"]
-    np.testing.assert_allclose(ranker.predict_proba(X)[:, 1], chance)
-    np.testing.assert_array_equal(ranker.predict(X), (chance > 0.5).astype(int))
-    np.testing.assert_allclose(1 / (1 + np.exp(-ranker.decision_function(X))), chance)
+    assert_allclose(ranker.predict_proba(X)[:, 1], chance)
+    assert_array_equal(ranker.predict(X), (chance > 0.5).astype(int))
+    assert_allclose(1 / (1 + np.exp(-ranker.decision_function(X))), chance)
     assert ranker.score(X, y) > 0.7
     assert ranker.classes_.tolist() == [0, 1]
     assert ranker.feature_names_in_.tolist() == ["first", "second"]
@@ -58,7 +59,7 @@ def test_pairs_have_many_forms(X: Any, y: Any) -> None:
     assert ranker.classes_.tolist() == np.unique(y(won)).tolist()
     expected = plain.predict_proba(table)
     tolerance = 0.1 if "group" in X(table) else 1e-12
-    np.testing.assert_allclose(ranker.predict_proba(X(table)), expected, atol=tolerance)
+    assert_allclose(ranker.predict_proba(X(table)), expected, atol=tolerance)
 
 
 def test_covariates_are_those_of_the_question() -> None:
@@ -67,7 +68,7 @@ def test_covariates_are_those_of_the_question() -> None:
     ranker = PreferenceRanker(covariates=["home"], options=OPTIONS).fit(home, y)
     expected = relpref.fit(answers=home.assign(result=y), covariates=["home"], **OPTIONS)
     chance = expected.prefer(X, home=home["home"])["probability"]
-    np.testing.assert_allclose(ranker.predict_proba(home)[:, 1], chance)
+    assert_allclose(ranker.predict_proba(home)[:, 1], chance)
 
 
 def test_scikit_learn_clones_and_cross_validates_it() -> None:
@@ -127,56 +128,6 @@ def test_items_that_were_never_compared() -> None:
     assert 0 < ranker.predict_proba([("a", "g")])[0, 1] < 1
 
 
-# The checks give X with other numbers of columns than two, or numbers that are no labels.
-_NOT_PAIRS = [
-    "check_fit2d_predict1d",
-    "check_complex_data",
-    "check_readonly_memmap_input",
-    "check_classifiers_one_label",
-    "check_fit2d_1feature",
-    "check_fit_idempotent",
-    "check_estimators_empty_data_messages",
-    "check_estimators_dtypes",
-    "check_supervised_y_2d",
-    "check_estimators_unfitted",
-    "check_methods_sample_order_invariance",
-    "check_classifiers_train",
-    "check_decision_proba_consistency",
-    "check_classifier_not_supporting_multiclass",
-    "check_estimator_sparse_tag",
-    "check_n_features_in",
-    "check_fit2d_1sample",
-    "check_classifier_data_not_an_array",
-    "check_estimators_nan_inf",
-    "check_n_features_in_after_fitting",
-    "check_positive_only_tag_during_fit",
-    "check_f_contiguous_array_estimator",
-    "check_classifiers_classes",
-    "check_dtype_object",
-    "check_estimators_pickle",
-    "check_requires_y_none",
-    "check_estimators_overwrite_params",
-    "check_dont_overwrite_parameters",
-    "check_fit_score_takes_y",
-    "check_estimators_fit_returns_self",
-    "check_methods_subset_invariance",
-    "check_pipeline_consistency",
-    "check_estimator_sparse_array",
-    "check_fit_check_is_fitted",
-    "check_dict_unchanged",
-    "check_classifiers_regression_target",
-    "check_estimator_sparse_matrix",
-]
-
-
-@pytest.mark.slow
-def test_checks_of_scikit_learn() -> None:
-    expected = dict.fromkeys(_NOT_PAIRS, "X is no table of pairs")
-    check_estimator(
-        PreferenceRanker(options=OPTIONS), expected_failed_checks=expected, on_skip=None
-    )
-
-
 def test_what_scikit_learn_checks_holds_for_pairs() -> None:
     X, y = pairs()
     ranker = PreferenceRanker(options=OPTIONS)
@@ -185,8 +136,8 @@ def test_what_scikit_learn_checks_holds_for_pairs() -> None:
     before = ranker.get_params()
     chance = ranker.fit(X, y).predict_proba(X)
     assert ranker.get_params() == before and ranker.n_features_in_ == 2
-    np.testing.assert_array_equal(ranker.fit(X, y).predict_proba(X), chance)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ranker)).predict_proba(X), chance)
-    np.testing.assert_allclose(ranker.predict_proba(X[::-1])[::-1], chance)
+    assert_array_equal(ranker.fit(X, y).predict_proba(X), chance)
+    assert_array_equal(pickle.loads(pickle.dumps(ranker)).predict_proba(X), chance)
+    assert_allclose(ranker.predict_proba(X[::-1])[::-1], chance)
     with pytest.raises(DataError, match="X has 3 features, but PreferenceRanker is expecting 2"):
         ranker.predict(X.assign(rater="ann"))

@@ -4,15 +4,14 @@ in closed form, and sampling.
 
 from typing import Any, cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from numpyro.handlers import infer_config
-from numpyro.infer import MCMC, NUTS
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
@@ -20,7 +19,7 @@ from relpref import PreferenceData
 from relpref.diagnostics import calibrate, certify, check, k_fold, leave_one_out
 from relpref.diagnostics.loo import left_out
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer import EP, Laplace, from_samples, noncentered
+from relpref.infer import EP, Laplace
 from relpref.infer.arrow import Blocks, Kind, middle_of
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
@@ -52,20 +51,21 @@ def votes(
 
 
 def read(table: pd.DataFrame) -> PreferenceData:
-    return PreferenceData.from_tables(ITEMS, table)
+    covariates = ["x"] if "x_winner" in table else []
+    return PreferenceData.from_tables(ITEMS, table, covariates=covariates)
 
 
 def fit(data: PreferenceData, program: Any = preference_gp, **options: Any) -> Any:
     keywords = {name: options.pop(name) for name in ("likelihood",) if name in options}
     options = {"fixed": KNOWN, "tol": 1e-10, **options}
-    return EP(program, **options).run(0, data, progress_bar=False, **keywords)
+    return EP(program, **options).run(0, data, **keywords)
 
 
 def same(one: Any, other: Any, tolerance: float = 1e-7) -> None:
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=tolerance)
     for moments in ("mean", "covariance"):
         found, wanted = (getattr(each, moments)(site="utility") for each in (one, other))
-        np.testing.assert_allclose(found, wanted, atol=tolerance)
+        assert_allclose(found, wanted, atol=tolerance)
 
 
 TABLE = votes(9, 5, 0)
@@ -85,6 +85,7 @@ LISTS = pd.DataFrame(
     columns=["list", "item", "place", "group"],
 )
 MORE: dict[str, Any] = {"tie_margin": 0.3, "rater_noise": np.array([0.7, 1.4]), "soft_noise": 0.6}
+MORE |= {"lapse": 0.15, "effect_scale": 0.7}
 
 
 @pytest.mark.parametrize("space", ["latent", "observation"])
@@ -92,11 +93,13 @@ def test_modes(space: Any) -> None:
     """Laplace's method touches the same mode whether effects are latent or integrated out."""
     data = read(TABLE)
     options: Any = {"fixed": KNOWN, "tol": 1e-10}
-    grouped = Laplace(preference_gp, space=space, **options).run(0, data, progress_bar=False)
-    same(grouped, Laplace(explicit, **options).run(0, data, progress_bar=False))
+    grouped = Laplace(preference_gp, space=space, **options).run(0, data)
+    same(grouped, Laplace(explicit, **options).run(0, data))
 
 
-@pytest.mark.parametrize("space", ["latent", "observation"])
+SIDES = np.random.default_rng(0).normal(size=(2, len(TABLE)))
+
+
 @pytest.mark.parametrize(
     ("table", "likelihood", "sites"),
     [
@@ -104,63 +107,23 @@ def test_modes(space: Any) -> None:
         (GRADED, Probit(), ("tie_margin", "rater_noise")),
         (TABLE, Logistic(), ()),
         (TABLE.assign(count=np.arange(len(TABLE)) % 3 + 1), Probit(), ()),
+        # Some sites have a negative precision.
+        (votes(25, 4, 0), Probit(lapse=True), ("lapse",)),
+        # Every answer looks at effects of covariates, at two utilities, at two values of its group.
+        (TABLE.assign(x_winner=SIDES[0], x_loser=SIDES[1]), Probit(), ("effect_scale",)),
+        # Rows of one list in a group share the noise of the list and the effects of the group.
+        (LISTS, Probit(), ()),
     ],
 )
-def test_effects_as_latents(table: Any, likelihood: Any, sites: Any, space: Any) -> None:
+def test_effects_as_latents(table: Any, likelihood: Any, sites: Any) -> None:
     """Integrated out or not, the fixed point of EP is the same."""
     options = {"fixed": KNOWN | {site: MORE[site] for site in sites}, "likelihood": likelihood}
     data = read(table)
-    same(fit(data, space=space, **options), fit(data, explicit, space="latent", **options))
-
-
-def test_random_answers_in_groups() -> None:
-    """With lapses some sites have a negative precision."""
-    data, options = (
-        read(votes(25, 4, 0)),
-        {"fixed": KNOWN | {"lapse": 0.15}, "likelihood": Probit(lapse=True)},
-    )
-    grouped = fit(data, **options)
-    assert grouped.sites["precision"].min() < 0
-    same(grouped, fit(data, explicit, **options), 1e-6)
-    rows = data.comparisons.group == 3
-    rest = fit(data.select_comparisons(~rows), **options)
-    gained = left_out(grouped).given.predictive.leaving[0, rows]
-    np.testing.assert_allclose(gained, grouped.log_evidence - rest.log_evidence, atol=0.05)
-
-
-def test_covariates_of_answers_in_groups() -> None:
-    """Every answer looks at effects of covariates, at two utilities and at two values of its
-    group.
-    """
-    sides = np.random.default_rng(0).normal(size=(2, len(TABLE)))
-    table = TABLE.assign(x_winner=sides[0], x_loser=sides[1])
-    data = PreferenceData.from_tables(ITEMS, table, covariates=["x"])
-    options: Any = {"fixed": KNOWN | {"effect_scale": 0.7}}
-    grouped = fit(data, **options)
-    same(grouped, fit(data, explicit, **options))
-    assert list(leave_one_out(grouped).table["group"].dropna().unique()) != []
-
-
-def test_reports_are_exact() -> None:
-    """Reported probabilities are Gaussian: the posterior is that of linear regression with
-    correlated noise.
-    """
-    data = read(REPORTED)
-    answers, noise = cast(Any, data.comparisons), 0.6
-    posterior = fit(data, fixed=KNOWN | {"soft_noise": noise})
-    seen, m = np.zeros((len(answers.winner), len(ITEMS))), np.arange(len(answers.winner))
-    seen[m, answers.winner], seen[m, answers.loser] = 1, -1
-    effects = np.zeros((len(m), answers.num_effects))
-    inside = answers.group >= 0
-    (
-        effects[m[inside], answers.effects[inside, 0]],
-        effects[m[inside], answers.effects[inside, 1]],
-    ) = 1, -1
-    total = noise**2 * np.eye(len(m)) + 0.5 * KNOWN["group_sd"] ** 2 * effects @ effects.T
-    prior = KNOWN["individual_amplitude"] ** 2 * np.eye(len(ITEMS))
-    gain = prior @ seen.T @ np.linalg.inv(seen @ prior @ seen.T + total)
-    np.testing.assert_allclose(posterior.mean(), gain @ norm.ppf(answers.probability), atol=1e-9)
-    np.testing.assert_allclose(posterior.covariance(), prior - gain @ seen @ prior, atol=1e-9)
+    expected = fit(data, explicit, space="latent", **options)
+    for space in ("latent",) if "lapse" in sites else ("latent", "observation"):
+        grouped = fit(data, space=space, **options)
+        assert (grouped.sites["precision"].min() < 0) == ("lapse" in sites)
+        same(grouped, expected, 1e-6)
 
 
 def test_a_group_of_one_answer_is_more_noise() -> None:
@@ -172,10 +135,10 @@ def test_a_group_of_one_answer_is_more_noise() -> None:
         read(table.drop(columns="group")),
         fixed={"individual_amplitude": KNOWN["individual_amplitude"] / scale},
     )
-    np.testing.assert_allclose(grouped.mean(), scale * plain.mean(), atol=1e-9)
+    assert_allclose(grouped.mean(), scale * plain.mean(), atol=1e-9)
     assert grouped.log_evidence == pytest.approx(plain.log_evidence, abs=1e-9)
     pairs = [("i0", "i1"), ("i3", "i2")]
-    np.testing.assert_allclose(
+    assert_allclose(
         grouped.prefer(pairs)["probability"], plain.prefer(pairs)["probability"], atol=1e-9
     )
     assert grouped.order(["i0", "i1", "i2"]) == pytest.approx(
@@ -199,9 +162,7 @@ def test_predictions_are_of_a_new_group(likelihood: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_changes(seed: int) -> None:
-    """Names of groups, the order of rows, and swapping all items' places change nothing, nor does
-    filling up.
-    """
+    """Names of groups, the order of rows, and swapping all items' places change nothing."""
     rng = np.random.default_rng(seed)
     table = votes(6, 4, seed)
     before = fit(read(table))
@@ -211,8 +172,7 @@ def test_nothing_changes(seed: int) -> None:
     )
     same(fit(read(renamed)), before, 1e-9)
     swapped = table.rename(columns={"winner": "loser", "loser": "winner"})
-    np.testing.assert_allclose(fit(read(swapped)).mean(), -before.mean(), atol=1e-8)
-    same(fit(read(table), lambda data: preference_gp(data)), before, 1e-9)  # without padding
+    assert_allclose(fit(read(swapped)).mean(), -before.mean(), atol=1e-8)
 
 
 def test_answers_in_different_groups_stay_apart() -> None:
@@ -233,9 +193,7 @@ def test_answers_in_different_groups_stay_apart() -> None:
     assert blank.comparisons.group is None
 
 
-def test_lists_within_groups() -> None:
-    """Rows of one list in a group share the noise of the list and the effects of the group."""
-    same(fit(read(LISTS)), fit(read(LISTS), explicit), 1e-6)
+def test_a_list_is_in_one_group() -> None:
     with pytest.raises(DataError, match="'h' is not the group of the first row of its list"):
         read(LISTS.assign(group=[*"gghgghhh", *[None] * 4]))
 
@@ -253,7 +211,7 @@ def test_updates_and_files(tmp_path: Any) -> None:
     again: Any = __import__("relpref").load(tmp_path / "groups.nc")
     assert again.data.comparisons.groups == whole.data.comparisons.groups
     same(again.update(), whole)
-    np.testing.assert_array_equal(again.data.comparisons.group, whole.data.comparisons.group)
+    assert_array_equal(again.data.comparisons.group, whole.data.comparisons.group)
 
 
 def crossed(data: PreferenceData, person: Any, integrated: tuple[bool, bool]) -> None:
@@ -282,7 +240,7 @@ def test_groups_that_cross() -> None:
     person = np.random.default_rng(0).integers(4, size=data.num_comparisons)
 
     def found(*integrated: bool) -> Any:
-        return EP(crossed, tol=1e-10).run(0, data, person, integrated, progress_bar=False)
+        return EP(crossed, tol=1e-10).run(0, data, person, integrated)
 
     same(found(True, False), found(False, False))
     same(found(False, True), found(False, False))
@@ -306,39 +264,37 @@ def test_values_or_rows(rows: int, values: int) -> None:
     for group in range(6):
         total = np.eye(rows) + np.diag(precision[group]) @ factor[group] @ factor[group].T
         wanted = np.linalg.solve(total, np.diag(precision[group]))
-        np.testing.assert_allclose((block @ np.eye(rows)[None])[group], wanted, atol=1e-9)
-        np.testing.assert_allclose(pulled[group], wanted @ factor[group], atol=1e-9)
+        assert_allclose((block @ np.eye(rows)[None])[group], wanted, atol=1e-9)
+        assert_allclose(pulled[group], wanted @ factor[group], atol=1e-9)
         assert log_determinant[group] == pytest.approx(np.linalg.slogdet(total)[1], abs=1e-9)
 
 
-def test_many_answers_of_a_group() -> None:
-    """Two groups of 6,000 reports on five items cost what their items cost, and the posterior is
-    that of linear regression.
+def test_many_reports_of_a_group() -> None:
+    """Two groups of 4,000 reports on five items cost what their items cost. The posterior is that
+    of linear regression; as many reports have no group.
     """
     rng, size, number, noise = np.random.default_rng(0), 5, 12_000, 0.6
-    first, group = rng.integers(size, size=number), np.arange(number) % 2
+    first, group = rng.integers(size, size=number), np.arange(number) % 3
     second = (first + rng.integers(1, size, size=number)) % size
-    at, seen = (
-        np.arange(number),
-        np.zeros((number, 3 * size)),
-    )  # the utilities, and the values of either group
+    # The utilities, and the values of either group.
+    at, seen = np.arange(number), np.zeros((number, 4 * size))
     for start, scale in ((0, 1.2), (size * (1 + group), KNOWN["group_sd"] / np.sqrt(2))):
         seen[at, start + first], seen[at, start + second] = scale, -scale
+    seen = seen[:, : 3 * size]
     report = seen @ rng.normal(size=3 * size) + noise * rng.normal(size=number)
-    table = pd.DataFrame(
-        {"first": first, "second": second, "group": group, "probability": ndtr(report)}
-    )
+    table = pd.DataFrame({"first": first, "second": second, "probability": ndtr(report)})
+    table["group"] = np.where(group < 2, group, np.nan)
     data = PreferenceData.from_tables(range(size), table)
     posterior = fit(data, fixed=KNOWN | {"soft_noise": noise})
     covariance = np.linalg.inv(np.eye(3 * size) + seen.T @ seen / noise**2)
     mean = 1.2 * (covariance @ seen.T @ report)[:size] / noise**2
-    np.testing.assert_allclose(posterior.mean(), mean, atol=1e-8)
-    np.testing.assert_allclose(posterior.covariance(), 1.44 * covariance[:size, :size], atol=1e-8)
+    assert_allclose(posterior.mean(), mean, atol=1e-8)
+    assert_allclose(posterior.covariance(), 1.44 * covariance[:size, :size], atol=1e-8)
 
 
 def test_refusals() -> None:
     with pytest.raises(UnsupportedProgramError, match="the answers have groups"):
-        EP(preference_gp, structure="sparse").run(0, read(TABLE), progress_bar=False)
+        EP(preference_gp, structure="sparse").run(0, read(TABLE))
 
 
 def test_a_group_leaves_whole() -> None:
@@ -356,56 +312,27 @@ def test_a_group_leaves_whole() -> None:
             rows = answers.group == answers.groups.index(name)
             rest = fit(data.select_comparisons(~rows), fixed=fixed)
             gained = posterior.log_evidence - rest.log_evidence
-            np.testing.assert_allclose(
-                left.given.predictive.leaving[0, rows], gained, atol=tolerance
-            )
+            assert_allclose(left.given.predictive.leaving[0, rows], gained, atol=tolerance)
             ends = ([ITEMS[end] for end in side[rows]] for side in (answers.winner, answers.loser))
             margins = rest.prefer(list(zip(*ends, strict=True)))
             if "soft_noise" not in fixed:
                 held = leave_one_out(posterior).table["probability"][rows]
-                np.testing.assert_allclose(held, margins["probability"], atol=tolerance)
+                assert_allclose(held, margins["probability"], atol=tolerance)
                 continue
             total = np.sqrt(margins["gap_sd"] ** 2 + KNOWN["group_sd"] ** 2 + 0.6**2)
             report = norm.ppf(answers.probability[rows])
             score = norm.logpdf(report, margins["gap_mean"], total) - norm.logpdf(report)
-            np.testing.assert_allclose(left.held_out.log_scores[rows], score, atol=1e-6)
-
-
-def test_an_answer_without_a_group_leaves_alone() -> None:
-    data = read(votes(30, 4, 2))
-    posterior, answers = fit(data), cast(Any, data.comparisons)
-    alone = np.flatnonzero(answers.group < 0)[0]
-    rest = fit(data.select_comparisons(np.arange(len(answers.group)) != alone))
-    margins = rest.prefer(ITEMS[answers.winner[alone]], ITEMS[answers.loser[alone]])
-    wanted = norm.cdf(margins["gap_mean"] / np.sqrt(1 + margins["gap_sd"] ** 2))[0]
-    assert leave_one_out(posterior).table["probability"][alone] == pytest.approx(wanted, abs=0.01)
+            assert_allclose(left.held_out.log_scores[rows], score, atol=1e-6)
 
 
 def test_folds_are_groups() -> None:
     data = read(votes(12, 3, 3))
-    folds = k_fold(fit(data), 3, hyperparameters="keep", progress_bar=False)
+    folds = k_fold(fit(data), 3, hyperparameters="keep")
     assert folds.method.startswith("3 folds by group")
     groups, name = data.answer_groups("group")
     assert name == "group" and len(np.unique(groups)) == 12 + np.sum(groups >= 12)
     with pytest.raises(DataError, match="no column 'group'"):
         read(TABLE.drop(columns="group")).answer_groups("group")
-
-
-def test_points_of_hyperparameters_leave_with_groups() -> None:
-    """A mixture is reweighted by whole groups: near the fits without each."""
-    data = read(votes(10, 4, 4))
-    posterior = EP(preference_gp, fixed={"individual_amplitude": 1.2}).run(
-        0, data, progress_bar=False
-    )
-    assert "group_sd" in posterior.hyperparameter_draws
-    held, folds = (
-        leave_one_out(posterior),
-        k_fold(posterior, 12, hyperparameters="keep", progress_bar=False),
-    )
-    inside = np.asarray(data.comparisons.group) >= 0
-    scores = [each.table["log_score"][inside] for each in (held, folds)]
-    assert np.mean(scores[0]) == pytest.approx(np.mean(scores[1]), abs=0.01)
-    assert np.corrcoef(*scores)[0, 1] > 0.995
 
 
 def test_the_first_group_brings_a_hyperparameter() -> None:
@@ -414,20 +341,6 @@ def test_the_first_group_brings_a_hyperparameter() -> None:
     assert after.hyperparameters["group_sd"] == pytest.approx(norm.ppf(0.75)) and after.info[
         "guessed"
     ] == ["group_sd"]
-
-
-@pytest.mark.parametrize("engine", [EP, Laplace])
-def test_importance_weights_of_groups(engine: Any) -> None:
-    """Effects are drawn with the utilities: the exact evidence and means are those with effects
-    among the latents.
-    """
-    data, options = read(TABLE), {"fixed": KNOWN, "tol": 1e-10}
-    posterior = engine(preference_gp, **options).run(0, data, progress_bar=False)
-    found, latent = certify(posterior, 40_000), certify(fit(data, explicit), 40_000)
-    assert found.verdict == ("good" if engine is EP else "doubtful")
-    assert found.log_evidence == pytest.approx(latent.log_evidence, abs=0.04)
-    one, other = (cast(Any, each.mean).to_numpy()[: len(ITEMS)] for each in (found, latent))
-    np.testing.assert_allclose(one - one.mean(), other - other.mean(), atol=0.08)
 
 
 def test_importance_weights_of_reports_are_equal() -> None:
@@ -441,12 +354,10 @@ def test_importance_weights_of_reports_are_equal() -> None:
 def test_reweighted_draws_of_groups() -> None:
     """Hyperparameters are weighted, too; some precisions of sites are negative."""
     data = read(votes(25, 4, 0))
-    posterior = EP(preference_gp, fixed={"lapse": 0.15}).run(
-        0, data, likelihood=Probit(lapse=True), progress_bar=False
-    )
+    posterior = EP(preference_gp, fixed={"lapse": 0.15}).run(0, data, likelihood=Probit(lapse=True))
     assert posterior.sites["precision"].min() < 0
     exact = posterior.reweighted(4000)
-    np.testing.assert_allclose(exact.mean(), posterior.mean(), atol=0.15)
+    assert_allclose(exact.mean(), posterior.mean(), atol=0.15)
     assert exact.hyperparameter_draws["group_sd"].shape == (4000,)
 
 
@@ -461,34 +372,8 @@ def test_importance_weights_refuse_lists_in_groups() -> None:
 @pytest.mark.slow
 def test_the_check_samples_effects() -> None:
     posterior = fit(read(votes(12, 4, 6, sd=1.5)), fixed={**KNOWN, "group_sd": 1.5})
-    nuts = check(posterior, progress_bar=False)
+    nuts = check(posterior)
     assert nuts.verdict == "agrees", nuts.sentence
-
-
-@pytest.mark.slow
-def test_a_sampler_over_hyperparameters() -> None:
-    """numpyro's own NUTS on the program as it stands, effects among its sites."""
-    data = read(votes(25, 4, 8, sd=1.5))
-    posterior: Any = EP(preference_gp, hyperparameters="nuts").run(0, data, progress_bar=False)
-    with jax.enable_x64(True):
-        mcmc = MCMC(
-            NUTS(noncentered(preference_gp)), num_warmup=1000, num_samples=4000, progress_bar=False
-        )
-        mcmc.run(jax.random.key(0), data)
-    sampled: Any = from_samples(mcmc.get_samples(), preference_gp, data)
-    assert list(sampled.slices) == ["utility"]
-    one, other = (
-        posterior.ranking(ranks=False),
-        sampled.ranking(ranks=False).loc[posterior.ranking(ranks=False).index],
-    )
-    np.testing.assert_allclose(one["mean"], other["mean"], atol=0.1)
-    np.testing.assert_allclose(one["sd"], other["sd"], rtol=0.1)
-    sds = [each.hyperparameter_draws["group_sd"] for each in (posterior, sampled)]
-    assert np.mean(sds[0]) == pytest.approx(np.mean(sds[1]), abs=0.15)
-    pairs = [("i0", "i1"), ("i4", "i2")]
-    np.testing.assert_allclose(
-        posterior.prefer(pairs)["probability"], sampled.prefer(pairs)["probability"], atol=0.02
-    )
 
 
 def test_replicates_are_of_new_groups() -> None:
@@ -504,9 +389,9 @@ def test_replicates_are_of_new_groups() -> None:
     gap = gap[:, answers.winner[single]] - gap[:, answers.loser[single]]
     sd = np.where(answers.group[single] < 0, 1.0, np.sqrt(10.0))
     likelihood = content.groups["log_likelihood"]["answer"].reshape(gap.shape)
-    np.testing.assert_allclose(likelihood, norm.logcdf(gap / sd), atol=1e-8)
+    assert_allclose(likelihood, norm.logcdf(gap / sd), atol=1e-8)
     replicated = content.groups["posterior_predictive"]["answer"].reshape(gap.shape)
-    np.testing.assert_allclose(replicated.mean(axis=0), norm.cdf(gap / sd).mean(axis=0), atol=0.04)
+    assert_allclose(replicated.mean(axis=0), norm.cdf(gap / sd).mean(axis=0), atol=0.04)
     first, second = np.flatnonzero(answers.group[single] == 0)[:2]
     assert np.corrcoef(replicated[:, first], replicated[:, second])[0, 1] ** 2 > 0.02
     assert set(content.groups["constant_data"]["group"]) == {*answers.groups, ""}
@@ -545,57 +430,15 @@ def test_against_importance_sampling(seed: int) -> None:
     assert posterior.log_evidence == pytest.approx(exact.log_evidence, abs=0.03 * 12)
     share /= share.sum()
     centre, sds = share @ draws, np.sqrt(np.diagonal(covariance))
-    np.testing.assert_allclose((mean - centre) / sds, 0.0, atol=0.05)
-    np.testing.assert_allclose(np.sqrt(share @ (draws - centre) ** 2) / sds, 1.0, atol=0.05)
+    assert_allclose((mean - centre) / sds, 0.0, atol=0.05)
+    assert_allclose(np.sqrt(share @ (draws - centre) ** 2) / sds, 1.0, atol=0.05)
 
 
 @pytest.mark.slow
 def test_calibrated() -> None:
     """Answers of simulated groups, at given hyperparameters."""
-    found = calibrate(
-        preference_gp, read(votes(12, 5, 0)), simulations=1000, rng_key=5, progress_bar=False
-    )
+    found = calibrate(preference_gp, read(votes(12, 5, 0)), simulations=1000, rng_key=5)
     assert found.p_value() > 1e-3
-
-
-@pytest.mark.slow
-def test_intervals_cover() -> None:
-    """Of votes by several people on the same two responses: differences of models are where they
-    are said to be, and not without groups.
-    """
-    covered = []
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        utility, models, pairs = 0.39 * rng.normal(size=20), np.arange(20), 800
-        ends = np.array([rng.choice(20, 2, replace=False) for _ in range(pairs)])
-        group = rng.integers(pairs, size=3000)
-        one, other = ends[group].T
-        gap = (
-            utility[one]
-            - utility[other]
-            + 0.54 * rng.normal(size=pairs)[group]
-            + rng.normal(size=3000)
-        )
-        table = pd.DataFrame(
-            {
-                "winner": np.where(gap > 0, one, other),
-                "loser": np.where(gap > 0, other, one),
-                "group": group,
-            }
-        )
-        first, second = np.triu_indices(20, 1)
-        for answers in (table, table.drop(columns="group")):
-            posterior = EP(preference_gp).run(
-                0, PreferenceData.from_tables(models, answers), progress_bar=False
-            )
-            margins = posterior.belief.differences(first, second)
-            inside = (
-                np.abs(utility[first] - utility[second] - margins.mean) < norm.ppf(0.9) * margins.sd
-            )
-            covered.append(inside.mean())
-    grouped, plain = np.reshape(covered, (-1, 2)).mean(axis=0)
-    assert grouped == pytest.approx(0.8, abs=0.06)
-    assert plain < 0.7
 
 
 def test_the_report_says_what_was_found(tmp_path: Any) -> None:

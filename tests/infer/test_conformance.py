@@ -13,7 +13,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
-from scipy import stats
+from numpy.testing import assert_allclose
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
@@ -237,7 +237,7 @@ def test_gradients_and_what_is_compiled(engine: Any, name: str, dual: bool) -> N
         assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(whole))
         for field in set(whole._fields) - {"info"}:
             pair = (jax.tree.map(np.asarray, getattr(each, field)) for each in (whole, compiled))
-            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-8), *pair)
+            jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=0, atol=1e-8), *pair)
         assert float(whole.log_evidence) == pytest.approx(float(host.log_evidence), abs=1e-10)
 
 
@@ -254,55 +254,6 @@ def test_an_evidence_that_is_no_number_is_told() -> None:
     assert CODES[int(found.info.code)] is Result.nonfinite
 
 
-def test_the_value_with_hyperparameters_everywhere(
-    expectation_propagation: Callable[..., Any],
-) -> None:
-    """By another EP, with the offset in the tilted moments."""
-    point = {"amplitude": 0.3, "discernment": -0.4, "bias": 0.2, "noise": -0.1}
-    a, d, b, s = (float(np.exp(value)) for value in point.values())
-    projection = np.zeros((8, 5))
-    projection[np.arange(5), WINNER] = d
-    projection[np.arange(5), LOSER] = -d
-    projection[np.arange(5, 8), ROWS] = 1
-    sign = [1, -1, 1, 1, 1]
-
-    def tilted(row: int, mean: float, variance: float) -> tuple[float, float, float]:
-        if row >= 5:
-            total, error = variance + s**2, MEASURED[row - 5] - mean
-            return float(stats.norm.logpdf(error, 0, np.sqrt(total))), error / total, 1 / total
-        scale = 1 / np.sqrt(1 + variance)
-        z = sign[row] * (mean + b) * scale
-        ratio = float(np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z)))
-        slope = sign[row] * ratio * scale
-        return float(stats.norm.logcdf(z)), slope, ratio * (z + ratio) * scale**2
-
-    truth = expectation_propagation(a**2 * WIDE, projection, tilted)
-    log_prior = stats.norm.logpdf(np.log([a, d])).sum()
-    log_prior += stats.halfnorm.logpdf([b, s]).sum() + np.log(b * s)
-    with jax.enable_x64(True):
-        found = evaluator("hyperparameters everywhere", EP, True)(point)
-    assert abs(found.log_evidence + found.log_prior - truth.log_evidence - log_prior) <= 1e-8
-
-
 def test_em_refuses_hyperparameters_in_the_projection() -> None:
     with pytest.raises(DataError, match="which EM holds fixed"):
-        EP(everywhere, hyperparameters="em").run(0, WIDE, progress_bar=False)
-
-
-@pytest.mark.slow
-def test_a_row_that_counts_for_nothing_is_as_good_as_absent() -> None:
-    def some(rows: Any) -> None:
-        values, outcome, counts = (jnp.asarray(each)[rows] for each in (EXAMPLES, OUTCOME, TAKEN))
-        given = outcome[:, :1], counts[:, :1], Hyperparameters(None)
-        sample_decisions(Features(values), *given, "probit", "example")
-
-    evidences = []
-    with jax.enable_x64(True):
-        for rows in (np.arange(9), np.flatnonzero(TAKEN[:, 0])):
-            program = Program.of(some, (rows,))
-            start = Sites(*np.zeros((2, program.layout.num_rows)))
-            given = program, False, True, {"amplitude": np.array(0.3)}, start, TOLERANCE, 500, False
-            evidences.append(EP.evaluate(*given))
-    one, other = evidences
-    np.testing.assert_allclose(one.log_evidence, other.log_evidence, rtol=1e-10)
-    np.testing.assert_allclose(one.gradient["amplitude"], other.gradient["amplitude"], rtol=1e-8)
+        EP(everywhere, hyperparameters="em").run(0, WIDE)

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpy.testing import assert_allclose
 from numpyro import handlers
 from scipy.special import log_ndtr
 
@@ -44,7 +45,7 @@ def test_the_residual_bounds_means_and_variances(
         counts = jnp.array([1.0, 0.0])
         cavity = cavities(counts, sites, marginals)
         state, _ = advance(counts, begin(sites, fit), fit, marginals, cavity, moments)
-    np.testing.assert_allclose(state.residual, expected)  # the second row was not answered
+    assert_allclose(state.residual, expected)  # the second row was not answered
 
 
 def repeated(covariance: Any, counts: Any) -> None:
@@ -76,8 +77,8 @@ def test_large_amplitudes_and_counts(amplitude: float, counts: Any) -> None:
     mean, sd, log_evidence = exact_gap(amplitude, counts)
     gap = np.array([[1.0, -1.0]])
     assert abs(posterior.mean(gap)[0] - mean) < 0.01 * sd
-    np.testing.assert_allclose(posterior.sd(gap), [sd], rtol=0.02)
-    np.testing.assert_allclose(posterior.log_evidence or np.nan, log_evidence, atol=0.01)
+    assert_allclose(posterior.sd(gap), [sd], rtol=0.02)
+    assert_allclose(posterior.log_evidence or np.nan, log_evidence, atol=0.01)
 
 
 @pytest.mark.parametrize(("amplitude", "count"), [(20.0, 100.0), (50.0, 10_000.0), (1.0, 2e9)])
@@ -90,5 +91,5 @@ def test_unanimous_answers_warn(amplitude: float, count: float) -> None:
     shift, ratio = abs(posterior.mean(gap)[0] - mean) / sd, posterior.sd(gap)[0] / sd
     assert shift > 0.08
     assert ratio < 0.75
-    np.testing.assert_allclose(posterior.info["repeated_shift"], shift, rtol=0.1)
-    np.testing.assert_allclose(posterior.info["repeated_sd_ratio"], ratio, rtol=0.1)
+    assert_allclose(posterior.info["repeated_shift"], shift, rtol=0.1)
+    assert_allclose(posterior.info["repeated_sd_ratio"], ratio, rtol=0.1)

@@ -11,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref import RelationData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
@@ -37,7 +38,7 @@ def test_regression_is_what_ep_finds(problem: Any, symmetry: str, complete: bool
     sign = {"none": 0, "symmetric": 1, "reciprocal": -1}[symmetry]
     field = ep.mean().reshape(6, 6)
     scores = 0.5 * (field + sign * field.T) if sign else field
-    np.testing.assert_allclose(exact.mean(), scores, atol=1e-7)
+    assert_allclose(exact.mean(), scores, atol=1e-7)
     assert exact.log_evidence == pytest.approx(ep.log_evidence, abs=1e-6)
     if complete:
         assert exact.info["solver"] == "closed form"
@@ -45,7 +46,7 @@ def test_regression_is_what_ep_finds(problem: Any, symmetry: str, complete: bool
     for w in range(6):
         weights[w, 6 * 2 + w] += 1 if not sign else 0.5
         weights[w, 6 * w + 2] += 0 if not sign else 0.5 * sign
-    np.testing.assert_allclose(exact.belief("n2").covariance(), ep.covariance(weights), atol=1e-7)
+    assert_allclose(exact.belief("n2").covariance(), ep.covariance(weights), atol=1e-7)
 
 
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
@@ -62,10 +63,10 @@ def test_a_newcomer_is_a_node_with_unknown_labels(problem: Any, loss: Any) -> No
         0, RelationData.from_tables(pd.concat([table, new]), labels)
     )
     known = list(table.index)
-    np.testing.assert_allclose(posterior.mean(new, known), whole.mean(["late"], known), atol=1e-8)
-    np.testing.assert_allclose(posterior.mean(new, new), whole.mean(["late"], ["late"]), atol=1e-8)
-    np.testing.assert_allclose(posterior.sd(new, new), whole.sd(["late"], ["late"]), atol=1e-7)
-    np.testing.assert_allclose(posterior.sd(known, new), whole.sd(known, ["late"]), atol=1e-7)
+    assert_allclose(posterior.mean(new, known), whole.mean(["late"], known), atol=1e-8)
+    assert_allclose(posterior.mean(new, new), whole.mean(["late"], ["late"]), atol=1e-8)
+    assert_allclose(posterior.sd(new, new), whole.sd(["late"], ["late"]), atol=1e-7)
+    assert_allclose(posterior.sd(known, new), whole.sd(known, ["late"]), atol=1e-7)
     swapped = posterior.mean(new[["y", "x"]], known)
     pd.testing.assert_frame_equal(swapped, posterior.mean(new, known))
     with pytest.raises(DataError, match="'z'"):
@@ -127,7 +128,7 @@ def test_what_is_refused(problem: Any) -> None:
     fitted = Exact(conditional_ranking, fixed=FIXED).run(
         0, data
     )  # with all of them known there is an answer
-    np.testing.assert_allclose(fitted.mean(), fitted.mean().T, atol=1e-9)
+    assert_allclose(fitted.mean(), fitted.mean().T, atol=1e-9)
     with pytest.raises(DataError, match="'nose'"):
         Exact(conditional_ranking, fixed={"nose": 1.0}).run(0, data)
     with pytest.raises(UnsupportedProgramError, match="CentredNormal"):

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from jax.sharding import Mesh
+from numpy.testing import assert_allclose
 
 from relpref import RelationData
 from relpref.errors import DataError
@@ -30,9 +31,9 @@ def test_the_estimator_finds_the_same(mesh: Mesh) -> None:
     ranker = partial(ConditionalRanker, kernel="gaussian", regularization=0.3, tol=1e-13)
     found, expected = ranker(mesh=mesh).fit(nodes, relation), ranker().fit(nodes, relation)
     assert found.posterior_.info["solver"] == "conjugate gradients"
-    np.testing.assert_allclose(found.predict(), expected.predict(), rtol=0, atol=1e-10)
+    assert_allclose(found.predict(), expected.predict(), rtol=0, atol=1e-10)
     deviation = found.predict(return_std=True)[1]
-    np.testing.assert_allclose(deviation, expected.predict(return_std=True)[1], atol=1e-7)
+    assert_allclose(deviation, expected.predict(return_std=True)[1], atol=1e-7)
 
 
 def test_what_several_devices_are_not_for(mesh: Mesh) -> None:

@@ -8,8 +8,9 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp, ndtr, ndtri
+from scipy.special import expit, logsumexp, ndtr
 
 import relpref
 from relpref import PreferenceData
@@ -26,7 +27,7 @@ from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Probit
 from relpref.linalg import Dense, NamedSum
 from relpref.models.preference import repeated
-from relpref.posterior.points import interval, probability_below
+from relpref.posterior.points import interval
 from relpref.result import InferenceWarning
 
 _NUMBER = 8
@@ -73,7 +74,7 @@ def data() -> PreferenceData:
 
 @pytest.fixture(scope="module")
 def posterior(data: PreferenceData) -> Any:
-    return EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
+    return EP(two_parts, hyperparameters="integrate").run(0, data)
 
 
 @pytest.fixture(scope="module")
@@ -97,22 +98,17 @@ def test_few_weighted_draws_are_warned_about(data: PreferenceData) -> None:
 
 def test_the_average_is_that_of_a_grid(posterior: UtilityPosterior, grid: UtilityPosterior) -> None:
     sd = grid.sd()
-    np.testing.assert_allclose((posterior.mean() - grid.mean()) / sd, 0.0, atol=0.1)
-    np.testing.assert_allclose(posterior.sd() / sd, 1.0, atol=0.1)
+    assert_allclose((posterior.mean() - grid.mean()) / sd, 0.0, atol=0.1)
+    assert_allclose(posterior.sd() / sd, 1.0, atol=0.1)
     assert posterior.log_evidence is not None
     assert posterior.log_evidence == pytest.approx(grid.log_evidence, abs=0.1)
-
-
-def test_the_maximum_alone_is_too_sure(data: PreferenceData, grid: UtilityPosterior) -> None:
-    maximum = EP(two_parts, hyperparameters="maximize").run(0, data, progress_bar=False)
-    assert np.mean(maximum.sd() / grid.sd()) < 0.93
 
 
 def test_keys_repeat_and_info_says_what_was_done(
     data: PreferenceData, posterior: UtilityPosterior
 ) -> None:
-    again = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
-    np.testing.assert_array_equal(again.belief.weights, posterior.belief.weights)
+    again = EP(two_parts, hyperparameters="integrate").run(0, data)
+    assert_array_equal(again.belief.weights, posterior.belief.weights)
     assert posterior.info["hyperparameters"] == "integrate"
     assert posterior.info["points"] == len(posterior.belief.weights) == POINTS[2]
     assert posterior.info["effective_points"] > POINTS[2] / 2
@@ -121,14 +117,14 @@ def test_keys_repeat_and_info_says_what_was_done(
 
 
 def test_laplace_averages_too(data: PreferenceData, posterior: UtilityPosterior) -> None:
-    other = Laplace(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
+    other = Laplace(two_parts, hyperparameters="integrate").run(0, data)
     assert other.info["points"] == POINTS[2]
     assert np.corrcoef(other.mean(), posterior.mean())[0, 1] > 0.99
 
 
 def test_nothing_to_average_over_leaves_one_gaussian(data: PreferenceData) -> None:
     known = EP(two_parts, hyperparameters="integrate", fixed={"smooth": 1.0, "own": 0.3})
-    posterior = known.run(0, data, progress_bar=False)
+    posterior = known.run(0, data)
     assert len(posterior.belief.weights) == 1
     assert "points" not in posterior.info
 
@@ -137,7 +133,7 @@ def test_too_large_mixtures_are_not_thinned(
     data: PreferenceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importance, "MAX_NUMBERS_OF_POINTS", 23 * _NUMBER**2)
-    posterior = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
+    posterior = EP(two_parts, hyperparameters="integrate").run(0, data)
     assert len(posterior.belief.weights) == 1
     assert "maximum" in posterior.info["integration"]
 
@@ -145,9 +141,9 @@ def test_too_large_mixtures_are_not_thinned(
 def test_a_saved_mixture_keeps_its_weights(posterior: UtilityPosterior, tmp_path: Path) -> None:
     posterior.save(tmp_path / "posterior.nc")
     again: Any = relpref.load(tmp_path / "posterior.nc")
-    np.testing.assert_array_equal(again.belief.weights, posterior.belief.weights)
-    np.testing.assert_array_equal(again.prior_log_weights, posterior.prior_log_weights)
-    np.testing.assert_array_equal(again.mean(), posterior.mean())
+    assert_array_equal(again.belief.weights, posterior.belief.weights)
+    assert_array_equal(again.prior_log_weights, posterior.prior_log_weights)
+    assert_array_equal(again.mean(), posterior.mean())
     assert again.log_evidence == posterior.log_evidence
 
 
@@ -157,9 +153,7 @@ def test_an_answer_multiplies_weights_by_its_probability(posterior: UtilityPoste
     each = ndtr(before.means[:, 0] / np.sqrt(1 + before.variances[:, 0]))
     after = posterior.update([pair])
     expected = posterior.belief.weights * each
-    np.testing.assert_allclose(
-        after.belief.weights, expected / expected.sum(), rtol=0.1, atol=0.003
-    )
+    assert_allclose(after.belief.weights, expected / expected.sum(), rtol=0.1, atol=0.003)
     assert after.log_evidence is not None
     assert posterior.log_evidence is not None
     gained = after.log_evidence - posterior.log_evidence
@@ -169,22 +163,11 @@ def test_an_answer_multiplies_weights_by_its_probability(posterior: UtilityPoste
     )
 
 
-def test_draws_for_arviz_come_with_their_hyperparameters(posterior: UtilityPosterior) -> None:
-    tree = posterior.to_datatree(num_samples=4000, rng_key=0)
-    draws = tree["posterior"].to_dataset()
-    assert dict(draws.sizes)["chain"] == 4
-    np.testing.assert_allclose(
-        np.asarray(draws["smooth"]).mean(), posterior.hyperparameters["smooth"], rtol=0.02
-    )
-    known = posterior.hyperparameter_draws["smooth"]
-    assert np.all(np.isin(np.asarray(draws["smooth"]), known))
-
-
 def test_noise_of_raters_is_held(posterior: UtilityPosterior) -> None:
     """Where its prior has no quantiles, so that it is not averaged over."""
     data = _answers(12, rater=True)
     engine = EP(relpref.models.xpgp, hyperparameters="integrate")
-    found = engine.run(0, data, progress_bar=False, priors={"rater_noise": dist.Gamma(4.0, 4.0)})
+    found = engine.run(0, data, priors={"rater_noise": dist.Gamma(4.0, 4.0)})
     assert found.info["held"] == ["rater_noise"]
     assert found.log_evidence is None
     assert np.ptp(found.hyperparameter_draws["rater_noise"], axis=0).max() == 0
@@ -199,7 +182,7 @@ def test_hyperparameters_that_are_all_held_are_at_their_maximum() -> None:
         "individual_amplitude": 0.3,
     }
     priors = {"rater_noise": dist.Gamma(4.0, 4.0)}
-    found = EP(relpref.models.xpgp, fixed=fixed).run(0, data, progress_bar=False, priors=priors)
+    found = EP(relpref.models.xpgp, fixed=fixed).run(0, data, priors=priors)
     assert len(found.belief.weights) == 1
     assert found.info["held"] == ["rater_noise"]
     assert "rater" in found.info["integration"]
@@ -243,8 +226,8 @@ def test_a_gaussian_is_integrated_over(size: int, scalars: int) -> None:
     weights = np.exp(log_weights - logsumexp(log_weights))
     off = points.vectors - mean
     whitened = off @ np.linalg.cholesky(precision)
-    np.testing.assert_allclose(weights @ whitened, 0.0, atol=0.15)
-    np.testing.assert_allclose((whitened.T * weights) @ whitened, np.eye(size), atol=0.35)
+    assert_allclose(weights @ whitened, 0.0, atol=0.15)
+    assert_allclose((whitened.T * weights) @ whitened, np.eye(size), atol=0.35)
 
 
 def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
@@ -261,7 +244,7 @@ def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
     )
     spread = np.ptp(points.vectors, axis=0)
     assert np.all(spread[[0, 1, 2, 3, 4, 7]] > 0)
-    np.testing.assert_allclose(spread[[5, 6]], 0.0, atol=1e-9)
+    assert_allclose(spread[[5, 6]], 0.0, atol=1e-9)
     assert points.info["held"] == ["s"]
     exact = 4 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
     assert points.log_evidence == pytest.approx(exact, abs=0.15)
@@ -301,27 +284,7 @@ def test_points_reach_the_tails() -> None:
             smooth.append([mass[(line > lower) & (line < upper)].sum() for lower, upper in ends])
     assert len(weights) == POINTS[2]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
-    np.testing.assert_allclose(np.mean(smooth, axis=0), levels, atol=0.01)
-
-
-@pytest.mark.parametrize("positive", [False, True])
-def test_between_points(positive: bool) -> None:
-    """Few points of a Gaussian, at equal distances; or of the squares of positive numbers."""
-    places = np.linspace(-2.5, 2.5, 11)
-    weights = np.exp(-0.5 * places**2)
-    weights /= weights.sum()
-    values = np.square(3 + places) if positive else places
-    for level in (0.5, 0.8, 0.95):
-        ends = interval(values, weights, level)
-        wanted = ndtri([(1 - level) / 2, (1 + level) / 2])
-        np.testing.assert_allclose(np.sqrt(ends) - 3 if positive else ends, wanted, atol=0.05)
-        assert probability_below(values, weights, ends[0]) == pytest.approx(
-            (1 - level) / 2, abs=1e-3
-        )
-    assert probability_below(values, weights, values.max() + 1e-9) < 1
-    np.testing.assert_allclose(interval(np.full(11, 0.3), weights, 0.9), 0.3)
-    assert interval(np.arange(101.0), np.full(101, 1 / 101), 0.9) == pytest.approx((5.0, 95.0))
-    assert probability_below(np.exp(places), weights, -1.0) == 0
+    assert_allclose(np.mean(smooth, axis=0), levels, atol=0.01)
 
 
 def _log_skewed(place: NDArray[np.float64]) -> Any:
@@ -350,14 +313,6 @@ def test_uneven_weights_warn_and_name_the_remedy() -> None:
     assert judged(np.zeros(36)) == {"points": 36, "effective_points": pytest.approx(36.0)}
 
 
-@pytest.mark.slow
-def test_nuts_agrees(data: PreferenceData, posterior: UtilityPosterior) -> None:
-    draws = EP(two_parts, hyperparameters="nuts", draws=2000).run(0, data, progress_bar=False)
-    sd = draws.sd()
-    np.testing.assert_allclose((posterior.mean() - draws.mean()) / sd, 0.0, atol=0.1)
-    np.testing.assert_allclose(posterior.sd() / sd, 1.0, atol=0.1)
-
-
 def test_a_quick_update_moves_every_component_and_is_undone(posterior: UtilityPosterior) -> None:
     known = set(zip(posterior.data.winner.tolist(), posterior.data.loser.tolist(), strict=True))
     fresh = [
@@ -370,14 +325,14 @@ def test_a_quick_update_moves_every_component_and_is_undone(posterior: UtilityPo
     quick = posterior.update(answers, quick=True)
     full = posterior.update(answers)
     sd = full.sd()
-    np.testing.assert_allclose((quick.mean() - full.mean()) / sd, 0.0, atol=0.05)
-    np.testing.assert_allclose(quick.sd() / sd, 1.0, atol=0.05)
-    np.testing.assert_allclose(quick.belief.weights, full.belief.weights, rtol=0.15, atol=0.003)
+    assert_allclose((quick.mean() - full.mean()) / sd, 0.0, atol=0.05)
+    assert_allclose(quick.sd() / sd, 1.0, atol=0.05)
+    assert_allclose(quick.belief.weights, full.belief.weights, rtol=0.15, atol=0.003)
     assert quick.log_evidence == pytest.approx(full.log_evidence, abs=0.05)
     assert quick.hyperparameters["smooth"] == pytest.approx(
         full.hyperparameters["smooth"], rel=0.05
     )
     undone = quick.update(withdraw=answers[1:], quick=True).update(withdraw=answers[:1], quick=True)
-    np.testing.assert_allclose(undone.mean(), posterior.mean(), atol=1e-8)
-    np.testing.assert_allclose(undone.belief.weights, posterior.belief.weights, rtol=1e-6)
+    assert_allclose(undone.mean(), posterior.mean(), atol=1e-8)
+    assert_allclose(undone.belief.weights, posterior.belief.weights, rtol=1e-6)
     assert undone.log_evidence == pytest.approx(posterior.log_evidence)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.infer.importance import inverse_root
 
@@ -16,13 +17,13 @@ def test_the_spread_is_that_of_the_curvature(steepest: float) -> None:
     root = inverse_root(hessian, 0.1)
     assert np.all(np.isfinite(root))
     if steepest < 1e6:
-        np.testing.assert_allclose(root @ root.T, np.linalg.inv(hessian), rtol=1e-9)
+        assert_allclose(root @ root.T, np.linalg.inv(hessian), rtol=1e-9)
 
 
 def test_directions_that_are_too_flat_are_not_believed() -> None:
     root = inverse_root(np.diag([1e-8, 4.0]), 0.1)
-    np.testing.assert_allclose(root @ root.T, np.diag([10.0, 0.25]), atol=1e-12)
+    assert_allclose(root @ root.T, np.diag([10.0, 0.25]), atol=1e-12)
 
 
 def test_what_has_no_curvature_is_not_spread_by_it() -> None:
-    np.testing.assert_array_equal(inverse_root(np.full((2, 2), np.nan), 0.1), np.eye(2))
+    assert_array_equal(inverse_root(np.full((2, 2), np.nan), 0.1), np.eye(2))

@@ -39,7 +39,6 @@ def test_choices_of_how_to_travel() -> None:
         posterior: Any = EP(xpgp, hyperparameters="maximize").run(
             0,
             data,
-            progress_bar=False,
             individual=False,
             attribute_kernel=SquaredExponential(shared_lengthscale=True),
             priors={"mode_amplitude": dist.HalfNormal(np.float64(scale))},

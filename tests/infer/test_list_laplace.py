@@ -4,23 +4,18 @@ form, differences, and a sampler.
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-import pandas as pd
 import pytest
 
-from relpref import PreferenceData
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess
-from relpref.likelihoods import ListComparison, ListSizes, Logistic, LogisticComparison
+from relpref.likelihoods import ListComparison, ListSizes, LogisticComparison
 from relpref.linalg import Dense
-from relpref.models import preference_gp
 
 ITEMS = 5
-FIXED = {"individual_amplitude": 1.0}
 ORDERS = [[0, 1, 2], [3, 1, 4], [2, 0, 3], [4, 0, 1]]  # the last is a choice of 4
 PAIRS = [(0, 3), (2, 4)]
 ROWS = np.array(
@@ -47,7 +42,7 @@ def program(scale: float) -> None:
 
 
 def fit(scale: float, **options: Any) -> Any:
-    return Laplace(program, **options).run(0, scale, progress_bar=False)
+    return Laplace(program, **options).run(0, scale)
 
 
 def plackett_luce(utility: Any) -> tuple[float, Any, Any]:
@@ -81,28 +76,8 @@ def test_mode_of_plackett_and_luce() -> None:
     )
 
 
-@pytest.mark.slow
-def test_against_a_sampler() -> None:
-    """Modes are near the means of a few lists."""
-    rng, rows = np.random.default_rng(2), []
-    for number in range(12):
-        order = rng.permutation(6)[:4]
-        rows += [(number, f"i{item}", place) for place, item in enumerate(sorted(order), 1)]
-    table = pd.DataFrame(rows, columns=["list", "item", "place"])
-    data = PreferenceData.from_tables([f"i{at}" for at in range(6)], table)
-    kernel = numpyro.infer.NUTS(numpyro.handlers.condition(preference_gp, FIXED))
-    mcmc = numpyro.infer.MCMC(kernel, num_warmup=200, num_samples=1000, progress_bar=False)
-    mcmc.run(jax.random.key(0), data, likelihood=Logistic())
-    draws = np.asarray(mcmc.get_samples()["utility"])
-    mean, sd = draws.mean(axis=0), draws.std(axis=0)
-    posterior = Laplace(preference_gp, fixed=FIXED).run(
-        0, data, progress_bar=False, likelihood=Logistic()
-    )
-    assert np.max(np.abs(posterior.mean(site="utility") - mean) / sd) < 0.35
-
-
 def test_refused() -> None:
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
-        EP(program).run(0, 0.7, progress_bar=False)
+        EP(program).run(0, 0.7)
     with pytest.raises(UnsupportedProgramError, match="space='auto'"):
         fit(0.7, space="observation")

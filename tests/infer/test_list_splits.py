@@ -32,7 +32,7 @@ def test_halves_of_the_people() -> None:
 
     def gaps(people: Any) -> Any:
         data = everyone.select_comparisons(np.flatnonzero(np.isin(number, people)))
-        posterior = EP(preference_gp).run(0, data, progress_bar=False)
+        posterior = EP(preference_gp).run(0, data)
         found = posterior.belief.differences(first, second)
         return found.mean, np.square(found.sd)
 

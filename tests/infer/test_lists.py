@@ -38,7 +38,7 @@ def data() -> PreferenceData:
 
 
 def fit(data: PreferenceData, program: Any = preference_gp, **options: Any) -> Any:
-    return EP(program, **{"fixed": FIXED, **options}).run(0, data, progress_bar=False)
+    return EP(program, **{"fixed": FIXED, **options}).run(0, data)
 
 
 def test_updates_are_fits(data: PreferenceData, tmp_path: Path) -> None:
@@ -89,36 +89,25 @@ def test_order_and_names_leave_no_trace(engine: Any, lists: list[tuple[int, ...]
     assert other.log_evidence == pytest.approx(first.log_evidence, abs=1e-6)
 
 
-def test_without_padding(data: PreferenceData) -> None:
-    def program(data: PreferenceData) -> None:
-        preference_gp(data)
-
-    one, other = fit(data), fit(data, program)
-    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
-    assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-9)
-
-
 def test_refused(data: PreferenceData) -> None:
     remedy = r"Laplace has no lists with Gaussian noise \(Thurstone\): fit with EP"
     for engine in (Laplace(preference_gp), Laplace(preference_gp, hyperparameters="em")):
         with pytest.raises(UnsupportedProgramError, match=remedy):
-            engine.run(0, data, progress_bar=False)
+            engine.run(0, data)
     with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
-        EP(preference_gp, fixed=FIXED).run(0, data, progress_bar=False, likelihood=Logistic())
+        EP(preference_gp, fixed=FIXED).run(0, data, likelihood=Logistic())
     with pytest.raises(DataError, match="lapse=True is for single answers"):
-        EP(preference_gp, fixed=FIXED).run(
-            0, data, progress_bar=False, likelihood=Probit(lapse=True)
-        )
+        EP(preference_gp, fixed=FIXED).run(0, data, likelihood=Probit(lapse=True))
 
 
 @pytest.mark.slow
 def test_nuts_agrees(data: PreferenceData) -> None:
-    found = check(fit(data), draws=2000, progress_bar=False)
+    found = check(fit(data), draws=2000)
     assert found.verdict == "agrees", found.sentence
 
 
 @pytest.mark.slow
 def test_calibrated(data: PreferenceData) -> None:
     """Lists are drawn with the noise that their pairs share; independent ones would not be."""
-    found = calibrate(preference_gp, data, fixed=FIXED, simulations=1000, progress_bar=False)
+    found = calibrate(preference_gp, data, fixed=FIXED, simulations=1000)
     assert found.p_value() > 1e-3

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from relpref.data import PreferenceData
 from relpref.errors import InferenceError, StorageError
@@ -56,7 +57,7 @@ def test_each_is_fitted_as_if_there_were_no_other(
     assert numbers(found) == alone[label]
     by_position = dict(fit_many(engine, list(queries.values())[:2]))
     assert list(by_position) == [0, 1]
-    np.testing.assert_array_equal(by_position[1].key == found.key, False)
+    assert_array_equal(by_position[1].key == found.key, False)
 
 
 def test_what_is_finished_is_kept_and_the_rest_done(

@@ -12,12 +12,12 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 import relpref
 from relpref.data import PreferenceData, Relation
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace, layout
-from relpref.infer.evidence import evaluate, expectation_propagation
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.kernels import Precomputed, SquaredExponential
@@ -38,11 +38,13 @@ def make(n: int, m: int, seed: int = 0, **columns: Any) -> PreferenceData:
     ends = np.where(won, first, second), np.where(won, second, first)
     names = ("first", "second") if "probability" in columns else ("winner", "loser")
     answers = pd.DataFrame(dict(zip(names, (labels[end] for end in ends), strict=True)))
+    covariates = columns.pop("covariates", ())
     for name, values in columns.items():
         answers[name] = np.resize(values, m)
     source = rng.integers(0, n - 1, n)
     links = pd.DataFrame({"source": labels[source], "target": labels[source + 1]}).drop_duplicates()
-    return PreferenceData.from_tables(items, answers, {"next": Relation(links, kind="undirected")})
+    relations = {"next": Relation(links, kind="undirected")}
+    return PreferenceData.from_tables(items, answers, relations, covariates=covariates)
 
 
 @pytest.fixture
@@ -61,51 +63,18 @@ def close(one: Any, other: Any, tolerance: float = 1e-9) -> None:
     assert one.data.labels == other.data.labels
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=tolerance)
     for name, value in other.hyperparameters.items():
-        np.testing.assert_allclose(one.hyperparameters[name], value, rtol=tolerance, err_msg=name)
-    np.testing.assert_allclose(one.belief.mean(), other.belief.mean(), atol=tolerance)
-    np.testing.assert_allclose(one.belief.covariance(), other.belief.covariance(), atol=tolerance)
+        assert_allclose(one.hyperparameters[name], value, rtol=tolerance, err_msg=name)
+    assert_allclose(one.belief.mean(), other.belief.mean(), atol=tolerance)
+    assert_allclose(one.belief.covariance(), other.belief.covariance(), atol=tolerance)
     for name, value in other.sites.items():
         assert one.sites[name].shape == value.shape == np.shape(one.sites[name])
-        np.testing.assert_allclose(one.sites[name], value, rtol=1e-7, atol=1e-7, err_msg=name)
+        assert_allclose(one.sites[name], value, rtol=1e-7, atol=1e-7, err_msg=name)
     pd.testing.assert_frame_equal(one.explain(), other.explain(), atol=tolerance, rtol=tolerance)
-
-
-CASES: dict[str, Any] = {
-    "more answers": (make(9, 40), {}),
-    "fewer answers": (make(21, 12), {}),
-    "as many": (make(17, 17, 3), {}),
-    "raters": (make(10, 30, rater=list("rst"), strength=[1, 2, 1, 1]), {}),
-    "reports": (make(8, 30, probability=[0.7, 0.9, 0.4]), {}),
-    "groups": (make(8, 30, group=[1, 1, 2, None, 3, 4, 3]), {}),
-}
-
-
-# Laplace pads by the code of EP: half of the cases compile its own.
-@pytest.mark.parametrize(
-    ("case", "engine"),
-    [
-        pytest.param(
-            case,
-            engine,
-            marks=[pytest.mark.slow] * (engine is Laplace and case in ("raters", "reports")),
-        )
-        for case in CASES
-        for engine in (EP, Laplace)
-    ],
-)
-def test_a_fit_is_the_same(case: str, engine: Any, unpadded: Callable[..., Any]) -> None:
-    data, kwargs = CASES[case]
-    fit = partial(
-        engine(xpgp, hyperparameters="maximize").run, 0, data, progress_bar=False, **kwargs
-    )
-    with jax.enable_x64(True):
-        assert Program.of(xpgp, (data,), kwargs, padding=True).filled is not None
-    close(fit(), unpadded(fit), 1e-7)
 
 
 def test_a_mixture_is_the_same_and_so_is_what_follows(unpadded: Callable[..., Any]) -> None:
     data = make(12, 30, 1)
-    fit: Any = partial(EP(xpgp).run, 0, data, progress_bar=False)
+    fit: Any = partial(EP(xpgp).run, 0, data)
     one, other = fit(), unpadded(fit)
     close(one, other, 1e-7)
     pd.testing.assert_frame_equal(one.ranking(), other.ranking(), atol=1e-6)
@@ -115,28 +84,60 @@ def test_a_mixture_is_the_same_and_so_is_what_follows(unpadded: Callable[..., An
     pd.testing.assert_frame_equal(*tables, atol=1e-6)
 
 
-@pytest.mark.parametrize("dual", [True, False])
-@pytest.mark.parametrize("m", [10, 40])
+def lists(number: int) -> PreferenceData:
+    rng = np.random.default_rng(0)
+    rows = [
+        (at, f"e{item}", place)
+        for at in range(number)
+        for place, item in enumerate(rng.choice(8, 2 + at % 3, replace=False), 1)
+    ]
+    table = pd.DataFrame(rows, columns=["list", "item", "place"])
+    return PreferenceData.from_tables([f"e{row}" for row in range(8)], table)
+
+
+SIDES = {"x_winner": [0.3, -1.0, 0.7], "x_loser": [1.0, 0.2]}
+CASES: dict[str, PreferenceData] = {
+    "more answers": make(9, 40),
+    "fewer answers": make(21, 12),
+    "as many": make(17, 17, 3),
+    "raters": make(10, 30, rater=list("rst"), strength=[1, 2, 1, 1]),
+    "reports": make(8, 30, probability=[0.7, 0.9, 0.4]),
+    "groups": make(8, 30, group=[1, 1, 2, None, 3, 4, 3]),
+    "covariates": make(8, 30, covariates=["x"], **SIDES),
+    "lists": lists(9),
+}
+
+
+RUNS = [
+    *((case, EP, False) for case in CASES),
+    *((case, EP, True) for case in ("more answers", "fewer answers", "groups")),
+    *((case, Laplace, False) for case in ("more answers", "groups")),
+]
+
+
+@pytest.mark.parametrize(("case", "engine", "dual"), RUNS)
 def test_evidence_and_gradient_are_the_same(
-    dual: bool, m: int, unpadded: Callable[..., Any]
+    case: str, engine: Any, dual: bool, unpadded: Callable[..., Any]
 ) -> None:
-    data = make(14, m, 2)
+    data = CASES[case]
     with jax.enable_x64(True):
         read = partial(Program.of, xpgp, (data,), padding=True)
         found = []
         for program in (read(), unpadded(read)):
+            assert (program.filled is None) == bool(found)
             sites = Sites(*np.zeros((2, data.num_comparisons)))
             at = {name: value + 0.3 for name, value in program.medians.items()}
-            given = (program, dual, True, at, sites, 1e-12, 500)
-            found.append(evaluate(expectation_propagation, *given, None))
-            found.append(evaluate(expectation_propagation, *given, True))
+            found += [
+                engine.evaluate(program, dual, True, at, sites, 1e-12, 500, whole)
+                for whole in (False, True)
+            ]
     (one, whole), (other, plain) = found[:2], found[2:]
     assert one.log_evidence == pytest.approx(float(other.log_evidence), abs=1e-10)
     for name, slope in other.gradient.items():
-        np.testing.assert_allclose(one.gradient[name], slope, atol=1e-8, err_msg=name)
+        assert_allclose(one.gradient[name], slope, atol=1e-8, err_msg=name)
     for ours, theirs in zip(jax.tree.leaves(whole), jax.tree.leaves(plain), strict=True):
         assert np.shape(ours) == np.shape(theirs)
-        np.testing.assert_allclose(ours, theirs, atol=1e-7)
+        assert_allclose(ours, theirs, atol=1e-7)
 
 
 class Traces:
@@ -174,18 +175,18 @@ def listening(traces: Traces) -> Iterator[Callable[..., list[str]]]:
 )
 def test_another_size_traces_nothing(engine: Any, listening: Callable[..., list[str]]) -> None:
     def fit(n: int, m: int) -> Any:
-        return engine.run(0, make(n, m, n), progress_bar=False).ranking()
+        return engine.run(0, make(n, m, n)).ranking()
 
     clear()
     assert "_slope" in listening(lambda: fit(33, 70))
     again = type(engine)(partial(xpgp, **getattr(engine.program, "keywords", {})))  # another object
-    assert listening(lambda: again.run(0, make(50, 100, 1), progress_bar=False).ranking()) == []
+    assert listening(lambda: again.run(0, make(50, 100, 1)).ranking()) == []
     assert listening(lambda: fit(64, 120)) == []
 
 
 def test_more_groups_trace_nothing(listening: Callable[..., list[str]]) -> None:
     def fit(n: int, m: int, groups: int) -> Any:
-        posterior: Any = EP(xpgp).run(0, make(n, m, n, group=range(groups)), progress_bar=False)
+        posterior: Any = EP(xpgp).run(0, make(n, m, n, group=range(groups)))
         return posterior.ranking()
 
     clear()
@@ -210,10 +211,8 @@ def test_who_does_not_allow_it_sees_the_data_as_they_are() -> None:
             sizes.append((attributes.shape[0], data.num_comparisons))
             return super().__call__(attributes, **values)
 
-    EP(program).run(0, data, progress_bar=False)
-    EP(preference_gp, hyperparameters="maximize").run(
-        0, data, attribute_kernel=Own(), progress_bar=False
-    )
+    EP(program).run(0, data)
+    EP(preference_gp, hyperparameters="maximize").run(0, data, attribute_kernel=Own())
     assert set(sizes) == {(9, data.num_comparisons)}
     given = (Own(), Precomputed(np.eye(9)))
     with jax.enable_x64(True):
@@ -227,6 +226,6 @@ def test_messages_are_about_the_data_as_they_are() -> None:
     with pytest.raises(
         DataError, match=r"fixed\['utility'\] has shape \(3,\); the site has shape \(9,\)"
     ):
-        EP(xpgp, fixed={"utility": np.zeros(3)}).run(0, data, progress_bar=False)
+        EP(xpgp, fixed={"utility": np.zeros(3)}).run(0, data)
     with pytest.raises(DataError, match="priors names the site 'nothing'"):
-        EP(xpgp).run(0, data, priors={"nothing": dist.HalfNormal(1.0)}, progress_bar=False)
+        EP(xpgp).run(0, data, priors={"nothing": dist.HalfNormal(1.0)})

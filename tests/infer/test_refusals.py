@@ -88,7 +88,7 @@ def one_depends_on_another() -> None:
 )
 def test_the_site_is_named(program: Callable[[], None], message: str) -> None:
     with pytest.raises(UnsupportedProgramError, match=message):
-        EP(program).run(0, progress_bar=False)
+        EP(program).run(0)
 
 
 def test_data_without_answers(fit: Callable[..., Any], data: PreferenceData) -> None:

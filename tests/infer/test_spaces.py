@@ -1,4 +1,4 @@
-"""The two spaces give one answer, and their shortcuts leave out zeros only."""
+"""Posteriors under sites in every space, rows and triangles, against whole matrices."""
 
 from typing import Any
 
@@ -6,81 +6,139 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
+from relpref.infer.host_space import HostSpace
 from relpref.infer.rows import DenseRows, SparseRows
 from relpref.infer.spaces import DualSpace, LatentSpace, Map, lower_of_product
 from relpref.linalg import Dense
 
+SIZES = [1, 5, 128, 129, 300]
+NUGGETS = [1.0, 1e-9]
 
-@pytest.mark.parametrize("size", [1, 5, 128, 129, 300])
-def test_the_lower_triangle_of_a_product(size: int) -> None:
+
+def problem(size: int, nugget: float) -> tuple[Any, SparseRows]:
+    """A prior whose condition number is about that of the nugget, and 2·size pairs of items."""
     generator = np.random.default_rng(size)
-    root = np.tril(generator.standard_normal((size, size)))
-    right = generator.standard_normal((size, size))
+    places = np.linspace(0.0, 3.0, size)
+    covariance = np.exp(-0.5 * np.subtract.outer(places, places) ** 2) + nugget * np.eye(size)
+    first = generator.integers(0, size, 2 * size)
+    second = (first + generator.integers(1, max(size, 2), 2 * size)) % size
+    entry = np.tile([1.0, -1.0], (2 * size, 1))
+    return covariance, SparseRows(np.stack([first, second], axis=1), entry, np.zeros(size))
+
+
+def on_host(size: int, nugget: float, **options: Any) -> HostSpace:
+    covariance, rows = problem(size, nugget)
+    return HostSpace.of(Dense(covariance), rows, **options)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_products_and_quotients_of_triangles(size: int) -> None:
+    generator, space = np.random.default_rng(size), on_host(size, 1e-12)
+    right = space.rows.gram(generator.uniform(0.0, 1.0, 2 * size)) @ space.root
+    lower = np.tril(generator.standard_normal((size, size))) / size + 3 * np.eye(size)
+    assert np.all(np.tril(space.root, -1) == 0)
+    assert_allclose(np.tril(space.product(right)), np.tril(space.root.T @ right), atol=1e-11)
+    found = space.quotient(lower)
+    assert_allclose(found @ lower.T, space.root, atol=1e-12)
+    assert np.all(np.tril(found, -1) == 0)
     with jax.enable_x64(True):
-        found = np.asarray(lower_of_product(jnp.asarray(root), jnp.asarray(right)))
-    np.testing.assert_allclose(np.tril(found), np.tril(root.T @ right), rtol=0, atol=1e-11)
+        product = np.asarray(lower_of_product(jnp.asarray(lower), jnp.asarray(right)))
+    assert_allclose(np.tril(product), np.tril(lower.T @ right), atol=1e-11)
 
 
-@pytest.fixture
-def problem() -> dict[str, Any]:
-    generator = np.random.default_rng(0)
-    factor = generator.standard_normal((7, 7))
-    return {
-        "covariance": factor @ factor.T,
-        "design": generator.standard_normal((9, 7)),
-        "precision": generator.uniform(0, 2, 9),
-        "shift": generator.standard_normal(9),
-    }
-
-
-@pytest.mark.parametrize("kind", [LatentSpace, DualSpace])
-def test_against_dense_algebra(kind: Any, problem: dict[str, Any]) -> None:
-    covariance, design, precision, shift = problem.values()
+@pytest.mark.parametrize(
+    ("kind", "size", "nugget"),
+    [
+        *((kind, size, nugget) for kind in (False, True) for size in SIZES for nugget in NUGGETS),
+        *((kind, 7, 1.0) for kind in (LatentSpace, DualSpace)),
+    ],
+)
+def test_posterior_under_sites(kind: Any, size: int, nugget: float) -> None:
+    """On the host by K⁻¹ where that is exact, by a root of K where it is not or is asked for."""
+    generator, (covariance, sparse) = np.random.default_rng(1), problem(size, nugget)
+    design = sparse.matrix.toarray()
+    precision = generator.uniform(0.0, 2.0, 2 * size)
+    shift = generator.standard_normal(2 * size)
+    seen = covariance @ design.T
+    inner = np.eye(2 * size) + precision[:, None] * (design @ seen)
+    posterior = covariance - seen @ np.linalg.solve(inner, precision[:, None] * seen.T)
     with jax.enable_x64(True):
-        matrix = jnp.asarray(design)
-        projection = Map(lambda vector: matrix @ vector, lambda vector: matrix.T @ vector)
-        space = kind.build(Dense(jnp.asarray(covariance)), projection)
-        factor = space.factorise(jnp.asarray(precision), projection)
-        marginals = space.marginals(factor, jnp.asarray(shift), projection)
-        weights = np.asarray(space.weights(factor, jnp.asarray(precision), projection))
-        response = np.asarray(space.response(factor, jnp.asarray(shift), projection))
-    posterior = np.linalg.inv(np.linalg.inv(covariance) + design.T @ (precision[:, None] * design))
+        if isinstance(kind, bool):
+            space: Any = on_host(size, nugget, accurate=kind)
+            assert (space.inverse is None) == (kind or (nugget < 1 and size > 5))
+            rows: Any = space.rows
+            sites: Any = precision, shift
+        else:
+            *sites, matrix = map(jnp.asarray, (precision, shift, design))
+            rows = Map(lambda vector: matrix @ vector, lambda vector: matrix.T @ vector)
+            space = kind.build(Dense(jnp.asarray(covariance)), rows)
+        factor = space.factorise(sites[0], rows)
+        marginals = space.marginals(factor, sites[1], rows)
+        response = space.response(factor, sites[1], rows)
+        weights = space.weights(factor, sites[0], rows)
+    if isinstance(kind, bool):
+        assert_allclose(space.covariance(factor), posterior, atol=1e-9)
     gaps = design @ posterior @ design.T
-    np.testing.assert_allclose(marginals.variance, np.diagonal(gaps), rtol=1e-9)
-    np.testing.assert_allclose(marginals.mean, gaps @ shift, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(response, gaps @ shift, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(
-        covariance - covariance @ weights @ covariance, posterior, rtol=0, atol=1e-9
+    assert_allclose(marginals.variance, np.diagonal(gaps), rtol=1e-6, atol=1e-12)
+    assert_allclose(marginals.mean, gaps @ shift, atol=1e-8)
+    assert_allclose(response, gaps @ shift, atol=1e-8)
+    volume = 0.5 * np.linalg.slogdet(inner)[1]
+    assert_allclose(marginals.log_determinant, volume, rtol=1e-9, atol=1e-12)
+    expected = design.T @ np.linalg.solve(inner, precision[:, None] * design)
+    assert_allclose(weights, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("nugget", NUGGETS)
+def test_without_sites_the_posterior_is_the_prior(nugget: float) -> None:
+    space = on_host(40, nugget)
+    nothing = np.zeros(80)
+    factor = space.factorise(nothing, space.rows)
+    assert_allclose(space.covariance(factor), space.root @ space.root.T, atol=1e-12)
+    assert factor.log_determinant == 0
+    assert_allclose(space.weights(factor, nothing, space.rows), 0.0)
+
+
+@pytest.mark.parametrize("nugget", NUGGETS)
+def test_sites_of_negative_precision(nugget: float) -> None:
+    """A posterior as long as there is one, and no number where there is none."""
+    space = on_host(40, nugget)
+    before = space.rows.variances(space.root)
+    precision = np.where(np.arange(80) == np.argmax(before), -0.5 / before.max(), 0.0)
+    proper, improper = (
+        space.marginals(space.factorise(factor * precision, space.rows), precision, space.rows)
+        for factor in (1, 3)
     )
-    half_log_ratio = 0.5 * (np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(posterior)[1])
-    np.testing.assert_allclose(marginals.log_determinant, half_log_ratio, rtol=1e-9)
+    assert_allclose(proper.variance.max(), 2 * before.max(), rtol=1e-9)
+    assert not np.isfinite(improper.variance).any()
 
 
-def test_sparse_rows_are_the_matrix(problem: dict[str, Any]) -> None:
-    """Rows of no, one and two entries."""
-    design = np.zeros((9, 7))
-    for row, columns in enumerate([(), (3,), (0, 6), (6, 0), (2, 3), (5,), (1, 4), (4, 5), (0, 1)]):
-        design[row, list(columns)] = np.random.default_rng(row).standard_normal(len(columns))
-    precision, factor = problem["precision"], np.linalg.cholesky(problem["covariance"])
-    with jax.enable_x64(True):
-        sparse: Any = SparseRows.find(lambda vector: design @ vector, (9, 7))
-        dense = DenseRows(jnp.asarray(design))
-        for rows in (sparse, dense):
-            gram = rows.gram(jnp.asarray(precision))
-            np.testing.assert_allclose(gram, design.T @ (precision[:, None] * design), atol=1e-12)
-            variances = rows.variances(jnp.asarray(factor))
-            np.testing.assert_allclose(
-                variances, np.diagonal(design @ factor @ factor.T @ design.T), atol=1e-12
-            )
+def test_a_prior_that_is_none() -> None:
+    """What cannot be factorized at all is not inverted either."""
+    space = HostSpace.of(Dense(np.diag([1.0, -1.0])), DenseRows(np.eye(2)))
+    assert space.inverse is None
+    assert not np.isfinite(space.root).all()
 
 
-def test_rows_of_more_than_two_entries_are_not_sparse() -> None:
-    design = np.eye(5)[[0, 1, 2, 3]] - np.eye(5)[[1, 2, 3, 4]]
-    with jax.enable_x64(True):
-        assert SparseRows.find(lambda vector: design @ vector, design.shape) is not None
-        design[2, 0] = 0.5
-        assert SparseRows.find(lambda vector: design @ vector, design.shape) is None
+@pytest.mark.parametrize("size", [7, 250])
+def test_sparse_rows_as_dense_ones(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Three rows at once, and some are left over.
+    monkeypatch.setattr("relpref.infer.rows._TOGETHER", 3 * size)
+    (_, sparse), generator = problem(size, 1.0), np.random.default_rng(2)
+    dense = DenseRows(sparse.matrix.toarray())
+    precision = generator.uniform(-1.0, 1.0, 2 * size)
+    matrix, tall = generator.standard_normal((size, 3)), generator.standard_normal((2 * size, 3))
+    gram, white = dense.gram(precision), generator.standard_normal((size, size))
+    assert_allclose(sparse.gram(precision), gram, atol=1e-12)
+    assert_allclose(sparse.times_gram(precision, matrix), gram @ matrix, atol=1e-12)
+    assert_allclose(sparse.rows(matrix), dense.rows(matrix), atol=1e-12)
+    assert_allclose(sparse.variances(white), dense.variances(white), rtol=1e-12)
+    assert_allclose(sparse.back(tall), dense.back(tall), atol=1e-12)
+    for rows in (sparse, dense):
+        for total in (np.ones((size, size)), np.asfortranarray(np.ones((size, size)))):
+            rows.add_gram(precision, total)
+            assert_allclose(total, 1 + gram, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 40])
@@ -90,13 +148,24 @@ def test_rows_are_found_whatever_their_entries(size: int) -> None:
     for row in design:
         row[generator.integers(0, size, 2)] += generator.choice([1.0, -1.0, 0.5, 1e-3, 7.3], 2)
     design[:5] = 0.0  # such as an item that is compared with itself
+    precision, white = generator.uniform(0, 2, 60), generator.standard_normal((size, size))
     with jax.enable_x64(True):
         found: Any = SparseRows.find(lambda vector: design @ vector, design.shape)
+        for rows in (found, DenseRows(jnp.asarray(design))):
+            gram = design.T @ (precision[:, None] * design)
+            assert_allclose(rows.gram(jnp.asarray(precision)), gram, atol=1e-11)
+            variances = np.square(design @ white).sum(axis=1)
+            assert_allclose(rows.variances(jnp.asarray(white)), variances, atol=1e-11)
     written = np.zeros_like(design)
     for side in (0, 1):
-        np.add.at(
-            written,
-            (np.arange(60), np.asarray(found.column)[:, side]),
-            np.asarray(found.entry)[:, side],
-        )
-    np.testing.assert_array_equal(written, design)
+        columns, entries = (np.asarray(each)[:, side] for each in (found.column, found.entry))
+        np.add.at(written, (np.arange(60), columns), entries)
+    assert_array_equal(written, design)
+
+
+def test_rows_of_more_than_two_entries_are_not_sparse() -> None:
+    design = np.eye(5)[[0, 1, 2, 3]] - np.eye(5)[[1, 2, 3, 4]]
+    with jax.enable_x64(True):
+        assert SparseRows.find(lambda vector: design @ vector, design.shape) is not None
+        design[2, 0] = 0.5
+        assert SparseRows.find(lambda vector: design @ vector, design.shape) is None

@@ -76,7 +76,7 @@ def problem(size: int) -> PreferenceData:
 
 
 def fit(engine: Callable[[], Any], size: int) -> tuple[bytes, Any]:
-    found = engine().run(size, problem(size), progress_bar=False)
+    found = engine().run(size, problem(size))
     return found.belief.covariance().tobytes(), found.info["residual"]
 
 

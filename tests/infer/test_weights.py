@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from numpyro.infer.util import log_density
 from scipy.special import logsumexp, ndtr
 
@@ -15,8 +16,7 @@ import relpref
 from relpref import PreferenceData
 from relpref.diagnostics import leave_one_out
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer import EP, Laplace
-from relpref.likelihoods import Logistic
+from relpref.infer import EP
 from relpref.models import xpgp
 
 ITEMS = ["a", "b", "c", "d"]
@@ -52,8 +52,8 @@ def test_posterior_and_evidence_are_those_of_the_powered_likelihood() -> None:
     weights = np.exp(log_p - logsumexp(log_p))
     mean = weights @ draws
     sd = np.sqrt(weights @ np.square(draws - mean))
-    np.testing.assert_allclose((posterior.belief.mean() - mean) / sd, 0, atol=0.03)
-    np.testing.assert_allclose(posterior.belief.sd(), sd, rtol=0.03)
+    assert_allclose((posterior.belief.mean() - mean) / sd, 0, atol=0.03)
+    assert_allclose(posterior.belief.sd(), sd, rtol=0.03)
     assert abs(posterior.log_evidence - (logsumexp(log_p) - np.log(len(draws)))) < 0.03
 
 
@@ -63,13 +63,13 @@ def test_weights_of_one_are_no_weights_exactly() -> None:
     ones = fitted(table.assign(weight=1.0))
     assert ones.data.comparisons.weight is None
     assert ones.log_evidence == without.log_evidence
-    np.testing.assert_array_equal(ones.belief.mean(), without.belief.mean())
+    assert_array_equal(ones.belief.mean(), without.belief.mean())
 
 
 def test_a_whole_weight_is_nearly_that_of_as_many_equal_answers() -> None:
     table = answers().drop(columns="weight")
     counted, weighed = fitted(table.assign(count=3)), fitted(table.assign(weight=3.0))
-    np.testing.assert_allclose(
+    assert_allclose(
         (counted.belief.mean() - weighed.belief.mean()) / weighed.belief.sd(), 0, atol=0.02
     )
 
@@ -77,8 +77,8 @@ def test_a_whole_weight_is_nearly_that_of_as_many_equal_answers() -> None:
 def test_rows_of_equal_weight_are_merged_and_others_are_not() -> None:
     table = pd.DataFrame({"winner": "a", "loser": "b", "weight": [0.5, 0.5, 0.25]})
     found = PreferenceData.from_tables(ITEMS, table).comparisons
-    np.testing.assert_array_equal(found.count, [1, 2])
-    np.testing.assert_array_equal(found.weight, [0.25, 0.5])
+    assert_array_equal(found.count, [1, 2])
+    assert_array_equal(found.weight, [0.25, 0.5])
 
 
 def test_samplers_see_powers_of_the_probabilities() -> None:
@@ -92,26 +92,16 @@ def test_samplers_see_powers_of_the_probabilities() -> None:
         ]
     first, second = (np.array([ITEMS.index(x) for x in table[end]]) for end in ("winner", "loser"))
     gained = (table["weight"].to_numpy() - 1) @ np.log(ndtr(utility[first] - utility[second]))
-    np.testing.assert_allclose(heights[0] - heights[1], gained, rtol=1e-6)
-
-
-@pytest.mark.parametrize("engine", [EP, Laplace])
-@pytest.mark.parametrize("likelihood", [None, Logistic()])
-def test_engines_find_hyperparameters(engine: Any, likelihood: Any) -> None:
-    table = answers(2, 40).query("not tie").drop(columns="tie")
-    data = PreferenceData.from_tables(ITEMS, table)
-    posterior = engine(xpgp).run(0, data, likelihood=likelihood)
-    assert posterior.info["result"] == "converged"
-    assert np.all(np.isfinite(posterior.ranking()["mean"]))
+    assert_allclose(heights[0] - heights[1], gained, rtol=1e-6)
 
 
 def test_it_is_said_that_there_is_no_sampling_model(tmp_path: Path) -> None:
-    posterior = relpref.fit(ITEMS, answers(), hyperparameters="maximize", progress_bar=False)
+    posterior = relpref.fit(ITEMS, answers(), hyperparameters="maximize")
     assert "no model of how people answer" in posterior.info["weights"]
     assert any("no model of how people answer" in note for note in posterior.info["notes"])
     posterior.save(tmp_path / "fit.nc")
     again: Any = relpref.load(tmp_path / "fit.nc")
-    np.testing.assert_array_equal(again.data.comparisons.weight, posterior.data.comparisons.weight)
+    assert_array_equal(again.data.comparisons.weight, posterior.data.comparisons.weight)
     assert "weighted likelihood" in posterior.report(tmp_path / "report.html").read_text()
     with pytest.raises(UnsupportedProgramError, match="answers with weights are not scored"):
         leave_one_out(posterior)
@@ -128,9 +118,9 @@ def test_more_answers_join_those_with_weights() -> None:
         ),
         tie_margin=0.4,
     )
-    np.testing.assert_allclose(more.belief.mean(), together.belief.mean(), atol=1e-6)
+    assert_allclose(more.belief.mean(), together.belief.mean(), atol=1e-6)
     quick = posterior.update([("a", "b"), ("a", "c")], quick=True)
-    np.testing.assert_allclose(quick.belief.mean(), together.belief.mean(), atol=0.02)
+    assert_allclose(quick.belief.mean(), together.belief.mean(), atol=0.02)
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), "much"])

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
 import relpref
@@ -41,7 +42,7 @@ def test_all_placements() -> None:
     assert not error.any()
     for row, found in zip(POSITIONS, features, strict=True):
         expected = np.mean([cut_features(place[None], graph())[0] for place in placed(row)], axis=0)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+        assert_allclose(found, expected, rtol=0, atol=1e-12)
     assert len(placed(POSITIONS[1])) == 9  # two blocks, two missing items
 
 
@@ -52,13 +53,11 @@ def test_raw_gains_in_closed_form() -> None:
             (graph() * np.sign(place[None, :] - place[:, None])).sum(axis=1)
             for place in placed(row)
         ]
-        np.testing.assert_allclose(features, np.mean(gains, axis=0), atol=1e-12)
+        assert_allclose(features, np.mean(gains, axis=0), atol=1e-12)
     mixed = np.vstack([POSITIONS, [[0, 1, 1, 2, 2, 3]]])
     both = cut_features(mixed, graph(), placements="raw")
-    np.testing.assert_array_equal(both[:4], found)
-    np.testing.assert_array_equal(
-        both[4:], cut_features(mixed[4:], graph())
-    )  # exact where nothing is missing
+    assert_array_equal(both[:4], found)
+    assert_array_equal(both[4:], cut_features(mixed[4:], graph()))  # exact where nothing is missing
 
 
 def test_sampling_within_its_standard_error() -> None:
@@ -69,13 +68,13 @@ def test_sampling_within_its_standard_error() -> None:
     relative = np.linalg.norm(error, axis=1) / np.maximum(np.linalg.norm(exact, axis=1), 1e-12)
     assert np.all(relative[[0, 1, 3]] <= 0.004)
     # One item among unranked ones: mirror images cancel, and the mean is zero.
-    np.testing.assert_allclose(exact[2], 0, atol=1e-13)
-    np.testing.assert_allclose(found[2], 0, atol=1e-13)
+    assert_allclose(exact[2], 0, atol=1e-13)
+    assert_allclose(found[2], 0, atol=1e-13)
     sampled = error > 1e-12
     # Four standard errors from at least 30 rounds: false alarms in 1 of 100 runs of all 24
     # features; the key is fixed.
     assert np.all(np.abs(found - exact)[sampled] <= 4 * error[sampled])
-    np.testing.assert_allclose(found[~sampled], exact[~sampled], atol=1e-12)
+    assert_allclose(found[~sampled], exact[~sampled], atol=1e-12)
 
 
 def test_standard_errors_are_those_of_many_keys() -> None:
@@ -101,9 +100,7 @@ def test_a_ranking_has_its_own_sample() -> None:
     positions = np.argsort(np.argsort(rng.random((6, 12)), axis=1), axis=1)
     positions[positions >= 6] = -1
     together = cut_features(positions, graph(12), rng_key=3)
-    np.testing.assert_allclose(
-        cut_features(positions[4:5], graph(12), rng_key=3)[0], together[4], rtol=1e-12
-    )
+    assert_allclose(cut_features(positions[4:5], graph(12), rng_key=3)[0], together[4], rtol=1e-12)
     assert np.abs(cut_features(positions[4:5], graph(12), rng_key=4)[0] - together[4]).max() > 1e-6
     _, error = cut_features(positions, graph(12), return_error=True)
     assert np.all(np.linalg.norm(error, axis=1) <= 0.05 * np.linalg.norm(together, axis=1))
@@ -115,7 +112,7 @@ def test_more_slots_than_strata() -> None:
     row[-3:] = -1
     stream = np.random.default_rng(0)
     drawn = (draw_completions(row, stream, 500)[:, -3:] // 2).reshape(500, 2, MAX_STRATA, 3)
-    np.testing.assert_array_equal(drawn[:, 0] + drawn[:, 1], n - 3)  # 21 blocks: slots 0 to 21
+    assert_array_equal(drawn[:, 0] + drawn[:, 1], n - 3)  # 21 blocks: slots 0 to 21
     # Each slot is as likely as the others: chi-squared with 21 degrees of freedom, false alarms in
     # 1 of 100 000.
     counts = np.bincount(drawn[:, 0, :, 0].ravel(), minlength=22)
@@ -147,4 +144,4 @@ def test_inside_a_trace() -> None:
     assert np.isfinite(features[0]).all()
     assert np.isnan(features[1]).all()  # never a plausible number
     raw = jax.jit(lambda weights: cut_features(rankings, weights, placements="raw"))(weights)
-    np.testing.assert_allclose(raw, cut_features(rankings, graph(3), placements="raw"), atol=1e-6)
+    assert_allclose(raw, cut_features(rankings, graph(3), placements="raw"), atol=1e-6)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref.kernels import EdgeLandmarks, Kronecker, Reciprocal, Side, Symmetric
 from relpref.kernels.edge_landmarks import edge_diagonal, edge_kernel
@@ -23,13 +24,11 @@ OTHER = RNG.integers(0, 6, (2, 5))
 def test_the_kernel_of_selected_edges(kernel: Kronecker | Symmetric, sign: float) -> None:
     side = Side.training(KERNEL)
     expected = kernel.matrix(side, side, *EDGES, *OTHER)
-    np.testing.assert_allclose(
+    assert_allclose(
         edge_kernel(KERNEL, KERNEL, sign, tuple(EDGES), tuple(OTHER)), expected, rtol=1e-12
     )
     own = kernel.matrix(side, side, *EDGES, *EDGES)
-    np.testing.assert_allclose(
-        edge_diagonal(KERNEL, KERNEL, sign, tuple(EDGES)), np.diagonal(own), atol=1e-12
-    )
+    assert_allclose(edge_diagonal(KERNEL, KERNEL, sign, tuple(EDGES)), np.diagonal(own), atol=1e-12)
 
 
 @pytest.mark.parametrize("sign", [0.0, 1.0, -1.0])
@@ -40,12 +39,10 @@ def test_features_leave_out_what_they_say(sign: float) -> None:
         found = landmarks.features(jnp.asarray(KERNEL), jnp.asarray(KERNEL), sign, edges)
         values, residual = (np.asarray(part) for part in found)
     exact = edge_kernel(KERNEL, KERNEL, sign, edges, edges)
-    np.testing.assert_allclose(
-        np.sum(np.square(values), axis=1) + residual, np.diagonal(exact), atol=1e-10
-    )
+    assert_allclose(np.sum(np.square(values), axis=1) + residual, np.diagonal(exact), atol=1e-10)
     assert landmarks.error == pytest.approx(np.sum(residual) / np.trace(exact), abs=1e-10)
     own = landmarks.rows * 6 + landmarks.columns
-    np.testing.assert_allclose((values @ values.T)[own], exact[own], atol=1e-10)
+    assert_allclose((values @ values.T)[own], exact[own], atol=1e-10)
 
 
 def test_an_edge_that_is_there_twice_is_one() -> None:

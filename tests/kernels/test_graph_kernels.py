@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
+from numpy.testing import assert_allclose
 from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
@@ -60,7 +61,7 @@ def test_heat_keeps_utilities_of_different_components_within_bounds() -> None:
         assert between == pytest.approx(200.0, rel=1e-6) if bounded else between < 200.0
         implicit = Diffusion().implicit(GRAPH, time=time)
         nodes = np.arange(GRAPH.num_nodes)
-        np.testing.assert_allclose(implicit.block(nodes, nodes), covariance, rtol=1e-5, atol=1e-5)
+        assert_allclose(implicit.block(nodes, nodes), covariance, rtol=1e-5, atol=1e-5)
         if not bounded:
             assert mean_gap(covariance, component) == pytest.approx(2.0)
     whole = Graph(
@@ -81,10 +82,17 @@ def mean_gap(covariance: Any, component: Any) -> float:
     return float(np.mean(gaps))
 
 
+@pytest.mark.parametrize("reach", [0.05, 1.0, 7.0, 100.0])
+def test_regularised_laplacian_is_the_inverse(reach: float) -> None:
+    expected = np.linalg.inv(csgraph.laplacian(GRAPH.weight_matrix) + np.eye(8) / reach**2)
+    found = dense(RegularizedLaplacian(), range=reach)
+    assert_allclose(found, expected, rtol=0, atol=1e-12 * expected.max())
+
+
 @pytest.mark.parametrize("time", [0.01, 0.4, 6.0])
 def test_diffusion_is_the_matrix_exponential(time: float) -> None:
     expected = scipy.linalg.expm(-time * csgraph.laplacian(GRAPH.weight_matrix))
-    np.testing.assert_allclose(dense(Diffusion(), time=time), expected, rtol=0, atol=1e-12)
+    assert_allclose(dense(Diffusion(), time=time), expected, rtol=0, atol=1e-12)
 
 
 def test_hidden_common_cause_counts_the_links() -> None:
@@ -95,10 +103,10 @@ def test_hidden_common_cause_counts_the_links() -> None:
         incidence[list(ends), link] = np.sqrt(weight)
     shared = incidence @ incidence.T + 1e-4 * np.mean(WEIGHTS) * np.eye(8)
     expected = shared / np.sqrt(np.outer(np.diag(shared), np.diag(shared)))
-    np.testing.assert_allclose(dense(HiddenCommonCause()), expected, rtol=0, atol=1e-14)
+    assert_allclose(dense(HiddenCommonCause()), expected, rtol=0, atol=1e-14)
     # The unit of the weights does not matter.
     other = Graph(8, LOW, HIGH, 1e-9 * np.array(WEIGHTS)).with_cliques()
-    np.testing.assert_allclose(dense(HiddenCommonCause(), other), expected, rtol=0, atol=1e-12)
+    assert_allclose(dense(HiddenCommonCause(), other), expected, rtol=0, atol=1e-12)
 
 
 def test_hidden_common_cause_counts_the_cliques() -> None:
@@ -111,7 +119,7 @@ def test_hidden_common_cause_counts_the_cliques() -> None:
     shared += 0.01 * np.eye(8)
     expected = shared / np.sqrt(np.outer(np.diag(shared), np.diag(shared)))
     found = dense(HiddenCommonCause(method="cliques", regularization=0.01))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+    assert_allclose(found, expected, rtol=0, atol=1e-14)
 
 
 def test_the_order_of_rows_permutes_the_cliques_kernel() -> None:
@@ -125,7 +133,7 @@ def test_the_order_of_rows_permutes_the_cliques_kernel() -> None:
         permuted = dense(
             kernel, Graph(9, place[ends[0]], place[ends[1]], np.ones(8)).with_cliques()
         )
-        np.testing.assert_allclose(permuted[np.ix_(place, place)], found, rtol=0, atol=1e-14)
+        assert_allclose(permuted[np.ix_(place, place)], found, rtol=0, atol=1e-14)
 
 
 def test_groups_apart_set_no_scale() -> None:
@@ -140,10 +148,10 @@ def test_groups_apart_set_no_scale() -> None:
     for i, j in pairs:
         same[[i, j], [j, i]] = 1
     found = dense(HiddenCommonCause(method="cliques"), graph, normalize=True)
-    np.testing.assert_allclose(found, same, rtol=0, atol=2e-4)
+    assert_allclose(found, same, rtol=0, atol=2e-4)
     couples = Graph(8, [0, 2, 4], [1, 3, 5], [1.0, 2.0, 3.0]).with_cliques()
     found = dense(HiddenCommonCause(), couples, normalize=True)
-    np.testing.assert_allclose(np.diag(found), np.ones(8), rtol=0, atol=1e-12)
+    assert_allclose(np.diag(found), np.ones(8), rtol=0, atol=1e-12)
     assert abs(found[0, 1] - 1) <= 3e-4 and found[0, 2] == 0
 
 
@@ -151,16 +159,16 @@ def test_relation_vectors_are_attributes() -> None:
     rows = GRAPH.adjacency().toarray()
     distance = cdist(rows, rows)
     found = dense(RelationVectors(), lengthscale=0.8)
-    np.testing.assert_allclose(found, np.exp(-0.5 * (distance / 0.8) ** 2), rtol=0, atol=1e-14)
+    assert_allclose(found, np.exp(-0.5 * (distance / 0.8) ** 2), rtol=0, atol=1e-14)
     matern = dense(RelationVectors(Matern32(shared_lengthscale=True)), lengthscale=0.8)
     scaled = np.sqrt(3) * distance / 0.8
-    np.testing.assert_allclose(matern, (1 + scaled) * np.exp(-scaled), rtol=0, atol=1e-13)
+    assert_allclose(matern, (1 + scaled) * np.exp(-scaled), rtol=0, atol=1e-13)
     # Normalised: linked rows have a root mean square length of 1.
     length = np.sqrt(np.mean(np.sum(rows[:7] ** 2, axis=1)))
     expected = np.exp(-0.5 * (distance / length / 0.8) ** 2)
     expected *= 2 / mean_gap(expected, GRAPH.component)
     found = dense(RelationVectors(), normalize=True, lengthscale=0.8)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("kernel", "parameters"), CASES)
@@ -168,8 +176,8 @@ def test_every_kernel(kernel: Any, parameters: Any) -> None:
     raw, found = dense(kernel, **parameters), dense(kernel, normalize=True, **parameters)
     assert abs(mean_gap(found, GRAPH.component) - 2) <= 1e-9
     if not isinstance(kernel, RelationVectors):  # whose rows are scaled too
-        np.testing.assert_allclose(found / found[0, 0], raw / raw[0, 0], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found, found.T, rtol=0, atol=1e-14)
+        assert_allclose(found / found[0, 0], raw / raw[0, 0], rtol=0, atol=1e-12)
+    assert_allclose(found, found.T, rtol=0, atol=1e-14)
     assert np.linalg.eigvalsh(found)[0] >= -1e-12
     assert set(kernel.parameters(GRAPH)) == set(parameters)
     assert all(prior.shape() == () for prior in kernel.parameters(GRAPH).values())
@@ -183,7 +191,7 @@ def test_every_kernel(kernel: Any, parameters: Any) -> None:
     )
     if isinstance(kernel, RegularizedLaplacian | Diffusion):
         expected = raw * 2 / mean_gap(dense(kernel, **parameters), GRAPH.component)
-        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+        assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
     assert np.all(np.isfinite(found))
     if not isinstance(kernel, RegularizedLaplacian | Diffusion):
         assert abs(mean_gap(found, GRAPH.component) - 2) <= 1e-9
@@ -226,9 +234,16 @@ def test_gradients() -> None:
             assert abs(found[entry] - (ends[0] - ends[1]) / 1.2e-5) <= 1e-6 * np.abs(found).max()
 
 
-def test_diffusion_prior() -> None:
-    draws = np.asarray(Diffusion().parameters(GRAPH)["time"].sample(jax.random.key(0), (4000,)))
-    assert abs(np.log(np.median(draws)) + np.log(GRAPH.mean_degree)) <= 0.1
+@pytest.mark.parametrize(
+    ("kernel", "name", "median"),
+    [
+        (Diffusion(), "time", 1 / GRAPH.mean_degree),
+        (RegularizedLaplacian(), "range", np.sqrt(10 / GRAPH.mean_degree)),
+    ],
+)
+def test_priors(kernel: Any, name: str, median: float) -> None:
+    prior = kernel.parameters(GRAPH)[name]
+    assert float(prior.icdf(0.5)) == pytest.approx(median, rel=1e-5)
 
 
 def test_what_says_nothing_is_refused() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.errors import DataError
 from relpref.kernels import cut_kernel, kendall_features, kendall_kernel, mallows_kernel
@@ -49,22 +50,20 @@ def enumerated(value: Any) -> Any:
 @pytest.mark.parametrize("kind", ["full", "top3", "exhaustive"])
 def test_gold(kind: str) -> None:
     positions = GOLD[f"{kind}_position"]
-    np.testing.assert_allclose(
-        kendall_kernel(positions), GOLD[f"{kind}_kendall"], rtol=0, atol=1e-9
-    )
+    assert_allclose(kendall_kernel(positions), GOLD[f"{kind}_kendall"], rtol=0, atol=1e-9)
     kernel = mallows_kernel(positions[:6], concentration=0.3)
-    np.testing.assert_allclose(kernel, GOLD[f"{kind}_mallows"], rtol=0, atol=1e-9)
+    assert_allclose(kernel, GOLD[f"{kind}_mallows"], rtol=0, atol=1e-9)
 
 
 def test_kendall_is_the_mean_over_linear_extensions() -> None:
     expected = enumerated(lambda distance: 1 - 2 * distance / 10)
-    np.testing.assert_allclose(kendall_kernel(MIXED), expected, rtol=0, atol=1e-12)
+    assert_allclose(kendall_kernel(MIXED), expected, rtol=0, atol=1e-12)
     features = kendall_features(MIXED)
     assert features.shape == (len(MIXED), 10)
-    np.testing.assert_allclose(features @ features.T, expected, rtol=0, atol=1e-12)
+    assert_allclose(features @ features.T, expected, rtol=0, atol=1e-12)
     with jax.enable_x64(True):
-        np.testing.assert_allclose(kendall_diagonal(MIXED), np.diag(expected), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(kendall_kernel(MIXED[:3], MIXED), expected[:3], rtol=0, atol=1e-12)
+        assert_allclose(kendall_diagonal(MIXED), np.diag(expected), rtol=0, atol=1e-12)
+    assert_allclose(kendall_kernel(MIXED[:3], MIXED), expected[:3], rtol=0, atol=1e-12)
 
 
 def test_kendall_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +72,7 @@ def test_kendall_columns(monkeypatch: pytest.MonkeyPatch) -> None:
         for positions in (MIXED, MIXED[: len(EXHAUSTIVE)]):
             column, gram = kendall_columns(positions), kendall_kernel(positions)
             for row in range(len(positions)):
-                np.testing.assert_allclose(column(row), gram[:, row], rtol=0, atol=1e-12)
+                assert_allclose(column(row), gram[:, row], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("concentration", [0.0, 1e-9, 0.4, 3.0, 300.0])
@@ -81,11 +80,11 @@ def test_mallows_is_the_mean_over_linear_extensions(concentration: float) -> Non
     positions, k = MIXED[: len(EXHAUSTIVE)], len(EXHAUSTIVE)
     expected = enumerated(lambda distance: np.exp(-concentration * distance))[:k, :k]
     kernel, error = mallows_kernel(positions, concentration=concentration, return_error=True)
-    np.testing.assert_allclose(kernel, expected, rtol=1e-12, atol=1e-15)
+    assert_allclose(kernel, expected, rtol=1e-12, atol=1e-15)
     assert not error.any()
     with jax.enable_x64(True):
         diagonal = mallows_diagonal(concentration, positions)
-    np.testing.assert_allclose(diagonal, np.diag(expected), rtol=1e-12, atol=1e-15)
+    assert_allclose(diagonal, np.diag(expected), rtol=1e-12, atol=1e-15)
 
 
 def test_sampled_mallows_within_its_standard_error() -> None:
@@ -94,10 +93,8 @@ def test_sampled_mallows_within_its_standard_error() -> None:
         MIXED, concentration=0.3, samples=400, rng_key=2, return_error=True
     )
     k = len(EXHAUSTIVE)
-    np.testing.assert_array_equal(error[:k, :k], 0)
-    np.testing.assert_allclose(
-        error[k:, 3], 0, atol=1e-12
-    )  # all alike to the ranking that ties everything
+    assert_array_equal(error[:k, :k], 0)
+    assert_allclose(error[k:, 3], 0, atol=1e-12)  # all alike to the ranking that ties everything
     assert np.all(np.delete(error[k:], 3, axis=1) > 0)
     off = ~np.eye(len(MIXED), dtype=bool)
     # Four standard errors, 60 distinct entries: false alarms in 1 of 250 runs; the key is fixed.
@@ -118,10 +115,10 @@ def test_sampled_mallows_within_its_standard_error() -> None:
         <= 1.3
     )
     surplus = np.diag(kernel - expected)[k:]
-    np.testing.assert_allclose(surplus, (1 - np.diag(expected)[k:]) / 400, atol=4 * error.max())
+    assert_allclose(surplus, (1 - np.diag(expected)[k:]) / 400, atol=4 * error.max())
     # One kernel: draws belong to the ranking, not to its place, and Gram matrices are semidefinite.
     again = mallows_kernel(MIXED[[7, 2]], MIXED[[6, 7]], concentration=0.3, samples=400, rng_key=2)
-    np.testing.assert_allclose(again, kernel[np.ix_([7, 2], [6, 7])], rtol=1e-12)
+    assert_allclose(again, kernel[np.ix_([7, 2], [6, 7])], rtol=1e-12)
     few = mallows_kernel(MIXED, concentration=0.3, samples=2)
     assert np.linalg.eigvalsh(few).min() >= -1e-12
 
@@ -136,8 +133,8 @@ def test_kendall_properties(keys: list[list[int]]) -> None:
     )
     gram = kendall_kernel(rows)
     upside_down = np.where(rows >= 0, rows.max(axis=1, keepdims=True) - rows, -1)
-    np.testing.assert_allclose(kendall_kernel(upside_down), gram, atol=1e-12)
-    np.testing.assert_allclose(kendall_kernel(rows, upside_down), -gram, atol=1e-12)
+    assert_allclose(kendall_kernel(upside_down), gram, atol=1e-12)
+    assert_allclose(kendall_kernel(rows, upside_down), -gram, atol=1e-12)
     assert np.linalg.eigvalsh(gram).min() >= -1e-12
     assert gram.max() <= 1 + 1e-12
 
@@ -149,7 +146,7 @@ def test_more_pairs_than_at_once() -> None:
     )
     positions[1, positions[1] > 5] = -1
     features = kendall_features(positions)
-    np.testing.assert_allclose(kendall_kernel(positions), features @ features.T, rtol=0, atol=1e-12)
+    assert_allclose(kendall_kernel(positions), features @ features.T, rtol=0, atol=1e-12)
 
 
 def test_derivative_in_the_concentration() -> None:
@@ -163,14 +160,14 @@ def test_derivative_in_the_concentration() -> None:
         slope = jax.jit(jax.grad(total))(jnp.asarray(0.4))
         step = 1e-5
         expected = (total(0.4 + step) - total(0.4 - step)) / (2 * step)
-        np.testing.assert_allclose(slope, expected, rtol=1e-8)
+        assert_allclose(slope, expected, rtol=1e-8)
 
 
 def test_what_cannot_be_traced_is_no_number() -> None:
     with pytest.raises(DataError, match="GivenFeatures"):
         jax.jit(lambda strength: mallows_kernel(MIXED, concentration=strength))(0.1)
     kernel = jax.jit(lambda positions: mallows_kernel(positions, concentration=0.1))(MIXED)
-    np.testing.assert_array_equal(np.isnan(np.diag(kernel)), (MIXED < 0).any(axis=1))
+    assert_array_equal(np.isnan(np.diag(kernel)), (MIXED < 0).any(axis=1))
 
 
 def test_no_rankings() -> None:

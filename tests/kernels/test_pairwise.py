@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from scipy import sparse
 
 from relpref.kernels import (
@@ -116,11 +117,11 @@ def test_against_the_definition(name: str, seed: int, p: int, m: int, new: int) 
     scores = full @ case.dual
     dense = case.sparse().toarray()
     for dual in (case.sparse(), sparse.csr_matrix(dense), dense):
-        np.testing.assert_allclose(kernel.scores(left, right, dual), scores, atol=1e-12)
+        assert_allclose(kernel.scores(left, right, dual), scores, atol=1e-12)
         at = kernel.at(left, right, dual, case.rows, case.columns)
-        np.testing.assert_allclose(at, scores[case.rows, case.columns], atol=1e-12)
+        assert_allclose(at, scores[case.rows, case.columns], atol=1e-12)
     written = kernel.matrix(left, right, case.rows, case.columns, case.edge_rows, case.edge_columns)
-    np.testing.assert_allclose(written, full[case.rows, case.columns], atol=1e-12)
+    assert_allclose(written, full[case.rows, case.columns], atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (60, 7), (7, 60), (60, 60)])
@@ -138,7 +139,7 @@ def test_every_way_to_selected_entries(monkeypatch: Any, way: str, shape: tuple[
         monkeypatch.setattr(products, name, value)
     found = products.product_at(left, weights, right, rows, columns)
     expected = left @ weights.toarray() @ right.T
-    np.testing.assert_allclose(found, expected[rows, columns], atol=1e-13)
+    assert_allclose(found, expected[rows, columns], atol=1e-13)
 
 
 def psd(seed: int, size: int) -> Any:
@@ -166,7 +167,7 @@ def test_edge_gram_of_two_domains(monkeypatch: Any, edges: str, form: str) -> No
         assert gram.complete == (edges == "complete")
         written = kernel.matrix(left, right, rows, columns, rows, columns)
         dual = np.random.default_rng(4).standard_normal(len(rows))
-        np.testing.assert_allclose(gram @ dual, written @ dual, atol=1e-12)
+        assert_allclose(gram @ dual, written @ dual, atol=1e-12)
         place = gram.weights(dual)
         assert sparse.issparse(place) == (form == "sparse" and edges != "complete")
 
@@ -178,7 +179,5 @@ def test_edge_gram_is_semidefinite(name: str) -> None:
     rows, columns = np.divmod(np.array([0, 3, 7, 7, 24, 15, 16]), 5)
     gram = EdgeGram(kernel, side, side, rows, columns)
     written = np.stack([gram @ unit for unit in np.eye(len(gram))])
-    np.testing.assert_allclose(
-        written, kernel.matrix(side, side, rows, columns, rows, columns), atol=1e-11
-    )
+    assert_allclose(written, kernel.matrix(side, side, rows, columns, rows, columns), atol=1e-11)
     assert np.linalg.eigvalsh(written).min() > -1e-10

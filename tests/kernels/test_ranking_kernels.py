@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref import Rankings
 from relpref.description import describe
@@ -71,14 +72,10 @@ def test_cut(kernel: Cut, graph: Any) -> None:
     data = rankings()
     assert kernel.parameters(data) == {}
     features = cut_features(data, graph(data)) / cut_scale(graph(data))
-    np.testing.assert_allclose(
-        gram(kernel.features, data), features @ features.T, rtol=1e-10, atol=1e-12
-    )
+    assert_allclose(gram(kernel.features, data), features @ features.T, rtol=1e-10, atol=1e-12)
     if kernel.keep:  # the longest way, and inside a compiled function
         compiled = jax.jit(kernel.features)
-        np.testing.assert_allclose(
-            gram(compiled, data), features @ features.T, rtol=1e-10, atol=1e-12
-        )
+        assert_allclose(gram(compiled, data), features @ features.T, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -90,7 +87,7 @@ def test_learned_lengthscales(shared: bool) -> None:
     fixed = cut_features(
         data, item_graph(data.items.standardized_attributes(), lengthscale=at), normalize=True
     )
-    np.testing.assert_allclose(
+    assert_allclose(
         gram(kernel.features, data, lengthscale=at), fixed @ fixed.T, rtol=1e-10, atol=1e-12
     )
     probe = np.random.default_rng(0).standard_normal((len(data), 5))
@@ -114,17 +111,15 @@ def test_learned_lengthscales(shared: bool) -> None:
 def test_kendall_and_mallows() -> None:
     data = rankings()
     mixed = Rankings.from_orders([*data.orders(), ["c", "a"], [("e", "d"), "b"]], ITEMS)
-    np.testing.assert_allclose(
-        gram(jax.jit(Kendall().features), mixed), kendall_kernel(mixed), atol=1e-12
-    )
+    assert_allclose(gram(jax.jit(Kendall().features), mixed), kendall_kernel(mixed), atol=1e-12)
     prior = Mallows().parameters(data)["concentration"]
     assert float(prior.icdf(0.5)) == pytest.approx(4 / 20)
     with jax.enable_x64(True):
         kernel = jax.jit(Mallows().gram)(data, data[:3], concentration=0.3)
         diagonal = jax.jit(Mallows().diagonal)(data, concentration=0.3)
     expected = mallows_kernel(data, concentration=0.3)
-    np.testing.assert_allclose(kernel, expected[:, :3], rtol=1e-12)
-    np.testing.assert_allclose(diagonal, np.diag(expected), rtol=1e-12)
+    assert_allclose(kernel, expected[:, :3], rtol=1e-12)
+    assert_allclose(diagonal, np.diag(expected), rtol=1e-12)
     assert isinstance(Kendall(), RankingKernel)
     assert isinstance(Mallows(), GramKernel)
     assert not isinstance(Mallows(), RankingKernel)
@@ -137,7 +132,7 @@ def test_landmarks(kernel: Any, parameters: Any) -> None:
     data = rankings(12)
     exact = np.asarray(kernel.gram(data, data, **parameters))
     everything = Landmarks(kernel, data)
-    np.testing.assert_allclose(gram(everything.features, data, **parameters), exact, atol=1e-6)
+    assert_allclose(gram(everything.features, data, **parameters), exact, atol=1e-6)
     few = Landmarks.choose(kernel, data, 4, **parameters)
     assert len(few.rankings) == 4
     chosen = np.array(few.rankings.rankers, dtype=int)
@@ -145,10 +140,8 @@ def test_landmarks(kernel: Any, parameters: Any) -> None:
     nystroem = cross @ np.linalg.solve(exact[np.ix_(chosen, chosen)], cross.T)
     found = gram(few.features, data, **parameters)
     off = ~np.eye(12, dtype=bool)
-    np.testing.assert_allclose(found[off], nystroem[off], atol=1e-6)
-    np.testing.assert_allclose(
-        np.diag(found), np.diag(exact), rtol=1e-6
-    )  # what is left out is the residual
+    assert_allclose(found[off], nystroem[off], atol=1e-6)
+    assert_allclose(np.diag(found), np.diag(exact), rtol=1e-6)  # what is left out is the residual
     assert few.error == pytest.approx(1 - np.trace(nystroem) / np.trace(exact), abs=1e-6)
     assert few.parameters(data).keys() == parameters.keys()
     enough = Landmarks.choose(kernel, data, tol=0.2)  # at the median of the prior
@@ -172,7 +165,7 @@ def test_known_values_inside_a_compiled_function() -> None:
         lambda x: x * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions)
     )(2.0)
     expected = 2 * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions)
-    np.testing.assert_allclose(fixed, expected, rtol=1e-5)
+    assert_allclose(fixed, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.lazy_jit import clear, decorator, functions, lazy_jit, primitives, steps
 
@@ -69,7 +70,7 @@ def test_how_often_a_call_came_before_does_not_matter() -> None:
     for result in results:
         assert type(result["a"]) is np.ndarray and not result["a"].flags.writeable
         assert type(result["b"][1]) is np.float32 and result["b"][0] is None
-        np.testing.assert_allclose(result["a"], np.exp(np.arange(4.0)), rtol=1e-6)
+        assert_allclose(result["a"], np.exp(np.arange(4.0)), rtol=1e-6)
 
 
 def test_a_long_loop_is_given_up_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +115,7 @@ def test_trees_go_in_and_come_out() -> None:
 
     pair, nothing, empty, (second,) = f(Pair(np.ones(2), 3, "q"), None, scale=3)
     assert pair.name == "q" and pair.second == {} and nothing is None and empty == []
-    np.testing.assert_array_equal(pair.first, [3, 3])
+    assert_array_equal(pair.first, [3, 3])
     assert second == 3 and second.dtype == np.int32
     f(Pair(np.ones(2), 3, "p"), None, scale=3)
     f(Pair(np.ones(2), 3, "p"), (), scale=3)
@@ -180,13 +181,13 @@ def test_inside_of_transformations_it_is_jit() -> None:
         return jnp.sin(x) * x
 
     x = np.linspace(0, 1, 5)
-    np.testing.assert_allclose(jax.vmap(f)(x), f(x), rtol=1e-6)
-    np.testing.assert_allclose(jax.grad(f)(1.0), np.sin(1) + np.cos(1), rtol=1e-6)
+    assert_allclose(jax.vmap(f)(x), f(x), rtol=1e-6)
+    assert_allclose(jax.grad(f)(1.0), np.sin(1) + np.cos(1), rtol=1e-6)
     assert jax.eval_shape(f, x).shape == (5,)
     assert "jit" in str(jax.make_jaxpr(f)(x))
     # A function that meets no tracer but is called where one is at work.
-    np.testing.assert_allclose(jax.jit(lambda y: f(x) + y)(1.0), f(x) + 1, rtol=1e-6)
-    np.testing.assert_allclose(jax.vmap(lambda y: f(x) + y)(x), f(x)[None] + x[:, None], rtol=1e-6)
+    assert_allclose(jax.jit(lambda y: f(x) + y)(1.0), f(x) + 1, rtol=1e-6)
+    assert_allclose(jax.vmap(lambda y: f(x) + y)(x), f(x)[None] + x[:, None], rtol=1e-6)
 
 
 def test_results_are_nobodys_to_change() -> None:
@@ -198,8 +199,8 @@ def test_results_are_nobodys_to_change() -> None:
     results = f(x)
     assert not any(result.flags.writeable for result in results)
     x[:] = 7
-    np.testing.assert_array_equal(results[0], np.arange(6.0).reshape(2, 3))
-    np.testing.assert_array_equal(results[2], np.arange(3.0))
+    assert_array_equal(results[0], np.arange(6.0).reshape(2, 3))
+    assert_array_equal(results[2], np.arange(3.0))
 
 
 def test_what_only_jax_can_do(caplog: pytest.LogCaptureFixture) -> None:
@@ -214,7 +215,7 @@ def test_what_only_jax_can_do(caplog: pytest.LogCaptureFixture) -> None:
     def decomposed(x: Any) -> Any:
         return jnp.linalg.svd(x)[1] + 1  # one operation is left to JAX
 
-    np.testing.assert_allclose(decomposed(np.diag([1.0, 3.0])), [4, 2], rtol=1e-6)
+    assert_allclose(decomposed(np.diag([1.0, 3.0])), [4, 2], rtol=1e-6)
     assert entries()[-1].steps is not None
 
     @lazy_jit

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jax import lax
+from numpy.testing import assert_allclose
 
 from relpref.lazy_jit.steps import Steps, translate
 
@@ -34,7 +35,7 @@ def check(function: Callable[..., Any], *args: Any, tolerance: float = 1e-13) ->
         assert isinstance(result, np.ndarray | np.generic)
         assert result.dtype == expected.dtype and result.shape == expected.shape
         slack = tolerance if result.dtype == np.float64 else 3e-6
-        np.testing.assert_allclose(np.asarray(result), expected, rtol=slack, atol=slack)
+        assert_allclose(np.asarray(result), expected, rtol=slack, atol=slack)
     return steps
 
 

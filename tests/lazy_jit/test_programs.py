@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 import relpref
 from relpref.classifiers import KroneckerGPClassifier, RankingGPClassifier
@@ -63,7 +64,7 @@ def test_programs(function: Any, data: PreferenceData) -> None:
         results = steps.run(leaves, np.inf)
         assert not steps.source.count("= f")  # nothing is left to JAX
         for result, expected in zip(results, jax.tree.leaves(jitted(program, raw)), strict=True):
-            np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-11, atol=1e-13)
+            assert_allclose(np.asarray(result), expected, rtol=1e-11, atol=1e-13)
 
 
 def _nodes() -> Any:

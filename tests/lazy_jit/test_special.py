@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.lazy_jit import lazy_jit
 from relpref.lazy_jit.special import entrywise
@@ -25,7 +26,7 @@ def test_steps_and_compiled_agree(function: Any, z: Any) -> None:
         traced = jax.jit(function).trace(z)
         assert len(traced.jaxpr.eqns) == 1
         found = translate(traced.jaxpr, [z]).run([z], np.inf)[0]
-        np.testing.assert_allclose(found, jax.jit(function)(z), rtol=1e-12, atol=1e-14)
+        assert_allclose(found, jax.jit(function)(z), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("z", [FAR[:-1], NEAR], ids=["far", "near"])
@@ -35,13 +36,13 @@ def test_derivatives(z: Any) -> None:
     """
     with jax.enable_x64(True):
         slope = jax.vmap(jax.grad(log_ndtr))(z)
-        np.testing.assert_allclose(slope, mills_ratio(z), rtol=1e-14)
+        assert_allclose(slope, mills_ratio(z), rtol=1e-14)
         bend = jax.vmap(jax.grad(jax.grad(log_ndtr)))(z)
-        np.testing.assert_allclose(bend, -log_ndtr_curvature(z), rtol=1e-14)
+        assert_allclose(bend, -log_ndtr_curvature(z), rtol=1e-14)
         third = jax.jit(jax.vmap(jax.grad(log_ndtr_curvature)))(z)
         step = 1e-3 * np.maximum(1, abs(z))
         ahead, behind = (log_ndtr_curvature(z + side * step) for side in (1, -1))
-        np.testing.assert_allclose(third, (ahead - behind) / (2 * step), rtol=1e-4, atol=1e-6)
+        assert_allclose(third, (ahead - behind) / (2 * step), rtol=1e-4, atol=1e-6)
         assert np.all(np.isfinite(third))
 
 
@@ -52,12 +53,12 @@ def test_an_operation_goes_through_all_transformations() -> None:
 
     x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
     for found in (unheard_of(x), jax.jit(unheard_of)(x), jax.vmap(unheard_of)(x)):
-        np.testing.assert_allclose(found, np.sin(x), rtol=1e-6)
-    np.testing.assert_allclose(jax.grad(lambda x: unheard_of(x).sum())(x), np.cos(x), rtol=1e-6)
+        assert_allclose(found, np.sin(x), rtol=1e-6)
+    assert_allclose(jax.grad(lambda x: unheard_of(x).sum())(x), np.cos(x), rtol=1e-6)
     assert unheard_of(0.5).shape == ()
 
     @entrywise(lambda x: 7 * x, jnp.cos)
     def sevenfold(x: Any) -> Any:
         return jnp.sin(x)
 
-    np.testing.assert_array_equal(lazy_jit(sevenfold)(x), 7 * x)
+    assert_array_equal(lazy_jit(sevenfold)(x), 7 * x)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import integrate, special, stats
 
 from relpref.likelihoods import (
@@ -22,6 +23,7 @@ from relpref.likelihoods import (
     SoftComparison,
 )
 from relpref.likelihoods.tilted import interval_moments
+from relpref.likelihoods.weighted import WeightedComparison
 
 # One shape for everything, so that each kind compiles once.
 _RNG = np.random.default_rng(5)
@@ -174,6 +176,34 @@ def integrated(
     return value, (first - mean) / variance, (variance - spread) / variance**2
 
 
+WEIGHTS = np.tile([0.03, 0.5, 1.0, 7.5], SIZE // 4)
+
+
+@pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
+@pytest.mark.parametrize("kind", ["probit", "logistic", "graded", "lapsed probit", "soft"])
+def test_weighted_moments(kind: str) -> None:
+    """Powers of an answer's probability."""
+    make, values, log = KINDS[kind]
+    means, variances = np.clip(MEANS, -6, 6), np.minimum(VARIANCES, 30)
+
+    @jax.jit
+    def moments(variance: Any) -> Any:
+        single = make(jnp.asarray(means), scale=SCALE)
+        weighted = WeightedComparison(single, WEIGHTS)
+        return weighted.tilted(values, means, variance), single.tilted(values, means, variance)
+
+    with jax.enable_x64(True):
+        found = plain(moments(variances)[0])
+        for one, other in zip(*plain(moments(np.zeros(SIZE))), strict=True):
+            assert_allclose(one, WEIGHTS * other, rtol=1e-9, atol=1e-12)
+    for k in range(SIZE // 2, SIZE):
+        s, weight = SCALE[k], WEIGHTS[k]
+        power = partial(lambda z, k, s, w: w * log(values[k], z, scale=s), k=k, s=s, w=weight)
+        value, slope, bend = integrated(power, means[k] / s, variances[k] / s**2)
+        for moment, truth in zip(found, (value, slope / s, bend / s**2), strict=True):
+            assert abs(moment[k] - truth) <= 1e-6 * max(1.0, abs(truth)), k
+
+
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments(kind: str) -> None:
@@ -188,7 +218,7 @@ def test_moments(kind: str) -> None:
             assert abs(moment[k] - truth) <= 1e-8 * max(1.0, abs(truth)), (k, cavity)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "probit"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_certain_gaps_and_all_derivatives(kind: str) -> None:
     """At variance 0 the moments are log_prob's own derivatives; those in scale, shift and
     thresholds fit central differences.
@@ -214,12 +244,12 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
             return total(parameters, variance), slopes, log
 
         moments, slopes, log = everything(parameters, jnp.zeros(SIZE))
-        np.testing.assert_allclose(moments.log_normalizer, log, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(moments.gradient, slopes["mean"], rtol=1e-8, atol=1e-10)
+        assert_allclose(moments.log_normalizer, log, rtol=1e-9, atol=1e-11)
+        assert_allclose(moments.gradient, slopes["mean"], rtol=1e-8, atol=1e-10)
 
         variance = jnp.asarray(VARIANCES)
         moments, slopes, _ = everything(parameters, variance)
-        np.testing.assert_allclose(moments.gradient, slopes["mean"], rtol=1e-7, atol=1e-9)
+        assert_allclose(moments.gradient, slopes["mean"], rtol=1e-7, atol=1e-9)
         for name, value in parameters.items():
             for entry in range(value.size if name == "thresholds" else 1):
                 step = 1e-5 * (
@@ -232,7 +262,7 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
                 slope = slopes[name] if name != "thresholds" else slopes[name][entry]
                 difference = (up - down) / 2e-5
                 got = difference if name != "thresholds" else difference.sum()
-                np.testing.assert_allclose(got, slope, rtol=1e-6, atol=1e-6)
+                assert_allclose(got, slope, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -275,7 +305,7 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
         draws, log, predicted = plain(all_of_it(jax.random.key(1)))
     weight = stats.norm.pdf(x) * (x[1] - x[0]) if kind == "soft" else 1.0
     mass = weight * np.exp(log)
-    np.testing.assert_allclose(mass.sum(axis=0), 1, rtol=1e-7)
+    assert_allclose(mass.sum(axis=0), 1, rtol=1e-7)
     if kind == "soft":
         middle, spread = (mass * values).sum(axis=0), draws.std(axis=0)
     else:
@@ -283,9 +313,9 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
         assert set(np.unique(draws)) <= set(grades)
         draws, spread = draws > 0, np.sqrt(middle * (1 - middle))
     assert np.all(np.abs(draws.mean(axis=0) - middle) < 4.9 * spread / np.sqrt(20_000) + 1e-4)
-    np.testing.assert_allclose(predicted["probability"], middle, rtol=1e-7)
+    assert_allclose(predicted["probability"], middle, rtol=1e-7)
     if kind.endswith("graded"):
-        np.testing.assert_allclose(predicted["tie"], mass[most], rtol=1e-10)
+        assert_allclose(predicted["tie"], mass[most], rtol=1e-10)
 
 
 def test_log_prob_and_its_slopes_are_finite_in_single_precision() -> None:
@@ -314,17 +344,6 @@ def test_a_grade_that_does_not_exist_is_impossible() -> None:
     assert np.isneginf(log).tolist() == [True, True, False]
 
 
-def test_one_threshold_at_zero_is_the_probit() -> None:
-    with jax.enable_x64(True):
-        mean, variance = jnp.asarray(MEANS), jnp.asarray(VARIANCES)
-        graded = GradedComparison(mean, np.zeros(1)).tilted(
-            jnp.asarray(KINDS["probit"][1]) * 2 - 1, mean, variance
-        )
-        probit = ProbitComparison(mean).tilted(jnp.asarray(KINDS["probit"][1]), mean, variance)
-    for one, other in zip(graded, probit, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
-
-
 def test_a_narrow_interval_is_exact_on_both_sides_of_the_switch() -> None:
     width = np.repeat([1e-7, 9e-3, 1.1e-2, 2e-2], 3)
     middle = np.tile([0.0, 0.9, -3.0], 4)
@@ -334,11 +353,9 @@ def test_a_narrow_interval_is_exact_on_both_sides_of_the_switch() -> None:
         )
     nodes, weights = np.polynomial.legendre.leggauss(12)
     density = stats.norm.pdf(middle[:, None] + width[:, None] * nodes / 2)
-    np.testing.assert_allclose(
-        found.log_normalizer, np.log(width / 2 * (density @ weights)), rtol=1e-9
-    )
-    np.testing.assert_allclose(found.gradient, middle * (1 - width**2 / 12), rtol=1e-7, atol=1e-12)
-    np.testing.assert_allclose(found.curvature, 1 - width**2 / 12, rtol=1e-7)
+    assert_allclose(found.log_normalizer, np.log(width / 2 * (density @ weights)), rtol=1e-9)
+    assert_allclose(found.gradient, middle * (1 - width**2 / 12), rtol=1e-7, atol=1e-12)
+    assert_allclose(found.curvature, 1 - width**2 / 12, rtol=1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -372,7 +389,7 @@ def test_fewer_nodes_where_all_gaussians_are_narrow(kind: Any) -> None:
         for value in np.repeat([[-1], [0], [1]], 5, axis=1):
             for pair in ((variances, wide), (np.zeros(5), np.full(5, 1e-14))):
                 for ours, theirs in zip(*(moments(value, each) for each in pair), strict=True):
-                    np.testing.assert_allclose(ours[:4], theirs[:4], rtol=1e-9, atol=1e-11)
+                    assert_allclose(ours[:4], theirs[:4], rtol=1e-9, atol=1e-11)
 
 
 _OTHERS = [
@@ -406,12 +423,10 @@ def test_thresholds_of_each_answer(kind: Any) -> None:
         together = predicted(thresholds)
         for row in range(2):
             alone = predicted(thresholds[row])
-            jax.tree.map(
-                lambda a, b, row=row: np.testing.assert_allclose(a[row], b[row]), together, alone
-            )
+            jax.tree.map(lambda a, b, row=row: assert_allclose(a[row], b[row]), together, alone)
         draws, log = plain(drawn())
     shares = [(draws == grade).mean(axis=0) for grade in (-1, 0, 1)]
-    np.testing.assert_allclose(shares, np.exp(log), atol=0.02)
+    assert_allclose(shares, np.exp(log), atol=0.02)
 
 
 @pytest.mark.parametrize("kind", [LogisticGradedComparison, DavidsonComparison])

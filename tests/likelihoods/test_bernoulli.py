@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import integrate, special, stats
 
 from relpref.errors import DataError
@@ -36,7 +37,7 @@ def test_noise_of_a_rows_own_widens_the_cavity(link: Any, value: int) -> None:
                 )
 
             truth = integrate.quad(integrand, -9, 9, epsabs=1e-13)[0]
-            np.testing.assert_allclose(np.exp(np.asarray(found)[k]), truth, rtol=1e-7)
+            assert_allclose(np.exp(np.asarray(found)[k]), truth, rtol=1e-7)
 
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
@@ -44,8 +45,8 @@ def test_without_noise_and_drawn(link: Any) -> None:
     with jax.enable_x64(True):
         plain = bernoulli(link)(jnp.asarray(MEAN))
         quiet = bernoulli(link)(jnp.asarray(MEAN), 0.0)
-        np.testing.assert_allclose(plain.log_prob(1), quiet.log_prob(1), rtol=1e-8)
-        np.testing.assert_allclose(plain.mean, SUCCESS[link](MEAN), rtol=1e-12)
+        assert_allclose(plain.log_prob(1), quiet.log_prob(1), rtol=1e-8)
+        assert_allclose(plain.mean, SUCCESS[link](MEAN), rtol=1e-12)
         # 3 comparisons, false alarm below 1e-4 (four standard errors).
         draws = np.asarray(plain.sample(jax.random.key(0), (4000,)))
     assert np.all(np.abs(draws.mean(axis=0) - SUCCESS[link](MEAN)) < 4 * 0.5 / np.sqrt(4000))

@@ -95,20 +95,6 @@ def test_plackett_luce(places: int) -> None:
     assert log_probability(utility, block, GUMBEL) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-def test_ties_of_plackett_and_luce() -> None:
-    """Two above one: one minus the chance that the one is not the last, with items far from each
-    other.
-    """
-    for a, b, c in ((0.0, 0.0, 0.0), (2.0, -1.0, 0.5), (15.0, -5.0, 0.0), (-4.0, -3.0, 8.0)):
-        first, second, third = np.exp([a, b, c])
-        everything = first + second + third
-        one_way = first / everything * second / (second + third)
-        other_way = second / everything * first / (first + third)
-        expected = np.log(one_way + other_way)
-        found = log_probability([[a, b, c]], [[0, 0, 1]], GUMBEL)[0]
-        assert found == pytest.approx(expected, rel=1e-11, abs=1e-12)
-
-
 def test_against_draws() -> None:
     """200,000 draws: false alarms in one of 10,000 for each."""
     rng = np.random.default_rng(3)

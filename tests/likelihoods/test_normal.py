@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy import special
 
@@ -75,7 +76,7 @@ def computed(z: NDArray[Any], dtype: Any) -> tuple[NDArray[Any], ...]:
     """At points that are part of `EVERYTHING`."""
     order = np.argsort(EVERYTHING, kind="stable")
     place = order[np.searchsorted(EVERYTHING, z, sorter=order)]
-    np.testing.assert_array_equal(EVERYTHING[place], z)
+    assert_array_equal(EVERYTHING[place], z)
     return tuple(moment[place] for moment in everywhere(dtype))
 
 
@@ -86,12 +87,10 @@ def relative(found: NDArray[Any], truth: NDArray[Any]) -> float:
 def test_the_reference_is_right() -> None:
     z = np.array([-3.5, -10.0, -40.0, -300.0])
     logarithm, ratio, curvature = reference(z)
-    np.testing.assert_allclose(logarithm.astype(float), special.log_ndtr(z), rtol=1e-14)
+    assert_allclose(logarithm.astype(float), special.log_ndtr(z), rtol=1e-14)
     expected = np.sqrt(2 / np.pi) / special.erfcx(-z / np.sqrt(2))
-    np.testing.assert_allclose(ratio.astype(float), expected, rtol=1e-14)
-    np.testing.assert_allclose(
-        curvature.astype(float)[:3], (expected * (expected + z))[:3], rtol=1e-11
-    )
+    assert_allclose(ratio.astype(float), expected, rtol=1e-14)
+    assert_allclose(curvature.astype(float)[:3], (expected * (expected + z))[:3], rtol=1e-11)
     series = 1 - 1 / z[3] ** 2 + 6 / z[3] ** 4
     assert abs(float(curvature[3]) - series) <= 1e-12
 
@@ -147,9 +146,5 @@ def test_slopes_are_finite_everywhere() -> None:
             )(jnp.asarray(GRID))
             sign = 1 if value else -1
             expected = reference(sign * GRID)
-            np.testing.assert_allclose(
-                slopes, sign * expected[1].astype(float), rtol=1e-11, atol=1e-300
-            )
-            np.testing.assert_allclose(
-                curvatures, -expected[2].astype(float), rtol=1e-6, atol=1e-300
-            )
+            assert_allclose(slopes, sign * expected[1].astype(float), rtol=1e-11, atol=1e-300)
+            assert_allclose(curvatures, -expected[2].astype(float), rtol=1e-6, atol=1e-300)

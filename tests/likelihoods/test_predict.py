@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import integrate, special, stats
 
 from relpref.data import Comparisons
@@ -89,9 +90,9 @@ def test_a_model_predicts_what_its_distribution_does(model: Any, columns: str) -
     with jax.enable_x64(True):
         expected = predicted(MEANS, VARIANCES, parameters)
     for name in expected:
-        np.testing.assert_allclose(found[name], np.asarray(expected[name]), rtol=1e-9, atol=1e-10)
+        assert_allclose(found[name], np.asarray(expected[name]), rtol=1e-9, atol=1e-10)
     if "tie" not in expected:
-        np.testing.assert_allclose(found.get("tie", 0.0), 0.0, atol=1e-15)
+        assert_allclose(found.get("tie", 0.0), 0.0, atol=1e-15)
     assert all(
         isinstance(value, np.ndarray) and value.dtype == np.float64 for value in found.values()
     )
@@ -106,7 +107,7 @@ def test_an_expected_sigmoid() -> None:
     )
     found = expected_sigmoid(means, variances)
     many = expected_sigmoid(np.tile(means, 200), np.tile(variances, 200))
-    np.testing.assert_allclose(many, np.tile(found, 200), rtol=1e-14)
+    assert_allclose(many, np.tile(found, 200), rtol=1e-14)
     for mean, variance, value in zip(means, variances, found, strict=True):
         sd = np.sqrt(variance)
 

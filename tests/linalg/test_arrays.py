@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.linalg.arrays import (
     block_diagonal,
@@ -36,13 +37,13 @@ def test_factors_and_solutions(given: Any) -> None:
     only_lower = np.where(np.tri(7) > 0, covariance, np.nan)
     with jax.enable_x64(True):
         lower = factorize(given(covariance))
-        np.testing.assert_allclose(lower, np.linalg.cholesky(covariance), rtol=1e-12)
-        np.testing.assert_allclose(factorize(given(only_lower)), lower, rtol=1e-12)
+        assert_allclose(lower, np.linalg.cholesky(covariance), rtol=1e-12)
+        assert_allclose(factorize(given(only_lower)), lower, rtol=1e-12)
         for shape in ((7,), (7, 3), (7, 0)):
             right = rng.standard_normal(shape)
             there, back = (solve_lower(lower, given(right), transposed=t) for t in (False, True))
-            np.testing.assert_allclose(lower @ there, right, atol=1e-12)
-            np.testing.assert_allclose(lower.T @ back, right, atol=1e-12)
+            assert_allclose(lower @ there, right, atol=1e-12)
+            assert_allclose(lower.T @ back, right, atol=1e-12)
         assert not np.isfinite(np.diagonal(factorize(given(-covariance)))).all()
         assert factorize(given(np.zeros((0, 0)))).shape == (0, 0)
 
@@ -59,10 +60,10 @@ def test_control_flow(kind: Any) -> None:
         ]
         pair, other = (one, kind.arange(3.0)), (2 * one, -kind.arange(3.0))
         for condition, wanted in ((one > 0, pair), (one < 0, other)):
-            np.testing.assert_array_equal(choose(condition, pair, other)[1], wanted[1])
+            assert_array_equal(choose(condition, pair, other)[1], wanted[1])
         by_row = choose(kind.asarray([True, False, True]), pair[1:], other[1:])[0]
-        np.testing.assert_array_equal(by_row, [0, -1, 2])
-        np.testing.assert_array_equal(
+        assert_array_equal(by_row, [0, -1, 2])
+        assert_array_equal(
             block_diagonal([kind.ones((1, 2)), kind.ones((1, 1))]), [[1, 1, 0], [0, 0, 1]]
         )
 
@@ -86,5 +87,5 @@ def test_a_vector_and_back() -> None:
         "none": (0,),
         "z": (),
     }
-    np.testing.assert_array_equal(again["a"], 2 * values["a"])
+    assert_array_equal(again["a"], 2 * values["a"])
     assert ravel({})[0].shape == (0,)

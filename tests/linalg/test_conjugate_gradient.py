@@ -2,6 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.linalg import minres
 
 from relpref.errors import DataError
@@ -26,7 +27,7 @@ def test_against_a_direct_solution(rank: int | None, minimise: Any) -> None:
         np.linalg.norm(rhs - matrix @ found.solution) / np.linalg.norm(rhs)
     )
     # From zero, the solution of a singular system is the one of least norm.
-    np.testing.assert_allclose(found.solution, np.linalg.pinv(matrix) @ rhs, atol=1e-8)
+    assert_allclose(found.solution, np.linalg.pinv(matrix) @ rhs, atol=1e-8)
 
 
 def test_any_shape_and_nothing_given_is_changed() -> None:
@@ -37,9 +38,9 @@ def test_any_shape_and_nothing_given_is_changed() -> None:
         lambda x: (matrix @ x.ravel()).reshape(x.shape), rhs.reshape(3, 4), start=start, tol=1e-11
     )
     assert found.solution.shape == (3, 4)
-    np.testing.assert_allclose(found.solution.ravel(), np.linalg.solve(matrix, rhs), atol=1e-8)
-    np.testing.assert_array_equal(rhs, kept)
-    np.testing.assert_array_equal(start, 1.0)
+    assert_allclose(found.solution.ravel(), np.linalg.solve(matrix, rhs), atol=1e-8)
+    assert_array_equal(rhs, kept)
+    assert_array_equal(start, 1.0)
 
 
 def iterates(matrix: Any, rhs: Any, minimise: Any, count: int) -> Any:
@@ -68,13 +69,11 @@ def test_what_is_least_after_each_iteration() -> None:
         basis = np.linalg.qr(np.column_stack(powers[:count]))[0]
         by_error = basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ matrix @ exact)
         by_residual = basis @ np.linalg.lstsq(matrix @ basis, rhs)[0]
-        np.testing.assert_allclose(iterates(matrix, rhs, "error", count)[-1], by_error, atol=1e-8)
-        np.testing.assert_allclose(
-            iterates(matrix, rhs, "residual", count)[-1], by_residual, atol=1e-8
-        )
+        assert_allclose(iterates(matrix, rhs, "error", count)[-1], by_error, atol=1e-8)
+        assert_allclose(iterates(matrix, rhs, "residual", count)[-1], by_residual, atol=1e-8)
     others: list[Any] = []
     minres(matrix, rhs, rtol=0.0, maxiter=8, callback=lambda x: others.append(x.copy()))
-    np.testing.assert_allclose(iterates(matrix, rhs, "residual", 8), others, atol=1e-8)
+    assert_allclose(iterates(matrix, rhs, "residual", 8), others, atol=1e-8)
 
 
 def test_least_squares_where_there_is_no_solution() -> None:
@@ -92,7 +91,7 @@ def test_least_squares_where_there_is_no_solution() -> None:
     assert np.all(np.diff(residuals) <= 1e-12)
     # The residual is least; what A cannot see of the solution does not matter.
     expected = matrix @ np.linalg.pinv(matrix, rcond=1e-10) @ rhs
-    np.testing.assert_allclose(matrix @ found.solution, expected, atol=1e-7)
+    assert_allclose(matrix @ found.solution, expected, atol=1e-7)
 
 
 def test_warm_start_saves_iterations() -> None:
@@ -126,10 +125,10 @@ def test_stops_when_told_and_when_it_has_to() -> None:
     found = conjugate_gradient(lambda x: matrix @ x, rhs, callback=callback)
     assert (found.reason, found.iterations) == ("stopped", 4)
     assert [iteration for iteration, *_ in seen] == [1, 2, 3, 4]
-    np.testing.assert_allclose([s[1] for s in seen], [s[2] for s in seen], rtol=1e-9)
+    assert_allclose([s[1] for s in seen], [s[2] for s in seen], rtol=1e-9)
     limited = conjugate_gradient(lambda x: matrix @ x, rhs, max_iterations=4)
     assert (limited.reason, limited.iterations) == ("max_iterations", 4)
-    np.testing.assert_array_equal(limited.solution, found.solution)
+    assert_array_equal(limited.solution, found.solution)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref import limits as memory
 from relpref.errors import DataError
@@ -17,7 +18,7 @@ def test_decomposition_of_a_singular_kernel() -> None:
     kernel = gram()
     values, vectors = symmetric_eigen(kernel)
     assert np.sum(values == 0.0) == 9  # rank 3: what is only rounding is nothing
-    np.testing.assert_allclose((vectors * values) @ vectors.T, kernel, atol=1e-12)
+    assert_allclose((vectors * values) @ vectors.T, kernel, atol=1e-12)
 
 
 def test_asymmetry_is_measured_and_placed() -> None:

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
-from relpref.linalg import BlockDiagonal, Covariance, Dense, NamedSum, Spectral, real
+from relpref.linalg import BlockDiagonal, Covariance, Dense, Kronecker, NamedSum, Spectral, real
 
 RNG = np.random.default_rng(0)
 
@@ -28,6 +29,7 @@ def operators() -> dict[str, tuple[Any, Any]]:
         "dense": (a, A),
         "spectral": (Spectral(*(jnp.asarray(part) for part in np.linalg.eigh(A))), A),
         "sum": (NamedSum({"second": b, "first": a}), A + B),
+        "kronecker": (Kronecker(c, d), np.kron(C, D)),
         "sum of one": (NamedSum({"only": a}), A),
         "blocks": (BlockDiagonal((NamedSum({"x": a, "y": b}), c)), block),
         "one block": (BlockDiagonal((c,)), C),
@@ -39,7 +41,17 @@ def operators() -> dict[str, tuple[Any, Any]]:
     }
 
 
-NAMES = ["dense", "spectral", "sum", "sum of one", "blocks", "one block", "nested", "sum of blocks"]
+NAMES = [
+    "dense",
+    "spectral",
+    "kronecker",
+    "sum",
+    "sum of one",
+    "blocks",
+    "one block",
+    "nested",
+    "sum of blocks",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,26 +61,20 @@ def test_against_dense_algebra(name: str) -> None:
         n = len(matrix)
         assert isinstance(operator, Covariance)
         assert operator.size == n
-        np.testing.assert_allclose(operator.dense(), matrix, rtol=1e-13)
+        assert_allclose(operator.dense(), matrix, rtol=1e-13)
         vector, several, weights = (np.asarray(RNG.standard_normal(s)) for s in (n, (n, 3), (n, n)))
-        np.testing.assert_allclose(
-            operator.matmul(jnp.asarray(vector)), matrix @ vector, rtol=1e-12
-        )
-        np.testing.assert_allclose(
-            operator.matmul(jnp.asarray(several)), matrix @ several, rtol=1e-12
-        )
-        np.testing.assert_allclose(
-            operator.inner(jnp.asarray(weights)), np.sum(weights * matrix), rtol=1e-11
-        )
+        assert_allclose(operator.matmul(jnp.asarray(vector)), matrix @ vector, rtol=1e-12)
+        assert_allclose(operator.matmul(jnp.asarray(several)), matrix @ several, rtol=1e-12)
+        assert_allclose(operator.inner(jnp.asarray(weights)), np.sum(weights * matrix), rtol=1e-11)
         design = RNG.standard_normal((5, n))
         found = operator.congruence(lambda v: jnp.asarray(design) @ v)
-        np.testing.assert_allclose(found, design @ matrix @ design.T, rtol=1e-11)
+        assert_allclose(found, design @ matrix @ design.T, rtol=1e-11)
         lower, jitter = operator.root()
         assert float(jitter) == 0
-        np.testing.assert_allclose(lower @ lower.T, matrix, rtol=0, atol=1e-13 * matrix.max())
+        assert_allclose(lower @ lower.T, matrix, rtol=0, atol=1e-13 * matrix.max())
         scaled = operator.scaled(jnp.asarray(2.5))
         assert type(scaled) is type(operator)
-        np.testing.assert_allclose(scaled.dense(), 2.5 * matrix, rtol=1e-13)
+        assert_allclose(scaled.dense(), 2.5 * matrix, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,9 +83,9 @@ def test_they_pass_through_jax(name: str) -> None:
         operator, matrix = operators()[name]
         through = jax.jit(lambda one: one.scaled(2.0))(operator)
         assert type(through) is type(operator)
-        np.testing.assert_allclose(through.dense(), 2 * matrix, rtol=1e-13)
+        assert_allclose(through.dense(), 2 * matrix, rtol=1e-13)
         slope = jax.grad(lambda factor: jnp.sum(operator.scaled(factor).dense()))(jnp.asarray(1.0))
-        np.testing.assert_allclose(slope, matrix.sum(), rtol=1e-12)
+        assert_allclose(slope, matrix.sum(), rtol=1e-12)
 
 
 def test_slices() -> None:
@@ -99,7 +105,7 @@ def test_congruence_of_a_gather() -> None:
         operator, matrix = operators()["blocks"]
         found = operator.congruence(lambda v: v[winner] - v[loser])
         design = np.eye(7)[winner] - np.eye(7)[loser]
-        np.testing.assert_allclose(found, design @ matrix @ design.T, rtol=1e-12)
+        assert_allclose(found, design @ matrix @ design.T, rtol=1e-12)
 
 
 def test_real() -> None:

@@ -2,6 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
@@ -47,7 +48,7 @@ def test_random_pivots_pass_outliers_by() -> None:
         schur(matrix, indices.tolist()).sum() / np.trace(matrix), abs=1e-10
     )
     again, _ = pivoted_cholesky(*arguments, rng=np.random.default_rng(0))
-    np.testing.assert_array_equal(again, indices)
+    assert_array_equal(again, indices)
 
 
 def test_it_ends_when_enough_is_explained() -> None:

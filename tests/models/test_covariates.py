@@ -56,9 +56,7 @@ def read(table: pd.DataFrame, covariates: Any = NAMES, **options: Any) -> Prefer
 
 def fit(data: PreferenceData, engine: Any = EP, **options: Any) -> Any:
     keywords = {"likelihood": options.pop("likelihood")} if "likelihood" in options else {}
-    return engine(preference_gp, **{"fixed": FIXED, **options}).run(
-        0, data, progress_bar=False, **keywords
-    )
+    return engine(preference_gp, **{"fixed": FIXED, **options}).run(0, data, **keywords)
 
 
 @pytest.fixture(scope="module")
@@ -94,43 +92,7 @@ def test_agrees_with_draws_from_the_prior() -> None:
 
 @pytest.mark.slow
 def test_agrees_with_nuts() -> None:
-    assert check(fit(read(games(30))), draws=2000, chains=2, warmup=200, progress_bar=False).ok
-
-
-def test_a_covariate_is_position_bias_under_the_same_prior() -> None:
-    table = (
-        games(60, seed=5)
-        .rename(columns={"home": "shown_first"})
-        .drop(columns=["length_first", "length_second"])
-    )
-    fixed = {"individual_amplitude": 1.0}
-    as_position = fit(read(table, ()), fixed=fixed)
-    table = table.rename(columns={"shown_first": "left"})
-    as_effect = fit(read(table, ["left"]), fixed={**fixed, "effect_scale": 0.5})
-    assert as_effect.log_evidence == pytest.approx(as_position.log_evidence, abs=0.05)
-    assert as_effect.effects["mean"]["left"] == pytest.approx(
-        as_position.hyperparameters["position_bias"], abs=0.02
-    )
-    shift = (
-        as_effect.belief.centred().mean() - as_position.belief.centred().mean()
-    ) / as_position.belief.sd()
-    assert np.abs(shift).max() < 0.05
-    ends = [("i0", "i1"), ("i2", "i3")]
-    chances = as_effect.prefer(ends, covariates={"left": ["i1", None]})["probability"]
-    assert chances.to_numpy() == pytest.approx(
-        as_position.prefer(ends, shown_first=["i1", None])["probability"].to_numpy(), abs=0.005
-    )
-
-
-def test_fair_coins_have_no_effect() -> None:
-    table = games(600, seed=2, effect=(0.0, 0.0))
-    table["winner"] = np.where(
-        np.random.default_rng(8).random(600) < 0.5, table["first"], table["second"]
-    )
-    effects = fit(read(table), fixed=None).effects
-    assert np.all(np.abs(effects["mean"] / effects["sd"]) < 2)
-    assert np.abs(effects["mean"]["home"]) < 0.1
-    assert np.all((effects["lower"] < 0) & (effects["upper"] > 0))
+    assert check(fit(read(games(30))), draws=2000, chains=2, warmup=200).ok
 
 
 def test_sides_may_be_swapped_with_the_result() -> None:
@@ -145,18 +107,6 @@ def test_sides_may_be_swapped_with_the_result() -> None:
     one, other = (read(each).comparisons.columns for each in (table, table.rename(columns=ends)))
     assert one.keys() == other.keys() and "tie" in one
     assert all(np.array_equal(one[name], other[name]) for name in one)
-
-
-def test_what_is_compiled_for_filled_up_data_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from relpref.infer import layout
-
-    data = read(games(40))
-    filled = fit(data, fixed=None)
-    monkeypatch.setattr(layout, "declares_padding", lambda value: False)
-    plain = fit(data, fixed=None)
-    assert filled.log_evidence == pytest.approx(plain.log_evidence, abs=1e-8)
-    assert filled.full.mean() == pytest.approx(plain.full.mean(), abs=1e-7)
-    assert filled.effects.to_numpy() == pytest.approx(plain.effects.to_numpy(), abs=1e-7)
 
 
 @pytest.mark.parametrize("engine", [EP, Laplace])
@@ -289,7 +239,7 @@ def assert_effects_are_there(table: Any, posterior: Any) -> None:
 
 @pytest.mark.slow
 def test_nuts_knows_effects(posterior: Any) -> None:
-    nuts = check(posterior, draws=1000, progress_bar=False)
+    nuts = check(posterior, draws=1000)
     assert_effects_are_there(nuts.table, posterior)
 
 
@@ -349,15 +299,6 @@ def test_lists_have_covariates_of_their_items() -> None:
     assert one == pytest.approx(other, abs=1e-10)
 
 
-def test_groups_have_effects_of_their_own_beside_covariates() -> None:
-    data = read(games(24).assign(group=np.arange(24) // 3))
-    fixed = {**FIXED, "group_sd": 0.8}
-    latent, rows = (fit(data, fixed=fixed, space=space) for space in ("latent", "observation"))
-    assert latent.log_evidence == pytest.approx(rows.log_evidence, abs=1e-6)
-    assert latent.full.mean() == pytest.approx(rows.full.mean(), abs=1e-5)
-    assert latent.effects.index.tolist() == NAMES
-
-
 def test_other_engines_and_likelihoods() -> None:
     data = read(games(40))
     probit, logistic = fit(data), fit(data, likelihood=Logistic())
@@ -400,7 +341,7 @@ def without_effects(data: PreferenceData) -> None:
 
 
 def test_programs_of_ones_own_may_leave_covariates_alone() -> None:
-    found: Any = EP(without_effects).run(0, read(games(30)), progress_bar=False)
+    found: Any = EP(without_effects).run(0, read(games(30)))
     assert found.kind == "utilities" and found.effects.empty
     assert found.prefer("i0", "i1")["probability"].between(0, 1).all()
     with pytest.raises(
@@ -419,7 +360,6 @@ def test_effects_are_calibrated() -> None:
             simulations=1000,
             hyperparameters=hyperparameters,
             quantity=at_home,
-            progress_bar=False,
         )
         assert found.verdict() == "calibrated", found.sentence
 

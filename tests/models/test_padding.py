@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref.data import PreferenceData, Relation
 from relpref.data.padding import (
@@ -56,7 +57,6 @@ def make(
     shift: float = 0.0,
     relations: Mapping[str, Any] | None = None,
     weighted: bool = False,
-    columns: tuple[str, ...] = (),
     newcomers: int = 0,
 ) -> PreferenceData:
     """Data with 2n answers and relations, ``{"near": UNDIRECTED}`` by default."""
@@ -66,17 +66,8 @@ def make(
     items = pd.DataFrame(shift + rng.standard_normal((n, attributes)), labels, names)
     first = rng.integers(0, n, 2 * n)
     second = (first + rng.integers(1, n, 2 * n)) % n
-    ends = ("first", "second") if "probability" in columns else ("winner", "loser")
-    given = dict(zip(ends, (labels[first], labels[second]), strict=True))
+    given = {"winner": labels[first], "loser": labels[second]}
     answers = pd.DataFrame({**given, "count": rng.integers(1, 4, 2 * n)})
-    extra = {
-        "strength": rng.integers(1, 3, 2 * n),
-        "rater": rng.choice(["r", "s"], 2 * n),
-        "shown_first": np.where(rng.random(2 * n) < 0.5, labels[first], labels[second]),
-        "probability": rng.uniform(0.1, 0.9, 2 * n),
-    }
-    for name in columns:
-        answers[name] = extra[name]
     links = {
         name: Relation(_links(n, options["kind"], weighted, rng), **options)
         for name, options in (relations or {"near": UNDIRECTED}).items()
@@ -137,7 +128,7 @@ def assert_same_reading(program: Any, data: PreferenceData, seed: int = 0, **kwa
         assert list(plain.medians) == list(more.medians)
         rng = np.random.default_rng(seed)
         for name, median in plain.medians.items():
-            np.testing.assert_allclose(more.medians[name], median, **TOLERANCE, err_msg=name)
+            assert_allclose(more.medians[name], median, **TOLERANCE, err_msg=name)
         for spread in (0.0, 1.0):
             at = {
                 name: jnp.asarray(median + spread * rng.standard_normal(np.shape(median)))
@@ -153,7 +144,7 @@ def assert_same_reading(program: Any, data: PreferenceData, seed: int = 0, **kwa
                 assert np.all(np.isfinite(values)), name
                 if name.startswith("_"):
                     values = values[tuple(map(slice, array.shape))]
-                np.testing.assert_allclose(values, array, **TOLERANCE, err_msg=name)
+                assert_allclose(values, array, **TOLERANCE, err_msg=name)
             for name, size in {"_counts": m, "_projected": m, "_pulled": n}.items():
                 assert np.all(np.asarray(filled[name])[size:] == 0)
 
@@ -194,7 +185,7 @@ def test_attributes_far_from_the_origin() -> None:
             reading = read(program, program.medians, vector, (row, row + 1))
             covariances.append(np.asarray(reading["_attributes"]))
     # Coordinates are rounded to 2e-9.
-    np.testing.assert_allclose(covariances[1][:20, :20], covariances[0], atol=1e-7)
+    assert_allclose(covariances[1][:20, :20], covariances[0], atol=1e-7)
 
 
 @pytest.mark.parametrize(("normalize", "newcomers"), [(True, 3), (False, 0)])
@@ -213,27 +204,6 @@ def test_relations(normalize: bool, newcomers: int) -> None:
 def test_kinds_of_relations(kernel: Any) -> None:
     data = make(13, relations=KINDS)
     assert_same_reading(xpgp, data, relation_kernels=dict.fromkeys(KINDS, kernel))
-
-
-@pytest.mark.parametrize(
-    "columns,likelihood",
-    [
-        (("strength", "rater", "shown_first"), Probit(lapse=True)),
-        (("probability",), Probit()),
-        ((), Logistic()),
-    ],
-)
-def test_answers(columns: tuple[str, ...], likelihood: Any) -> None:
-    assert_same_reading(preference_gp, make(10, columns=columns), likelihood=likelihood)
-
-
-def test_more_items() -> None:
-    assert_same_reading(xpgp, make(33, 33, attributes=1), 33)
-
-
-def test_nothing_but_the_items_themselves() -> None:
-    items, answers, _ = make(9, attributes=0).to_tables()
-    assert_same_reading(xpgp, PreferenceData.from_tables(items, answers))
 
 
 def test_sizes_in_one_bucket_have_one_shape() -> None:
@@ -265,7 +235,7 @@ def test_ladders() -> None:
 
 
 def test_what_fills_up_is_neutral_and_data_stays_as_it_is() -> None:
-    data = make(10, columns=("rater",))
+    data = make(10)
     filled = padded(data)
     assert (
         len(filled.labels) == filled.attributes.shape[0] == filled.relations["near"].num_nodes == 64

@@ -2,6 +2,7 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from numpy.testing import assert_allclose
 from numpyro import handlers
 from numpyro.infer import Predictive
 
@@ -44,7 +45,7 @@ def test_its_sites_and_their_log_probability() -> None:
             [on[3, 0], 1 - on[3, 1]],
         ]
     )
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_predictive_draws_decisions() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from numpy.testing import assert_allclose, assert_array_equal
 from outside_package import (
     ExpectedRegret,
     HeavyTailed,
@@ -62,7 +63,7 @@ def data() -> PreferenceData:
 def posterior() -> UtilityPosterior:
     engine = PatientEP(xpgp, fixed=FIXED)
     keywords = {"likelihood": HeavyTailed(), "attribute_kernel": RationalQuadratic(power=2.0)}
-    found = engine.run(0, data(), progress_bar=False, **keywords)
+    found = engine.run(0, data(), **keywords)
     assert isinstance(found, UtilityPosterior)
     return found
 
@@ -74,7 +75,7 @@ def text_of(path: Path) -> str:
 def test_the_likelihood_is_students(posterior: UtilityPosterior) -> None:
     z = np.array([-1e4, -30.0, -2.0, -0.1, 0.0, 0.3, 5.0, 1e3])
     with jax.enable_x64(True):
-        np.testing.assert_allclose(
+        assert_allclose(
             log_student(jnp.asarray(z)), scipy.stats.t(4).logcdf(z), rtol=1e-9, atol=1e-15
         )
         moments = StudentComparison(jnp.zeros(1)).tilted(
@@ -82,9 +83,7 @@ def test_the_likelihood_is_students(posterior: UtilityPosterior) -> None:
         )
     grid = np.linspace(-12, 13, 200_001)
     weights = scipy.stats.norm(0.7, np.sqrt(2.0)).pdf(grid) * scipy.stats.t(4).cdf(grid)
-    np.testing.assert_allclose(
-        np.exp(moments.log_normalizer[0]), np.trapezoid(weights, grid), rtol=1e-7
-    )
+    assert_allclose(np.exp(moments.log_normalizer[0]), np.trapezoid(weights, grid), rtol=1e-7)
 
 
 def test_it_is_fitted_and_certified(posterior: UtilityPosterior) -> None:
@@ -117,7 +116,7 @@ def test_it_is_saved_and_loaded(posterior: UtilityPosterior, tmp_path: Path) -> 
     again: Any = relpref.load(tmp_path / "run.nc")
     assert again.likelihood == HeavyTailed()
     assert again.origin.keywords["attribute_kernel"] == RationalQuadratic(power=2.0)
-    np.testing.assert_array_equal(again.mean(), posterior.mean())
+    assert_array_equal(again.mean(), posterior.mean())
     later = again.update(pd.DataFrame({"winner": ["a"], "loser": ["h"]}))
     assert later.engine == "PatientEP" and later.data.num_answers == 25
 
@@ -160,7 +159,7 @@ def own_program(data: Any) -> None:
 
 @pytest.mark.slow
 def test_the_likelihood_of_a_program_of_ones_own_is_not_guessed(tmp_path: Path) -> None:
-    own = EP(own_program, fixed=FIXED).run(0, data(), progress_bar=False)
+    own = EP(own_program, fixed=FIXED).run(0, data())
     text = text_of(report.write(own, tmp_path / "own.html", relations_evidence=False))
     assert "is up to the program own_program" in text and "Φ" not in text and "wins 84%" not in text
     assert "squared-exponential" not in text

@@ -53,6 +53,8 @@ def test_standardised_errors_have_variance_one(symmetry: str, loss: str) -> None
             weights = weights - weights.mean(axis=0)
         belief = ranker.posterior_.belief(3).project(weights)
         averages.append(np.mean(np.square((weights @ truth[3] - belief.mean()) / belief.sd())))
+    if sign and loss == "regression":
+        assert ranker.posterior_.label_variance == ranker.posterior_.noise / 2
     error = np.std(averages, ddof=1) / np.sqrt(SIMULATIONS)
     assert abs(np.mean(averages) - 1) < 4.5 * error
     assert error < 0.1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 
 from relpref import RelationData
@@ -66,15 +67,11 @@ def test_features_of_single_precision_and_in_any_form(form: Any, solver: str) ->
         double = Ranker(**options).fit(nodes.astype(np.float64), RELATION)
         single = Ranker(**options).fit(form(nodes), RELATION)
         assert single.posterior_.nodes.thin == (kernel == "linear")
-        np.testing.assert_allclose(
-            single.predict(form(new)), double.predict(new.astype(float)), atol=1e-10
-        )
-        np.testing.assert_allclose(
+        assert_allclose(single.predict(form(new)), double.predict(new.astype(float)), atol=1e-10)
+        assert_allclose(
             single.posterior_.sd(form(new)), double.posterior_.sd(new.astype(float)), atol=1e-8
         )
-        np.testing.assert_allclose(
-            single.predict([3, 1], [5]), double.predict([3, 1], [5]), atol=1e-10
-        )
+        assert_allclose(single.predict([3, 1], [5]), double.predict([3, 1], [5]), atol=1e-10)
 
 
 def test_options_of_kernels_reach_a_kernel_or_are_refused() -> None:
@@ -100,7 +97,7 @@ def test_options_of_kernels_reach_a_kernel_or_are_refused() -> None:
         Ranker(scaled, kernel_params=two, regularization=4.0),
     ):
         predicted = ranker.fit(NODES, RELATION, objects).predict()
-        np.testing.assert_allclose(predicted, plain, atol=1e-10)
+        assert_allclose(predicted, plain, atol=1e-10)
 
 
 def test_labels_and_columns_occur_once() -> None:

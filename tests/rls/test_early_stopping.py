@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import relpref
 from relpref.errors import DataError
@@ -48,7 +49,7 @@ def test_there_is_no_uncertainty_and_nothing_pretends_so(way: str, tmp_path: Pat
     assert np.isfinite(ranker.predict()).all()
     posterior.save(tmp_path / "run.nc")
     loaded: Any = relpref.load(tmp_path / "run.nc")
-    np.testing.assert_allclose(loaded.mean(), posterior.mean(), atol=1e-12)
+    assert_allclose(loaded.mean(), posterior.mean(), atol=1e-12)
     before = (tmp_path / "run.nc").read_bytes()
     loaded.save(tmp_path / "run.nc")
     assert (tmp_path / "run.nc").read_bytes() == before
@@ -104,7 +105,7 @@ def test_iterations_are_used_where_they_are_asked_for() -> None:
         NODES, RELATION, callback=lambda i, *_: seen.append(i)
     )
     assert seen == list(range(1, watched.n_iter_ + 1))
-    np.testing.assert_allclose(watched.predict(), plain.predict(), atol=1e-8)
+    assert_allclose(watched.predict(), plain.predict(), atol=1e-8)
     closed = Ranker(**OPTIONS, solver="closed")
     with pytest.raises(DataError, match="solver='closed' .*callback"):
         closed.fit(NODES, RELATION, callback=stop_at_two)

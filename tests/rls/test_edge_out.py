@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref.data.relation_data import SIGN, RelationValues
 from relpref.errors import DataError, InferenceError
@@ -94,7 +95,7 @@ def test_gold() -> None:
         both, both, RelationValues.of_matrix(gold["relation"]), loss="regression"
     )
     found = leave_edge_out(given, list(gold["kron_regularization"]))
-    np.testing.assert_allclose(found[-1], gold["kron_in_sample_loo_last"], atol=1e-10)
+    assert_allclose(found[-1], gold["kron_in_sample_loo_last"], atol=1e-10)
 
 
 ALL = slice(None)
@@ -125,7 +126,7 @@ def test_closed_forms_are_retraining(leave: Any, loss: str, symmetry: str, place
             expected = scores[place]
             if leave is leave_row_out and loss == "ranking":
                 expected = expected - expected.mean()
-            np.testing.assert_allclose(held_out[place], expected, atol=TOLERANCE)
+            assert_allclose(held_out[place], expected, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("symmetry", ["none", "symmetric", "reciprocal"])
@@ -133,7 +134,7 @@ def test_some_edges_are_those_among_all(symmetry: str) -> None:
     given, some = problem("regression", symmetry), np.array([(4, 2), (3, 3), (2, 4), (0, 1)])
     expected = leave_edge_out(given, LAMBDAS)[:, some[:, 0], some[:, 1]]
     found = leave_edge_out(given, LAMBDAS, some)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_what_all_objects_share_ranks_none() -> None:
@@ -143,7 +144,7 @@ def test_what_all_objects_share_ranks_none() -> None:
     near = given.objects.kernel
     far = replace(given.objects, kernel=lambda *sides: near(*sides) + 1e6)
     found = leave_row_out(replace(given, objects=far), [0.3])
-    np.testing.assert_allclose(found, leave_row_out(given, [0.3]), atol=1e-6)
+    assert_allclose(found, leave_row_out(given, [0.3]), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,7 @@ def test_new_nodes_in_folds(
             gone |= gone.T
         place = np.flatnonzero(np.flatnonzero(gone) == v * 7 + w)[0]
         expected = retrained(given, 0.5, gone, offsets=False)[place]
-        np.testing.assert_allclose(found[1, v, w], expected, atol=1e-8)
+        assert_allclose(found[1, v, w], expected, atol=1e-8)
 
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from relpref.errors import DataError
@@ -51,7 +52,7 @@ def test_hold_outs_are_retraining(case: str, groups: Any) -> None:
     for group in np.unique(groups):
         out = np.flatnonzero(np.asarray(groups) == group)
         expected = [retrained(estimator, fit, out, λ) for λ in PATH]
-        np.testing.assert_allclose(predictions[:, out], expected, rtol=1e-8, atol=1e-9)
+        assert_allclose(predictions[:, out], expected, rtol=1e-8, atol=1e-9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -79,7 +80,7 @@ def test_any_groups_of_any_queries(
             expected = np.zeros(len(out))  # of a training that has nothing to compare
             if np.bincount(of[kept]).max() > 1:
                 expected = clone(ranker).fit(x[kept], y[kept], groups=of[kept]).predict(x[out])
-            np.testing.assert_allclose(predictions[out], expected, atol=1e-9)
+            assert_allclose(predictions[out], expected, atol=1e-9)
 
 
 def test_only_the_loss_forgets_what_is_held_out() -> None:
@@ -95,10 +96,10 @@ def test_only_the_loss_forgets_what_is_held_out() -> None:
     blocks = ranker.leave_pair_out().pairs()
     block = next(b for b in blocks if np.any((b.first == 3) & (b.second == 8)))
     at = np.flatnonzero((block.first == 3) & (block.second == 8))[0]
-    np.testing.assert_allclose(block.predicted_first[at], minimiser[3], rtol=1e-9)
-    np.testing.assert_allclose(block.predicted_second[at], minimiser[8], rtol=1e-9)
+    assert_allclose(block.predicted_first[at], minimiser[3], rtol=1e-9)
+    assert_allclose(block.predicted_second[at], minimiser[8], rtol=1e-9)
     by_group = ranker.leave_group_out(np.isin(np.arange(14), pair))
-    np.testing.assert_allclose(by_group[pair], minimiser[pair], rtol=1e-9)
+    assert_allclose(by_group[pair], minimiser[pair], rtol=1e-9)
 
 
 @pytest.mark.parametrize("estimator", [RLS(), RankRLS()])
@@ -106,9 +107,9 @@ def test_an_axis_for_what_is_several(estimator: Any) -> None:
     single, several = clone(estimator).fit(X, Y[:, 0]), clone(estimator).fit(X, Y)
     everything = several.leave_one_out(PATH)
     assert everything.shape == (3, 14, 2)
-    np.testing.assert_allclose(single.leave_one_out(PATH), everything[..., 0])
-    np.testing.assert_allclose(several.leave_one_out(0.5), everything[1])
-    np.testing.assert_allclose(
+    assert_allclose(single.leave_one_out(PATH), everything[..., 0])
+    assert_allclose(several.leave_one_out(0.5), everything[1])
+    assert_allclose(
         single.set_params(regularization=0.5).fit(X, Y[:, 0]).leave_one_out(), everything[1, :, 0]
     )
     assert several.leave_group_out(QUERIES).shape == (14, 2)

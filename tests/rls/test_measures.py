@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from scipy.stats import spearmanr
 from sklearn.metrics import ndcg_score, roc_auc_score
 
@@ -82,7 +83,7 @@ def test_each_node_by_its_observed_objects() -> None:
     relation = np.array([[1, 2, 3, nan], [1, 1, nan, nan], [nan, nan, nan, nan], [0, nan, nan, 1]])
     scores = np.array([[1, 3, 2, nan], [5, 6, 7, 8], [1, 2, 3, 4], [1, 0, 0, 1]])
     result = per_node(concordance, relation, scores)
-    np.testing.assert_allclose(result.values, [2 / 3, nan, nan, 0.5], rtol=1e-15)
+    assert_allclose(result.values, [2 / 3, nan, nan, 0.5], rtol=1e-15)
     assert np.isnan(result.values).sum() == 2
     assert result.mean == pytest.approx((2 / 3 + 0.5) / 2)
     assert math.isnan(per_node(concordance, [[1, 1]], [[1, 2]]).mean)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.data import Graph
 from relpref.errors import DataError
@@ -31,14 +32,14 @@ def test_named_kernels(kernel: str, sparse: bool) -> None:
     options, expected = FORMULAS[kernel]
     form: Any = scipy.sparse.csr_array if sparse else np.asarray
     result = gram(form(LEFT), form(RIGHT), kernel=kernel, **options)
-    np.testing.assert_allclose(result, expected, rtol=1e-12)
+    assert_allclose(result, expected, rtol=1e-12)
     assert result.dtype == np.float64
     assert gram(form(LEFT), kernel=kernel).shape == (7, 7)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "polynomial"])
 def test_gamma_is_one_over_the_number_of_attributes(kernel: str) -> None:
-    np.testing.assert_array_equal(gram(LEFT, kernel=kernel), gram(LEFT, kernel=kernel, gamma=1 / 3))
+    assert_array_equal(gram(LEFT, kernel=kernel), gram(LEFT, kernel=kernel, gamma=1 / 3))
 
 
 def test_functions_and_matrices() -> None:
@@ -46,10 +47,10 @@ def test_functions_and_matrices() -> None:
         return left @ right.T + shift
 
     result = gram(LEFT, RIGHT, kernel=shifted, kernel_params={"shift": 2.0})
-    np.testing.assert_allclose(result, LEFT @ RIGHT.T + 2, rtol=1e-14)
+    assert_allclose(result, LEFT @ RIGHT.T + 2, rtol=1e-14)
     matrix = LEFT @ LEFT.T
-    np.testing.assert_array_equal(gram(matrix, kernel="precomputed"), matrix)
-    np.testing.assert_array_equal(gram(matrix[:2], matrix, kernel="precomputed"), matrix[:2])
+    assert_array_equal(gram(matrix, kernel="precomputed"), matrix)
+    assert_array_equal(gram(matrix[:2], matrix, kernel="precomputed"), matrix[:2])
 
 
 @pytest.mark.parametrize(
@@ -72,8 +73,8 @@ def test_attribute_kernels_of_the_package(kernel: Any, params: dict[str, Any]) -
     result = gram(
         LEFT, RIGHT, kernel=kernel, kernel_params=params
     )  # more new nodes than old: two blocks
-    np.testing.assert_allclose(result, expected[:7, 7:], rtol=1e-12)
-    np.testing.assert_allclose(
+    assert_allclose(result, expected[:7, 7:], rtol=1e-12)
+    assert_allclose(
         gram(everything, kernel=kernel, kernel_params=params), expected, rtol=1e-12, atol=1e-14
     )
 
@@ -82,11 +83,9 @@ def test_graph_kernels_know_the_nodes_of_their_graph() -> None:
     kernel, params = RegularizedLaplacian(), {"graph": PATH, "range": 2.0, "normalize": False}
     laplacian = np.diag(PATH.weight_matrix.sum(axis=1)) - PATH.weight_matrix
     expected = np.linalg.inv(laplacian + np.eye(4) / 4)
-    np.testing.assert_allclose(
-        gram(np.arange(4), kernel=kernel, kernel_params=params), expected, rtol=1e-10
-    )
+    assert_allclose(gram(np.arange(4), kernel=kernel, kernel_params=params), expected, rtol=1e-10)
     part = gram(np.array([[3.0], [1.0]]), np.array([0, 2, 3]), kernel=kernel, kernel_params=params)
-    np.testing.assert_allclose(part, expected[np.ix_([3, 1], [0, 2, 3])], rtol=1e-10)
+    assert_allclose(part, expected[np.ix_([3, 1], [0, 2, 3])], rtol=1e-10)
     with pytest.raises(
         DataError, match="node 4 is not one of the graph's.*include new nodes in the graph"
     ):

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import LeaveOneGroupOut
 
@@ -23,7 +24,7 @@ def test_leave_one_out_is_that_of_ridge_cv(outputs: Any) -> None:
     other = RidgeCV(alphas=PATH, fit_intercept=False).fit(X, Y[:, outputs])
     assert ours.regularization_ == other.alpha_
     assert ours.best_score_ == pytest.approx(other.best_score_)
-    np.testing.assert_allclose(ours.predict(X), other.predict(X), rtol=1e-9)
+    assert_allclose(ours.predict(X), other.predict(X), rtol=1e-9)
 
 
 def test_groups_by_retraining() -> None:
@@ -33,7 +34,7 @@ def test_groups_by_retraining() -> None:
             predicted = RLS(regularization=λ).fit(X[kept], Y[kept]).predict(X[out])
             expected[k] -= np.sum((Y[out] - predicted) ** 2) / Y.size
     chosen = RLSCV(regularizations=PATH, cv="leave_group_out").fit(X, Y, groups=GROUPS)
-    np.testing.assert_allclose(chosen.cv_scores_, expected)
+    assert_allclose(chosen.cv_scores_, expected)
     assert chosen.regularization_ == PATH[int(np.argmax(expected))]
 
 
@@ -46,18 +47,18 @@ def test_queries_by_retraining() -> None:
             values.append([concordance(Y[out, k], ranker.predict(X[out])[:, k]) for k in (0, 1)])
         expected.append(np.mean(values))
     chosen = RankRLSCV(regularizations=PATH, cv="leave_group_out").fit(X, Y, groups=GROUPS)
-    np.testing.assert_allclose(chosen.cv_scores_, expected)
+    assert_allclose(chosen.cv_scores_, expected)
     assert chosen.best_score_ == pytest.approx(max(expected))
     final = RankRLS(regularization=chosen.regularization_).fit(X, Y, groups=GROUPS)
-    np.testing.assert_allclose(chosen.predict(X), final.predict(X))
+    assert_allclose(chosen.predict(X), final.predict(X))
 
 
 @pytest.mark.parametrize("fit", [{}, {"groups": GROUPS}])
 def test_pairs_choose_by_concordance(fit: dict[str, Any]) -> None:
     chosen = RankRLSCV(regularizations=PATH).fit(X, Y, **fit)
     expected = RankRLS().fit(X, Y, **fit).leave_pair_out(PATH).concordance.mean(axis=1)
-    np.testing.assert_allclose(chosen.cv_scores_, expected)
-    np.testing.assert_allclose(chosen.leave_pair_out().concordance.mean(), chosen.best_score_)
+    assert_allclose(chosen.cv_scores_, expected)
+    assert_allclose(chosen.leave_pair_out().concordance.mean(), chosen.best_score_)
 
 
 def test_of_equally_good_values_the_largest() -> None:

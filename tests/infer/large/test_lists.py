@@ -35,7 +35,7 @@ def make(number: int, items: int = ITEMS, seed: int = 0) -> PreferenceData:
 
 def fit(data: PreferenceData, structure: Any, **options: Any) -> Any:
     options = {"fixed": FIXED, "tol": 1e-10, **options}
-    return EP(xpgp, structure=structure, **options).run(0, data, progress_bar=False)
+    return EP(xpgp, structure=structure, **options).run(0, data)
 
 
 def agree(one: Any, other: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_search_takes_lists_whole() -> None:
 
 def test_laplace_is_refused() -> None:
     with pytest.raises(UnsupportedProgramError, match="fit with EP"):
-        Laplace(xpgp, structure="sparse", fixed=FIXED).run(0, make(10), progress_bar=False)
+        Laplace(xpgp, structure="sparse", fixed=FIXED).run(0, make(10))
 
 
 @pytest.mark.slow
@@ -109,8 +109,6 @@ def test_three_thousand_choices_among_five_thousand_items() -> None:
     with pytest.warns(
         UserWarning, match=r"groups of items are tied together by no comparison"
     ):  # some are in no list
-        found: Any = EP(preference_gp, fixed={"individual_amplitude": 1.0}).run(
-            0, data, progress_bar=False
-        )
+        found: Any = EP(preference_gp, fixed={"individual_amplitude": 1.0}).run(0, data)
     assert found.info["structure"] == "sparse"
     assert np.corrcoef(found.mean(), utility)[0, 1] > 0.5

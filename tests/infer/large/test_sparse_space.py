@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from jax.scipy.special import log_ndtr
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
@@ -176,18 +177,14 @@ def test_the_same_fixed_point_as_dense_factors(name: str) -> None:
     assert found.method == "factorised"
     assert found.sweeps <= truth.sweeps
     for ours, theirs in zip(found.sites, truth.sites, strict=True):
-        np.testing.assert_allclose(
-            np.asarray(ours)[answered], np.asarray(theirs)[answered], atol=1e-6
-        )
+        assert_allclose(np.asarray(ours)[answered], np.asarray(theirs)[answered], atol=1e-6)
     deviation = np.sqrt(np.diag(truth.covariance))
     assert np.max(np.abs(mean_of(found) - truth.mean) / deviation) < 1e-5
-    np.testing.assert_allclose(found.gap_variance, truth.gap_variance, rtol=1e-5)
-    np.testing.assert_allclose(
-        (rows_of(problem) @ mean_of(found)), rows_of(problem) @ truth.mean, atol=1e-5
-    )
+    assert_allclose(found.gap_variance, truth.gap_variance, rtol=1e-5)
+    assert_allclose((rows_of(problem) @ mean_of(found)), rows_of(problem) @ truth.mean, atol=1e-5)
     assert found.log_evidence == pytest.approx(truth.log_evidence, abs=1e-6)
     assert found.log_evidence_error == 0
-    np.testing.assert_array_equal(found.gap_variance_error, 0)
+    assert_array_equal(found.gap_variance_error, 0)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -203,19 +200,13 @@ def test_the_posterior_covariance(name: str) -> None:
     for covariance in (found.covariance, sparse, restored):
         assert covariance is not None
         few, many = np.array([3, 100, 3]), np.arange(NUM_ITEMS)
-        np.testing.assert_allclose(
-            covariance.block(many, few), truth.covariance[:, few], atol=1e-5 * scale
-        )
-        np.testing.assert_allclose(
-            covariance.block(few, many), truth.covariance[few], atol=1e-5 * scale
-        )
-        np.testing.assert_allclose(
+        assert_allclose(covariance.block(many, few), truth.covariance[:, few], atol=1e-5 * scale)
+        assert_allclose(covariance.block(few, many), truth.covariance[few], atol=1e-5 * scale)
+        assert_allclose(
             covariance.row_means(few), truth.covariance[few].mean(axis=1), atol=1e-5 * scale
         )
         vectors = np.random.default_rng(0).standard_normal((NUM_ITEMS, 2))
-        np.testing.assert_allclose(
-            covariance.matmul(vectors), truth.covariance @ vectors, atol=1e-4 * scale
-        )
+        assert_allclose(covariance.matmul(vectors), truth.covariance @ vectors, atol=1e-4 * scale)
 
 
 def test_parts_add_up_and_are_their_own() -> None:
@@ -227,30 +218,24 @@ def test_parts_add_up_and_are_their_own() -> None:
     )
     pull = rows_of(problem).T @ (shift - precision * (rows_of(problem) @ mean_of(found)))
     for name, part in problem.parts.items():
-        np.testing.assert_allclose(found.parts[name], prior({name: part}) @ pull, atol=1e-5)
+        assert_allclose(found.parts[name], prior({name: part}) @ pull, atol=1e-5)
 
 
 def test_a_part_of_no_amplitude_is_left_out() -> None:
     problem = CASES["one relation"]()
     off = {"off": relation("chain", scale=0.0), **problem.parts}
     with_it, without = run_sparse(problem._replace(parts=off)), exact("one relation")
-    np.testing.assert_allclose(mean_of(with_it), mean_of(without))
+    assert_allclose(mean_of(with_it), mean_of(without))
     assert set(with_it.parts) == {"cites"}
 
 
-SAMPLED = [
-    "one relation",
-    "a hub",
-    "long ranges and isolated nodes",
-    "relations and attributes",
-    "rows that are no gaps",
-]
+SAMPLED = [name for name in CASES if name != "attributes alone"]
 
 
 @pytest.mark.parametrize("name", SAMPLED)
-def test_estimated_variances_err_as_much_as_they_say(name: str) -> None:
-    """At the same sites. 64 samples: the root mean square of the standardised errors leaves these
-    bounds once in thousands of keys.
+def test_estimates_err_as_much_as_they_say(name: str) -> None:
+    """At the same sites, and at the fixed point. 64 samples: the root mean square of the
+    standardised errors leaves these bounds once in thousands of keys.
     """
     problem = CASES[name]()
     truth = truth_of(name)
@@ -259,21 +244,12 @@ def test_estimated_variances_err_as_much_as_they_say(name: str) -> None:
     standardised = (found.gap_variance - truth.gap_variance) / found.gap_variance_error
     assert 0.6 < np.sqrt(np.mean(standardised**2)) < 1.7
     assert np.mean(found.gap_variance_error / truth.gap_variance) < 0.08
-
-
-@pytest.mark.parametrize("name", SAMPLED)
-def test_estimates_agree_within_their_errors(name: str) -> None:
-    """Bounds of four standard errors, also for the average over items: false alarms for one key in
-    10,000.
-    """
-    problem = CASES[name]()
-    truth, found = truth_of(name), run_sparse(problem, sampled=True, key=1)
+    found = run_sparse(problem, sampled=True, key=1)
     assert found.result is Result.converged
-    deviation = np.sqrt(np.diag(truth.covariance))
-    assert np.max(np.abs(mean_of(found) - truth.mean) / deviation) < 0.05
-    assert 0.3 < np.sqrt(np.mean(((mean_of(found) - truth.mean) / found.mean_error) ** 2)) < 3
-    assert abs(found.log_evidence - truth.log_evidence) < 4 * found.log_evidence_error
-    assert found.log_evidence_error < 2
+    off = mean_of(found) - truth.mean
+    assert np.max(np.abs(off) / np.sqrt(np.diag(truth.covariance))) < 0.05
+    assert 0.3 < np.sqrt(np.mean((off / found.mean_error) ** 2)) < 3
+    assert abs(found.log_evidence - truth.log_evidence) < 4 * found.log_evidence_error < 8
 
 
 def test_the_same_key_gives_the_same_numbers() -> None:
@@ -281,7 +257,7 @@ def test_the_same_key_gives_the_same_numbers() -> None:
     first, again, other = (
         run_sparse(problem, sampled=True, key=key) for key in (3, jax.random.key(3), 4)
     )
-    np.testing.assert_array_equal(mean_of(first), mean_of(again))
+    assert_array_equal(mean_of(first), mean_of(again))
     assert first.log_evidence == again.log_evidence != other.log_evidence
 
 
@@ -338,33 +314,3 @@ def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatc
     for sampled in (False, True):
         with pytest.raises(DataError, match="EP with a sparse precision needs"):
             run_sparse(CASES["one relation"](), sampled=sampled)
-
-
-@pytest.mark.slow
-def test_many_answers_about_many_items() -> None:
-    """30,000 items, 20,000 answers, a graph of mean degree 10 and attributes of rank 200."""
-    size, rng = 30_000, np.random.default_rng(0)
-    ends = np.unique(np.sort(rng.integers(0, size, (5 * size, 2)), axis=1), axis=0)
-    ends = ends[ends[:, 0] != ends[:, 1]]
-    upper = scipy.sparse.coo_array((np.ones(len(ends)), tuple(ends.T)), shape=(size, size))
-    parts: dict[str, Any] = {
-        "links": SparsePrecision(LaplacianSolver(upper + upper.T), 1.0, 10.0),
-        "attributes": LowRank(rng.standard_normal((size, 200)) / np.sqrt(200)),
-    }
-    column = rng.integers(0, size, (20_000, 2))
-    column = column[column[:, 0] != column[:, 1]]
-    entry = np.tile([1.0, -1.0], (len(column), 1))
-    found = fit(parts, column, entry, np.ones(len(column)), probit)
-    assert found.result is Result.converged
-    assert found.method == "sampled"
-    assert np.mean(found.gap_variance_error / found.gap_variance) < 0.02
-    assert np.max(found.mean_error) < 0.01
-    assert found.log_evidence_error < 1
-    few = rng.choice(len(column), 50, replace=False)
-    assert found.covariance is not None
-    touched, place = np.unique(column[few], return_inverse=True)
-    block, place = found.covariance.block(touched, touched), place.reshape(-1, 2)
-    first, second = place.T
-    exact = block[first, first] + block[second, second] - 2 * block[first, second]
-    standardised = (found.gap_variance[few] - exact) / found.gap_variance_error[few]
-    assert 0.6 < np.sqrt(np.mean(standardised**2)) < 1.7

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from numpy.testing import assert_allclose
 
 from relpref.infer.large.sparse import Iterative, Latents, Root
 from relpref.linalg import LaplacianSolver, SparsePrecision
@@ -28,7 +29,7 @@ def test_long_chains_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     weights, rhs = rng.uniform(0.1, 0.5, 100), rng.standard_normal((3000, 2))
     root = Root.of(latents, weights)
     found = Iterative(latents, root, 1e-8).solve(rhs)
-    np.testing.assert_allclose(latents.precision(root) @ found, rhs, atol=1e-4)
+    assert_allclose(latents.precision(root) @ found, rhs, atol=1e-4)
 
 
 def test_a_guess_is_only_a_guess() -> None:
@@ -38,9 +39,7 @@ def test_a_guess_is_only_a_guess() -> None:
     rhs[:, 1] = 0
     root = Root.of(latents, np.ones(100))
     found = Iterative(latents, root, 1e-10, {"again": guess}).solve(rhs, "again")
-    np.testing.assert_allclose(
-        found, np.linalg.solve(latents.precision(root).toarray(), rhs), atol=1e-8
-    )
+    assert_allclose(found, np.linalg.solve(latents.precision(root).toarray(), rhs), atol=1e-8)
 
 
 @pytest.mark.parametrize("shift", [1.0, 1e-6, 1e-12])
@@ -52,4 +51,4 @@ def test_what_is_constant_on_components_is_known(shift: float) -> None:
         found = Iterative(latents, Root.of(latents, np.full(8, 3.0)), 1e-10).solve(vector[:, None])[
             :, 0
         ]
-        np.testing.assert_allclose(found, vector / eigenvalue, rtol=1e-9)
+        assert_allclose(found, vector / eigenvalue, rtol=1e-9)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from numpy.testing import assert_allclose
 
 from relpref.errors import DataError
 from relpref.linalg import KernelMatrix, LaplacianSolver, LowRank, NamedSum, SparsePrecision
@@ -44,15 +45,11 @@ def test_every_question(name: str, monkeypatch: Any) -> None:
         assert implicit.size == SIZE
         for shape in ((SIZE,), (SIZE, 3)):
             vectors = rng.standard_normal(shape)
-            np.testing.assert_allclose(
-                implicit.matmul(vectors), factor * dense @ vectors, atol=1e-7
-            )
-        np.testing.assert_allclose(
+            assert_allclose(implicit.matmul(vectors), factor * dense @ vectors, atol=1e-7)
+        assert_allclose(
             implicit.block(rows, columns), factor * dense[np.ix_(rows, columns)], atol=1e-8
         )
-        np.testing.assert_allclose(
-            implicit.row_means(rows), factor * dense.mean(axis=1)[rows], atol=1e-8
-        )
+        assert_allclose(implicit.row_means(rows), factor * dense.mean(axis=1)[rows], atol=1e-8)
 
 
 def test_sampled_means_are_as_near_as_their_number_allows(monkeypatch: Any) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
+from numpy.testing import assert_allclose
 
 from relpref.linalg import HeatKernel, LaplacianSolver
 from relpref.linalg import graph_covariance as heat
@@ -40,14 +41,14 @@ def test_against_the_matrix_exponential(kind: str, time: float, monkeypatch: Any
     dense = 2.0 * scipy.linalg.expm(-time * (np.diag(weights.sum(axis=1)) - weights))
     vectors = rng.standard_normal((90, 5))
     bound = 1e-7 * np.linalg.norm(vectors, axis=0).max()
-    np.testing.assert_allclose(kernel.matmul(vectors), dense @ vectors, atol=bound)
-    np.testing.assert_allclose(kernel.matmul(vectors[:, 0]), dense @ vectors[:, 0], atol=bound)
+    assert_allclose(kernel.matmul(vectors), dense @ vectors, atol=bound)
+    assert_allclose(kernel.matmul(vectors[:, 0]), dense @ vectors[:, 0], atol=bound)
     rows, columns = np.array([3, 70, 3, 89]), np.array([70, 2])
     told.clear()
-    np.testing.assert_allclose(kernel.block(rows, columns), dense[np.ix_(rows, columns)], atol=1e-7)
+    assert_allclose(kernel.block(rows, columns), dense[np.ix_(rows, columns)], atol=1e-7)
     assert told[-1] == (2, 2)
-    np.testing.assert_allclose(kernel.row_means(rows), dense.mean(axis=1)[rows], atol=1e-12)
-    np.testing.assert_allclose(
+    assert_allclose(kernel.row_means(rows), dense.mean(axis=1)[rows], atol=1e-12)
+    assert_allclose(
         kernel.scaled(3.0).block(columns, columns), 3 * dense[np.ix_(columns, columns)], atol=1e-7
     )
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref.linalg import KernelMatrix, nystrom
 
@@ -36,6 +37,4 @@ def test_points_that_repeat_add_no_rank() -> None:
     points = np.repeat(np.array([[0.0], [1.0], [5.0]]), 30, axis=0)
     found = nystrom(KernelMatrix(smooth, points), 20)
     assert found.factor.shape == (90, 3)
-    np.testing.assert_allclose(
-        found.block(np.arange(90), np.arange(90)), smooth(points, points), atol=1e-8
-    )
+    assert_allclose(found.block(np.arange(90), np.arange(90)), smooth(points, points), atol=1e-8)

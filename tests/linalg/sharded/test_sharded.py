@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import Mesh
+from numpy.testing import assert_allclose
 from scipy import sparse
 
 from relpref.errors import DataError
@@ -50,7 +51,7 @@ def test_kernels_may_be_in_a_file(mesh: Mesh, tmp_path: Path) -> None:
     result = edges.solve(labels, 0.1, tol=1e-13)
     kernel = left[np.ix_(rows, rows)] * right[np.ix_(columns, columns)]
     expected = np.linalg.solve(kernel + 0.1 * np.eye(20), labels)
-    np.testing.assert_allclose(result.solution, expected, atol=1e-10 * np.abs(expected).max())
+    assert_allclose(result.solution, expected, atol=1e-10 * np.abs(expected).max())
 
 
 def test_how_iterations_end(mesh: Mesh) -> None:
@@ -65,7 +66,7 @@ def test_how_iterations_end(mesh: Mesh) -> None:
     assert found.reason == "converged"
     assert seen[-1] == (found.iterations, found.residual)
     pairs = np.outer(np.diag(definite), np.diag(definite)).ravel()
-    np.testing.assert_allclose(found.solution, labels / (pairs + 0.1), rtol=1e-10)
+    assert_allclose(found.solution, labels / (pairs + 0.1), rtol=1e-10)
     few = edges.solve(labels, 0.1, tol=1e-12, max_iterations=2)
     assert (few.reason, few.iterations) == ("max_iterations", 2)
     assert few.residual > 1e-12
