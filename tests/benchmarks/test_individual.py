@@ -6,16 +6,12 @@ import pytest
 from benchmarks.individual import EFFECTS, costs
 
 
-def change(effect: str, problems: int) -> float:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("effect", "problems", "most"),
+    [("of the items alone", 8, -0.02), ("of the attributes alone", 200, 0.012)],
+)
+def test_they_bring_much_or_cost_little(effect: str, problems: int, most: float) -> None:
     found = costs(EFFECTS[effect], problems, "maximize")
     assert found.shape == (problems, 2) and np.isfinite(found).all()
-    return float(np.mean(found[:, 1] - found[:, 0]))
-
-
-def test_they_bring_something_where_there_is_nothing_else() -> None:
-    assert change("of the items alone", 8) < -0.02
-
-
-@pytest.mark.slow
-def test_they_cost_little_where_attributes_say_all() -> None:
-    assert change("of the attributes alone", 200) <= 0.012
+    assert np.mean(found[:, 1] - found[:, 0]) <= most

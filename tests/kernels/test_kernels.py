@@ -203,6 +203,16 @@ def test_squared_exponential_plus_linear() -> None:
     )
 
 
+def test_priors() -> None:
+    """Medians and means; with two parts the prior variance is that of two."""
+    kernel = SquaredExponentialPlusLinear(shared_lengthscale=True)
+    priors = kernel.parameters(4)
+    assert float(priors["lengthscale"].icdf(0.5)) == pytest.approx(2.0)
+    assert float(priors["linear_share"].mean) == pytest.approx(2 / 3)
+    amplitude = kernel.amplitude_prior
+    assert float(amplitude.variance + amplitude.mean**2) == pytest.approx(8.0)
+
+
 @pytest.mark.parametrize("name", ["mixed_n100", "graph_n80", "attributes_n60", "hub_n40"])
 def test_gold_covariances(name: str) -> None:
     with np.load(Path(__file__).parents[1] / "gold" / f"ep_{name}.npz") as file:

@@ -145,6 +145,7 @@ class Silent(HeavyTailed):
     describe: Any = None
 
 
+@pytest.mark.slow
 def test_what_does_not_describe_itself_is_named(
     posterior: UtilityPosterior, tmp_path: Path
 ) -> None:
