@@ -10,7 +10,7 @@ answer about two items is one of one pair. A kind of answers without pairs, such
 items, would be one more table with columns of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 
 class Answers(NamedTuple):
-    """Distinct answers; a position is that of an answer in the tables, one after the other."""
+    """Distinct answers; their positions count through the tables."""
 
     # By number of pairs, ascending. Lists also have ``label``: a tuple with the label of each copy.
     tables: dict[int, dict[str, Any]]
@@ -40,8 +40,8 @@ class Answers(NamedTuple):
     def of(cls, columns: Columns, labels: Sequence[Any] = ()) -> "Answers":
         """Find the distinct answers among rows of pairs in any order.
 
-        The pairs of a list have the same number in ``list``, −1 is for single pairs, and
-        ``list_label`` is the position of the list's label.
+        The pairs of a list have its number in ``list``, −1 is for single pairs, and ``labels`` are
+        those of the lists. Counts are added up; those of answers taken back are negative.
         """
         size = len(columns["winner"])
         number = np.asarray(columns.get("list", np.full(size, -1))).astype(np.int64)
@@ -51,21 +51,22 @@ class Answers(NamedTuple):
         tables, rows, position, start = {}, [], [], 0
         for many in np.union1d(1, pairs).tolist():
             of_answer = order[pairs == many].reshape(-1, many)
-            first = of_answer[:, 0]
-            table = {
-                name: np.asarray(columns[name])[of_answer if column.of_pairs else first]
+            table: dict[str, Any] = {
+                name: np.asarray(columns[name])[of_answer if column.of_pairs else of_answer[:, 0]]
                 for name, column in COLUMNS.items()
                 if name in columns and name != "list"
             }
+            group, row = _grouped(table)
+            count = np.bincount(group, table["count"], minlength=len(row)).astype(np.int64)
+            tables[many] = {**{name: table[name][row] for name in table}, "count": count}
             if many > 1:
-                places = np.asarray(columns["list_label"])[first].tolist()
-                copies = zip(places, table["count"].tolist(), strict=True)
-                table["label"] = _cells((labels[place],) * count for place, count in copies)
-            tables[many], group = merged(table)
+                numbers = number[of_answer[:, 0]].tolist()
+                copies = zip(group.tolist(), numbers, table["count"].tolist(), strict=True)
+                tables[many]["label"] = _labels(labels, copies, len(row))
             sort = np.argsort(group, kind="stable")
             rows.append(of_answer[sort].ravel())
             position.append(start + np.repeat(group[sort], many))
-            start += len(tables[many]["count"])
+            start += len(row)
         return cls(tables, np.concatenate(rows), np.concatenate(position))
 
     @property
@@ -74,46 +75,90 @@ class Answers(NamedTuple):
         return np.concatenate([table["count"] for table in self.tables.values()])
 
     @property
+    def pairs(self) -> Positions:
+        """Number of pairs of each answer, shape (n,)."""
+        return np.repeat(list(self.tables), [len(table["count"]) for table in self.tables.values()])
+
+    @property
     def labels(self) -> NDArray[Any]:
-        """Label of each list, a tuple if it has several; None for an answer about two items."""
-        labels = [
-            dict.fromkeys(label)
-            for table in self.tables.values()
-            for label in table.get("label", [(None,)] * len(table["count"]))
-        ]
-        return _cells(next(iter(label)) if len(label) == 1 else tuple(label) for label in labels)
+        """Label of each list, a tuple if it has several; None for other answers; shape (n,)."""
+        lists = (
+            table.get("label", [(None,)] * len(table["count"])) for table in self.tables.values()
+        )
+        labels = map(tuple, map(dict.fromkeys, chain(*lists)))
+        return np.fromiter((each[0] if len(each) == 1 else each for each in labels), dtype=object)
 
     @property
-    def starts(self) -> Positions:
-        """Place of the first pair of each answer in ``rows``, shape (n,)."""
-        return np.searchsorted(self.position, np.arange(len(self.count)))
+    def sizes(self) -> Positions:
+        """Number of rows of each answer in `unrolled` columns, shape (n,)."""
+        return np.where(self.pairs > 1, self.pairs * self.count, self.count > 0)
 
     @property
-    def once(self) -> tuple[Positions, Positions]:
-        """Rows of one copy of each answer, and the positions of their answers."""
-        pairs = np.repeat(list(self.tables), [len(each["count"]) for each in self.tables.values()])
-        copy = np.arange(len(self.rows)) - self.starts[self.position] < pairs[self.position]
-        return self.rows[copy], self.position[copy]
+    def of_rows(self) -> Positions:
+        """Position of the answer of each row, shape (m,)."""
+        position = np.empty_like(self.position)
+        position[self.rows] = self.position
+        return position
+
+    def first(self, number: Any = 1) -> Positions:
+        """Rows of the first pairs of each answer, of as many as ``number`` says, shape (n,)."""
+        number = np.broadcast_to(number, self.count.shape)
+        shift = np.searchsorted(self.position, np.arange(len(number))) - np.cumsum(number) + number
+        return self.rows[np.arange(number.sum()) + np.repeat(shift, number)]
+
+    def unrolled(self, items: Sequence[Any]) -> dict[str, Any]:
+        """Columns of `Comparisons` with a row for each pair, which likelihoods take.
+
+        A list of count c becomes c lists of count 1, numbered from 0: the items of each copy have
+        noise of their own. Answers of count 0 are left out. ``items`` are labels for the message
+        about a count that is too large.
+        """
+        parts, labels = [], list[Any]()
+        for pairs, table in self.tables.items():
+            count = table["count"]
+            if count.max(initial=0) > _INT32_MAX:
+                ends = (int(table[end][np.argmax(count), 0]) for end in ("winner", "loser"))
+                raise DataError(
+                    f"answers: counts of {shown(tuple(items[end] for end in ends))} add up to "
+                    f"{count.max()}, above {_INT32_MAX}; scale them"
+                )
+            row = np.repeat(np.arange(len(count)), count if pairs > 1 else count > 0)
+            part = {
+                name: table[name][row].reshape(-1, *table[name].shape[2:])
+                if column.of_pairs
+                else np.repeat(table[name][row], pairs)
+                for name, column in COLUMNS.items()
+                if name in table
+            }
+            part["list"] = np.full(len(row), -1)
+            if pairs > 1:
+                part["count"] = np.ones_like(part["count"])
+                part["list"] = np.repeat(len(labels) + np.arange(len(row)), pairs)
+                labels += chain(*table["label"])
+            parts.append(part)
+        columns: dict[str, Any] = {
+            name: read_only(
+                np.concatenate(
+                    [part[name] for part in parts], dtype=COLUMNS[name].dtype, casting="unsafe"
+                )
+            )
+            for name in parts[0]
+        }
+        return {**columns, "list": columns["list"] if labels else None, "lists": tuple(labels)}
 
 
-def _cells(values: Any) -> NDArray[Any]:
-    """Array of objects, which may be tuples."""
-    return np.fromiter(values, dtype=object)
+def _grouped(table: Columns) -> tuple[Positions, Positions]:
+    """Group answers that differ in counts alone, and sort the groups.
 
-
-def merged(table: Columns) -> tuple[dict[str, Any], Positions]:
-    """Sort the rows of a table and merge those that differ at most in counts and labels.
-
-    Returns the table and the row in it of each row before. Counts are added up and labels appended.
+    Returns the group of each answer, and an answer of each group.
     """
     size, pairs = table["winner"].shape
-    names = [name for name in COLUMNS if name in table and name != "count"]
     # Answers are sorted by all columns of their first pair, then by those of the second, and so on.
     cells = (
-        table[name][:, pair] if COLUMNS[name].of_pairs else table[name]
+        table[name][:, pair] if column.of_pairs else table[name]
         for pair in range(pairs)
-        for name in names
-        if COLUMNS[name].of_pairs or not pair
+        for name, column in COLUMNS.items()
+        if name in table and name != "count" and (column.of_pairs or not pair)
     )
     keys = [key for column in cells for key in np.atleast_2d(column.T)]
     order = np.lexsort(tuple(keys)[::-1])
@@ -121,83 +166,21 @@ def merged(table: Columns) -> tuple[dict[str, Any], Positions]:
     differs[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
     group = np.empty(size, dtype=np.int64)
     group[order] = np.cumsum(differs) - 1
-    distinct = {name: column[order[differs]] for name, column in table.items()}
-    count = np.bincount(group, table["count"], minlength=len(distinct["count"]))
-    distinct["count"] = count.astype(np.int64)
-    if "label" in table:
-        labels: list[list[Any]] = [[] for _ in count]
-        for row, label in zip(group.tolist(), table["label"], strict=True):
-            labels[row].extend(label)
-        distinct["label"] = _cells(map(tuple, labels))
-    return distinct, group
+    return group, order[differs]
 
 
-def joined(
-    table: Columns, other: Columns, *, withdraw: bool
-) -> tuple[dict[str, Any], Positions, Positions]:
-    """Add the answers of another table of as many pairs, or take them back.
+def _labels(labels: Sequence[Any], copies: Iterable[Any], size: int) -> NDArray[Any]:
+    """Labels of the copies of each list, from the row, the number and the count of each.
 
-    Returns
-    -------
-    table : dict
-        All answers; an answer that was taken back more often than it was given has a count below 0.
-    before : array of int, shape (n,)
-        The row of each answer in the table before; −1 for a new one.
-    rows : array of int
-        The row of each answer of ``other`` in the returned table.
+    A list that is taken back takes its label along, if it is one of these, or the last.
     """
-    sign, size = -1 if withdraw else 1, len(table["count"])
-    other = {**other, "count": sign * other["count"]}
-    both = {name: np.concatenate([column, other[name]]) for name, column in table.items()}
-    after, group = merged(both)
-    before = np.full(len(after["count"]), -1)
-    before[group[:size]] = np.arange(size)
-    rows = group[size:]
-    if withdraw and "label" in after:
-        for row, labels in zip(rows.tolist(), other["label"], strict=True):
-            kept = list(after["label"][row][: -len(labels)])
-            for label in labels[: len(kept)]:
-                kept.remove(label if label in kept else kept[-1])
-            after["label"][row] = tuple(kept)
-    return after, before, rows
-
-
-def unrolled(tables: Mapping[int, Columns], items: Sequence[Any]) -> dict[str, Any]:
-    """Columns of `Comparisons` with a row for each pair, which likelihoods take.
-
-    A list of count c becomes c lists of count 1, numbered from 0: the items of each copy have noise
-    of their own. Answers of count 0 are left out. ``items`` are labels for the message about a
-    count that is too large.
-    """
-    parts, labels = [], list[Any]()
-    for pairs, table in sorted(tables.items()):
-        count = table["count"]
-        if count.max(initial=0) > _INT32_MAX:
-            ends = (int(table[end][np.argmax(count), 0]) for end in ("winner", "loser"))
-            raise DataError(
-                f"answers: counts of {shown(tuple(items[end] for end in ends))} add up to "
-                f"{count.max()}, above {_INT32_MAX}; scale them"
-            )
-        row = np.repeat(np.arange(len(count)), count if pairs > 1 else count > 0)
-        part = {
-            name: table[name][row].reshape(-1, *table[name].shape[2:])
-            if column.of_pairs
-            else np.repeat(table[name][row], pairs)
-            for name, column in COLUMNS.items()
-            if name in table
-        }
-        part["list"] = np.full(len(part["winner"]), -1)
-        if pairs > 1:
-            part["count"] = np.ones_like(part["count"])
-            part["list"] = np.repeat(len(labels) + np.arange(len(row)), pairs)
-            labels += chain(*table["label"])
-        parts.append(part)
-    columns: dict[str, Any] = {
-        name: read_only(np.concatenate([part[name] for part in parts]).astype(COLUMNS[name].dtype))
-        for name in parts[0]
-    }
-    numbers = columns["list"] if labels else None
-    return {**columns, "list": numbers, "list_label": numbers, "lists": tuple(labels)}
+    kept: list[list[Any]] = [[] for _ in range(size)]
+    for row, number, count in copies:
+        label = labels[number]
+        kept[row] += [label] * count
+        if count < 0 and kept[row]:
+            kept[row].remove(label if label in kept[row] else kept[row][-1])
+    return np.fromiter(map(tuple, kept), dtype=object)
 
 
 def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]:

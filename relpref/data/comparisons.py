@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.answers import Answers, joined, orders_of, sizes_of, unrolled
+from relpref.data.answers import Answers, orders_of, sizes_of
 from relpref.data.arrays import read_only, refuse_first, shown
 from relpref.data.columns import COLUMNS, Rows, labeled, read_columns, read_outcome
 from relpref.data.covariates import (
@@ -60,8 +60,6 @@ class Comparisons:
         1 where the winner was shown first, −1 where the loser was, 0 where that is not known.
     list : array of int32, shape (m,), or None
         Number of the list that the pair is part of, from 0; −1 for a separate answer.
-    list_label : array of int32, shape (m,), or None
-        The label of the list, as a position in ``lists``; −1 where the answer is in none.
     group : array of int32, shape (m,), or None
         What the answer has in common with others (a question, a match, a pair of texts), as a
         position in ``groups``; −1 where nothing.
@@ -75,7 +73,7 @@ class Comparisons:
     raters, groups : tuple of hashable
         Labels of the raters and of the groups.
     lists : tuple of hashable
-        Labels of the lists.
+        Labels of the lists, by number.
     strengths : int
         The highest strength there can be; 1 without strengths.
     covariate_scales : array of float64, shape (q,), or None
@@ -94,7 +92,6 @@ class Comparisons:
     rater: NDArray[np.int32] | None = None
     shown_first: NDArray[np.int8] | None = None
     list: NDArray[np.int32] | None = None
-    list_label: NDArray[np.int32] | None = None
     group: NDArray[np.int32] | None = None
     covariates: NDArray[np.float64] | None = None
     weight: NDArray[np.float64] | None = None
@@ -106,8 +103,15 @@ class Comparisons:
     covariate_scales: NDArray[np.float64] | None = None
     covariates_are: tuple[Covariate, ...] = ()
     num_raters: int = field(init=False)
+    # Earlier files have labels in any order, and the position of that of each row.
+    list_label: NDArray[np.int32] | None = field(default=None, metadata={"stored": False})
 
     def __post_init__(self) -> None:
+        if self.list is not None and self.list_label is not None:
+            rows = zip(self.list.tolist(), self.list_label.tolist(), strict=True)
+            lists = tuple(self.lists[label] for at, label in sorted(set(rows)) if at >= 0)
+            object.__setattr__(self, "lists", lists)
+            object.__setattr__(self, "list_label", None)
         object.__setattr__(self, "num_raters", len(self.raters))
 
     @property
@@ -156,37 +160,24 @@ class Comparisons:
 
     @cached_property
     def answers(self) -> Answers:
-        """The distinct answers: a row each, in tables by number of pairs."""
-        return Answers.of({**self.columns, "list_label": self.list_label}, self.lists)
+        """The distinct answers, of which a list is one."""
+        return Answers.of(self.columns, self.lists)
 
     def __len__(self) -> int:
         return len(self.answers.count)
 
-    @property
-    def first(self) -> NDArray[np.int64]:
-        """Row of the first pair of each distinct answer, shape (n,)."""
-        return self.answers.rows[self.answers.starts]
-
-    @property
-    def answer(self) -> NDArray[np.int64]:
-        """Position among the distinct answers of the one that each row is part of, shape (m,)."""
-        position = np.empty_like(self.answers.position)
-        position[self.answers.rows] = self.answers.position
-        return position
-
     def among(self, items: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether each distinct answer is about items of the mask only, shape (n,)."""
         outside = ~(items[self.winner] & items[self.loser])
-        return np.bincount(self.answer, outside, len(self)) == 0
+        return np.bincount(self.answers.of_rows, outside, len(self)) == 0
 
     def selected(self, chosen: NDArray[np.int64], items: Sequence[Any]) -> "Comparisons":
         """Return the distinct answers at some positions; one named k times counts k times."""
-        times, tables = np.bincount(chosen, minlength=len(self)), {}
-        for pairs, table in self.answers.tables.items():
-            here, times = np.split(times, [len(table["count"])])
-            summed = {name: table[name] * here for name in ("count", "label") if name in table}
-            tables[pairs] = table | summed
-        return replace(self, **unrolled(tables, items))
+        times = np.bincount(chosen, minlength=len(self))[self.answers.of_rows]
+        rows = np.flatnonzero(times)
+        columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
+        columns["count"] = times[rows] * columns["count"]
+        return replace(self, **Answers.of(columns, self.lists).unrolled(items))
 
     def rescaled(self) -> "Comparisons":
         """Return the answers with ``covariate_scales`` computed from them.
@@ -241,14 +232,16 @@ class Comparisons:
         """
         if self.list is None:
             return self.table(items)
-        rows, position = self.answers.once
-        orders = orders_of({name: column[rows] for name, column in self.columns.items()}, position)
+        answers = self.answers
+        rows = answers.first(answers.pairs)
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        orders = orders_of(columns, answers.of_rows[rows])
         cells = pd.DataFrame(self._cells(items)).iloc[rows[orders.row]].reset_index(drop=True)
         cells = cells.assign(
             list=orders.number,
             item=label_column(items).take(orders.item),
             place=orders.place,
-            count=self.answers.count[orders.number],
+            count=answers.count[orders.number],
             **written_items(self.covariates_are, orders.covariates, orders.number),
         )
         return cells.drop(columns="tie", errors="ignore")
@@ -259,7 +252,7 @@ register(
     Comparisons,
     leaves=(*COLUMNS, "effects", "covariate_scales"),
     static=("num_raters", "strengths", "list_sizes", "num_effects"),
-    untraced=("raters", "groups", "lists", "list_label", "covariates_are"),
+    untraced=("raters", "groups", "lists", "covariates_are"),
 )
 
 
@@ -311,11 +304,11 @@ def read_comparisons(
         turned = np.where(rows.columns["winner"] == first, 1.0, -1.0)
         rows.columns["covariates"] = turned[:, None] * ahead + 0.0
     lists = labeled(rows, "list", "lists") if "list" in table.frame.columns else None
-    rows.columns |= {} if lists is None else {"list": lists, "list_label": lists}
+    rows.columns |= {} if lists is None else {"list": lists}
     distinct = Answers.of(rows.columns, rows.labels.pop("lists", ()))
     strength = rows.columns.get("strength", np.ones(1))
     answers = Comparisons(
-        **unrolled(distinct.tables, items.labels),
+        **distinct.unrolled(items.labels),
         **rows.labels,
         strengths=max(int(strength.max()), before.strengths),
         covariates_are=what,
@@ -377,47 +370,34 @@ def changed(
         if (getattr(current, name) is None) != (getattr(other, name) is None):
             current = _with_column(name, current, other, "the answers so far", "the new answers")
             other = _with_column(name, other, current, "the new answers", "the answers so far")
-    old, tables = current.answers, dict[int, Any]()
-    starts, before, rows = [0, 0], list[Any](), list[Any]()
-    for pairs in sorted(old.tables | other.answers.tables):
-        parts = [answers.tables.get(pairs) for answers in (old, other.answers)]
-        table, more = (
-            part or {name: column[:0] for name, column in (parts[1 - at] or {}).items()}
-            for at, part in enumerate(parts)
-        )
-        tables[pairs], place, at = joined(table, more, withdraw=withdraw)
-        count, given = tables[pairs]["count"], np.append(table["count"], 0)[place]
-        _refuse_unknown(more, (given - count)[at], given[at], items)
-        rows.append(starts[0] + place[at] if withdraw else starts[1] + at)
-        before.append(np.where(place < 0, -1, starts[0] + place)[count > 0])
-        starts = [starts[0] + len(table["count"]), starts[1] + len(count)]
+    size, sign = len(current.winner), -1 if withdraw else 1
+    parts = current.columns, {**other.columns, "count": sign * other.count}
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in current.columns}
+    if other.list is not None:
+        number = np.where(other.list < 0, -1, other.list + len(current.lists))
+        columns["list"] = np.append(current.list, number)
+    both = Answers.of(columns, current.lists + other.lists)
+    place = both.of_rows[size:]
+    taken = np.bincount(place, other.count, len(both.count)).astype(np.int64) // both.pairs
+    refuse_first(
+        both.count[place] < 0,
+        lambda at: (
+            f"withdraw: the answer {shown((items[other.winner[at]], items[other.loser[at]]))} is "
+            f"to be taken back {taken[place[at]]} times and was given "
+            f"{(both.count + taken)[place[at]]} times; name "
+            "answers as they were given, with their rater, strength and group"
+        ),
+    )
     names = ("raters", "groups")
     answers = replace(
         other,
         strengths=max(current.strengths, other.strengths),
         **{name: getattr(other, name) or getattr(current, name) for name in names},
-        **unrolled(tables, items),
+        **both.unrolled(items),
     )
-    new, place, sizes = answers.answers, np.concatenate(before), np.bincount(old.position)
-    within, place = np.arange(len(new.rows)) - new.starts[new.position], place[new.position]
-    known = within < np.append(sizes, 0)[place]
-    row_before = np.full(len(new.rows), -1)
-    row_before[new.rows[known]] = old.rows[old.starts[place[known]] + within[known]]
-    side = old if withdraw else new
-    return Change(answers, row_before, side.rows[side.starts[np.concatenate(rows)]])
-
-
-def _refuse_unknown(answers: Any, taken: Any, given: Any, items: Sequence[Any]) -> None:
-    """Refuse answers that are taken back more often than they were given."""
-    ends = answers["winner"], answers["loser"]
-    refuse_first(
-        taken > given,
-        lambda at: (
-            f"withdraw: the answer {shown(tuple(items[end[at, 0]] for end in ends))} is "
-            f"to be taken back {taken[at]} times and was given {given[at]} times; name "
-            "answers as they were given, with their rater, strength and group"
-        ),
-    )
+    before = both.first(both.sizes)
+    rows = both.first() if withdraw else np.cumsum(both.sizes) - both.sizes
+    return Change(answers, np.where(before < size, before, -1), rows[place])
 
 
 def _with_column(

@@ -53,7 +53,7 @@ def induced(
     here = np.zeros(data.num_items, dtype=bool)
     here[positions] = True
     chosen = data.comparisons.among(here)
-    rows = np.flatnonzero(chosen[data.comparisons.answer])
+    rows = np.flatnonzero(chosen[data.comparisons.answers.of_rows])
     place = np.cumsum(here) - 1
     graphs = {}
     for name, graph in data.relations.items():

@@ -322,7 +322,7 @@ class PreferenceData:
         columns = {"rater": answers.rater, "group": answers.group}
         if by in columns and columns[by] is None:
             raise DataError(f"by is {by!r}, but answers have no column {by!r}; leave out by 'pair'")
-        first, groups = answers.first, np.arange(len(answers))
+        first, groups = answers.answers.first(), np.arange(len(answers))
         if by == "rater":
             return np.asarray(answers.rater, dtype=np.int64)[first], "rater"
         if by == "pair":

@@ -248,7 +248,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
             "the other possible answers are unknown: the likelihood is a custom one, the posterior "
             "is a sample, or some answers are lists; see k_fold with by='rater'"
         )
-    rater = answers.rater[answers.first]
+    rater = answers.rater[left.given.first]
     values = [np.ones(len(held_out.weight)), held_out.log_scores, *held_out.moments]
     number, score, mean, variance, third = (
         np.bincount(rater, held_out.weight * value, len(answers.raters)) for value in values

@@ -76,13 +76,13 @@ class Given(Question):
             if not np.all(rows.count == 1):
                 self.table["count"] = rows.count
         else:
-            answers = data.comparisons
-            self.first, self.unit = answers.first, answers.answer
-            self.table = answers.table(data.labels).iloc[self.first].reset_index(drop=True)
-            self.table = self.table.rename(columns={"probability": "reported"})
-            self.table["count"] = answers.answers.count
-            if answers.list is not None:
-                self.table["list"] = answers.answers.labels
+            answers = data.comparisons.answers
+            self.first, self.unit = answers.first(), answers.of_rows
+            table = data.comparisons.table(data.labels).iloc[self.first].reset_index(drop=True)
+            self.table = table.rename(columns={"probability": "reported"})
+            self.table["count"] = answers.count
+            if data.comparisons.lists:
+                self.table["list"] = answers.labels
         # Sides 1, 0 and −1 become the categories 0, 1 and 2; numbers and lists have none.
         side = rows.side[self.first]
         categorical = ~np.isnan(side)

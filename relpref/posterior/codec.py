@@ -318,7 +318,7 @@ def _check_data(data: PreferenceData) -> None:
         ("loser", size, 0),
         ("rater", len(answers.raters), 0),
         ("group", len(answers.groups), -1),
-        ("list_label", len(answers.lists), -1),
+        ("list", len(answers.lists), -1),
     ):
         column = getattr(answers, name)
         if column is not None:

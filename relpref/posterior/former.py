@@ -115,7 +115,6 @@ def _data(old: Old, arrays: Arrays, prefix: str) -> dict[str, Any]:
     if "tie" in answers:
         answers["tie"] = answers["tie"].astype(bool)
     if "list" in answers and "list_label" not in answers:  # labels of lists were not kept
-        answers["list_label"] = answers["list"]
         answers["lists"] = {"tuple": list(range(int(answers["list"].max()) + 1))}
     covariates = [
         _record("Covariate", **covariate | {"levels": {"tuple": covariate["levels"]}})

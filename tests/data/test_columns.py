@@ -128,7 +128,7 @@ def brute_force(rows: list[Any]) -> list[tuple[Any, ...]]:
 
 def entries(answers: Any) -> list[tuple[Any, ...]]:
     """The answers of data, with what is absent filled in."""
-    order = [name for name in COLUMNS if name not in ("list", "list_label", "probability", "count")]
+    order = [name for name in COLUMNS if name not in ("list", "probability", "count")]
     order.append("count")
     columns = [getattr(answers, name) for name in order]
     filled = [

@@ -56,11 +56,10 @@ def pairs_of(data: PreferenceData) -> list[tuple[int, str]]:
 
 
 def same(one: Any, other: Any) -> None:
-    """Equal columns but for the labels of lists."""
+    """Equal columns."""
     assert one.columns.keys() == other.columns.keys()
     for name, column in one.columns.items():
-        if name != "list_label":
-            np.testing.assert_allclose(column, other.columns[name], rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(column, other.columns[name], rtol=1e-12, err_msg=name)
 
 
 BLOCKS = [["d", "a", "c"], ["b", "acd"], ["a", "bc", "d"], ["ab", "cd"], ["e", "a"]]
@@ -192,8 +191,7 @@ def test_random_orders(first: Any, second: Any, random: Any) -> None:
         same(joined, answers)
         back = changed(joined, more, ITEMS, withdraw=True).answers
         for name, column in before.columns.items():
-            if name != "list_label":
-                np.testing.assert_array_equal(back.columns[name], column, err_msg=name)
+            np.testing.assert_array_equal(back.columns[name], column, err_msg=name)
 
 
 def contents(data: PreferenceData) -> dict[Any, list[Any]]:
@@ -298,8 +296,8 @@ def test_a_list_is_one_answer() -> None:
     data = read(orders(BLOCKS))
     answers = data.comparisons
     assert len(answers) == 5
-    assert answers.answer.tolist() == [0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
-    assert answers.first.tolist() == [0, 1, 3, 6, 10]
+    assert answers.answers.of_rows.tolist() == [0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+    assert answers.answers.first().tolist() == [0, 1, 3, 6, 10]
     some = data.select_answers([2])
     assert pairs_of(some) == [(0, "ba"), (0, "bc"), (0, "bd")]
     twice = data.select_answers([1, 0, 0, 1])

@@ -59,8 +59,7 @@ def log_positive(mean: Any, covariance: Any) -> float:
 def rows_of(label: Any, data: PreferenceData) -> Any:
     """Mask of the rows of the list with a label."""
     answers = data.comparisons
-    assert answers.list_label is not None
-    return answers.list_label == answers.lists.index(label)
+    return answers.list == answers.lists.index(label)
 
 
 def order_of(row: Any, data: PreferenceData) -> list[Any]:

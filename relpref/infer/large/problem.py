@@ -246,7 +246,7 @@ class LargeProblem:
             return data
         seen: set[int] = set()
         chosen, number = [], 0
-        rows = pd.Series(np.arange(data.num_comparisons)).groupby(data.comparisons.answer).indices
+        rows = pd.Series(data.winner).groupby(data.comparisons.answers.of_rows).indices
         for answer in rng.permutation(len(rows)):
             its = rows[answer]
             both = {*data.winner[its].tolist(), *data.loser[its].tolist()}
