@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from relpref.data.labels import LabelIndex, is_missing, read_labels
 from relpref.data.tables import read_table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTES
+from relpref.runs import TABLES, Run
 
 _COLUMNS = ("text", "image", "link")  # with a meaning of their own
 
@@ -73,6 +75,14 @@ def read_items(path: str | os.PathLike[str], labels: Sequence[Any]) -> tuple[str
             details["attributes"] = [[k, cell] for k, cell in cells.items() if k not in _COLUMNS]
             items[label] = details
     return str(Path(path).absolute().parent), items
+
+
+def items_of(run: Run, labels: Sequence[Any]) -> tuple[str, dict[Any, Any]]:
+    """Read the table of items in the folder of a run, as `read_items`; empty if there is none."""
+    for table in (run.folder / TABLES).glob("entities.*"):
+        with suppress(DataError):  # read with options that the run does not keep
+            return read_items(table, labels)
+    return "", {}
 
 
 def item(label: Any, data: PreferenceData, folder: str, items: Mapping[Any, Any]) -> Item:

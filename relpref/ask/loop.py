@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from relpref.ask.items import Item, item, read_items
+from relpref.ask.items import Item, item, items_of, read_items
 from relpref.ask.learning import (
     askable,
     check_known,
@@ -36,9 +36,12 @@ from relpref.explore.stopping import (
 )
 from relpref.infer import UtilityPosterior
 from relpref.limits import MAX_INTERVALS, MAX_PROMPT_LENGTH
+from relpref.report.words import OURS, Words, named_words
 from relpref.runs import ANSWERS, Run, load_run
 
 PROMPT = "Which of the two do you prefer?"
+_PROMPT_OF = "Which of the two {} do you prefer?"
+_AGAIN = " To ask about pairs again, which would still tell more, start with --repeats 1."
 _MAX_AGE = 5  # answers and skips after which an estimate is old, and its sentence says so
 
 
@@ -72,6 +75,8 @@ class Progress:
         refinement.
     since : int
         Answers, skips and withdrawals after `worth` was computed.
+    words : Words
+        Words for an item and an answer.
     """
 
     answers: int
@@ -81,6 +86,7 @@ class Progress:
     version: int
     worth: ExpectedGain | None
     since: int = 0
+    words: Words = OURS
 
     @property
     def enough(self) -> bool:
@@ -104,10 +110,10 @@ class Progress:
         if self.worth is None:
             return ""
         if self.since <= _MAX_AGE:
-            return self.worth.sentence
+            return self.words(self.worth.sentence)
         finding = self.worth.finding
         when = f"Before the last {self.since} answers and skips"
-        return f"{when}: {finding[0].lower()}{finding[1:]}."
+        return self.words(f"{when}: {finding[0].lower()}{finding[1:]}.")
 
 
 class Loop:
@@ -133,6 +139,8 @@ class Loop:
     ----------
     title, prompt : str
         Subject of the questions, and the question; see `open`.
+    words : Words
+        Words for an item and an answer.
     posterior : UtilityPosterior
     version : int
         Version of the answers that the posterior includes.
@@ -160,10 +168,15 @@ class Loop:
         self.score = score_of(DEFAULT if score is None else score)
         self.folder = None if run is None else run.folder
         self._record: Mapping[str, Any] = {} if run is None else run.metadata
-        words = store.words()
-        self.title = words.get("title", "Questions" if run is None else run.folder.absolute().name)
-        self.prompt = words.get("prompt", PROMPT)
+        texts = store.words()
+        self.title = texts.get("title", "Questions" if run is None else run.folder.absolute().name)
+        nouns = named_words(self._record.get("options", {}), texts)
+        self.words = Words.of(nouns)
+        prompt = _PROMPT_OF.format(self.words.item[1]) if "item" in nouns else PROMPT
+        self.prompt = texts.get("prompt", prompt)
         self._images, self._items = store.items()
+        if not self._items and run is not None:
+            self._images, self._items = items_of(run, posterior.data.labels)
         self.posterior, self.version, self.trouble = posterior, version, ""
         self._refined = posterior  # the last posterior of a full fit
         self._tried = version  # the last version that the posterior was to learn
@@ -185,6 +198,7 @@ class Loop:
         show: str | os.PathLike[str] | None = None,
         title: str | None = None,
         prompt: str | None = None,
+        words: Mapping[str, str] | None = None,
         **options: Any,
     ) -> "Loop":
         """Open the questions about a run, with all that was asked and answered before.
@@ -197,11 +211,14 @@ class Loop:
         show : path, optional
             Table with details of items to be shown; kept in the store. The first column is the
             label; the columns ``text``, ``image`` (a file, relative to the table's folder) and
-            ``link`` have these meanings, every other column is shown as an attribute.
+            ``link`` have these meanings, every other column is shown as an attribute. By default
+            the table of items that the run was fitted on.
         title, prompt : str, optional
             Text above the questions, and the question itself, such as "Which would you rather
             drink?"; kept in the store. By default the name of the folder, and "Which of the two do
             you prefer?".
+        words : mapping, optional
+            Nouns for an item and an answer, as of `Posterior.report`; kept in the store.
         **options
             See `Loop`.
 
@@ -212,6 +229,7 @@ class Loop:
         DataError
             If the run does not rank items, or its answers are not single comparisons.
         """
+        Words.of(words)  # refuses those that cannot be used
         run = load_run(folder)
         posterior = askable(run)
         data = posterior.data
@@ -229,9 +247,10 @@ class Loop:
             version = known_version(run, store)
             if show is not None:
                 store.keep_items(*read_items(show, data.labels))
-            words = {"title": title, "prompt": prompt}
+            texts = {"title": title, "prompt": prompt}
+            texts |= {f"{name}_word": word for name, word in (words or {}).items()}
             if given := {
-                name: _line(name, text) for name, text in words.items() if text is not None
+                name: _line(name, text) for name, text in texts.items() if text is not None
             }:
                 store.keep_words(**given)
             loop = cls(store, posterior, version, run=run, **options)
@@ -399,7 +418,8 @@ class Loop:
             version = self.version
             worth, computed = self._worth or (None, version)
         del counts["questions"]
-        return Progress(**counts, version=version, worth=worth, since=version - computed)
+        since, words = version - computed, self.words
+        return Progress(**counts, version=version, worth=worth, since=since, words=words)
 
     def export_answers(self, path: str | os.PathLike[str]) -> int:
         """Write the answers as a table and return their number, see `relpref.ask.tables`."""
@@ -421,7 +441,8 @@ class Loop:
         verb = "has" if pairs == 1 else "have"
         text = f"{answered} of {counted(pairs, 'pair')} {verb} been answered"
         if answered == pairs:
-            return f"{text}, by all together."
+            again = _AGAIN if self._worth and not self._worth[0].enough() else ""
+            return f"{text}, by all together.{again}"
         skipped = len({frozenset(pair) for pair in self._store.avoided(rater_name(rater))[0]})
         most, max_wrong = (self._limits.get(name) for name in ("most_appearances", "max_wrong"))
         reasons = {

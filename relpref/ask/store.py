@@ -501,11 +501,12 @@ class AnswerStore:
             _add_file(connection, sha256, name, "exported")
 
     def words(self) -> dict[str, str]:
-        """The ``title`` and the ``prompt`` stored by `keep_words`."""
-        return dict(self._rows("SELECT name, value FROM about WHERE name IN ('title', 'prompt')"))
+        """Texts stored by `keep_words`."""
+        names = "'title', 'prompt', 'item_word', 'answer_word'"
+        return dict(self._rows(f"SELECT name, value FROM about WHERE name IN ({names})"))
 
     def keep_words(self, **words: str) -> None:
-        """Store the ``title`` or the ``prompt`` above the questions."""
+        """Store a ``title``, ``prompt``, ``item_word`` or ``answer_word`` of the questions."""
         with self._writing() as connection:
             connection.executemany(_SET_FACT, words.items())
 

@@ -249,7 +249,7 @@ def _indented(item: Item, columns: int) -> list[str]:
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _KEEP_OPEN = {"why", "ranking", "redraw"}  # actions that leave the question open
-_TOP, _LONG = 5, 20  # items in the ranking beside a question, and in one on request
+_TOP = 20  # items in the ranking on request: beside a question, it may influence the answer
 
 
 class Terminal:
@@ -313,7 +313,7 @@ class Terminal:
         self.answers += self._loop.progress(self._rater).answers - before
 
     def _show(self, question: Question | None) -> None:
-        """Draw the question, what may be pressed, and the ranking."""
+        """Draw the question and what may be pressed."""
         loop, columns = self._loop, self._columns()
         progress = loop.progress(self._rater)
         texts = [self._notice, loop.trouble]
@@ -324,11 +324,9 @@ class Terminal:
             left, right = map(loop.item, question.sides.values())
             shown = [*wrapped(loop.prompt, columns), "", *two_items(left, right, columns), ""]
         else:
-            texts.append(f"Nothing is left to ask. {loop.nothing_left(self._rater)}")
+            texts.append(f"No new pair is left. {loop.nothing_left(self._rater)}")
         lines = [line for text in texts for line in wrapped(text, columns)]
         lines += ["", *shown, *self._help(question)]
-        if self._draws:
-            lines += ["", *bars(loop.ranking(), _TOP, columns, self._plain)]
         print(_CLEAR * self._draws + "\n".join(lines), flush=True)
 
     def _respond(self, action: Action | None, question: Question | None) -> None:
@@ -337,9 +335,9 @@ class Terminal:
             self._say(self._loop.why(question))
         elif action == "ranking":
             ranking = self._loop.ranking()
-            lines = bars(ranking, _LONG, self._columns(), self._plain)
-            if len(ranking) > _LONG:
-                lines.append(f"... and {len(ranking) - _LONG} more, which relpref rank shows")
+            lines = bars(ranking, _TOP, self._columns(), self._plain)
+            if len(ranking) > _TOP:
+                lines.append(f"... and {len(ranking) - _TOP} more, which relpref rank shows")
             print("\n".join(lines), flush=True)
         elif action == "redraw":
             self._show(question)

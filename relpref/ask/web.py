@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -38,16 +37,11 @@ from relpref.ask.loop import Loop
 from relpref.ask.session import Session, not_counted
 from relpref.ask.store import Question, rater_name
 from relpref.errors import DataError, StorageError
+from relpref.report.words import templates
 
 __all__ = ["create_app", "serve"]
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("relpref.ask"),
-    undefined=StrictUndefined,
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_TEMPLATES = templates("relpref.ask")
 
 
 def create_app(loop: Loop, *, token: str, rater: str | None = None, per_page: int = 1) -> Starlette:

@@ -90,6 +90,7 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
         posterior: Any = load_run(chosen.run).posterior
         items = labels(posterior.data.labels, next(csv.reader([chosen.items])))
     from relpref.ask import Loop
+    from relpref.report.words import named_words
 
     return Loop.open(
         chosen.run,
@@ -100,6 +101,7 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
         top=chosen.top,
         show=chosen.show,
         title=chosen.title,
+        words=named_words(vars(chosen)),
         prompt=chosen.question,
         ties=not chosen.no_ties,
         most_appearances=chosen.most_appearances,
@@ -143,7 +145,7 @@ def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
         interrupted = True
     change = "given" if terminal.answers >= 0 else "taken back"
     kept = (
-        f"{counted(abs(terminal.answers), 'answer')} {change} now, all kept in "
+        f"{loop.words.counted(abs(terminal.answers), 'answer')} {change} now, all kept in "
         f"{Path(chosen.run) / ANSWERS}"
     )
     if later and chosen.program:

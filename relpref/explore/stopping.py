@@ -13,6 +13,7 @@ from relpref.explore.forecast import Belief, Floats, Pool
 from relpref.explore.scores import DEFAULT, Score
 from relpref.infer import UtilityPosterior
 from relpref.limits import MAX_FORECAST_ANSWERS, MAX_ITEMS_OF_GAIN
+from relpref.posterior.summary import percent
 
 GOAL = 0.1  # of the pairs in the wrong order
 # Share of the errors: where the next n/2 answers gain less, further ones will not reach the goal.
@@ -267,6 +268,11 @@ def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score
         label = first if better > 0.5 else second
         belief = (
             f"So far {shown(label)} is thought to be the better with a probability of "
-            f"{max(better, 1 - better):.0%}"
+            f"{percent(max(better, 1 - better))}"
         )
-    return f"{belief}. This pair was chosen because {reason}."
+    certain = ""
+    if abs(better - 0.5) > 0.45:
+        certain = (
+            " Little can be learned from so likely an answer, but no other pair scored higher."
+        )
+    return f"{belief}. This pair was chosen because {reason}.{certain}"

@@ -342,7 +342,7 @@ def test_without_scripts(browser: Any, fake: Any, served: Any) -> None:
         follow(old, RIGHT)
         assert "answered already" in old.inner_text("[role=alert]") and len(loop.events) == 1
         follow(old, ".tie")
-        assert old.url == tab.url and "Nothing is left to ask" in old.inner_text("h1")
+        assert old.url == tab.url and "No new pair is left" in old.inner_text("h1")
         follow(old, "[value=undo]")
         assert old.locator(".card").count() == 2
     assert [kind for kind, _, _ in loop.events] == ["first"]

@@ -474,7 +474,11 @@ def test_why_nothing_is_left_to_ask(run: Path) -> None:
     with opened(run) as loop:
         loop.import_answers(table)
         assert loop.question("ann") is None
-        assert loop.nothing_left("ann") == "28 of 28 pairs have been answered, by all together."
+        said = "28 of 28 pairs have been answered, by all together."
+        assert loop.nothing_left("ann") == said
+        loop._worth = ExpectedGain(10, 0.3, 0.2), 0
+        again = " To ask about pairs again, which would still tell more, start with --repeats 1."
+        assert loop.nothing_left("ann") == said + again
 
 
 def test_ones_own_ranking_is_that_of_ones_own_answers(run: Path, fit: Any) -> None:

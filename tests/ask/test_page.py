@@ -38,7 +38,7 @@ def test_answers_go_on_to_the_next_question(page: Any) -> None:
     ]
     assert at.do("tie").status_code == at.do("skip").status_code == 303
     assert [kind for kind, _, _ in loop.events] == ["first", "tie", "skip"]
-    assert "Nothing is left to ask" in at.get().text
+    assert "No new pair is left" in at.get().text
     assert at.do("undo").status_code == 303
     assert names(at.get().text) == ["milk", "beer"] or names(at.get().text) == ["beer", "milk"]
     assert "<strong>2</strong> answers by you" in at.get().text
@@ -145,7 +145,7 @@ def test_why_nothing_is_left_is_said(page: Any) -> None:
     at = page("tea", "milk", limit=1)
     at.do("first")
     page = at.get().text
-    assert "Nothing is left to ask" in page and "every pair" not in page
+    assert "No new pair is left" in page and "every pair" not in page
     assert "3 of 28 pairs have been answered; the others are left out: 1 &lt;each&gt;." in page
 
 
@@ -194,11 +194,11 @@ def test_progress_towards_the_goal(page: Any) -> None:
 def test_who_is_done_sees_their_own_ranking(page: Any) -> None:
     at = page("tea", "milk", "beer")
     loop = at.loop
-    assert "The ranking by all answers" in at.get("done").text
+    assert "The ranking by everyone" in at.get("done").text
     for rater, what in (("ann", "second"), ("bob", "first"), ("bob", "second")):
         at.do(what, rater)
     page = at.get("done").text
-    assert "Your ranking, by your answers alone" in page and "You gave 1 answer." in page
+    assert "Your ranking, by you alone" in page and "You gave 1 answer." in page
     own = [str(label) for label in loop.own_ranking("ann").index]
     assert re.findall(r'class="name" title="(\w+)"', page) == own
     assert own != [str(label) for label in loop.ranking().index]
