@@ -241,9 +241,9 @@ ranking[["mean", "lower", "upper", "rank_lower", "rank_upper", "p_best"]].head(1
 posterior.tiers().head(4)
 
 # %% [markdown]
-# There is one tier: no place divides the teams so that every team above it is better than every
-# team below it with a probability of 95 %. The places that are left to Spain are those down to
-# `rank_upper`.
+# The leader opens a tier, and every team that it cannot be told apart from joins, with a
+# probability of 95 % for all pairs at once; the best of the rest opens the next tier. The places
+# that are left to Spain are those down to `rank_upper_all`.
 #
 # Is the fit itself right? The certificate compares it with the exact posterior by importance
 # sampling, and each match is predicted from all others.

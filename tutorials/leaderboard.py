@@ -98,8 +98,8 @@ plain.ranking().round(2)[["mean", "lower", "upper", "rank_lower", "rank_upper", 
 
 # %% [markdown]
 # `lower` and `upper` bound the utility with a probability of 90 %, `rank_lower` and `rank_upper`
-# the rank. Every model of a tier is better than every model of the tiers below, for all tiers at
-# once with a probability of 95 %. What lies within a tier is open.
+# the rank. The leader opens a tier, and every model that it cannot be told apart from joins, with
+# a probability of 95 % for all pairs at once; the best of the rest opens the next tier.
 
 # %% [markdown]
 # ## Votes on the same responses

@@ -21,12 +21,11 @@ from starlette.types import Receive, Scope, Send
 from relpref.ask.guard import listen
 from relpref.ask.items import View, name, standings, visible
 from relpref.ask.learning import up_to_date
-from relpref.ask.loop import Loop
+from relpref.ask.loop import Loop, ranking_of
 from relpref.ask.session import Session
 from relpref.ask.store import AnswerStore
 from relpref.ask.web import Pages, guarded, page, ranking_file, view_of
 from relpref.errors import DataError, RelprefError
-from relpref.limits import MAX_INTERVALS
 from relpref.runs import ANSWERS, RECORD, REPORT, load_run
 
 __all__ = ["create_app", "runs_in", "serve"]
@@ -83,7 +82,7 @@ def _read(folder: Path, stamp: Any) -> _Summary:
             description = "Ranks objects for a given node." * (posterior.kind == "relation")
             return _Summary(stamp, title, description, posterior=posterior)
         posterior, _ = up_to_date(run)
-        ranking = posterior.ranking(ranks=False, top=MAX_INTERVALS)
+        ranking = ranking_of(posterior)
         return _Summary(stamp, title, posterior.data.describe(), ranking, posterior)
     except RelprefError as error:
         return _Summary(stamp, title, trouble=visible(error))

@@ -226,7 +226,8 @@ def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
 
     ``at``, ``begin``, ``width`` and ``zero``, the average, are in percent of the width. ``lower``
     and ``upper`` are empty without an interval. ``found`` counts the items whose names contain the
-    text in ``view.find``. ``previous``, ``following``, ``top`` and ``all`` are other views.
+    text in ``view.find``, and ``tied`` those that cannot be told apart from the first.
+    ``previous``, ``following``, ``top`` and ``all`` are other views.
     """
     needle = " ".join(view.find.split()).casefold()
     matches = [at for at, label in enumerate(ranking.index) if needle in str(label).casefold()]
@@ -256,6 +257,7 @@ def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
         "view": view,
         "rows": rows,
         "total": len(ranking),
+        "tied": int((ranking["tier"] == 1).sum()) - 1 if "tier" in ranking else 0,
         "found": len(matches),
         "zero": round(-scale * low, 2),
         "previous": view._replace(start=max(view.start - view.most, 0)) if view.start > 0 else None,

@@ -383,7 +383,7 @@ class Loop:
         """
         posterior = self.posterior
         if self._ranked is None or self._ranked[:2] != (posterior, interval):
-            self._ranked = posterior, interval, _ranking(posterior, interval)
+            self._ranked = posterior, interval, ranking_of(posterior, interval)
         return self._ranked[2]
 
     def own_ranking(self, rater: str, interval: float = 0.9) -> pd.DataFrame | None:
@@ -403,7 +403,7 @@ class Loop:
                 posterior = without_others(posterior, changes, rater)
             except RelprefError:
                 return None
-            self._own[rater, interval] = version, _ranking(posterior, interval)
+            self._own[rater, interval] = version, ranking_of(posterior, interval)
         return self._own[rater, interval][1]
 
     def own_answers(self, rater: str) -> pd.DataFrame:
@@ -518,5 +518,7 @@ class Loop:
             self.version, self.trouble, self._unlearned = changes.version, "", []
 
 
-def _ranking(posterior: UtilityPosterior, interval: float) -> pd.DataFrame:
-    return posterior.ranking(interval, ranks=False, top=MAX_INTERVALS)
+def ranking_of(posterior: UtilityPosterior, interval: float = 0.9) -> pd.DataFrame:
+    """Ranking for pages: intervals, and tiers unless there are too many items for a matrix."""
+    ranking = posterior.ranking(interval, ranks=False, top=MAX_INTERVALS)
+    return ranking if posterior.large else ranking.assign(tier=posterior.tiers()["tier"])

@@ -13,6 +13,7 @@ import pandas as pd
 
 from relpref.cli.fit import sizes
 from relpref.cli.output import document, formatted, say
+from relpref.data.arrays import counted
 from relpref.data_loaders import football
 from relpref.runs import REPORT, TABLES, Copy, check_target, is_run_of, save_run
 
@@ -266,19 +267,12 @@ def findings(outcome: Outcome) -> list[str]:
 
 
 def tiers_in_words(tiers: pd.DataFrame) -> str:
-    """Name the teams above all others, or the number of teams below the best."""
-    size, first = len(tiers), list(tiers.index[tiers["tier"] == 1])
-    if len(first) < size:
-        more = f" and {len(first) - TOP} more" if len(first) > TOP else ""
-        verb = "is" if len(first) == 1 else "are"
-        return (
-            f"{', '.join(first[:TOP])}{more} {verb} settled above all others (95%, all pairs at "
-            "once)"
-        )
-    below = size - tiers["rank_upper"].iloc[0]
+    """Sentence about the teams that cannot be told apart from the best."""
+    others = int((tiers["tier"] == 1).sum()) - 1
+    who = f"{others} of the {len(tiers) - 1} others" if others else "none of the others"
     return (
-        f"no team is above all others. {tiers.index[0]} is settled above {below} of {size - 1} "
-        "teams (95%, all pairs at once)"
+        f"{counted(int(tiers['tier'].max()), 'tier')}; {tiers.index[0]} cannot be told apart from "
+        f"{who} (95%, all pairs at once)"
     )
 
 

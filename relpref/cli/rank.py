@@ -103,20 +103,19 @@ def show(chosen: argparse.Namespace, ranking: Any, value: str, **content: Any) -
 def tiers_run(chosen: argparse.Namespace) -> None:
     """Print the tiers of a run's items, and what they mean."""
     tiers = opened(chosen.run, "utilities").tiers(chosen.probability)
-    columns = [("tier", "{tier}"), ("item", "{item}"), ("ranks", "{rank_lower} to {rank_upper}")]
+    columns = [
+        ("tier", "{tier}"),
+        ("item", "{item}"),
+        ("ranks", "{rank_lower_all} to {rank_upper_all}"),
+    ]
     table = tiers.head(chosen.top).reset_index()
     show_table(chosen, "tiers", table, columns, left=(1,), probability=chosen.probability)
     if chosen.speaks:
         number = int(tiers["tier"].max())
-        meaning = (
-            "every item of a tier is settled above all items of lower tiers, and the ranks hold"
-            if number > 1
-            else "there is no place where every item above is settled above every item below. The "
-            "ranks hold"
-        )
         say(
-            f"\n{counted(number, 'tier')}: {meaning} for all items at once, with "
-            f"{100 * chosen.probability:g}% probability"
+            f"\n{counted(number, 'tier')}: a tier is its best item and all that cannot be told "
+            f"apart from it; ranks hold for all items at once, with {100 * chosen.probability:g}% "
+            "probability"
         )
 
 

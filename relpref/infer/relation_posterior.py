@@ -184,9 +184,7 @@ class RelationPosterior(PosteriorBase):
         table = self.ranking(query, objects, interval=interval)
         return plot_forest(table, top, f"score, with {100 * interval:g}% intervals", axes)
 
-    def tiers(
-        self, query: Any, objects: Any = None, *, probability: float = 0.95, rng_key: Any = None
-    ) -> pd.DataFrame:
+    def tiers(self, query: Any, objects: Any = None, *, probability: float = 0.95) -> pd.DataFrame:
         """Tiers of objects for one conditioning node, see `UtilityPosterior.tiers`.
 
         Parameters
@@ -194,18 +192,16 @@ class RelationPosterior(PosteriorBase):
         query, objects
             As in `ranking`.
         probability : float
-            That all settled pairs are in the right order, between 0 and 1.
-        rng_key : JAX key or int, optional
-            Of the draws.
+            That all pairs that are told apart are in the right order, between 0 and 1.
 
         Returns
         -------
         DataFrame
-            By object, best first: ``tier``, and ``rank_lower`` and ``rank_upper``, which hold the
-            ranks of all objects at once.
+            By object, best first: ``tier``, and ``rank_lower_all`` and ``rank_upper_all``, which
+            hold the ranks of all objects at once.
         """
         belief, labels = self._scores(query, objects)
-        return tier_table(belief, labels, probability, self._rng(rng_key), "object")
+        return tier_table(belief, labels, probability, "object")
 
     def _scores(self, query: Any, objects: Any) -> tuple[Belief, list[Any]]:
         """The scores that `ranking` is about, with the labels of their objects."""

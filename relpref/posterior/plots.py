@@ -1,6 +1,7 @@
 """Forest plots of rankings: dots with intervals, best at the top, and bands for tiers."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ def plot_forest(table: pd.DataFrame, top: int, label: str, axes: Any) -> Any:
 def tiers_of(table: pd.DataFrame, top: int) -> list[int]:
     """The tier of each of the first rows; none where all rows are in one."""
     tiers = table["tier"].to_numpy() if "tier" in table else np.ones(len(table))
-    return [int(tier) for tier in tiers[:top]] if len(table) and tiers[-1] > 1 else []
+    return [int(tier) for tier in tiers[:top]] if tiers.max(initial=0) > 1 else []
 
 
 def draw_forest(
@@ -68,8 +69,10 @@ def draw_forest(
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.set_yticks(rows, names, color=colors.ink)
     axes.tick_params(axis="y", length=0)
-    for tier in dict.fromkeys(tiers):
-        first, last = (int(np.flatnonzero(np.equal(tiers, tier))[end]) for end in (0, -1))
+    # An item about which little is known may be in a tier above that of its neighbors.
+    starts = np.flatnonzero(np.diff(tiers, prepend=0))
+    for first, after in pairwise([*starts, len(tiers)]):
+        tier, last = tiers[first], after - 1
         if tier % 2:
             axes.axhspan(
                 first - 0.5, last + 0.5, color=colors.faint, alpha=0.45, linewidth=0, zorder=0

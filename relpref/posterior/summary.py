@@ -37,7 +37,7 @@ def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str
     if "p_best" in shown:
         header.append("best")
         columns.append([percent(chance) for chance in shown["p_best"]])
-    if "tier" in shown and len(table) and table["tier"].iloc[-1] > 1:
+    if "tier" in shown and table["tier"].max() > 1:
         header.append("tier")
         columns.append([f"{tier}" for tier in shown["tier"]])
     text = text_table(header, list(zip(*columns, strict=True)), left=(1,))

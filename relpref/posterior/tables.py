@@ -363,22 +363,14 @@ def effects_table(
 
 
 def tier_table(
-    belief: Belief,
-    labels: Iterable[Hashable],
-    probability: float,
-    rng: np.random.Generator,
-    name: str,
+    belief: Belief, labels: Iterable[Hashable], probability: float, name: str
 ) -> pd.DataFrame:
     """Tier and simultaneous rank interval of each entry, by label, highest first."""
     if not 0 < probability < 1:
         raise DataError(
             f"probability is {probability}; it is a probability between 0 and 1, such as 0.95"
         )
-    draws = belief.draw(RANK_DRAWS, rng)
-    columns: dict[str, Any] = dict.fromkeys(("tier", "rank_lower", "rank_upper"), np.nan)
-    if np.all(np.isfinite(draws)):
-        columns = tier_columns(belief, _ranks(draws, rng), probability)
-    table = pd.DataFrame(columns, index=label_index(labels, name))
+    table = pd.DataFrame(tier_columns(belief, probability), index=label_index(labels, name))
     return table.iloc[np.argsort(-belief.mean(), kind="stable")]
 
 
@@ -453,7 +445,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
         "rank_lower": lower,
         "rank_upper": upper,
         "p_best": (ranks == 1).mean(axis=0),
-        "tier": tier_columns(belief, ranks, TIER_PROBABILITY)["tier"],
+        "tier": tier_columns(belief, TIER_PROBABILITY)["tier"],
     }
 
 

@@ -189,7 +189,7 @@ def _settled(subject: Subject) -> int:
     posterior, size = subject.posterior, len(subject.ranking)
     if subject.within is not None or not 2 < size <= _MOST_SETTLED:
         return 0
-    return size - int(posterior.tiers()["rank_upper"].iloc[0])
+    return size - int(posterior.tiers()["rank_upper_all"].iloc[0])
 
 
 _DRAWN = 20

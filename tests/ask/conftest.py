@@ -116,6 +116,7 @@ class FakeLoop:
         mean = np.array(list(score.values()))
         sd = 1 / np.sqrt(list(seen.values()))
         columns = {"mean": mean, "sd": sd, "lower": mean - 1.64 * sd, "upper": mean + 1.64 * sd}
+        columns["tier"] = np.ones(len(mean), dtype=int)
         frame = pd.DataFrame(
             columns, index=pd.Index(list(self.known), dtype=object, tupleize_cols=False)
         )

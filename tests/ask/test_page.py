@@ -169,7 +169,9 @@ def test_the_ranking_is_hidden_until_it_is_asked_for(page: Any) -> None:
     page = at.get().text
     assert "data-rank" not in page and "relative to the average" not in page
     assert 'href="ranking?rater=ann"' in page and 'href="done?rater=ann"' in page
-    assert at.get("ranking").text.count("data-rank") == 3
+    ranking = at.get("ranking").text
+    assert ranking.count("data-rank") == 3
+    assert "2 of the others cannot be told apart from the first yet" in ranking
 
 
 def test_progress_towards_the_goal(page: Any) -> None:
@@ -217,7 +219,8 @@ def test_what_one_takes_home(page: Any) -> None:
         assert file.headers["content-disposition"] == f"attachment; filename={name}"
     assert answers.text == 'winner,loser\n"te""a",milk\n'
     assert (
-        ranking.text.splitlines()[0] == "item,mean,sd,lower,upper" and ranking.text.count("\n") == 4
+        ranking.text.splitlines()[0] == "item,mean,sd,lower,upper,tier"
+        and ranking.text.count("\n") == 4
     )
     assert at.get("ranking.csv").text != ranking.text
 

@@ -49,3 +49,6 @@ def test_a_ranking_may_lack_intervals_below_its_top() -> None:
     assert [row["lower"] for row in found["rows"]] == ["+0.50", "", ""]
     assert [row["width"] > 0 for row in found["rows"]] == [True, False, False]
     assert [row["at"] for row in found["rows"]] == [80.0, 40.0, 0.0] and found["zero"] == 40.0
+    assert found["tied"] == 0
+    tiers = pd.DataFrame({**columns, "tier": [1, 1, 2]}, index=["a", "b", "c"])
+    assert standings(tiers, View())["tied"] == 1

@@ -36,7 +36,7 @@ def test_tiers_are_those_of_the_posterior(place: Path, ask: Ask) -> None:
     said = ask("tiers run -o json")
     assert [row["item"] for row in json.loads(said.out)["tiers"]] == list(table.index)
     printed = pd.read_csv(StringIO(ask("tiers run -o csv --top 2").out))
-    np.testing.assert_array_equal(printed["rank_upper"], table["rank_upper"].iloc[:2])
+    np.testing.assert_array_equal(printed["rank_upper_all"], table["rank_upper_all"].iloc[:2])
     assert "tier" in ask("tiers run").out and ask("tiers run --probability 2").code == 2
 
 

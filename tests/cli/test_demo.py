@@ -153,17 +153,13 @@ def test_demo_replaces_nothing_but_a_demo(small: Path, made: Path, ask: Any, sna
     assert snapshot(made) == before
 
 
-def test_whatever_is_true_is_said_of_tiers() -> None:
+def test_tiers_in_words() -> None:
     teams = pd.Index([f"team {number}" for number in range(20)])
-    table = pd.DataFrame({"tier": 1, "rank_upper": 8}, index=teams)
-    assert (
-        "no team is above all others. team 0 is settled above 12 of 19 teams"
-        in demo.tiers_in_words(table)
-    )
-    two = table.assign(tier=np.repeat([1, 2], [2, 18]))
-    assert demo.tiers_in_words(two).startswith("team 0, team 1 are settled above all others (95%")
-    many = table.assign(tier=np.repeat([1, 2], [12, 8]))
-    assert "team 7 and 4 more are settled" in demo.tiers_in_words(many)
+    table = pd.DataFrame({"tier": np.repeat([1, 2], [12, 8])}, index=teams)
+    words = demo.tiers_in_words(table)
+    assert words.startswith("2 tiers; team 0 cannot be told apart from 11 of the 19 others (95%")
+    alone = table.assign(tier=np.repeat([1, 2], [1, 19]))
+    assert "team 0 cannot be told apart from none of the others" in demo.tiers_in_words(alone)
 
 
 def test_an_amplitude_held_at_nothing_is_no_relation(outcome: Outcome) -> None:

@@ -35,8 +35,8 @@ def test_summary(make: Any, prose: Any) -> None:
     )
     better = make().prefer([("a", "b")])["p_better"][0]
     assert f"a is better than b with a probability of {100 * better:.0f}%." in text
-    settled = 8 - make().tiers()["rank_upper"].iloc[0]
-    assert f"It is settled above {settled} of the 7 others" in text
+    settled = 8 - make().tiers()["rank_upper_all"].iloc[0]
+    assert f"It is told apart from {settled} of the 7 others" in text
     assert "the better one wins 84% of the answers" in text
     assert f"{table['lower'].iloc[0]:.2f} to {table['upper'].iloc[0]:.2f}" in text
 
@@ -60,8 +60,8 @@ def test_how_sure_the_leader_is(make: Any, prose: Any, gaps: list[float], words:
 def test_tiers_in_words(make: Any, prose: Any) -> None:
     mean = np.repeat([20.0, 10.0, 0.0], [2, 1, 5])
     text = prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
-    assert "The order of these tiers is settled: a and b; then c; then d, e, f and 2 more." in text
-    assert "every item is better than every item of the tiers below" in text
+    assert "Tiers: a and b; then c; then d, e, f and 2 more." in text
+    assert "A tier is its best item and all that cannot be told apart from it" in text
 
 
 def test_utilities_as_chances(make: Any, prose: Any) -> None:
