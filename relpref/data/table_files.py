@@ -10,7 +10,7 @@ from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NamedTuple
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
@@ -82,7 +82,7 @@ def pieces_of(
             raise DataError(_EMPTY.format(file))
         if suffix_of(file) == ".parquet" or head.startswith(b"PAR1"):
             yield from _read_parquet(file, stream, max_columns, at_once=whole)
-        elif head.startswith(b"PK\3\4"):
+        elif suffix_of(file) == ".xlsx" or head.startswith(b"PK\3\4"):
             yield _read_excel(file, stream, max_columns)
         elif head.startswith(b"\xd0\xcf\x11\xe0"):
             raise DataError(f"{file}: this is an old Excel file (.xls); save it as .xlsx or CSV")
@@ -246,7 +246,7 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
     try:
         for row in reader:
             first, line = line, reader.line_num + 1
-            if not any(row):  # blank, or separators alone
+            if not any(row) and (names or len(row) != 1):  # blank, or separators alone
                 continue
             if not names:
                 names = style.columns(row)
@@ -335,24 +335,21 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
     try:
         with ZipFile(stream) as archive:
             check_decompressed(file, sum(entry.file_size for entry in archive.infolist()))
-            names = archive.namelist()
-    except BadZipFile as error:
-        raise DataError(f"{file}: the file is damaged ({error}); save it again") from error
-    if "xl/workbook.xml" not in names:
-        raise DataError(
-            f"{file}: this is an archive, of {listed(names, 3)}; unpack it, and give a file of it"
-        )
-    try:
         book = pd.ExcelFile(stream, engine="openpyxl")
+    except DataError:
+        raise
     except ImportError as error:
         raise DataError(
             f"{file}: reading Excel needs openpyxl; install it with: pip install 'relpref[excel]' "
             "(or save the sheet as CSV)"
         ) from error
-    except Exception as error:  # of many types, which all say that the file is damaged
-        raise DataError(f"{file}: the Excel file is damaged ({error}); save it again") from error
+    except Exception as error:  # of many types, which all mean the same to the reader
+        raise DataError(
+            f"{file}: this is not a readable Excel file ({error}); save it again, or give a file "
+            "of it if it is an archive"
+        ) from error
     sheet, *rest = book.sheet_names
-    cells = book.parse(sheet, header=None, dtype=object, keep_default_na=False, na_values=[""])
+    cells = pd.read_excel(book, header=None, dtype=object, keep_default_na=False, na_values=[""])
     cells = cells.where(cells.notna(), None).dropna(how="all").dropna(axis=1, how="all")
     lines = cells.index.to_numpy() + 1
     header, *rows = cells.to_numpy(dtype=object).tolist() or [[]]

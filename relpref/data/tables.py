@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Container, Hashable, Iterator,
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -337,10 +338,8 @@ def known_names(table: Table, known: Collection[str]) -> Table:
 
 def column_option(columns: Mapping[str, Any]) -> str:
     """Return how a call and a command say what a table calls its columns."""
-    return (
-        f"columns={dict(columns)!r} (--columns "
-        f"{','.join(f'{ours}={theirs}' for ours, theirs in columns.items())})"
-    )
+    option = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
+    return f"columns={dict(columns)!r} (--columns {quote(option)})"
 
 
 def hold_one_set(table: Table, one: Any, other: Any) -> bool:
