@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from relpref.data.arrays import counted, listed, nearest, read_only, shown
 from relpref.data.labels import Place, is_missing
 from relpref.data.tables import (
-    DECIMAL_COMMA,
     MISSING,
     TRUTH,
     from_cells,
@@ -24,6 +23,7 @@ from relpref.errors import DataError
 from relpref.limits import MAX_LEVELS, MAX_PAIRS_OF_LEVELS
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?").fullmatch
+_COMMAS = re.compile(r"\s*[+-]?[\d.]*,[\d.,]*\d\s*").fullmatch  # numbers with commas
 # Dates as people write them, and the orders of day, month and year by their separator.
 _WRITTEN = re.compile(
     r"(\d\d?([./-])\d\d?\2\d{4}|\d{4}([./])\d\d?\3\d\d?|\d\d([./-])\d\d\4\d\d)"
@@ -112,7 +112,7 @@ def read_column(
         return Column("date", _spread(dates, rows, missing))
     if all(isinstance(cell, str) for cell in stated):
         readable = sum(
-            number(cell, True) is not None or DECIMAL_COMMA(cell) is not None for cell in stated
+            number(cell, True) is not None or _COMMAS(cell) is not None for cell in stated
         )
         slips = readable >= len(stated) / 2 or (readable and not TRUTH.keys().isdisjoint(stated))
         if categorical or not slips:
