@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from relpref.data import PreferenceData
 from relpref.data.arrays import did_you_mean, listed
-from relpref.data.rankings import read_ballots
 from relpref.description import model_words
 from relpref.errors import DataError
 from relpref.registry import CLIQUES, choose, find, name_of
@@ -25,6 +24,7 @@ def fit(
     *,
     columns: Mapping[str, str] | None = None,
     covariates: Sequence[str] = (),
+    encoding: str | None = None,
     engine: str = "EP",
     progress_bar: bool = True,
     **options: Any,
@@ -35,7 +35,7 @@ def fit(
 
     Parameters
     ----------
-    items, answers, relations, columns, covariates
+    items, answers, relations, columns, covariates, encoding
         See `PreferenceData.from_tables`; answers may be a PrefLib file of complete orders, too.
         Without items, they are the labels in the answers and the relations.
     model : str or callable
@@ -102,7 +102,7 @@ def fit(
             "PreferenceData.from_tables(items))"
         )
     data = PreferenceData.from_tables(
-        items, read_ballots(answers), relations, columns=columns, covariates=covariates
+        items, answers, relations, columns=columns, covariates=covariates, encoding=encoding
     )
     engine_options = {name: options.pop(name) for name in engine_names if name in options}
     for name in ("likelihood", "attribute_kernel"):

@@ -28,6 +28,7 @@ class Command(NamedTuple):
     more: Options = MappingProxyType({})  # shown by --help-all alone
     actions: Mapping[str, "Command"] = MappingProxyType({})
     reads: tuple[str, ...] = ()  # the options that name files to read
+    forms: str = ""  # of tables, below the summary
 
 
 def integer(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -113,6 +114,52 @@ _INCOMPLETE = {
         default=None,
     )
 }
+# Options that say which tables are read, and how.
+_ANSWERS = {
+    "answers ANSWERS": _with(
+        "a table in one of these forms; CSV or other text, JSON, Excel or Parquet, or a file of "
+        "PrefLib. Leave it out to ask the first questions with relpref ask",
+        nargs="?",
+        default=argparse.SUPPRESS,
+    ),
+    "--items FILE": "labels and attributes; the first column is the label; without it the "
+    "items are those of the answers",
+    "--relation NAME=FILE": _many(
+        "links: columns source, target; optional column: weight; may be repeated. "
+        "NAME=FILE:KIND: undirected (the default), directed (who links to whom matters), "
+        "random_walk (directed, by the traffic along the links) or bipartite (items to "
+        "something else), with options after commas (bipartite,max_degree=50)"
+    ),
+    "--folder FOLDER": "read items.csv, answers.csv and relations/*.csv; from this folder",
+}
+_READING = {
+    "--answers FILE": "the same as ANSWERS",
+    "--columns NAME=COLUMN,...": _many(
+        "names of columns in the file of answers; such as winner=better,rater=who"
+    ),
+    "--covariates NAME,...": _many(
+        "properties of the two sides of an answer that may favor one of them: numbers or "
+        "categories in the columns NAME_winner and NAME_loser (or NAME_first, "
+        "NAME_second), or a column NAME with the label of the side that has the property, "
+        "such as home"
+    ),
+    **_INCOMPLETE,
+    "--encoding NAME": "encoding of the files, such as cp1252 or utf-16; by default that of their "
+    "byte order mark, or UTF-8, or cp1252 where a file is not UTF-8",
+}
+_FORMS = """
+Tables of answers have these columns, in any case and order (* optional: tie,
+strength, rater, group, shown_first, count, weight):
+  winner, loser *                 who was preferred to whom
+  first, second, winner *         two items, and which of them was preferred
+  first, second, result *         1 where the first won, 0 where not, .5 a tie
+  first, second, probability *    that the first is the better
+  list, item, place *             orders, a row an item; or 1st, 2nd, ..., a row
+                                  an order; or a column an item, with its places
+  choice, item, chosen *          one chosen of several
+  best, worst, item_1, item_2 *   the best and the worst of what was shown
+  home_team, away_team, goals ... and the like: relpref look says how it is read
+""".strip("\n")
 _PORT = {"--port N": _with("port of the page (default: a free one)", type=integer(0), default=0)}
 
 COMMANDS = {
@@ -128,24 +175,7 @@ COMMANDS = {
         "relpref fit answers.csv\n"
         "  relpref fit answers.csv --items items.csv --relation cites=links.csv",
         {
-            "answers ANSWERS": _with(
-                "who was preferred: columns winner, loser; or first, second, winner; or first, "
-                "second, probability. Optional columns: tie, strength, rater, group, shown_first, "
-                "count, weight. Orders: list, item, place; choices: choice, item, chosen; best, "
-                "worst, item_1, item_2, ...; or a PrefLib file. Leave it out to ask the first "
-                "questions with relpref ask",
-                nargs="?",
-                default=argparse.SUPPRESS,
-            ),
-            "--items FILE": "labels and attributes; the first column is the label; without it the "
-            "items are those of the answers",
-            "--relation NAME=FILE": _many(
-                "links: columns source, target; optional column: weight; may be repeated. "
-                "NAME=FILE:KIND: undirected (the default), directed (who links to whom matters), "
-                "random_walk (directed, by the traffic along the links) or bipartite (items to "
-                "something else), with options after commas (bipartite,max_degree=50)"
-            ),
-            "--folder FOLDER": "read items.csv, answers.csv and relations/*.csv; from this folder",
+            **_ANSWERS,
             **_OUT,
             **_FORCE,
             **_TEXT,
@@ -153,17 +183,7 @@ COMMANDS = {
             **_SEED,
         },
         {
-            "--answers FILE": "the same as ANSWERS",
-            "--columns NAME=COLUMN,...": _many(
-                "names of columns in the file of answers; such as winner=better,rater=who"
-            ),
-            "--covariates NAME,...": _many(
-                "properties of the two sides of an answer that may favor one of them: numbers or "
-                "categories in the columns NAME_winner and NAME_loser (or NAME_first, "
-                "NAME_second), or a column NAME with the label of the side that has the property, "
-                "such as home"
-            ),
-            **_INCOMPLETE,
+            **_READING,
             "--model MODEL": _with(
                 "xpgp uses attributes, relations and the items themselves, preference_gp no "
                 "relations; or a program that an installed package offers as an entry point of "
@@ -215,7 +235,20 @@ COMMANDS = {
             "--restarts N": _with("starts of the search", default=1),
             "--verbose": "print the log evidence, the hyperparameters and the options used, too",
             **_WORDS,
+            "--option NAME=VALUE": _many(
+                "any other option of the model or the engine, such as normalize=false or "
+                "warmup=500; may be repeated"
+            ),
         },
+        reads=("items", "answers"),
+        forms=_FORMS,
+    ),
+    "look": Command(
+        "look:run",
+        "show how tables are read, and what a fit would use",
+        "relpref look answers.csv",
+        _ANSWERS,
+        _READING,
         reads=("items", "answers"),
     ),
     "rank": Command(

@@ -1,6 +1,8 @@
 """``relpref fit``: fit tables and save the run."""
 
 import argparse
+import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
@@ -32,25 +34,17 @@ def run(chosen: argparse.Namespace) -> None:
     chosen.model = choose("--model", "program", chosen.model)
     chosen.engine = word_for(choose("--engine", "engine", chosen.engine))
     chosen.likelihood = word_for(choose("--likelihood", "likelihood", chosen.likelihood))
-    tables, options, kernels = _tables(chosen), _options(chosen), _kernel_words(chosen)
-    columns = assigned(
-        "--columns",
-        (pair for text in chosen.columns for pair in text.split(",")),
-        "our name and the file's, such as --columns winner=better,rater=who",
-    )
+    tables, options, kernels = tables_of(chosen), _options(chosen), _kernel_words(chosen)
+    columns = columns_of(chosen)
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     if not chosen.quiet:
         _say_what_takes_long(tables)
-    answers = read_ballots(tables.comparisons, chosen.incomplete)
-    data = PreferenceData.from_tables(
-        tables.items,
-        answers,
-        tables.relations,
-        columns=columns,
-        covariates=[name for names in chosen.covariates for name in names.split(",")],
-    )
+    data = read(chosen, tables, columns)
     data, keywords = _with_kernels(chosen, kernels, data)
     program = find("program", chosen.model)
+    engine = find("engine", choose("--engine", "engine", chosen.engine))
+    for name, text in assigned("--option", chosen.option, "the name and the value").items():
+        (options if name in signature(engine).parameters else keywords)[name] = _value(text)
     try:
         signature(program).bind(None, **keywords)
     except TypeError as error:
@@ -63,7 +57,7 @@ def run(chosen: argparse.Namespace) -> None:
     from relpref.report.words import Words, named_words
 
     words = Words.of(named_words(vars(chosen)))
-    engine = find("engine", choose("--engine", "engine", chosen.engine))(program, **options)
+    engine = engine(program, **options)
     given = copies(tables)
     unused = chosen.model == "preference_gp" and bool(data.relations)
     model = model_words(chosen.model)
@@ -109,6 +103,38 @@ def run(chosen: argparse.Namespace) -> None:
             say(f"  {line}")
         command = "rank" if data.num_answers else "ask"
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
+
+
+def columns_of(chosen: argparse.Namespace) -> dict[str, str]:
+    """Names of columns by ``--columns``; a name may contain commas."""
+    pairs = (pair for text in chosen.columns for pair in re.split(r",(?=\w+=)", text))
+    form = "our name and the file's, such as --columns winner=better,rater=who"
+    return assigned("--columns", pairs, form)
+
+
+def read(chosen: argparse.Namespace, tables: Files, columns: Mapping[str, str]) -> PreferenceData:
+    """Read the tables as the options say."""
+    return PreferenceData.from_tables(
+        tables.items,
+        read_ballots(tables.comparisons, chosen.incomplete),
+        tables.relations,
+        columns=columns,
+        covariates=covariates_of(chosen),
+        encoding=chosen.encoding,
+    )
+
+
+def covariates_of(chosen: argparse.Namespace) -> list[str]:
+    """Names by ``--covariates``."""
+    return [name for names in chosen.covariates for name in names.split(",")]
+
+
+def _value(text: str) -> Any:
+    """Value of an option: a number, true, false or null; other text is taken as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def verdict(posterior: Any, words: "Words") -> list[str]:
@@ -227,6 +253,8 @@ def _asked_for(
         "kernels": words or None,
         "item_word": chosen.item_word,
         "answer_word": chosen.answer_word,
+        "encoding": chosen.encoding,
+        "option": chosen.option or None,
     }
     return {name: value for name, value in record.items() if value is not None}
 
@@ -313,7 +341,7 @@ def _shown(value: Any) -> str:
     return f"[{', '.join(numbers[:6])}{', ...' if len(numbers) > 6 else ''}]"
 
 
-def _tables(chosen: argparse.Namespace) -> Files:
+def tables_of(chosen: argparse.Namespace) -> Files:
     if chosen.folder is not None:
         if chosen.items or chosen.answers or chosen.relation:
             raise DataError(

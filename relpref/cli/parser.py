@@ -36,7 +36,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     chosen, rest = parser.parse_known_args(arguments)
     # Before Python 3.13, argparse does not see a table of answers that follows options.
     if (
-        chosen.name == "fit"
+        chosen.name in ("fit", "look")
         and chosen.answers is None
         and len(rest) == 1
         and not rest[0].startswith("-")
@@ -48,6 +48,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         )
     form = getattr(chosen, "form", "table")
     chosen.json, chosen.csv = form == "json", form == "csv"
+    chosen.arguments = arguments
     chosen.speaks = form == "table" and not getattr(chosen, "quiet", False)
     return chosen
 
@@ -94,7 +95,7 @@ def _add_command(parsers: Any, name: str, command: Command) -> "_Parser":
     parser: _Parser = parsers.add_parser(
         name,
         help=command.summary,
-        description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+        description=f"{command.summary[0].upper()}{command.summary[1:]}.\n{command.forms}".strip(),
         epilog=f"example:\n  {command.example}",
     )
     _add_options(parser, command.options)

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed, nearest, read_only
+from relpref.data.arrays import counted, listed, nearest, read_only, shown
 from relpref.data.labels import Place, is_missing
 from relpref.data.tables import (
-    DECIMAL_COMMA,
     MISSING,
     TRUTH,
     from_cells,
@@ -24,6 +23,13 @@ from relpref.errors import DataError
 from relpref.limits import MAX_LEVELS, MAX_PAIRS_OF_LEVELS
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?").fullmatch
+_COMMAS = re.compile(r"\s*[+-]?[\d.]*,[\d.,]*\d\s*").fullmatch  # numbers with commas
+# Dates as people write them, and the orders of day, month and year by their separator.
+_WRITTEN = re.compile(
+    r"(\d\d?([./-])\d\d?\2\d{4}|\d{4}([./])\d\d?\3\d\d?|\d\d([./-])\d\d\4\d\d)"
+    r"([T ]\d\d?:\d\d(:\d\d)?)?"
+).fullmatch
+_ORDERS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d")
 _DAYS_OF_YEAR = 365.2425
 _MARK = " missing"
 _SAME = "same_"
@@ -101,12 +107,12 @@ def read_column(
     if all(isinstance(cell, datetime.timedelta) for cell in stated):
         days = np.array([pd.Timedelta(cell) / pd.Timedelta(days=1) for cell in stated])
         return Column("number", _spread(days, rows, missing))
-    dates = _years(stated, text)
+    dates = None if categorical else _years(stated, f"{where(int(rows[0]))}, column {name!r}")
     if dates is not None:
         return Column("date", _spread(dates, rows, missing))
     if all(isinstance(cell, str) for cell in stated):
         readable = sum(
-            number(cell, True) is not None or DECIMAL_COMMA(cell) is not None for cell in stated
+            number(cell, True) is not None or _COMMAS(cell) is not None for cell in stated
         )
         slips = readable >= len(stated) / 2 or (readable and not TRUTH.keys().isdisjoint(stated))
         if categorical or not slips:
@@ -146,19 +152,37 @@ def _spread(
     return everywhere
 
 
-def _years(cells: Sequence[Any], text: bool) -> NDArray[np.float64] | None:
-    """Return dates as years; None unless all cells are dates."""
-    if text and not all(isinstance(cell, str) and _DATE(cell.strip()) for cell in cells):
+def _years(cells: Sequence[Any], place: str) -> NDArray[np.float64] | None:
+    """Return dates as years; None unless all cells are dates, which must have one reading."""
+    if all(isinstance(cell, datetime.date) for cell in cells):
+        formats: Sequence[str | None] = (None,)
+    elif not all(isinstance(cell, str) for cell in cells):
         return None
-    if not text and not all(isinstance(cell, datetime.date) for cell in cells):
+    else:
+        cells = [cell.strip().replace("T", " ") for cell in cells]
+        if all(map(_DATE, cells)):
+            formats = ("ISO8601",)
+        elif all(_DATE(cell) or _WRITTEN(cell) for cell in cells):
+            formats = [order + time for time in ("", " %H:%M", " %H:%M:%S") for order in _ORDERS]
+        else:
+            return None
+    readings: list[Any] = []
+    for form in formats:
+        try:
+            stamps = pd.DatetimeIndex(pd.to_datetime(list(cells), utc=True, format=form))
+        except ValueError:  # another order, or the 31st of February
+            continue
+        if not any(stamps.equals(other) for other in readings):
+            readings.append(stamps)
+    if len(readings) != 1 and len(formats) == 1:
         return None
-    try:
-        stamps = pd.DatetimeIndex(
-            pd.to_datetime(list(cells), utc=True, format="ISO8601" if text else None)
+    if len(readings) != 1:
+        what = "may be the day or the month first" if readings else "are in no one order"
+        raise DataError(
+            f"{place}: the dates of the column, such as {shown(cells[0])}, {what}; write them as "
+            "2024-12-31"
         )
-    except ValueError:  # the 31st of February
-        return None
-    days = (stamps - pd.Timestamp("1970-01-01", tz="UTC")) / pd.Timedelta(days=1)
+    days = (readings[0] - pd.Timestamp("1970-01-01", tz="UTC")) / pd.Timedelta(days=1)
     return np.asarray(1970 + days / _DAYS_OF_YEAR, dtype=np.float64)
 
 

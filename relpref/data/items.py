@@ -13,7 +13,7 @@ from relpref.data.arrays import counted, shown
 from relpref.data.attributes import Column, Known, aligned, encoded, linked, parsed, read_column
 from relpref.data.labels import LabelIndex, Place, blank_note, joined_places, read_labels, trimmed
 from relpref.data.relation import Relation
-from relpref.data.tables import Table, as_table, is_path, is_table, read_pieces
+from relpref.data.tables import Table, as_table, from_text, is_path, is_table, read_pieces
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_ATTRIBUTES
 
@@ -70,7 +70,13 @@ def read_item_table(
     pieces: list[_Piece] = []
     notes: list[str] = []
     blanks: set[str] = set()
+    numbered = None
     for table in tables:
+        if numbered is None:
+            numbered = table.text and _numbers_rows(table.frame, compared)
+            notes += ["the first column numbers the rows, and is not used"] if numbered else []
+        if numbered:
+            table = replace(table, frame=table.frame.iloc[:, 1:])
         pieces.append(_piece(table, framed, blanks))
         notes += table.notes
     notes += blank_note(blanks)
@@ -104,6 +110,16 @@ def read_item_table(
                 f"{where(row)}, column {name!r}: {value} exceeds {MAX_ATTRIBUTE}; rescale"
             )
     return _described(labels, columns, where, known, notes)
+
+
+def _numbers_rows(frame: pd.DataFrame, compared: Iterable[Hashable]) -> bool:
+    """Tell whether the first column of a file has no name, numbers the rows, and labels nothing."""
+    if frame.shape[1] < 2 or frame.columns[0] != "" or frame.empty:
+        return False
+    numbers, labels = (frame.iloc[:, at].tolist() for at in (0, 1))
+    numbered = numbers in [[str(row + start) for row in range(len(numbers))] for start in (0, 1)]
+    named = len(set(labels)) == len(labels) and from_text(labels) is None
+    return numbered and named and not set(compared) & set(numbers)
 
 
 def _labels_alone(value: Any, known: Known | None) -> ItemTable:

@@ -2,7 +2,7 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,9 +30,14 @@ from relpref.data.forms import NAME, answer_table, compared
 from relpref.data.graph import Graph
 from relpref.data.items import ItemTable, read_item_table, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
-from relpref.data.relation import Relation, check_known, checked_relations, find_files
+from relpref.data.relation import Relation, check_known, checked_relations, decoded, find_files
+from relpref.data.table_files import suffix_of
+from relpref.data.tables import is_path
 from relpref.errors import DataError
 from relpref.pytree import register
+
+# Readers of files of answers that are no tables, by suffix; `relpref.data.rankings` adds PrefLib.
+READERS: dict[str, Callable[[Any], Any]] = {}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,6 +90,7 @@ class PreferenceData:
         *,
         columns: Mapping[str, str] | None = None,
         covariates: Sequence[str] = (),
+        encoding: str | None = None,
     ) -> "PreferenceData":
         """Validate tables. How they were read is in ``notes``.
 
@@ -134,6 +140,8 @@ class PreferenceData:
             ``x_loser`` (or ``x_first`` and ``x_second``); or a single column x names the one of the
             two items that has it, such as the one at home, and is blank where neither has. In
             orders and choices the column x is beside the item.
+        encoding : str, optional
+            Encoding of the files, such as ``"cp1252"``; see `read_table` for the default.
 
         Raises
         ------
@@ -143,6 +151,13 @@ class PreferenceData:
         UnknownLabelError
             If a comparison or a relation names something that is no item.
         """
+        if is_path(answers) and suffix_of(answers) in READERS:
+            answers = READERS[suffix_of(answers)](answers)
+        if encoding is not None:
+            items, answers = decoded(items, encoding), decoded(answers, encoding)
+            relations = {
+                name: decoded(edges, encoding) for name, edges in (relations or {}).items()
+            }
         if hasattr(answers, "rankers") and items is None and not relations:
             return cls.from_rankings(answers)
         table = None if answers is None else answer_table(answers, columns, covariates)
@@ -160,8 +175,9 @@ class PreferenceData:
         *,
         columns: Mapping[str, str] | None = None,
         covariates: Sequence[str] = (),
+        encoding: str | None = None,
     ) -> "PreferenceData":
-        """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; CSV labels are text.
+        """Read files, see `from_tables` and `read_table`; labels in text such as CSV are text.
 
         Parameters
         ----------
@@ -173,6 +189,7 @@ class PreferenceData:
             order of the items (``.mtx``, ``.mtx.gz``, ``.npz``).
         columns : mapping of str to str, optional
         covariates : sequence of str, optional
+        encoding : str, optional
             See `from_tables`.
 
         Raises
@@ -183,7 +200,9 @@ class PreferenceData:
         items, answers = (
             None if path is None else Path(path) for path in (items_path, answers_path)
         )
-        return cls.from_tables(items, answers, relations, columns=columns, covariates=covariates)
+        return cls.from_tables(
+            items, answers, relations, columns=columns, covariates=covariates, encoding=encoding
+        )
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":

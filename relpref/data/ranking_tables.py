@@ -361,7 +361,7 @@ def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
         raise DataError(
             f"{file}: it may lack alternatives, and the format does not say what that means; give "
             "incomplete='top-k' if they are below all that are there, incomplete='subset' if "
-            "nothing is known of them"
+            "nothing is known of them (Rankings.from_preflib, --incomplete)"
         )
     names = _names(file, metadata)
     counts, entries = list[int](), list[tuple[int, int, int]]()

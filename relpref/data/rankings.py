@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from relpref.data.arrays import chosen_rows, counted, listed, read_only, refuse_first, shown
 from relpref.data.items import ItemTable, read_item_table
 from relpref.data.labels import read_labels
-from relpref.data.preference import PreferenceData, assembled
+from relpref.data.preference import READERS, PreferenceData, assembled
 from relpref.data.ranking_tables import (
     check_number,
     generator,
@@ -511,6 +511,7 @@ register(
 
 
 PREFLIB = (".soc", ".soi", ".toc", ".toi")
+READERS |= dict.fromkeys(PREFLIB, Rankings.from_preflib)
 
 
 def read_ballots(value: Any, incomplete: Literal["top-k", "subset"] | None = None) -> Any:

@@ -4,7 +4,7 @@ import os
 import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from numbers import Integral
 from pathlib import Path
@@ -15,6 +15,7 @@ import scipy.sparse
 
 from relpref.data.arrays import counted, did_you_mean, listed, shown
 from relpref.data.table_files import SUFFIXES, suffix_of
+from relpref.data.tables import is_path, read_table
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import require_memory
@@ -269,6 +270,15 @@ def _table_of(folder: Path, stem: str, former: str) -> Path:
             f"{folder}: there is {files[0].name} and {files[1].name}; remove one of the two"
         )
     return files[0]
+
+
+def decoded(value: Any, encoding: str) -> Any:
+    """Return the table of a file in an encoding; other tables, and matrices, as they are."""
+    if isinstance(value, Relation):
+        return replace(value, table=decoded(value.table, encoding))
+    if is_path(value) and not is_matrix_file(value):
+        return read_table(value, encoding=encoding)
+    return value
 
 
 def is_matrix_file(path: str | os.PathLike[str]) -> bool:

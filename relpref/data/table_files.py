@@ -10,7 +10,7 @@ from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NamedTuple
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _EMPTY = "{}: the file is empty; write a header and at least one row"
-_NAME_IT = "name the encoding, such as encoding='cp1252' (--encoding cp1252)"
+_NAME_IT = "save it as UTF-8, or name its encoding, such as encoding='cp1252' (--encoding cp1252)"
 _not_utf8 = re.compile("[\udc80-\udcff]").search  # bytes that "surrogateescape" keeps
 _all_quoted = re.compile(r'"[^"]*"( "[^"]*")+').fullmatch
 _space = re.compile(r"\s*").match
@@ -82,7 +82,7 @@ def pieces_of(
             raise DataError(_EMPTY.format(file))
         if suffix_of(file) == ".parquet" or head.startswith(b"PAR1"):
             yield from _read_parquet(file, stream, max_columns, at_once=whole)
-        elif head.startswith(b"PK\3\4"):
+        elif suffix_of(file) == ".xlsx" or head.startswith(b"PK\3\4"):
             yield _read_excel(file, stream, max_columns)
         elif head.startswith(b"\xd0\xcf\x11\xe0"):
             raise DataError(f"{file}: this is an old Excel file (.xls); save it as .xlsx or CSV")
@@ -153,8 +153,8 @@ def _encoding_of(file: Path, stream: IO[bytes], given: str | None) -> tuple[str,
     examples = listed(islice(guess, 3))
     if not all(map(_not_utf8, beyond)):
         raise DataError(
-            f"{file}: some cells are UTF-8, but not {examples} (as cp1252); the file is damaged, "
-            f"or {_NAME_IT}"
+            f"{file}: some cells are UTF-8, but not {examples} (as cp1252); if it is not "
+            f"damaged, {_NAME_IT}"
         )
     note = f"the file is not UTF-8, and is read as cp1252: {examples}"
     return "cp1252", (f"{note}; if these are wrong, name its encoding (encoding=, --encoding)",)
@@ -164,7 +164,6 @@ class _Style(NamedTuple):
     """Form of a CSV file."""
 
     delimiter: str
-    spaced: bool  # spaces around the cells
     before: int  # cells that the header lacks at its beginning, as in files of R
     behind: int  # cells that the header lacks at its end: the rows end with a separator
 
@@ -179,7 +178,6 @@ class _Style(NamedTuple):
         sentences = {
             f"the file is separated by {_SEPARATORS[self.delimiter]}": self.delimiter != ",",
             "the header has no name for the first column, as in files of R": self.before,
-            "spaces around the cells of the file were left out": self.spaced,
         }
         return tuple(sentence for sentence, holds in sentences.items() if holds)
 
@@ -192,9 +190,8 @@ def _style_of(file: Path, sample: str, *, complete: bool) -> _Style:
         raise DataError(f"{file}: it begins with {what}; a table begins with the names of columns")
     tables = {}
     for mark in " " if _all_quoted(head) else ",;\t|":  # spaces are those of R
-        reader = csv.reader(
-            io.StringIO(sample, newline=""), delimiter=mark, skipinitialspace=mark != " "
-        )
+        lines = io.StringIO(sample, newline="")
+        reader = csv.reader(lines, delimiter=mark, skipinitialspace=True)
         try:
             rows = [row for row in islice(reader, 1000) if any(map(str.strip, row))]
         except csv.Error:  # refused when it is read
@@ -215,9 +212,7 @@ def _style_of(file: Path, sample: str, *, complete: bool) -> _Style:
         numbered = [row[0] for row in rows[1:]] == [str(row) for row in range(1, len(rows))]
         blank = not any(row[-1].strip() for row in rows[1:])
         before, behind = (0, 1) if blank and not numbered else (int(mark != ","), 0)
-    cells = head.split(mark)
-    spaced = mark != " " and len(cells) > 1 and any(cell != cell.strip() for cell in cells)
-    return _Style(mark, spaced, before, behind)
+    return _Style(mark, before, behind)
 
 
 def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> Iterator[Piece]:
@@ -231,8 +226,7 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
     cells: list[str] = []
 
     def piece() -> Piece:
-        stripped = list(map(str.strip, cells)) if style.spaced else cells
-        columns = {name: stripped[at :: len(names)] for at, name in enumerate(names)}
+        columns = {name: cells[at :: len(names)] for at, name in enumerate(names)}
         frame = pd.DataFrame(columns, columns=pd.Index(names, dtype=object), dtype=object)
         lines = np.array(begins, dtype=np.int64)
         return Piece(frame, lines, True, style.delimiter, notes=style.notes)
@@ -241,12 +235,12 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
         chain(io.StringIO(sample, newline=""), text),
         strict=True,
         delimiter=style.delimiter,
-        skipinitialspace=style.spaced,
+        skipinitialspace=True,
     )
     try:
         for row in reader:
             first, line = line, reader.line_num + 1
-            if not any(row):  # blank, or separators alone
+            if not any(row) and (names or len(row) != 1):  # blank, or separators alone
                 continue
             if not names:
                 names = style.columns(row)
@@ -335,24 +329,21 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
     try:
         with ZipFile(stream) as archive:
             check_decompressed(file, sum(entry.file_size for entry in archive.infolist()))
-            names = archive.namelist()
-    except BadZipFile as error:
-        raise DataError(f"{file}: the file is damaged ({error}); save it again") from error
-    if "xl/workbook.xml" not in names:
-        raise DataError(
-            f"{file}: this is an archive, of {listed(names, 3)}; unpack it, and give a file of it"
-        )
-    try:
         book = pd.ExcelFile(stream, engine="openpyxl")
+    except DataError:
+        raise
     except ImportError as error:
         raise DataError(
             f"{file}: reading Excel needs openpyxl; install it with: pip install 'relpref[excel]' "
             "(or save the sheet as CSV)"
         ) from error
-    except Exception as error:  # of many types, which all say that the file is damaged
-        raise DataError(f"{file}: the Excel file is damaged ({error}); save it again") from error
+    except Exception as error:  # of many types, which all mean the same to the reader
+        raise DataError(
+            f"{file}: this is not a readable Excel file ({error}); save it again, or give a file "
+            "of it if it is an archive"
+        ) from error
     sheet, *rest = book.sheet_names
-    cells = book.parse(sheet, header=None, dtype=object, keep_default_na=False, na_values=[""])
+    cells = pd.read_excel(book, header=None, dtype=object, keep_default_na=False, na_values=[""])
     cells = cells.where(cells.notna(), None).dropna(how="all").dropna(axis=1, how="all")
     lines = cells.index.to_numpy() + 1
     header, *rows = cells.to_numpy(dtype=object).tolist() or [[]]

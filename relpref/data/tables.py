@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Container, Hashable, Iterator,
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None
 
 ROWS_LOOKED_AT = 10_000  # for the words of an error
 _SLIP = 0.8  # similarity from which on a name is most likely a slip of the pen
-DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*").fullmatch
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*").fullmatch
 _DECIMAL_POINT = re.compile(r"\s*[+-]?\d*\.\d+\s*").fullmatch
 # Either thousands or a number with three decimals.
 _IN_DOUBT = re.compile(r"\s*[+-]?[1-9]\d{0,2}([.,]\d{3})+\s*").fullmatch
@@ -155,7 +156,7 @@ class Table:
         )
         if not self.decimal:
             return cells
-        return cells.map(lambda cell: cell.replace(",", ".") if DECIMAL_COMMA(cell) else cell)
+        return cells.map(lambda cell: cell.replace(",", ".") if _DECIMAL_COMMA(cell) else cell)
 
     def counts(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.int64]:
         """Return positive whole numbers below 2**31 in all or some cells of a column."""
@@ -337,10 +338,8 @@ def known_names(table: Table, known: Collection[str]) -> Table:
 
 def column_option(columns: Mapping[str, Any]) -> str:
     """Return how a call and a command say what a table calls its columns."""
-    return (
-        f"columns={dict(columns)!r} (--columns "
-        f"{','.join(f'{ours}={theirs}' for ours, theirs in columns.items())})"
-    )
+    option = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
+    return f"columns={dict(columns)!r} (--columns {quote(option)})"
 
 
 def hold_one_set(table: Table, one: Any, other: Any) -> bool:
@@ -498,6 +497,6 @@ def _decimal_of(piece: Piece) -> str:
     cells = [cell for name in piece.frame.columns for cell in piece.frame[name].tolist()]
     sure = {cell for cell in cells if ("," in cell or "." in cell) and not _IN_DOUBT(cell)}
     points = any(map(_DECIMAL_POINT, sure))
-    if any(map(DECIMAL_COMMA, sure)):
+    if any(map(_DECIMAL_COMMA, sure)):
         return "" if points else ","
     return "." if points or piece.separator != ";" else ""

@@ -23,9 +23,9 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
     (ITEMS, "name,x\ntea,1e200\ncoffee,1\n", "rescale"),
     (ITEMS, "name,x,x\ntea,1,2\n", "the column 'x' occurs twice"),
     (ITEMS, "name,x\ntea,1\n,2\n", "the label is empty"),
-    (ITEMS, b"name,x\ntea,1\nc\xe9,2\n", "is not UTF-8"),
-    (ITEMS, "name,x\ntea,1\n".encode("utf-16"), "save it again as comma-separated UTF-8"),
-    (ITEMS, b"\x89PNG\r\n\x1a\n\x00\x00", "the byte 0x89 at offset 0 is not UTF-8"),
+    (ITEMS, b"name,x\nt\xc3\xa9a,1\nc\xe9,2\n", "some cells are UTF-8, but not 'cé'"),
+    (ITEMS, "name,x\ntea,1\n".encode("utf-16-le"), "if it is UTF-16, say so"),
+    (ITEMS, b"\x89PNG\r\n\x1a\n\x00\x00", "there is a zero byte at offset 8"),
     (ITEMS, 'name,x\n"tea,1\ncoffee,2\n', "quotation mark that is not closed"),
     (ITEMS, "name,x\ntea,1\ncoffee\n", "line 3: 1 cell where the header has 2"),
     (ITEMS, "name" + "".join(f",x{i}" for i in range(10_000)) + "\n", "more than the limit of"),
@@ -87,9 +87,9 @@ def test_the_file_is_named(place: Path, ask: Any) -> None:
         ("missing.csv", "missing.csv: there is no such file"),
         (
             "items.xlsx",
-            "items.xlsx: tables are read from files ending in .csv, .csv.gz or .parquet",
+            "items.xlsx: this is not a readable Excel file",
         ),
-        ("tables", "tables are read from files ending in"),
+        ("tables", "this is a directory, not a table"),
         ("folder.csv", "folder.csv"),
     ):
         assert reason in ask(f"fit --items {items} --answers {COMPARISONS} --out other").err

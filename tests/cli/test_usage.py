@@ -28,11 +28,13 @@ def test_help_fits_one_screen_with_an_example(
     for path in ([command], *([command, action] for action in COMMANDS[command].actions)):
         assert main([*path, "--help"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert len(lines) <= 24 and max(map(len, lines)) <= 80
+        one = COMMANDS[command] if len(path) == 1 else COMMANDS[command].actions[path[1]]
+        forms = one.forms.splitlines()
+        assert len(forms) < 12 and set(forms) <= set(lines)
+        assert len(lines) - len(forms) <= 24 and max(map(len, lines)) <= 80
         assert lines[lines.index("example:") + 1].strip().startswith("relpref ")
         assert main([*path, "--help-all"]) == 0
         long = capsys.readouterr().out
-        one = COMMANDS[command] if len(path) == 1 else COMMANDS[command].actions[path[1]]
         for word in (*one.options, *one.more):
             assert word.split(" ")[0] in long or not word.startswith("-"), word
 

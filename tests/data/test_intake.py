@@ -265,7 +265,7 @@ def test_spaces_around_cells(tmp_path: Path) -> None:
     file = write(tmp_path / "answers.csv", 'winner, loser , count\na, b c, 2\n"x, y", a,1\n')
     data = PreferenceData.from_tables(answers=file)
     assert data.labels == ("a", "b c", "x, y") and data.num_answers == 3
-    assert data.notes == ("answers: spaces around the cells of the file were left out",)
+    assert data.notes == ()
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
