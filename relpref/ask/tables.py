@@ -17,12 +17,11 @@ from relpref.data.tables import Table, read_table, renamed
 from relpref.errors import DataError
 from relpref.files import file_digest, replaced
 
-_OF_QUESTIONS = ("tie", "rater", "shown_first")
 # Columns that no question tells, and their cells in an answer to one.
 _SHARED = {
     name: column.alone
     for name, column in COLUMNS.items()
-    if column.absent is not None and name not in _OF_QUESTIONS
+    if column.absent is not None and not column.asked and name != "shown_first"
 }
 UNKNOWN = "unknown"  # rater of answers without one, in a table where others have one
 

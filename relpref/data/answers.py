@@ -1,16 +1,12 @@
-"""Answers as rows of tables, which are merged, joined, taken back, and unrolled to pairs of items.
+"""Distinct answers among rows of pairs of items, and their unrolling to pairs for likelihoods.
 
 A list is an ordering of several items, seen together, into blocks of tied items. It is kept as the
 pairs of its neighboring blocks: every item of a block is preferred to every item of the next. Other
-pairs follow from these, and items of one block have no pair.
-
-Answers of p pairs are the rows of one table: ``winner`` and ``loser`` have the shape (n, p),
-``covariates`` has (n, p, q), and other columns of the schema have one value for each answer. An
-answer about two items is one of one pair. A kind of answers without pairs, such as scores of single
-items, would be one more table with columns of its own.
+pairs follow from these, and items of one block have no pair. An answer about two items is one pair.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,65 +24,65 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 
 class Answers(NamedTuple):
-    """Distinct answers; their positions count through the tables."""
+    """The n distinct answers among m rows of pairs, sorted: those about two items, then lists."""
 
-    # By number of pairs, ascending. Lists also have ``label``: a tuple with the label of each copy.
-    tables: dict[int, dict[str, Any]]
-    # Pairs answer by answer: their rows, in any order, and the positions of the answers, ascending.
-    rows: Positions
-    position: Positions
+    columns: Columns  # of the rows
+    rows: Positions  # answer by answer, shape (m,); copies of a list follow one another
+    position: Positions  # of the answers of these rows, ascending
+    pairs: Positions  # number of pairs of each answer, shape (n,)
+    count: Positions  # how often each answer was given
+    labels: Mapping[int, list[Any]]  # of the copies of lists, by position
 
     @classmethod
     def of(cls, columns: Columns, labels: Sequence[Any] = ()) -> "Answers":
-        """Find the distinct answers among rows of pairs in any order.
+        """Find the distinct answers, which differ in more than counts and labels.
 
         The pairs of a list have its number in ``list``, −1 is for single pairs, and ``labels`` are
         those of the lists. Counts are added up; those of answers taken back are negative.
         """
         size = len(columns["winner"])
-        number = np.asarray(columns.get("list", np.full(size, -1))).astype(np.int64)
-        number = np.where(number < 0, number.max(initial=-1) + 1 + np.arange(size), number)
+        columns = {"list": np.full(size, -1)} | {n: np.asarray(c) for n, c in columns.items()}
+        names = [name for name in COLUMNS if name in columns and name not in ("list", "count")]
+        alone = columns["list"].max(initial=-1) + 1 + np.arange(size)
+        number = np.where(columns["list"] < 0, alone, columns["list"])
         order = np.lexsort((columns["loser"], columns["winner"], number))
-        pairs = np.bincount(number)[number[order]]
-        tables, rows, position, start = {}, [], [], 0
-        for many in np.union1d(1, pairs).tolist():
-            of_answer = order[pairs == many].reshape(-1, many)
-            table: dict[str, Any] = {
-                name: np.asarray(columns[name])[of_answer if column.of_pairs else of_answer[:, 0]]
-                for name, column in COLUMNS.items()
-                if name in columns and name != "list"
-            }
-            group, row = _grouped(table)
-            count = np.bincount(group, table["count"], minlength=len(row)).astype(np.int64)
-            tables[many] = {**{name: table[name][row] for name in table}, "count": count}
-            if many > 1:
-                numbers = number[of_answer[:, 0]].tolist()
-                copies = zip(group.tolist(), numbers, table["count"].tolist(), strict=True)
-                tables[many]["label"] = _labels(labels, copies, len(row))
-            sort = np.argsort(group, kind="stable")
-            rows.append(of_answer[sort].ravel())
-            position.append(start + np.repeat(group[sort], many))
-            start += len(row)
-        return cls(tables, np.concatenate(rows), np.concatenate(position))
+        length = np.bincount(number)[number[order]]
+        parts = [np.zeros((3, 0), dtype=np.int64)]  # position, row and number of pairs of each row
+        copies: dict[int, list[Any]] = defaultdict(list)
+        start = 0
+        for many in np.unique(length).tolist():
+            of_copy = order[length == many].reshape(-1, many)
+            # By all columns of the first pair, then by those of the second, and so on.
+            cells = (
+                columns[name][of_copy[:, pair]]
+                for pair in range(many)
+                for name in names
+                if COLUMNS[name].of_pairs or not pair
+            )
+            keys = [key for column in cells for key in np.atleast_2d(column.T)]
+            sort = np.lexsort(tuple(keys)[::-1])
+            changes = [key[sort][1:] != key[sort][:-1] for key in keys]
+            group = start + np.append(0, np.cumsum(np.any(changes, axis=0)))
+            start = group[-1] + 1
+            of_copy = of_copy[sort]
+            position = np.repeat(group, many)
+            parts.append(np.stack([position, of_copy.ravel(), np.full_like(position, many)]))
+            for at, row in (
+                zip(group.tolist(), of_copy[:, 0].tolist(), strict=True) if many > 1 else ()
+            ):
+                label, count = labels[number[row]], int(columns["count"][row])
+                copies[at] += [label] * count
+                if count < 0 and copies[at]:  # the copy of this label is taken back, or the last
+                    copies[at].remove(label if label in copies[at] else copies[at][-1])
+        position, rows, length = np.concatenate(parts, axis=1)
+        pairs = length[np.searchsorted(position, np.arange(start))]
+        count = np.bincount(position, columns["count"][rows], start).astype(np.int64) // pairs
+        return cls(columns, rows, position, pairs, count, copies)
 
-    @property
-    def count(self) -> Positions:
-        """How often each answer was given, shape (n,)."""
-        return np.concatenate([table["count"] for table in self.tables.values()])
-
-    @property
-    def pairs(self) -> Positions:
-        """Number of pairs of each answer, shape (n,)."""
-        return np.repeat(list(self.tables), [len(table["count"]) for table in self.tables.values()])
-
-    @property
-    def labels(self) -> NDArray[Any]:
-        """Label of each list, a tuple if it has several; None for other answers; shape (n,)."""
-        lists = (
-            table.get("label", [(None,)] * len(table["count"])) for table in self.tables.values()
-        )
-        labels = map(tuple, map(dict.fromkeys, chain(*lists)))
-        return np.fromiter((each[0] if len(each) == 1 else each for each in labels), dtype=object)
+    def label(self, at: int) -> Any:
+        """Label of the list at a position, a tuple if its copies have several; else None."""
+        labels = tuple(dict.fromkeys(self.labels.get(at, [None])))
+        return labels[0] if len(labels) == 1 else labels
 
     @property
     def sizes(self) -> Positions:
@@ -100,10 +96,11 @@ class Answers(NamedTuple):
         position[self.rows] = self.position
         return position
 
-    def first(self, number: Any = 1) -> Positions:
-        """Rows of the first pairs of each answer, of as many as ``number`` says, shape (n,)."""
-        number = np.broadcast_to(number, self.count.shape)
-        shift = np.searchsorted(self.position, np.arange(len(number))) - np.cumsum(number) + number
+    def first(self, number: Any = 1, answers: Any = slice(None)) -> Positions:
+        """Rows of the first pairs of answers; ``number`` says of how many of each."""
+        start = np.searchsorted(self.position, np.arange(len(self.pairs)))[answers]
+        number = np.broadcast_to(number, start.shape)
+        shift = start - np.cumsum(number) + number
         return self.rows[np.arange(number.sum()) + np.repeat(shift, number)]
 
     def unrolled(self, items: Sequence[Any]) -> dict[str, Any]:
@@ -113,74 +110,24 @@ class Answers(NamedTuple):
         noise of their own. Answers of count 0 are left out. ``items`` are labels for the message
         about a count that is too large.
         """
-        parts, labels = [], list[Any]()
-        for pairs, table in self.tables.items():
-            count = table["count"]
-            if count.max(initial=0) > _INT32_MAX:
-                ends = (int(table[end][np.argmax(count), 0]) for end in ("winner", "loser"))
-                raise DataError(
-                    f"answers: counts of {shown(tuple(items[end] for end in ends))} add up to "
-                    f"{count.max()}, above {_INT32_MAX}; scale them"
-                )
-            row = np.repeat(np.arange(len(count)), count if pairs > 1 else count > 0)
-            part = {
-                name: table[name][row].reshape(-1, *table[name].shape[2:])
-                if column.of_pairs
-                else np.repeat(table[name][row], pairs)
-                for name, column in COLUMNS.items()
-                if name in table
-            }
-            part["list"] = np.full(len(row), -1)
-            if pairs > 1:
-                part["count"] = np.ones_like(part["count"])
-                part["list"] = np.repeat(len(labels) + np.arange(len(row)), pairs)
-                labels += chain(*table["label"])
-            parts.append(part)
-        columns: dict[str, Any] = {
-            name: read_only(
-                np.concatenate(
-                    [part[name] for part in parts], dtype=COLUMNS[name].dtype, casting="unsafe"
-                )
+        if self.count.max(initial=0) > _INT32_MAX:
+            row = self.first()[np.argmax(self.count)]
+            pair = shown(tuple(items[int(self.columns[end][row])] for end in ("winner", "loser")))
+            raise DataError(
+                f"answers: counts of {pair} add up to {self.count.max()}, above {_INT32_MAX}; "
+                "scale them"
             )
-            for name in parts[0]
+        copies = np.repeat(np.arange(len(self.pairs)), self.sizes // self.pairs)
+        pairs = self.pairs[copies]
+        rows, number = self.first(pairs, copies), np.arange(len(copies)) - np.sum(pairs == 1)
+        columns = {name: column[rows] for name, column in self.columns.items() if name in COLUMNS}
+        columns["count"] = np.repeat(np.where(pairs > 1, 1, self.count[copies]), pairs)
+        columns["list"] = np.repeat(np.maximum(number, -1), pairs)
+        columns = {
+            name: read_only(column.astype(COLUMNS[name].dtype)) for name, column in columns.items()
         }
-        return {**columns, "list": columns["list"] if labels else None, "lists": tuple(labels)}
-
-
-def _grouped(table: Columns) -> tuple[Positions, Positions]:
-    """Group answers that differ in counts alone, and sort the groups.
-
-    Returns the group of each answer, and an answer of each group.
-    """
-    size, pairs = table["winner"].shape
-    # Answers are sorted by all columns of their first pair, then by those of the second, and so on.
-    cells = (
-        table[name][:, pair] if column.of_pairs else table[name]
-        for pair in range(pairs)
-        for name, column in COLUMNS.items()
-        if name in table and name != "count" and (column.of_pairs or not pair)
-    )
-    keys = [key for column in cells for key in np.atleast_2d(column.T)]
-    order = np.lexsort(tuple(keys)[::-1])
-    differs = np.ones(size, dtype=bool)
-    differs[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
-    group = np.empty(size, dtype=np.int64)
-    group[order] = np.cumsum(differs) - 1
-    return group, order[differs]
-
-
-def _labels(labels: Sequence[Any], copies: Iterable[Any], size: int) -> NDArray[Any]:
-    """Labels of the copies of each list, from the row, the number and the count of each.
-
-    A list that is taken back takes its label along, if it is one of these, or the last.
-    """
-    kept: list[list[Any]] = [[] for _ in range(size)]
-    for row, number, count in copies:
-        label = labels[number]
-        kept[row] += [label] * count
-        if count < 0 and kept[row]:
-            kept[row].remove(label if label in kept[row] else kept[row][-1])
-    return np.fromiter(map(tuple, kept), dtype=object)
+        lists = tuple(chain(*self.labels.values()))
+        return {**columns, "list": columns["list"] if lists else None, "lists": lists}
 
 
 def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]:

@@ -132,7 +132,7 @@ class Comparisons:
     @property
     def num_lists(self) -> int:
         """Number of lists."""
-        return 0 if self.list is None else int(self.list.max(initial=-1)) + 1
+        return len(self.lists)
 
     @cached_property
     def effects(self) -> NDArray[np.int32] | None:
@@ -164,7 +164,7 @@ class Comparisons:
         return Answers.of(self.columns, self.lists)
 
     def __len__(self) -> int:
-        return len(self.answers.count)
+        return len(self.answers.pairs)
 
     def among(self, items: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether each distinct answer is about items of the mask only, shape (n,)."""
@@ -366,10 +366,8 @@ def changed(
     ``other`` was read with the current answers as ``known``, so its raters and groups begin with
     theirs.
     """
-    for name in COLUMNS:
-        if (getattr(current, name) is None) != (getattr(other, name) is None):
-            current = _with_column(name, current, other, "the answers so far", "the new answers")
-            other = _with_column(name, other, current, "the new answers", "the answers so far")
+    these, those = "the answers so far", "the new answers"
+    current, other = _filled(current, other, these, those), _filled(other, current, those, these)
     size, sign = len(current.winner), -1 if withdraw else 1
     parts = current.columns, {**other.columns, "count": sign * other.count}
     columns = {name: np.concatenate([part[name] for part in parts]) for name in current.columns}
@@ -400,22 +398,19 @@ def changed(
     return Change(answers, np.where(before < size, before, -1), rows[place])
 
 
-def _with_column(
-    name: str, answers: Comparisons, like: Comparisons, these: str, those: str
-) -> Comparisons:
-    """Return ``answers`` with the column ``name`` of ``like`` filled in if they lack it.
+def _filled(answers: Comparisons, like: Comparisons, these: str, those: str) -> Comparisons:
+    """Return ``answers`` with all columns that the answers ``like`` have.
 
     They are refused if no value can be assumed. ``these`` and ``those`` name both in the message.
     """
-    column, size = getattr(like, name), len(answers.winner)
-    if column is None or getattr(answers, name) is not None:
-        return answers
-    absent = COLUMNS[name].absent
-    if name == "strength" and answers.tie is not None and answers.tie.all():
-        absent = 0
-    if absent is None and size:
-        raise DataError(
-            f"{NAME}: {those} have the column {name!r} and {these} do not; give it for both"
-        )
-    values: Any = np.full((size, *column.shape[1:]), absent or 0, dtype=COLUMNS[name].dtype)
-    return replace(answers, **{name: values})
+    columns = {}
+    for name in like.columns.keys() - answers.columns.keys():
+        size, absent, column = len(answers.winner), COLUMNS[name].absent, getattr(like, name)
+        if name == "strength" and answers.tie is not None and answers.tie.all():
+            absent = 0
+        if absent is None and size:
+            raise DataError(
+                f"{NAME}: {those} have the column {name!r} and {these} do not; give it for both"
+            )
+        columns[name] = np.full((size, *column.shape[1:]), absent or 0, COLUMNS[name].dtype)
+    return replace(answers, **columns)

@@ -345,8 +345,8 @@ class PreferenceData:
         if by == "rater":
             return np.asarray(answers.rater, dtype=np.int64)[first], "rater"
         if by == "pair":
-            single = len(answers.answers.tables[1]["count"])
-            groups = np.append(self._pairs[first[:single]], self.num_items**2 + groups[single:])
+            single = answers.answers.pairs == 1
+            groups = np.where(single, self._pairs[first], self.num_items**2 + groups)
         if by == "group":
             assert answers.group is not None
             group = answers.group[first]

@@ -82,7 +82,7 @@ class Given(Question):
             self.table = table.rename(columns={"probability": "reported"})
             self.table["count"] = answers.count
             if data.comparisons.lists:
-                self.table["list"] = answers.labels
+                self.table["list"] = objects(map(answers.label, range(len(self.first))))
         # Sides 1, 0 and −1 become the categories 0, 1 and 2; numbers and lists have none.
         side = rows.side[self.first]
         categorical = ~np.isnan(side)

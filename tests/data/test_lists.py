@@ -279,7 +279,7 @@ def test_many_lists_are_merged_at_once() -> None:
     answers = read(pd.DataFrame({**table, "place": np.tile([1, 2, 3, 4], 20_000)})).comparisons
     assert len(answers) == 24 and answers.answers.count.sum() == 20_000
     assert sorted(answers.lists) == list(range(20_000)) and answers.num_lists == 20_000
-    label = answers.answers.labels[0]
+    label = answers.answers.label(0)
     assert len(label) == answers.answers.count[0] and len(set(map(tuple, order[list(label)]))) == 1
 
 
@@ -289,7 +289,7 @@ def test_counts_repeat_lists() -> None:
     assert pairs_of(data)[1:] == [(at, pair) for at in range(3) for pair in ("ab", "bc")]
     assert data.comparisons.count.tolist() == [2] + [1] * 6
     assert data.to_tables()[1]["count"].tolist() == [2] * 2 + [3] * 3
-    assert data.comparisons.lists == (0, 0, 0) and data.comparisons.answers.labels.tolist()[1] == 0
+    assert data.comparisons.lists == (0, 0, 0) and data.comparisons.answers.label(1) == 0
 
 
 def test_a_list_is_one_answer() -> None:
