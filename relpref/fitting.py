@@ -9,6 +9,7 @@ from relpref.data import PreferenceData
 from relpref.data.arrays import did_you_mean, listed
 from relpref.data.rankings import read_ballots
 from relpref.errors import DataError
+from relpref.options import OPTIONS
 from relpref.registry import Kind, find, names
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ def fit(
     progress_bar : bool
         Show the search while it runs, if stderr is a terminal.
     **options
-        Keywords of the engine, such as ``hyperparameters="maximize"``, and of the model, such as
-        ``individual=False``. The cliques of a relation with the kernel
-        ``HiddenCommonCause("cliques")`` are counted.
+        Options of `PreferenceData.from_tables`, such as ``better="low"``; keywords of the engine,
+        such as ``hyperparameters="maximize"``, and of the model, such as ``individual=False``.
+        The cliques of a relation with the kernel ``HiddenCommonCause("cliques")`` are counted.
 
     Returns
     -------
@@ -82,7 +83,7 @@ def fit(
             )
     engine_class = _registered("engine", "engine", engine)
     engine_names, model_names = _keywords(engine_class), _keywords(program)[1:]
-    names_of_options = [*engine_names, *model_names]
+    names_of_options = [*engine_names, *model_names, *OPTIONS]
     for name in options:
         if name not in names_of_options:
             hint = did_you_mean(name, names_of_options, f"they are {', '.join(names_of_options)}")
@@ -93,8 +94,9 @@ def fit(
             "answers=answers) where these name the items. The prior alone: EP(xpgp).run(0, "
             "PreferenceData.from_tables(items))"
         )
+    reading = {name: options.pop(name) for name in OPTIONS if name in options}
     data = PreferenceData.from_tables(
-        items, read_ballots(answers), relations, columns=columns, covariates=covariates
+        items, read_ballots(answers), relations, columns=columns, covariates=covariates, **reading
     )
     engine_options = {name: options.pop(name) for name in engine_names if name in options}
     for name, kernel in (options.get("relation_kernels") or {}).items():

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from relpref.errors import DataError
+from relpref.options import OPTIONS
 from relpref.parallel import FORMS, read_scheduler
 
 Options = Mapping[str, Any]
@@ -159,6 +160,10 @@ COMMANDS = {
                 "NAME_second), or a column NAME with the label of the side that has the property, "
                 "such as home"
             ),
+            **{
+                f"--{name.replace('_', '-')} {{{','.join(values)}}}": _with(help, default=None)
+                for name, (values, help) in OPTIONS.items()
+            },
             **_INCOMPLETE,
             "--model MODEL": _with(
                 "xpgp uses attributes and relations, preference_gp attributes alone; or a program "

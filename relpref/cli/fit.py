@@ -14,6 +14,7 @@ from relpref.data.rankings import read_ballots
 from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, says_kind, with_kind
 from relpref.description import describe
 from relpref.errors import DataError
+from relpref.options import OPTIONS
 from relpref.posterior.base import Posterior
 from relpref.registry import OWN, Kind, find, known, names
 from relpref.runs import check_target, copies, save_run
@@ -62,6 +63,7 @@ def run(chosen: argparse.Namespace) -> None:
         tables.relations,
         columns=columns,
         covariates=[name for names in chosen.covariates for name in names.split(",")],
+        **{name: getattr(chosen, name) for name in OPTIONS if getattr(chosen, name)},
     )
     data, keywords = _with_kernels(chosen, words, data)
     program = named("--model", "program", chosen.model, MODELS)
@@ -217,6 +219,7 @@ def _asked_for(
         "margins": chosen.margins,
         "columns": columns or None,
         "covariates": chosen.covariates or None,
+        **{name: getattr(chosen, name) for name in OPTIONS},
         "attribute_kernel": chosen.attribute_kernel,
         "shared_lengthscale": chosen.shared_lengthscale or None,
         "individual": False if chosen.no_individual else None,
