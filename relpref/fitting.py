@@ -9,6 +9,7 @@ from relpref.data import PreferenceData
 from relpref.data.arrays import did_you_mean, listed
 from relpref.description import model_words
 from relpref.errors import DataError
+from relpref.options import OPTIONS
 from relpref.registry import CLIQUES, choose, find, name_of
 
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ def fit(
     progress_bar : bool
         Show the search while it runs, if stderr is a terminal.
     **options
-        Keywords of the engine, such as ``hyperparameters="maximize"``, and of the model, such as
-        ``individual=False``. A likelihood or a kernel may be given by name:
-        ``likelihood="logistic"``, ``attribute_kernel="matern"`` (Matérn 5/2),
+        Options of `PreferenceData.from_tables`, such as ``better="low"``; keywords of the engine,
+        such as ``hyperparameters="maximize"``, and of the model, such as ``individual=False``. A
+        likelihood or a kernel may be given by name: ``likelihood="logistic"``,
+        ``attribute_kernel="matern"`` (Matérn 5/2),
         ``relation_kernels={"roaster": "hidden-common-cause"}``. The cliques of a relation with the
         kernel ``HiddenCommonCause("cliques")`` are counted.
 
@@ -90,7 +92,7 @@ def fit(
             )
     engine_class = find("engine", choose("engine", "engine", engine))
     engine_names, model_names = _keywords(engine_class), _keywords(program)[1:]
-    names_of_options = [*engine_names, *model_names]
+    names_of_options = [*engine_names, *model_names, *OPTIONS]
     for name in options:
         if name not in names_of_options:
             hint = did_you_mean(name, names_of_options, f"they are {', '.join(names_of_options)}")
@@ -101,8 +103,15 @@ def fit(
             "answers=answers) where these name the items. The prior alone: EP(xpgp).run(0, "
             "PreferenceData.from_tables(items))"
         )
+    reading = {name: options.pop(name) for name in OPTIONS if name in options}
     data = PreferenceData.from_tables(
-        items, answers, relations, columns=columns, covariates=covariates, encoding=encoding
+        items,
+        answers,
+        relations,
+        columns=columns,
+        covariates=covariates,
+        encoding=encoding,
+        **reading,
     )
     engine_options = {name: options.pop(name) for name in engine_names if name in options}
     for name in ("likelihood", "attribute_kernel"):

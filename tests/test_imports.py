@@ -43,6 +43,7 @@ OPEN = (
     "files",
     "lazy_jit",
     "limits",
+    "options",
     "journal",
     "pytree",
     "skeleton",

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from relpref.errors import DataError
+from relpref.options import OPTIONS
 from relpref.parallel import FORMS, read_scheduler
 
 Options = Mapping[str, Any]
@@ -143,6 +144,10 @@ _READING = {
         "NAME_second), or a column NAME with the label of the side that has the property, "
         "such as home"
     ),
+    **{
+        f"--{name.replace('_', '-')} {{{','.join(values)}}}": _with(help, default=None)
+        for name, (values, help) in OPTIONS.items()
+    },
     **_INCOMPLETE,
     "--encoding NAME": "encoding of the files, such as cp1252 or utf-16; by default that of their "
     "byte order mark, or UTF-8, or cp1252 where a file is not UTF-8",

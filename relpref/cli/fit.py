@@ -18,6 +18,7 @@ from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, 
 from relpref.description import describe, model_words
 from relpref.errors import DataError
 from relpref.fitting import made, with_kernels
+from relpref.options import OPTIONS
 from relpref.posterior.base import Posterior
 from relpref.registry import CHOICES, choose, find, word_for
 from relpref.runs import check_target, copies, save_run
@@ -121,6 +122,7 @@ def read(chosen: argparse.Namespace, tables: Files, columns: Mapping[str, str]) 
         columns=columns,
         covariates=covariates_of(chosen),
         encoding=chosen.encoding,
+        **{name: getattr(chosen, name) for name in OPTIONS if getattr(chosen, name)},
     )
 
 
@@ -247,6 +249,7 @@ def _asked_for(
         "margins": chosen.margins,
         "columns": columns or None,
         "covariates": chosen.covariates or None,
+        **{name: getattr(chosen, name) for name in OPTIONS},
         "attribute_kernel": chosen.attribute_kernel,
         "shared_lengthscale": chosen.shared_lengthscale or None,
         "individual": False if chosen.no_individual else None,

@@ -237,6 +237,32 @@ _positive = numbers(
     "write for how much the answer counts, a number above 0; drop the row if it is not to count",
 )
 
+
+@dataclass(frozen=True)
+class Form:
+    """A form of tables of answers.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The columns that it needs, the one that says who was preferred last.
+    rows : str
+        What its rows are called in messages, if they are lists.
+    """
+
+    columns: tuple[str, ...]
+    rows: str = ""
+
+
+FORMS = (
+    Form(("winner", "loser")),
+    Form(("first", "second", "probability")),
+    Form(("first", "second", "result")),
+    Form(("first", "second", "winner")),
+    Form(("list", "item", "place"), "orders"),
+    Form(("choice", "item", "chosen"), "choices"),
+    Form(("best", "worst"), "the best and the worst of several"),
+)
 # Answers are sorted, and equal ones merged, by these columns in this order, other than the counts.
 COLUMNS = {
     column.name: column

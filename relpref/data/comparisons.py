@@ -267,6 +267,7 @@ def read_comparisons(
     columns: Mapping[str, str] | None = None,
     covariates: Sequence[str] = (),
     known: Comparisons | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> tuple[Comparisons, tuple[str, ...]]:
     """Read answers in any form of `PreferenceData.from_tables`; returns them and notes.
 
@@ -281,7 +282,7 @@ def read_comparisons(
         return replace(_none(), strengths=before.strengths), ()
     labels = {"raters": before.raters, "groups": before.groups}
     as_they_are = ChainMap[Any, Any](items.positions, *map(dict.fromkeys, labels.values()))
-    pairs = pair_table(answer_table(value, columns, names, as_they_are), names)
+    pairs = pair_table(answer_table(value, columns, names, as_they_are, options), names)
     table, remedy = pairs.table, "correct the label, add it to the items, or drop the row"
     first, second = (
         items.locate(table.labels(name), table.cell(name), remedy) for name in pairs.ends

@@ -1,7 +1,7 @@
 """Covariates of an answer: facts about its two sides, such as who is at home."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,10 +12,12 @@ from relpref.data.arrays import did_you_mean, listed, shown
 from relpref.data.attributes import read_column
 from relpref.data.columns import Rows
 from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
+from relpref.data.readings import words
 from relpref.data.tables import Table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
 
+_ENDS = ("first", "second"), ("winner", "loser")
 EFFECT = "effect"  # the site of programs
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int32]
@@ -43,6 +45,36 @@ class Covariate:
 def pair_of(name: str, ends: Sequence[str]) -> tuple[str, ...]:
     """The columns for the two sides of an answer."""
     return tuple(f"{name}_{end}" for end in ends)
+
+
+def with_sides(table: Table, names: Sequence[str], columns: Mapping[str, str]) -> Table:
+    """Add columns of covariates and ``shown_first`` that a table of pairs has by other names.
+
+    ``length_home`` and ``home_length`` beside ``home_team`` are ``length_first``; and a name that
+    the column of one side has itself, or is given to in ``columns``, names that side.
+    """
+    ends = next((ends for ends in _ENDS if {*ends} <= {*table.frame.columns}), None)
+    if ends is None:
+        return table
+    frame, given = table.frame, dict(table.given)
+    called = [set(words(table.called(end))) for end in ends]
+    for name in ("shown_first", *names):
+        for end in ends:
+            if table.called(end) == columns.get(name, name) and name not in frame.columns:
+                frame, given[name] = frame.assign(**{name: frame[end]}), table.called(end)
+        if name in frame.columns:
+            continue
+        for end, side, other in zip(ends, called, called[::-1], strict=True):
+            marker = side - other
+            for column in table.frame.columns:
+                apart = set(words(column)) - set(words(name))
+                alike = set(words(name)) <= set(words(column)) and apart
+                if alike and apart in (marker, {word[0] for word in marker}):
+                    frame, given[f"{name}_{end}"] = (
+                        frame.rename(columns={column: f"{name}_{end}"}),
+                        column,
+                    )
+    return replace(table, frame=frame, given=given)
 
 
 def read_covariates(

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, combinations
-from operator import contains
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,40 +11,33 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, did_you_mean, listed, refuse_first, shown
-from relpref.data.columns import COLUMNS
-from relpref.data.labels import label_column, trimmed
-from relpref.data.recognition import recognized
+from relpref.data.columns import COLUMNS, FORMS, Rows
+from relpref.data.covariates import with_sides
+from relpref.data.labels import LabelIndex, label_column, trimmed
+from relpref.data.recognition import ASIDE, ends_of, hints, recognized
 from relpref.data.tables import (
-    ROWS_LOOKED_AT,
-    TRUTH,
     Table,
     as_table,
     check_columns,
-    column_option,
     hold_one_set,
     known_names,
-    number,
     renamed,
 )
 from relpref.errors import DataError
+from relpref.options import OPTIONS
 
 NAME, _RANKINGS = "answers", "rankings"
 _FEW = 10  # answers
-_NUMERIC = ("result", "tie", "strength", "probability", "count", "weight")
 _WINNER_FORM, _PAIR_FORM = ("winner", "loser"), ("first", "second")
-# Forms of tables of lists: their required columns (beside the items shown, for the last one), and
-# what the rows are called in messages.
-_LISTS = {
-    ("list", "item", "place"): "orders",
-    ("choice", "item", "chosen"): "choices",
-    ("best", "worst"): "the best and the worst of several",
-}
+# What the rows of tables of lists are called in messages, by their required columns.
+_LISTS = {form.columns: form.rows for form in FORMS if form.rows}
 _OPTIONAL = {
     outcome: [name for name, column in COLUMNS.items() if column.fits(outcome)]
     for outcome in ("loser", "winner", "result", "probability", "place")
 }
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
-KNOWN = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ, *dict.fromkeys(chain(*_LISTS)))
+_OF_PAIRS = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ)
+KNOWN = (*_OF_PAIRS, *dict.fromkeys(chain(*_LISTS)))
 _EXTREMES = ("best", "worst")
 # Names of the columns of the items that were shown, beside best and worst.
 _SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
@@ -80,13 +72,14 @@ def answer_table(
     columns: Mapping[str, str] | None = None,
     covariates: Sequence[str] = (),
     labels: Container[Any] = (),
+    options: Mapping[str, str] | None = None,
 ) -> Table:
     """Return answers in any form as a table with the names of columns that relpref uses.
 
     The value is a table, a list of pairs, winner first, or `Rankings`. ``columns`` maps relpref's
     names to those in the table. Labels among ``labels`` are not trimmed, see `read_labels`.
     """
-    names = (*KNOWN, *known_columns(check_names(covariates, KNOWN)))
+    names = (*KNOWN, *ASIDE, *known_columns(check_names(covariates, KNOWN)))
     for name in columns or {}:
         if name not in names and not _SHOWN(name):
             hint = did_you_mean(name, names, f"they are {', '.join(names)}")
@@ -105,12 +98,25 @@ def answer_table(
                 )
         ends = {name: [pair[end] for pair in value] for end, name in enumerate(_WINNER_FORM)}
         value = pd.DataFrame(ends, dtype=object)
-    table = replace(known_names(renamed(as_table(value, NAME), columns), names), known=labels)
+    for name, option in (options or {}).items():
+        if name not in OPTIONS or option not in OPTIONS[name][0]:
+            values = (f"{name} is {' or '.join(values)}" for name, (values, _) in OPTIONS.items())
+            raise DataError(f"{name}={option!r}: there is no such option; {', '.join(values)}")
+    table, named = as_table(value, NAME), dict(columns or {})
+    sides = {"shown_first", *covariates} & {*named}  # may be a column of items, which stays one
+    ends = {named.get(end) for end in (*_WINNER_FORM, *_PAIR_FORM)}
+    ends |= ends_of(table) if sides and not table.frame.empty else set()
+    first = {ours: name for ours, name in named.items() if ours not in sides or name not in ends}
+    table = replace(known_names(renamed(table, first), names), known=labels)
     if table.frame.empty:
         raise DataError(
             f"{table.name}: the table has no rows; give at least one answer, or no table"
         )
-    return recognized(table)
+    if isinstance(value, Table):  # it was recognized before
+        return table
+    read = recognized(table, first, options)
+    sided = with_sides(read, covariates, named)
+    return replace(sided, notes=(*sided.notes, *hints(sided, sides=read is not table)))
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
@@ -155,7 +161,6 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
                 f"{table.name}: a table with the column 'probability' names no winner; name its "
                 "columns first, second, probability (of the first being the better)"
             )
-        _refuse_named_winners(table)
         ends, outcome = _WINNER_FORM, "loser"
     else:
         outcomes = ("probability", "result", "winner")
@@ -170,7 +175,7 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
     optional = [*_OPTIONAL[outcome], *known_columns(covariates)]
     optional += ["list"] if table.neighbors else []
     allowed = tuple(name for name in optional if name not in required)
-    notes = check_columns(table, required, allowed, KNOWN, _fitting(table, ends))
+    notes = check_columns(table, required, allowed, _OF_PAIRS, _fitting(table, ends))
     return Pairs(table, ends, outcome, notes)
 
 
@@ -200,66 +205,28 @@ def apart_note(pairs: Pairs, first: Any, second: Any) -> tuple[str, ...]:
 def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
     """Return a function of two names: whether its second column may be the missing first one.
 
-    It judges by the cells. A column of items must share labels with the other column of items, one
-    of numbers must hold numbers or truth values, and one of labels must not hold truth values.
+    It judges by the cells. A column of items must share labels with the other column of items, and
+    cells of other columns must be readable. Any cells fit labels, such as raters: these never do.
     """
 
     def fits(lacking: str, column: Any) -> bool:
+        if lacking in table.frame.columns:
+            return False
+        others = [end for end in ends if end in table.frame.columns]
         if lacking in ends:
-            ends_there = [end for end in ends if end in table.frame.columns]
-            return len(ends_there) == 2 or (
-                len(ends_there) == 1 and hold_one_set(table, ends_there[0], column)
-            )
-        cells = set(map(str, table.frame[column].iloc[:ROWS_LOOKED_AT]))
-        if lacking in _NUMERIC:
-            return cells <= TRUTH.keys() or all(number(cell, True) is not None for cell in cells)
-        return not cells <= TRUTH.keys()
+            return len(others) == 1 and hold_one_set(table, others[0], column)
+        if lacking not in COLUMNS:
+            return True
+        if lacking in ("shown_first", "winner"):
+            return hold_one_set(table, others[0], column)
+        read, none = COLUMNS[lacking].read, np.zeros(0, np.int32)
+        rows = Rows(table.rename({column: lacking}), LabelIndex((), str), ends, none, none)
+        try:
+            return read is not None and not COLUMNS[lacking].labels and read(rows) is not None
+        except DataError:
+            return False
 
     return fits
-
-
-def _refuse_named_winners(table: Table) -> None:
-    """Refuse a table whose items are in two columns of other names, such as home and away.
-
-    They are recognized by shared labels, by winners that are names of columns ("home"), or by
-    winners each of which is in one of the two.
-    """
-    columns = set(table.frame.columns)
-    others = [name for name in table.frame.columns if name not in KNOWN]
-    if not columns & {"winner", "loser"}:
-        pair = next((pair for pair in combinations(others, 2) if hold_one_set(table, *pair)), None)
-        if pair is not None:
-            raise DataError(
-                f"{table.name}: there is no column 'winner', and {pair[0]!r} and {pair[1]!r} hold "
-                "labels of one set: say that these two were compared, "
-                f"{column_option(dict(zip(_PAIR_FORM, pair, strict=True)))}, and which column says "
-                "who won: winner, result or probability; or name the columns winner and loser, if "
-                "one of them always won"
-            )
-    if list(table.frame.columns).count("winner") != 1:
-        return
-    head = table.frame.head(ROWS_LOOKED_AT)
-    named = [name for name in others if name in set(head["winner"])]
-    if len(named) == 2 and (
-        "loser" not in columns or set(head["winner"]).isdisjoint(head["loser"])
-    ):
-        option = column_option(dict(zip((*_PAIR_FORM, "result"), (*named, "won"), strict=True)))
-        raise DataError(
-            f"{table.name}: the cells of 'winner' are names of columns: rename it, and add a "
-            f"column that says 1 where the item in {named[0]!r} won, 0 where that in {named[1]!r} "
-            f"did and 0.5 for a tie, such as 'won': {option}"
-        )
-    if "loser" in columns:
-        return
-    rows = np.flatnonzero(~table.blank("winner"))
-    cells = {name: table.frame[name].iloc[rows].tolist() for name in table.frame.columns}
-    for first, second in combinations(others, 2):
-        if all(map(contains, zip(cells[first], cells[second], strict=True), cells["winner"])):
-            raise DataError(
-                f"{table.name}: there is no column 'loser', and every winner is in {shown(first)} "
-                f"or {shown(second)}; say that these two were compared: "
-                f"{column_option({'first': first, 'second': second})}"
-            )
 
 
 def _list_form(table: Table) -> tuple[str, ...] | None:
@@ -283,7 +250,7 @@ def _check_list_form(table: Table, form: tuple[str, ...]) -> None:
         raise DataError(
             f"{table.name}: there is no column {lacking!r} among {listed(columns)}; "
             f"{_LISTS[form]} have the columns {', '.join(form)}{more}: rename yours, or say which "
-            f"one it is, as in {column_option({lacking: 'name'})}"
+            "one it is in columns="
         )
     if best and not any(_SHOWN(str(column)) for column in columns):
         raise DataError(

@@ -1,259 +1,383 @@
-"""Ways to read a table of answers as orders, or as the best and the worst of several."""
+"""Ways to read a table of answers as orders, choices, or the best and the worst of several."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, listed
-from relpref.data.readings import ITEMS, NUMBERS, Reading, cells_of, is_numeric, words
+from relpref.data.readings import (
+    EVENTS,
+    FALSE,
+    ITEMS,
+    LAST,
+    NUMBERS,
+    OUT,
+    PLACES,
+    SCORES,
+    TRUE,
+    Reading,
+    Sheet,
+    is_numeric,
+    terms,
+    words,
+)
 from relpref.data.tables import Table
 
-PLACES = ("place", "position", "rank", "finish", "pos", "platz", "rang", "placement", "ranking")
-LAST = {"dnf", "nc", "ret", "r", "\\n", "retired", "unplaced"}
-OUT = {"dns", "w", "wd", "withdrawn", "dsq", "dq", "disqualified", "did not start"}
+Values = NDArray[np.float64]
+_CHOSEN = {"chosen", "choice", "choose", "selected", "picked", "choosen", "purchased"}
 _LOOKED_AT = 1000  # rows
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+_MOST_EVENTS = 6  # columns that may name an event together
+_RANKS = terms("first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth")
+_MEDALS = ["gold", "silver", "bronze"]
 _PLACED = {"", "rank", "place", "choice", "position", "preference", "pick", "favorite", "top"}
-EVENTS = {
-    "list", "race", "event", "heat", "contest", "ballot", "round", "match", "game", "tournament",
-    "question", "task", "trial", "session", "set", "group", "respondent", "participant", "person",
-    "subject", "user", "voter", "judge", "rater", "block", "choice",
-}  # fmt: skip
+_PLACED |= {"platz", "rang", "wahl", "choix", "games"}
 
 
-def _noun(column: Any) -> str:
-    return " ".join(part for part in words(column) if part not in NUMBERS | {"name", "title"})
+class Placing(NamedTuple):
+    """One way to read the places of the items of events that have a row for each item."""
+
+    what: str
+    places: list[str]  # texts as in a column ``place``
+    used: tuple[Any, ...]  # columns
+    fits: Callable[[NDArray[np.int64]], float | None]  # ties for events, None if impossible
+    columns: Mapping[str, Any]
 
 
-def long_orders(table: Table) -> Iterator[Reading]:
-    """Read orders with a row for each item of each event."""
-    columns = list(table.frame.columns)
-    if {"list", "item", "place"} <= set(columns):
-        return
-    places = [
-        column
-        for name in PLACES
-        for column in columns
-        if words(column) == (name,) and _are_places(cells_of(table, column))
-    ]
-    if not places:
-        return
-    place, ranks = places[0], cells_of(table, places[0])
-    readings: dict[tuple[int, ...], tuple[Any, Any]] = {}
-    for event in columns:
-        if event == place or _noun(event) not in EVENTS:
-            continue
-        fitting = []
-        for item in columns:
-            if item in (place, event) or (_noun(item) or "name") not in ITEMS:
-                continue
-            keys = list(zip(cells_of(table, event), cells_of(table, item), strict=True))
-            if len(set(keys)) == len(keys) and _are_ranks(cells_of(table, event), ranks):
-                fitting.append(item)
+def long_orders(sheet: Sheet) -> Iterator[Reading]:
+    """Read orders, choices or the best and the worst, with a row for each item of each event."""
+    readings: dict[Any, Reading] = {}
+    for placing in _scored(sheet) if sheet.better else (*_placed(sheet), *_marked(sheet)):
+        for key, item in _events_and_items(sheet, placing):
+            rank = pd.Series(_values(placing.places)).groupby(_groups(sheet, key)).rank("dense")
+            same = (tuple(_groups(sheet, key)), tuple(sheet.cells(item)), tuple(rank.fillna(-1)))
+            columns = {"list": key[0], "item": item, **placing.columns}
+            reading = Reading(
+                f"{placing.what} of {item!r} in each {' and '.join(map(repr, key))}",
+                partial(_with_places, sheet, key, item, placing),
+                columns if len(key) == 1 and len(columns) == 3 else {},
+            )
+            readings.setdefault(same, reading)
+    yield from readings.values()
+
+
+def _groups(sheet: Sheet, key: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the number of the event of each row."""
+    rows = zip(*(sheet.cells(column) for column in key), strict=True)
+    return pd.factorize(pd.Series(list(rows), dtype=object))[0]
+
+
+def _events_and_items(sheet: Sheet, placing: Placing) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the columns that name the event and the item, each item once in an event."""
+    free = [column for column in sheet.columns if column not in placing.used]
+    events = [name for name in free if set(sheet.noun(name).split()) & EVENTS or name == "list"]
+    events = ["list"] if "list" in free else events[:_MOST_EVENTS]
+    fitting = []
+    for keys in (events, [name for name in free if name not in events]):
+        for size in (1, 2, 3) if keys is events else (1,):
+            for key in combinations(keys, size):
+                groups = _groups(sheet, key)
+                size_of = np.bincount(groups)
+                ties = placing.fits(groups) if (size_of > 1).all() else None
+                strict = ties == 0 and len(size_of) > 1
+                if ties is None or not (strict or keys is events):
+                    continue
+                for item in _items(sheet, [name for name in free if name not in key], groups):
+                    fitting.append((ties, -len(size_of), key, item))
         if fitting:
-            fitting.sort(key=lambda item: (is_numeric(cells_of(table, item)), columns.index(item)))
-            partition = tuple(pd.factorize(np.array(cells_of(table, event)))[0])
-            readings.setdefault(partition, (event, fitting[0]))
-    for event, item in readings.values():
-        yield Reading(
-            f"orders of {item!r} by {place!r} in each {event!r}",
-            partial(_placed, table.rename({event: "list", item: "item", place: "place"})),
-        )
+            break
+    best = min((fit[:2] for fit in fitting), default=None)
+    yield from ((key, item) for *score, key, item in fitting if tuple(score) == best)
 
 
-def _are_places(cells: list[str]) -> bool:
+def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> list[Any]:
+    """Return the columns that most likely hold the items: each is once in an event."""
+    ranked: dict[int, dict[Any, Any]] = {}
+    for column in columns:
+        cells = sheet.cells(column)
+        pairs = set(zip(groups.tolist(), cells, strict=True))
+        again = len(set(cells)) < len(pairs) or groups.max() == 0
+        if len(pairs) < len(cells) or "" in cells or not again:
+            continue
+        noun, numeric = set(sheet.noun(column).split()), is_numeric(cells)
+        item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
+        if column == "item" or not numeric or item or not noun:
+            rank = 0 if column == "item" else 1 + numeric if item else 3 if not numeric else 4
+            partition = tuple(pd.factorize(np.array(cells, dtype=object))[0])
+            ranked.setdefault(rank, {}).setdefault(partition, column)
+    return list(ranked[min(ranked)].values()) if ranked else []
+
+
+def _placed(sheet: Sheet) -> Iterator[Placing]:
+    """Yield the columns of places, the likeliest name first."""
+    for column in sheet.columns:
+        cells = sheet.cells(column)
+        if (column == "place" or " ".join(sheet.words(column)) in PLACES) and are_places(cells):
+            values = _values(cells)
+            out = np.array([cell.lower() in OUT for cell in cells])
+            fits = partial(_ties, np.where(out, np.nan, values))
+            columns = {"place": column}
+            yield Placing(
+                f"orders by {sheet.table.called(column)!r}", cells, (column,), fits, columns
+            )
+
+
+def are_places(cells: Sequence[str]) -> bool:
+    """Tell whether cells are whole numbers from 1 on, or say that an item has no place."""
     given = [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
     return bool(given) and all(cell.isdigit() and int(cell) > 0 for cell in given)
 
 
-def _are_ranks(events: list[str], cells: list[str]) -> bool:
-    """Tell whether places begin at 1 in each event, and are at most as many as its rows."""
-    places = pd.Series([float(cell) if cell.isdigit() else np.nan for cell in cells])
-    each = places.groupby(events)
-    lowest, highest, size = each.min(), each.max(), each.size()
-    return bool(((lowest == 1) & (highest <= size) & (size > 1)).all())
+def _values(cells: Sequence[str]) -> Values:
+    return np.array([float(cell) if cell.isdigit() else np.nan for cell in cells])
 
 
-def _placed(table: Table) -> Table:
-    """Put those who did not finish below all others, and leave out those who did not start."""
-    cells = [cell.lower() for cell in cells_of(table, "place")]
-    last = np.array([cell in LAST for cell in cells])
-    out = np.array([cell in OUT for cell in cells])
-    places = table.frame["place"].astype(object).mask(last, "" if table.text else None)
-    if not table.text:
-        places = pd.to_numeric(places.mask(out, None))
+def _ties(values: Values, groups: NDArray[np.int64]) -> float | None:
+    """Return how many places are shared; None if those of an event do not begin at 1 or are more.
+
+    Items that share a place count apart from the first of them.
+    """
+    each = pd.Series(values).groupby(groups)
+    if not ((each.min() == 1) & (each.max() <= each.size())).all():
+        return None
+    return float((each.count() - each.nunique()).sum())
+
+
+def _scored(sheet: Sheet) -> Iterator[Placing]:
+    """Yield columns of times or points, whose lowest or highest is the best (``better``)."""
+    for column in sheet.columns:
+        chosen = column == "score" if "score" in sheet.named else set(sheet.words(column)) & SCORES
+        given = [cell for cell in sheet.cells(column) if cell.lower() not in LAST | OUT | {""}]
+        if chosen and given and not np.isnan([seconds(cell) for cell in given]).any():
+            what = f"orders by {sheet.table.called(column)!r} ({sheet.better} is better)"
+            columns = {"score": column}
+            yield Placing(what, sheet.cells(column), (column,), lambda _: 0.0, columns)
+
+
+def seconds(cell: str) -> float:
+    """Return a number, or a time such as 1:02.5 in its smallest unit; NaN for another cell."""
+    if not re.fullmatch(r"[+-]?\d+(:\d+)*([.,]\d+)?", cell):
+        return np.nan
+    total = 0.0
+    for part in cell.replace(",", ".").split(":"):
+        total = 60 * total + float(part)
+    return total
+
+
+def _marked(sheet: Sheet) -> Iterator[Placing]:
+    """Yield columns that mark the best by 1 and the worst by -1, both by 1, or what was chosen."""
+    marks = {}
+    for column in sheet.columns:
+        cells = [cell.lower() for cell in sheet.cells(column)]
+        if set(cells) <= {"1", "-1", "0", ""} | TRUE | FALSE:
+            marks[column] = np.array([(cell in TRUE) - 1.0 * (cell == "-1") for cell in cells])
+    named = {" ".join(sheet.words(column)): column for column in marks}
+    extremes = [((column,), values) for column, values in marks.items() if (values < 0).any()]
+    if "best" in named and "worst" in named:
+        both = named["best"], named["worst"]
+        extremes.append((both, marks[both[0]] - marks[both[1]]))
+    for used, values in extremes:
+        places = [{1.0: "1", 0.0: "2", -1.0: "3"}[value] for value in values]
+        what = f"the best and the worst by {listed(used)}"
+        yield Placing(what, places, used, partial(_once_each, values, (1.0, -1.0)), {})
+    for column, values in marks.items():
+        if (values >= 0).all() and set(sheet.words(column)) & _CHOSEN:
+            places = ["1" if value else "2" for value in values]
+            what = f"choices by {column!r}"
+            yield Placing(what, places, (column,), partial(_once_each, values, (1.0,)), {})
+
+
+def _once_each(values: Values, marks: Sequence[float], groups: NDArray[np.int64]) -> float | None:
+    """Return 0 if each mark is once in each event, and otherwise None."""
+    once = [(np.bincount(groups, values == mark) == 1).all() for mark in marks]
+    return 0.0 if all(once) else None
+
+
+def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) -> Table:
+    """Return a row for each item of each list, with the columns list, item and place."""
+    names = {item: "item"} | ({key[0]: "list"} if len(key) == 1 else {})
+    kept = sheet.table.frame.drop(columns=[name for name in placing.used if name not in names])
+    read = replace(sheet.table, frame=kept).rename(names)
+    if len(key) > 1:
+        labels = [" / ".join(row) for row in zip(*map(sheet.cells, key), strict=True)]
+        read = replace(read, frame=read.frame.drop(columns=list(key)).assign(list=labels))
+    called = {**read.given, "place": sheet.table.called(placing.used[0])}
+    return placed(sheet, replace(read, given=called), placing.places)
+
+
+def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
+    """Add places to lists: below all others what did not finish, without what did not start."""
+    lower = [cell.lower() for cell in cells]
+    last = np.array([cell in LAST for cell in lower])
+    out = np.array(
+        [cell in OUT or (last[row] and sheet.unplaced == "out") for row, cell in enumerate(lower)]
+    )
+    values = np.array(
+        [np.nan if last[row] or out[row] else seconds(cell) for row, cell in enumerate(cells)]
+    )
+    if sheet.better:
+        lists = pd.factorize(table.frame["list"])[0]
+        values = pd.Series(values).groupby(lists).rank("min", ascending=sheet.better == "low")
+        values = values.to_numpy()
     notes = []
-    for mask, what in (
-        (last, "below all others of the event"),
-        (out, "left out: who did not start is not compared"),
-    ):
-        number = int(mask.sum())
-        if number:
-            named = listed(sorted({cells[row] for row in np.flatnonzero(mask)}))
+    for mask, what in ((last & ~out, "below all others of the event"), (out, "left out")):
+        if number := int(mask.sum()):
+            said = listed(sorted({lower[row] for row in np.flatnonzero(mask)}))
             verb = "is" if number == 1 else "are"
-            notes.append(f"{counted(number, 'row')} ({named}) {verb} {what}")
-    read = replace(table, frame=table.frame.assign(place=places), notes=(*table.notes, *notes))
-    return read.take(np.flatnonzero(~out))
+            notes.append(f"{counted(number, 'row')} ({said}) {verb} {what}")
+    texts = ["" if np.isnan(value) else f"{value:g}" for value in values]
+    frame = table.frame.assign(place=texts if table.text else values)
+    return replace(table, frame=frame, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
 
 
-def orders_by_place(table: Table) -> Iterator[Reading]:
+def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a row for each event and a column for each place."""
-    placed: dict[str, dict[int, Any]] = {}
-    for column in table.frame.columns:
-        parts = words(column)
+    columns_of: dict[str, dict[int, Any]] = {}
+    for column in sheet.columns:
+        parts = sheet.words(column)
         for at, part in enumerate(parts):
-            number = re.fullmatch(r"(\d+)(st|nd|rd|th|\.)?", part)
-            rank = (
-                int(number[1]) if number else _ORDINALS.index(part) + 1 if part in _ORDINALS else 0
-            )
+            number = re.fullmatch(r"(\d+)(st|nd|rd|th|er|e|eme|o|a)?", part)
+            names = next((names for names in (_RANKS, _MEDALS) if part in names), [])
             rest = " ".join(parts[:at] + parts[at + 1 :])
-            if rank and rest in _PLACED:
-                placed.setdefault(rest, {})[rank] = column
-    for columns in placed.values():
-        if len(columns) < 3 or sorted(columns) != list(range(1, len(columns) + 1)):
-            continue
+            if (number or names) and rest in _PLACED:
+                rank = int(number[1]) if number else names.index(part) + 1
+                columns_of.setdefault(rest, {})[rank] = column
+    for columns in columns_of.values():
         ordered = [columns[rank] for rank in sorted(columns)]
-        cells = [cells_of(table, column) for column in ordered]
+        cells = [sheet.cells(column) for column in ordered]
         sets = [set(column) - {""} for column in cells]
+        if len(ordered) < 3 or sorted(columns) != list(range(1, len(columns) + 1)):
+            continue
         if any(map(is_numeric, cells)) or not sets[0] & set().union(*sets[1:]):
             continue
+        entries = [
+            (row, row, sheet.table.frame[column].iloc[row], str(rank))
+            for rank, (column, texts) in enumerate(zip(ordered, cells, strict=True), 1)
+            for row, cell in enumerate(texts)
+            if cell
+        ]
         yield Reading(
             f"orders, from {ordered[0]!r} to {ordered[-1]!r}",
-            partial(_melted, table, ordered),
+            partial(_melted, sheet, entries, ordered),
         )
 
 
-def _melted(table: Table, ordered: list[Any]) -> Table:
-    """Return a row for each item of each order."""
-    rows, lists, items, places = [], [], [], []
-    for rank, column in enumerate(ordered, 1):
-        for row, cell in enumerate(cells_of(table, column)):
-            if cell:
-                rows.append(row)
-                lists.append(row)
-                items.append(table.frame[column].iloc[row])
-                places.append(rank)
-    return _orders(table, rows, lists, items, places, ordered)
-
-
-def _orders(
-    table: Table, rows: Any, lists: Any, items: Any, places: Any, used: Sequence[Any]
-) -> Table:
-    rows = np.asarray(rows, dtype=np.int64)
-    order = np.argsort(rows, kind="stable")
-    read = table.take(rows[order])
+def _melted(sheet: Sheet, entries: Sequence[tuple[Any, ...]], used: Sequence[Any]) -> Table:
+    """Return a row for each entry: the row that it is of, its list, its item and its place."""
+    rows, lists, items, places = zip(*sorted(entries, key=lambda entry: entry[0]), strict=True)
+    read = sheet.table.take(np.array(rows))
     frame = read.frame.drop(columns=list(used))
-    columns = {"list": lists, "item": items, "place": places}
-    for name, values in columns.items():
-        column = pd.Series([values[at] for at in order], dtype=object)
-        frame[name] = (column.map(str) if table.text else column.infer_objects()).to_numpy()
-    return replace(read, frame=frame)
+    for name, values in {"list": lists, "item": items}.items():
+        column = pd.Series(values, dtype=object)
+        frame[name] = (column.map(str) if read.text else column.infer_objects()).to_numpy()
+    return placed(sheet, replace(read, frame=frame), places)
 
 
-def orders_by_item(table: Table) -> Iterator[Reading]:
+def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
-    columns = list(table.frame.columns)
-    cells = {column: cells_of(table, column) for column in columns}
-    no_items = NUMBERS | EVENTS
+    if sheet.better and "score" in sheet.named:
+        return
+    cells = {column: sheet.cells(column) for column in sheet.columns}
+
+    def fits(texts: Sequence[str]) -> bool:
+        given = [cell for cell in texts if cell and cell.lower() not in LAST | OUT]
+        if sheet.better:
+            return len(given) > 1 and not np.isnan([seconds(cell) for cell in given]).any()
+        ranks = sorted(map(int, given)) if are_places(texts) else []
+        return len(ranks) > 1 and ranks == list(range(1, len(ranks) + 1))
+
+    numbers = NUMBERS - {"name"}
     ranks = [
         column
-        for column in columns
-        if _are_places(cells[column]) and not set(words(column)) & no_items
+        for column in sheet.columns
+        if not set(sheet.words(column)) & numbers
+        and sheet.noun(column) not in EVENTS
+        and (fits(cells[column]) if sheet.better else are_places(cells[column]))
     ]
-    named = [column for column in columns if column not in ranks]
-    if len(ranks) < 3 or len(named) > 1 + len(columns) // 4 or len(table.frame) < 2:
+    named = [column for column in sheet.columns if column not in ranks]
+    if len(ranks) < 3 or len(named) > 1 + len(cells) // 4 or len(sheet.table.frame) < 2:
         return
-    rows = range(len(table.frame))
-    head = [[cells[column][row] for column in ranks] for row in rows[:_LOOKED_AT]]
-    if len(rows) > len(head) and not all(map(_is_order, head)):
+    size = len(sheet.table.frame)
+    if size > _LOOKED_AT and not all(
+        fits([cells[column][row] for column in ranks]) for row in range(_LOOKED_AT)
+    ):
         return  # so many rows are no items
-    matrix = [[cells[column][row] for column in ranks] for row in rows]
-    if all(map(_is_order, matrix)):
+    rows = list(zip(*(cells[column] for column in ranks), strict=True))
+    numbered = [
+        set(sheet.words(column)) <= EVENTS | {"r", *map(str, range(100))} for column in ranks
+    ]
+    labels = [column for column in named if len(set(cells[column])) == size]
+    events = [name for name in named if sheet.noun(name) in EVENTS]
+    if all(map(fits, rows)) and not all(numbered):
+        entries = [
+            (row, row, column, cell)
+            for row, texts in enumerate(rows)
+            for column, cell in zip(ranks, texts, strict=True)
+            if cell
+        ]
         yield Reading(
-            f"orders, a row each, of {listed(ranks)}",
-            partial(_by_item, table, ranks, range(len(matrix)), ranks, matrix),
+            f"orders, a row each, of {listed(ranks)}", partial(_melted, sheet, entries, ranks)
         )
-    labels = [column for column in named if len(set(cells[column])) == len(table.frame)]
-    if labels and len(table.frame) > 2 and all(map(_is_order, zip(*matrix, strict=True))):
-        items = table.frame[labels[0]].tolist()
-        yield Reading(
-            f"orders, a column each, of the items in {labels[0]!r}",
-            lambda: _by_item(
-                table, [*ranks, labels[0]], ranks, items, list(zip(*matrix, strict=True))
-            ),
-        )
-
-
-def _is_order(cells: Sequence[str]) -> bool:
-    """Tell whether the cells that are given are the numbers from 1 on, each once."""
-    given = [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
-    return len(given) > 1 and sorted(map(int, given)) == list(range(1, len(given) + 1))
-
-
-def _by_item(
-    table: Table, used: Sequence[Any], lists: Any, items: Sequence[Any], matrix: Any
-) -> Table:
+    if not (labels and size > 2 and all(fits(cells[column]) for column in ranks)) or events:
+        return
+    items = sheet.table.frame[labels[0]].tolist()
     entries = [
-        (row, number, item, cell)
-        for row, (number, cells) in enumerate(zip(lists, matrix, strict=True))
-        for item, cell in zip(items, cells, strict=True)
+        (0, column, items[row], cell)
+        for row, texts in enumerate(rows)
+        for column, cell in zip(ranks, texts, strict=True)
         if cell
     ]
-    rows, numbers, labels, places = zip(*entries, strict=True)
-    by_row = len(matrix) == len(table.frame)
-    return _placed(
-        _orders(table, rows if by_row else [0] * len(rows), numbers, labels, places, used)
+    yield Reading(
+        f"orders, a column each, of the items in {labels[0]!r}",
+        partial(_melted, sheet, entries, [*ranks, labels[0]]),
     )
 
 
-def best_and_worst(table: Table) -> Iterator[Reading]:
+def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
     """Read the best and the worst of the items that were shown."""
-    columns = list(table.frame.columns)
-    best = [column for column in columns if words(column)[:1] in (("best",), ("most",))]
-    worst = [column for column in columns if words(column)[:1] in (("worst",), ("least",))]
-    if len(best) != 1 or len(worst) != 1:
+    ends = [
+        [name for name in sheet.columns if sheet.words(name)[:1] in ((word,), (most,))]
+        for word, most in (("best", "most"), ("worst", "least"))
+    ]
+    if [len(names) for names in ends] != [1, 1]:
         return
     stems: dict[str, list[Any]] = {}
-    for column in columns:
-        parts = words(column)
+    for column in sheet.columns:
+        parts = sheet.words(column)
         if len(parts) > 1 and re.fullmatch(r"\d+|[a-z]", parts[-1]):
             stems.setdefault(" ".join(parts[:-1]), []).append(column)
-    for columns_shown in stems.values():
-        if len(columns_shown) < 3:
-            continue
-        yield Reading(
-            f"the best {best[0]!r} and the worst {worst[0]!r} of {listed(columns_shown)}",
-            partial(_extremes, table, best[0], worst[0], columns_shown),
-        )
+    (best,), (worst,) = ends
+    for columns in stems.values():
+        if len(columns) > 2:
+            names = {f"item_{number}": column for number, column in enumerate(columns, 1)}
+            yield Reading(
+                f"the best {best!r} and the worst {worst!r} of {listed(columns)}",
+                partial(_extremes, sheet, {"best": best, "worst": worst}, names),
+                {"best": best, "worst": worst, **names},
+            )
 
 
-def _extremes(table: Table, best: Any, worst: Any, columns: list[Any]) -> Table:
+def _extremes(sheet: Sheet, ends: Mapping[str, Any], names: Mapping[str, Any]) -> Table:
     """Return columns best, worst, item_1, item_2, ... with the labels of what was shown."""
-    names = {column: f"item_{number}" for number, column in enumerate(columns, 1)}
-    read = table.rename({best: "best", worst: "worst", **names})
-    shown_labels = [cells_of(table, column) for column in columns]
-    for name, column in (("best", best), ("worst", worst)):
-        cells = cells_of(table, column)
-        if all(
-            cell in row for cell, row in zip(cells, zip(*shown_labels, strict=True), strict=True)
-        ):
+    columns = list(names.values())
+    read = sheet.table.rename({theirs: ours for ours, theirs in {**ends, **names}.items()})
+    labels = list(zip(*map(sheet.cells, columns), strict=True))
+    spots = {sheet.words(column)[-1]: at for at, column in enumerate(columns)}
+    for name, column in ends.items():
+        cells = sheet.cells(column)
+        if all(cell in row for cell, row in zip(cells, labels, strict=True)):
             continue
-        last = {words(column)[-1]: at for at, column in enumerate(columns)}
-        spots = [
-            last.get(cell.lower(), last.get(words(cell)[-1] if words(cell) else "", -1))
-            for cell in cells
-        ]
-        wrong = np.array([spot < 0 for spot in spots])
-        read.refuse(
-            name,
-            wrong,
-            f" is none of the items of the row, nor the name of one of {listed(columns)}",
+        at = np.array([spots.get((words(cell) or ("",))[-1], -1) for cell in cells])
+        reason = (
+            " is none of the items of the row, nor the name of a column of these; name one of them"
         )
-        chosen = [table.frame[columns[spot]].iloc[row] for row, spot in enumerate(spots)]
-        read = replace(read, frame=read.frame.assign(**{name: chosen}))
+        read.refuse(name, at < 0, reason)
+        shown_items = sheet.table.frame[columns].to_numpy(dtype=object)
+        read = replace(read, frame=read.frame.assign(**{name: shown_items[np.arange(len(at)), at]}))
     return read

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -13,64 +13,54 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, listed
-from relpref.data.readings import ITEMS, NUMBERS, Reading, cells_of, is_numeric, words
-from relpref.data.tables import Table
+from relpref.data.readings import (
+    BOTH_BAD,
+    CANCELED,
+    COUNTED,
+    DECIDED,
+    DOUBTFUL,
+    FALSE,
+    GOALS,
+    ITEMS,
+    NOT_LABELS,
+    NUMBERS,
+    OF_SIDES,
+    OUTCOMES,
+    RESULTS,
+    SIDES,
+    TIES,
+    TRUE,
+    VOID,
+    Reading,
+    Sheet,
+    is_numeric,
+    plain,
+    words,
+)
+from relpref.data.tables import Table, hold_one_set
 from relpref.errors import DataError
 
 Codes = NDArray[np.float64]  # 1 where the first won, 0 for a tie, -1 where the second won, or NaN
 
-# Words by which the names of two columns differ that hold the two sides of an answer.
-SIDES = (
-    ("first", "second"), ("1", "2"), ("a", "b"), ("left", "right"),
-    ("home", "away"), ("home", "visitor"), ("home", "guest"), ("h", "a"), ("heim", "gast"),
-    ("local", "visitante"), ("domicile", "exterieur"), ("red", "blue"), ("r", "b"),
-    ("white", "black"), ("w", "b"), ("visitor", "opponent"), ("team", "opponent"),
-    ("player", "opponent"), ("v", "o"),
-)  # fmt: skip
-# The same, where the first of them is the better one.
-DECIDED = (
-    ("winner", "loser"), ("w", "l"), ("winning", "losing"), ("better", "worse"),
-    ("chosen", "rejected"), ("preferred", "rejected"), ("sieger", "verlierer"),
-)  # fmt: skip
-# What is left of such names: names of items go before their numbers, and ratings are no labels.
-NOT_LABELS = {
-    "rank", "rating", "elo", "seed", "score", "scores", "goals", "points", "pts", "runs", "wins",
-    "votes", "age", "height", "length", "tokens", "count", "hand", "country", "ioc", "city",
-    "date", "color", "colour", "odds", "text", "response", "answer", "conversation",
-}  # fmt: skip
-
-OUTCOMES = {
-    "winner", "result", "outcome", "label", "preference", "preferred", "vote", "choice", "won",
-    "ergebnis", "sieger", "resultat", "resultado", "ftr", "verdict", "winner name", "winner id",
-    "match winner", "better", "chosen",
-}  # fmt: skip
-GOALS = {"goals", "score", "scores", "points", "pts", "runs", "sets", "tore", "buts", "goles"}
-_FINAL = {"final", "full", "time", "ft", "match", "game"}  # what may stand beside goals
-WINS = {"wins", "win", "votes", "won"}
-FIRST_SECOND = (
-    *SIDES,
-    ("leftvote", "rightvote"), ("left vote", "right vote"), ("win", "loss"), ("won", "lost"),
-    ("win", "lose"), ("w", "l"),
-)  # fmt: skip
-TIES = {
-    "tie", "tied", "draw", "drawn", "d", "x", "equal", "even", "same", "tievote", "tie vote", "=",
-    "no preference", "unentschieden", "remis", "gleich", "gleichstand", "egal", "nul", "match nul",
-    "egalite", "égalité", "empate", "igual", "½", "1/2", "0.5", "½-½", "½–½", "1/2-1/2", "0.5-0.5",
-}  # fmt: skip
-BOTH_BAD = {"tie (bothbad)", "both bad", "bothbad", "bothbad vote", "bothbad_vote", "neither"}
-VOID = {
-    "no result", "nr", "n/r", "*", "void", "abandoned", "cancelled", "canceled", "no contest",
-    "postponed", "-", "?", "–",
-}  # fmt: skip
-# Words of names of outcomes; of those that are in doubt alone, such as the winner of the toss.
-_OF_OUTCOMES = {
-    "winner", "won", "result", "outcome", "preference", "preferred", "choice", "chosen", "vote",
-    "better", "label", "answer", "pick", "picked", "selected", "verdict", "decision", "score",
-}  # fmt: skip
-_DOUBTFUL = {"toss", "coin", "predicted", "prediction", "pred", "expected", "half", "ht", "first"}
-_CANCELED = {"cancelled", "canceled", "abandoned", "void"}
-_TRUE, _FALSE = {"1", "true", "yes"}, {"", "0", "false", "no"}
-_SCORE = re.compile(r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)").fullmatch
+# Words beside those of outcomes, and beside those of a side in a cell, that say nothing more.
+_BESIDE = ITEMS | NUMBERS | {"final", "match", "game", "human", "overall", "full", "ft", "who"}
+_BESIDE |= {
+    "which",
+    "is",
+    "was",
+    "type",
+    "the",
+    "vote",
+    "wins",
+    "win",
+    "won",
+    "prefer",
+    "preferred",
+}
+_SCORE = re.compile(
+    r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
+).fullmatch
+_SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
 @dataclass(frozen=True)
@@ -79,21 +69,22 @@ class Pair:
 
     first: Any
     second: Any
-    rest: str  # what the two names have in common
-    marker: tuple[str, str]  # by what they differ
+    rest: frozenset[str]  # the words that the two names have in common
+    marker: tuple[str, str]  # the words by which they differ
     decided: bool  # whether the first is the better
     numeric: bool
 
     @property
     def doubtful(self) -> bool:
         """Whether the columns may hold numbers of the two sides, and not their labels."""
-        return self.numeric and not set(self.rest.split()) <= NUMBERS | ITEMS
+        short = not self.rest and min(map(len, self.marker)) < 4
+        return self.numeric and (short or not self.rest <= NUMBERS | ITEMS)
 
     @property
     def rank(self) -> int:
         """Lower for columns that are more likely to hold the labels."""
-        parts = set(self.rest.split())
-        return 2 if parts & NUMBERS or self.numeric else 0 if not parts or parts & ITEMS else 1
+        numbers = self.rest & NUMBERS - {"name", "title"} or self.numeric
+        return 2 if numbers else 0 if not self.rest or self.rest & ITEMS | {"name"} else 1
 
 
 class Outcome(NamedTuple):
@@ -102,192 +93,283 @@ class Outcome(NamedTuple):
     description: str
     codes: Codes
     used: tuple[Any, ...]  # the columns that hold it
+    columns: Mapping[str, Any]  # these, by the names used here
+
+
+class Side(NamedTuple):
+    """Two columns whose names differ by one word, and what the names have in common."""
+
+    first: Any
+    second: Any
+    rest: frozenset[str]
+    marker: tuple[str, str]
 
 
 def side_pairs(
-    table: Table, sides: Sequence[tuple[str, str]], columns: Sequence[Any]
-) -> Iterator[tuple[Any, Any, str, tuple[str, str]]]:
-    """Yield columns whose names differ by one word, what they have in common, and the words."""
-    split = {column: words(column) for column in columns}
+    sheet: Sheet, sides: Sequence[tuple[str, str]], columns: Sequence[Any]
+) -> Iterator[Side]:
+    """Yield the pairs of columns whose names differ by the words for two sides."""
+    split = {column: sheet.words(column) for column in columns}
     for column, other in combinations(columns, 2):
         left, right = split[column], split[other]
-        if len(left) != len(right):
-            continue
-        apart = [at for at, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
-        if len(apart) != 1:
+        apart = [at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b]
+        if len(left) != len(right) or len(apart) != 1:
             continue
         at = apart[0]
-        rest = " ".join(left[:at] + left[at + 1 :])
-        if (left[at], right[at]) in sides:
-            yield column, other, rest, (left[at], right[at])
-        elif (right[at], left[at]) in sides:
-            yield other, column, rest, (right[at], left[at])
+        rest, marker = frozenset(left[:at] + left[at + 1 :]), (left[at], right[at])
+        if marker in sides:
+            yield Side(column, other, rest, marker)
+        elif marker[::-1] in sides:
+            yield Side(other, column, rest, marker[::-1])
 
 
-def label_pairs(table: Table) -> list[Pair]:
+def candidates(sheet: Sheet) -> list[Pair]:
+    """Return all pairs of columns that may hold labels or numbers of the two sides."""
+    named = [side in sheet.columns for side in ("first", "second")]
+    columns = ["first", "second"] if all(named) else sheet.columns
+    sides = [(side, True) for side in side_pairs(sheet, DECIDED, columns)]
+    sides += [(side, False) for side in side_pairs(sheet, SIDES, columns)]
+    if all(named):
+        marker = next((side.marker for side, _ in sides), ("first", "second"))
+        sides = [(Side("first", "second", frozenset(), marker), False)]
+    pairs: dict[tuple[Any, Any], Pair] = {}
+    for side, decided in sides:
+        left, right = sheet.cells(side.first), sheet.cells(side.second)
+        spoiled = np.mean([a == b or not a or not b for a, b in zip(left, right, strict=True)])
+        if spoiled <= _SPOILED:
+            pair = Pair(*side, decided, is_numeric(left + right))
+            pairs.setdefault((side.first, side.second), pair)
+    likely = [pair for pair in pairs.values() if not pair.rest & NOT_LABELS]
+    likely = likely or [
+        pair for pair in pairs.values() if hold_one_set(sheet.table, pair.first, pair.second)
+    ]
+    return [pair for pair in likely if not (pair.decided and pair.doubtful)]
+
+
+def label_pairs(sheet: Sheet, pairs: list[Pair]) -> list[Pair]:
     """Return the pairs of columns that are most likely to hold the labels of the two sides."""
-    columns = list(table.frame.columns)
-    pairs: list[Pair] = []
-    sharing: dict[tuple[Any, Any], bool] = {}
-    for sides, decided in ((DECIDED, True), (SIDES, False)):
-        for first, second, rest, marker in side_pairs(table, sides, columns):
-            if set(rest.split()) & NOT_LABELS:
-                continue
-            left, right = cells_of(table, first), cells_of(table, second)
-            if any(a == b for a, b in zip(left, right, strict=True)) or "" in left + right:
-                continue
-            pair = Pair(first, second, rest, marker, decided, is_numeric(left + right))
-            if decided and pair.doubtful:
-                continue
-            if not any((first, second) == (other.first, other.second) for other in pairs):
-                pairs.append(pair)
-                sharing[first, second] = bool(set(left) & set(right))
-    if any(sharing.values()):
-        pairs = [pair for pair in pairs if sharing[pair.first, pair.second]]
+    sharing = [
+        pair for pair in pairs if set(sheet.cells(pair.first)) & set(sheet.cells(pair.second))
+    ]
+    pairs = sharing or pairs
     lowest = min((pair.rank for pair in pairs), default=0)
     return [pair for pair in pairs if pair.rank == lowest]
 
 
-def pairs(table: Table) -> Iterator[Reading]:
+def pairs(sheet: Sheet) -> Iterator[Reading]:
     """Read winners and losers, or pairs with an outcome, goals or counts of both sides."""
-    for pair in label_pairs(table):
+    everything = candidates(sheet)
+    for pair in label_pairs(sheet, everything):
+        ends = {"first": pair.first, "second": pair.second}
         if pair.decided:
-            if {"winner", "loser"} != {pair.first, pair.second}:
-                yield Reading(
-                    f"pairs, {pair.first!r} preferred to {pair.second!r}",
-                    partial(table.rename, {pair.first: "winner", pair.second: "loser"}),
-                )
-            continue
-        left, right = cells_of(table, pair.first), cells_of(table, pair.second)
-        agreed: list[Outcome] = []
-        for outcome in _outcomes(table, pair, left, right):
-            same = [at for at, other in enumerate(agreed) if _equal(outcome.codes, other.codes)]
-            if same:  # both columns say it
-                agreed[same[0]] = agreed[same[0]]._replace(
-                    used=(*agreed[same[0]].used, *outcome.used)
-                )
-            else:
-                agreed.append(outcome)
-        sides = f"pairs of {pair.first!r} and {pair.second!r}"
-        for outcome in agreed:
+            names = {"winner": pair.first, "loser": pair.second}
+            back = {theirs: ours for ours, theirs in names.items()}
             yield Reading(
-                f"{sides} with {outcome.description}",
-                partial(_decided, table, pair, outcome),
+                f"pairs, {pair.first!r} preferred to {pair.second!r}",
+                partial(sheet.table.rename, back),
+                names,
             )
-        if not agreed:
-            for counts, description in _counts(table, pair):
-                yield Reading(
-                    f"{sides} with {description}",
-                    partial(_counted, table, pair, counts),
-                )
+            continue
+        sides = f"pairs of {pair.first!r} and {pair.second!r} with"
+        outcomes = _agreed(outcomes_of(sheet, pair, everything))
+        counts = [] if outcomes else list(_counts(sheet, pair))
+        for names, numbers in counts:
+            yield Reading(
+                f"{sides} the counts {listed(names.values())}",
+                partial(_counted, sheet.table, pair, names, numbers),
+            )
+        if not outcomes and not counts:
+            outcomes = _agreed(other_outcomes(sheet, pair, everything))
+        several = [outcome.codes for outcome in outcomes][:2]
+        row = int(np.not_equal(*several).argmax()) if len(several) > 1 else 0
+        won = {1.0: sheet.cells(pair.first)[row], -1.0: sheet.cells(pair.second)[row], 0.0: "a tie"}
+        for outcome in outcomes:
+            better = won.get(outcome.codes[row], "nothing")
+            example = f" (in row {row} {better!r})" if len(several) > 1 else ""
+            yield Reading(
+                f"{sides} {outcome.description}{example}",
+                partial(_decided, sheet, pair, outcome),
+                {**ends, **outcome.columns} if outcome.columns else {},
+            )
 
 
-def _outcomes(table: Table, pair: Pair, left: list[str], right: list[str]) -> Iterator[Outcome]:
-    """Yield how the outcome may be read: by a column that is named as one, or else by goals.
+def _agreed(outcomes: Iterator[Outcome]) -> list[Outcome]:
+    """Join outcomes that are equal wherever both are given."""
+    agreed: list[Outcome] = []
+    for outcome in outcomes:
+        for at, other in enumerate(agreed):
+            both = ~np.isnan(outcome.codes) & ~np.isnan(other.codes)
+            if both.any() and (outcome.codes == other.codes)[both].all():
+                codes = np.where(np.isnan(other.codes), outcome.codes, other.codes)
+                agreed[at] = other._replace(codes=codes, used=(*other.used, *outcome.used))
+                break
+        else:
+            agreed.append(outcome)
+    return agreed
 
-    A column with another name counts only where its cells are labels of their row or words for
-    the sides, and no column with such a name fits.
+
+def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any]]:
+    """Return the columns whose names are those of outcomes, and those that are similar."""
+    if chosen := [name for name in ("winner", "result") if name in sheet.named]:
+        return chosen, []
+    if "first_score" in sheet.named:
+        return [], []
+    exact, similar, sides = [], [], set(pair.marker)
+    twins = {end for side in side_pairs(sheet, SIDES, sheet.columns) for end in side[:2]}
+    for column in sheet.columns:
+        parts = set(sheet.words(column))
+        if column in (pair.first, pair.second, *twins) or not (
+            parts & OUTCOMES or "".join(sheet.words(column)) in OUTCOMES
+        ):
+            continue
+        of_side = parts & {"win", "wins", "won"} and parts & sides
+        plainly = parts <= OUTCOMES | _BESIDE | sides | {"w", "l"} and not of_side
+        (exact if plainly and not parts & DOUBTFUL - sides else similar).append(column)
+    alone = all(set(sheet.words(column)) & DOUBTFUL for column in similar)
+    return exact, [] if alone else similar
+
+
+def outcomes_of(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> Iterator[Outcome]:
+    """Yield how the outcome may be read: by a column that is named as one, or else by goals."""
+    exact, _ = named_outcomes(sheet, pair)
+    for column in exact:
+        yield from _read(sheet, pair, column, everything, numbers=not pair.doubtful)
+    if not pair.doubtful and not {"winner", "result"} & set(sheet.named):
+        yield from _goals(sheet, pair)
+
+
+def other_outcomes(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> Iterator[Outcome]:
+    """Yield outcomes in columns with other names, if none is named as one.
+
+    Their cells are words for the sides, if the name has a word for an outcome, or labels.
     """
-    others = [column for column in table.frame.columns if column not in (pair.first, pair.second)]
-    named = [column for column in others if " ".join(words(column)) in OUTCOMES]
-    hot = list(_one_hot(table, pair, others))
-    if hot:
-        yield from hot
-        return
-    sides = Sides(pair, left, right)
-    readings = [
-        Outcome(_named_outcome(table, column), codes, (column,))
-        for column in named
-        for codes in read_outcome(cells_of(table, column), sides, numbers=not pair.doubtful)
-    ]
-    goals = [] if pair.doubtful else list(_goals(table, pair, others))
-    if not readings and not goals:
-        alike = [column for column in others if set(words(column)) & _OF_OUTCOMES]
-        alone = all(set(words(column)) & _DOUBTFUL for column in alike)
-        readings = [
-            Outcome(_named_outcome(table, column), codes, (column,))
-            for column in ([] if alone else alike)
-            for codes in read_outcome(cells_of(table, column), sides, numbers=False)
-        ]
-    yield from readings
-    yield from goals
+    exact, similar = named_outcomes(sheet, pair)
+    for column in similar:
+        yield from _read(sheet, pair, column, everything, numbers=False)
+    for column in [] if exact or similar else sheet.columns:
+        of_other = set(sheet.words(column)) & (DOUBTFUL | NOT_LABELS)
+        if column not in (pair.first, pair.second) and not of_other:
+            for outcome in _read(sheet, pair, column, everything, numbers=False):
+                if "winner" in outcome.columns:
+                    yield outcome
 
 
-def _named_outcome(table: Table, column: Any) -> str:
-    """Describe a column of outcomes."""
-    bad = sum(cell.lower() in BOTH_BAD for cell in cells_of(table, column))
-    return f"the outcome {column!r}" + (f" ({bad} times both were bad: a tie)" if bad else "")
+def _read(
+    sheet: Sheet, pair: Pair, column: Any, everything: Sequence[Pair], *, numbers: bool
+) -> Iterator[Outcome]:
+    """Yield the ways to read a column of outcomes, and the name of a column of such outcomes."""
+    cells = [plain(cell) for cell in sheet.cells(column)]
+    bad = np.array([" ".join(words(cell)) in BOTH_BAD for cell in cells])
+    described = f"the outcome {sheet.table.called(column)!r}"
+    if bad.any():
+        what = "left out" if sheet.both_bad == "drop" else "a tie"
+        described += f" ({bad.sum()} times both were bad: {what})"
+    for name, codes in read_outcome(sheet, pair, column, everything, numbers=numbers):
+        codes = np.where(bad & (sheet.both_bad == "drop"), np.nan, codes)
+        yield Outcome(described, codes, (column,), {name: column} if name else {})
 
 
-class Sides(NamedTuple):
-    """The two columns of a pair, and their cells as text."""
-
-    pair: Pair
-    left: list[str]
-    right: list[str]
-
-
-def read_outcome(cells: list[str], sides: Sides, *, numbers: bool = True) -> list[Codes]:
+def read_outcome(
+    sheet: Sheet,
+    pair: Pair,
+    column: Any,
+    everything: Sequence[Pair],
+    *,
+    numbers: bool,
+    tried: list[Codes] | None = None,
+) -> list[tuple[str, Codes]]:
     """Return the distinct ways in which all cells of a column can be read as outcomes.
 
     Cells are labels of their row, words for the two sides, scores such as 2:1, or, with
     ``numbers``, 1 and 0 of the first or 1 and 2; words for a tie are allowed in each. Blank cells
-    and words such as "no result" are NaN.
+    and words such as "no result" are NaN. Beside each is the name, ``winner`` or ``result``, that
+    chooses it; none where no name does. All ways are added to ``tried``, infinite where they fail.
     """
-    pair, left, right = sides
-    plain = np.array([cell.lower() for cell in cells], dtype=object)
-    at, distinct = pd.factorize(plain)
-    names = (" ".join(words(pair.first)), " ".join(words(pair.second)))
-    initials = (pair.marker[0][0], pair.marker[1][0])
-    labels = {label.lower() for label in {*left, *right}}
+    cells = [plain(cell) for cell in sheet.cells(column)]
+    at, distinct = pd.factorize(np.array(cells, dtype=object))
+    labels = {plain(cell) for end in (pair.first, pair.second) for cell in sheet.cells(end)}
     common = np.array([_common(cell, labels) for cell in distinct])
+    named, readings = set(sheet.named) & {"winner", "result"}, list[tuple[str, Codes]]()
 
-    def by_words(coding: Mapping[str, float]) -> Codes | None:
-        coded = np.array([coding.get(_spoken(cell), np.inf) for cell in distinct])
-        return _codes(np.where(np.isfinite(coded), coded, common)[at])
+    def add(codes: Codes, name: str = "result") -> None:
+        # All cells are read, some side won, and no other way says the same.
+        if tried is not None:
+            tried.append(codes)
+        if np.isinf(codes).any() or not (np.abs(codes) == 1).any():
+            return
+        if not any(np.array_equal(codes, other, equal_nan=True) for _, other in readings):
+            readings.append((name, codes))
 
-    each = np.array(cells, dtype=object)
-    won = (each == np.array(left, dtype=object)) * 1.0 - (each == np.array(right, dtype=object))
-    read = [_codes(np.where(won != 0, won, common[at]))]
-    read += [by_words({one: 1.0, other: -1.0}) for one, other in (pair.marker, initials, names)]
-    if all(codes is None for codes in read):
-        # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
-        codings = [
-            {first: 1.0, second: -1.0} for first, second in FIRST_SECOND if numbers or first != "1"
-        ]
-        if numbers:
-            signs = {"1": 1.0, "0": 0.0, "-1": -1.0}
-            codings.append(signs if "-1" in distinct else {"1": 1.0, "0.5": 0.0, "0": -1.0})
-            codings.append({"1": 1.0, "1.5": 0.0, "2": -1.0})
-        margins = np.array([_margin(cell) for cell in distinct])
-        read = [by_words(coding) for coding in codings]
-        read.append(_codes(np.where(np.isfinite(margins), margins, common)[at]))
-    different: list[Codes] = []
-    for codes in read:
-        if codes is not None and not any(_equal(codes, other) for other in different):
-            different.append(codes)
-    return different
+    def add_words(first: str, second: str, tie: str = "", sign: float = 1.0) -> None:
+        coding = {first: sign, second: -sign, f"{first}={second}": 0.0, tie: 0.0}
+        for mark in (">", ">>"):
+            coding |= {f"{first}{mark}{second}": sign, f"{second}{mark}{first}": -sign}
+        coding.pop("", None)
+        coded = [coding.get(cell, coding.get(_side(cell, coding), np.inf)) for cell in distinct]
+        add(np.where(np.isfinite(coded), coded, common)[at])
+
+    if "result" not in named:
+        each = np.array(sheet.cells(column), dtype=object)
+        for labeled in [pair, *(other for other in everything if other.rank == 2)]:
+            ends = (sheet.cells(end) for end in (labeled.first, labeled.second))
+            left, right = (np.array(end, dtype=object) for end in ends)
+            won = (each == left) * 1.0 - (each == right)
+            add(np.where(won != 0, won, common[at]), "winner")
+            tied = (won != 0) & [len(cell) > 2 and cell in TIES for cell in cells]
+            if tied.any() and not (common == 0).any():
+                add(np.where(tied, 0.0, np.where(won != 0, won, common[at])), "")
+    if readings and named == {"winner"}:
+        return readings[:1]
+    add_words(*pair.marker)
+    add_words(pair.marker[0][0], pair.marker[1][0])
+    add_words(*(" ".join(sheet.words(end)) for end in (pair.first, pair.second)))
+    if readings:
+        return readings
+    # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
+    for first, second in SIDES:
+        if first not in "01":
+            add_words(first, second)
+    parts = set(sheet.words(column))
+    sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
+    for first, second in RESULTS if numbers or named else RESULTS[:-2]:
+        add_words(first, second, sign=sign)
+    if numbers or named:
+        if "2" in distinct:
+            add_words("1", "2", "1.5")
+        if "1" in distinct or "-1" in distinct:
+            tie, second = ("0", "-1") if "-1" in distinct else ("0.5", "0")
+            add_words("1", second, tie, sign=sign)
+            if parts & OF_SIDES and set(distinct) <= {"0", "1", ""} and not named:
+                add_words("0", "1")
+                readings[-1] = ("", readings[-1][1])
+    margins = np.array([_margin(cell) for cell in distinct])
+    add(np.where(np.isfinite(margins), margins, common)[at])
+    return readings
+
+
+def unread_rows(
+    sheet: Sheet, pair: Pair, column: Any, everything: Sequence[Pair]
+) -> NDArray[np.bool_]:
+    """Return the rows whose cell is no outcome, in the way that reads most cells."""
+    tried: list[Codes] = []
+    read_outcome(sheet, pair, column, everything, numbers=not pair.doubtful, tried=tried)
+    return min(map(np.isinf, tried), key=np.sum)
+
+
+def _side(cell: str, sides: Collection[str]) -> str:
+    """Return the words of a cell without those that say nothing of a side."""
+    if is_numeric([cell]):
+        return cell
+    parts = words(cell)
+    return " ".join(word for word in parts if word in sides or word not in _BESIDE)
 
 
 def _common(cell: str, labels: set[str]) -> float:
     """Return 0 for a tie, NaN for a void answer, and infinity for a cell that is neither."""
-    if cell == "" or (cell in VOID and cell not in labels):
+    said = {cell, " ".join(words(cell)), _side(cell, ())}
+    if cell == "" or (said & VOID and cell not in labels):
         return np.nan
-    return 0.0 if cell in TIES | BOTH_BAD and cell not in labels else np.inf
-
-
-def _spoken(cell: str) -> str:
-    """Return a cell as the words of a name, but numbers as they are."""
-    return cell if is_numeric([cell]) else " ".join(words(cell))
-
-
-def _equal(one: Codes, other: Codes) -> bool:
-    return np.array_equal(one, other, equal_nan=True)
-
-
-def _codes(codes: Codes) -> Codes | None:
-    """Return the outcomes, or None if a cell is none or no side ever won."""
-    return None if np.isinf(codes).any() or not (np.abs(codes) == 1).any() else codes
+    return 0.0 if said & (TIES | BOTH_BAD) and cell not in labels else np.inf
 
 
 def _margin(cell: str) -> float:
@@ -295,85 +377,98 @@ def _margin(cell: str) -> float:
     score = _SCORE(cell)
     if score is None:
         return np.inf
-    first, second = (0.5 if part == "½" else float(part) for part in score.groups())
+    first, second = (0.5 if part == "½" else float(part) for part in score.groups()[:2])
     return float(np.sign(first - second))
 
 
-def _one_hot(table: Table, pair: Pair, others: list[Any]) -> Iterator[Outcome]:
-    """Read three columns of which one is true in each row: the first won, the second won, a tie."""
-    by_words = {words(column): column for column in others}
-    left, right = words(pair.first), words(pair.second)
-    for name, first in by_words.items():
-        stem = name[: -len(left)]
-        second = by_words.get((*stem, *right))
-        if name != (*stem, *left) or second is None or not set(stem) & (_OF_OUTCOMES | WINS):
+def _goals(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
+    """Read the outcome from the goals or points of the two sides."""
+    others = [column for column in sheet.columns if column not in (pair.first, pair.second)]
+    lower = {str(column).lower(): column for column in others}
+    sides = [
+        (lower[first], lower[second])
+        for first, second in (("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa"))
+        if {first, second} <= set(lower)
+    ]
+    sides += [
+        (side.first, side.second)
+        for side in side_pairs(sheet, SIDES, others)
+        if side.rest & GOALS and side.rest <= GOALS
+    ]
+    if "first_score" in sheet.named:
+        sides = [("first_score", "second_score")]
+    for ends in sides:
+        cells = [sheet.cells(end) for end in ends]
+        if all(map(is_numeric, cells)):
+            first, second = (np.array([float(c) if c else np.nan for c in end]) for end in cells)
+            described = f"the result of {ends[0]!r} and {ends[1]!r}"
+            yield Outcome(described, np.sign(first - second), ends, _scores(ends))
+
+
+def _scores(ends: tuple[Any, Any]) -> dict[str, Any]:
+    return dict(zip(("first_score", "second_score"), ends, strict=True))
+
+
+def _counts(sheet: Sheet, pair: Pair) -> Iterator[tuple[dict[float, Any], Codes]]:
+    """Yield columns with how often the first won (1), the second won (-1) and neither did (0)."""
+    others = [column for column in sheet.columns if column not in (pair.first, pair.second)]
+    for side in side_pairs(sheet, SIDES, others):
+        if not side.rest & COUNTED:
             continue
-        tie = by_words.get((*stem, "tie"), by_words.get((*stem, "draw")))
-        if tie is None:
+        ties = [
+            column
+            for column in others
+            if " ".join(part for part in sheet.words(column) if part not in side.rest) in TIES
+        ]
+        counts = dict(zip((1.0, -1.0, 0.0), (side.first, side.second, *ties), strict=False))
+        values = [_numbers(sheet.cells(column)) for column in counts.values()]
+        if any(value is None for value in values):
+            continue
+        table = np.array(values, dtype=np.float64)
+        marks = table.max() <= 1
+        if marks and not ties and ("winner" in side.rest or (table.sum(axis=0) != 1).any()):
             raise DataError(
-                f"{table.name}: {first!r} and {second!r} say who won, and there is no column "
-                f"{'_'.join((*stem, 'tie'))!r}; add it, true where neither won"
+                f"{sheet.table.name}: {side.first!r} and {side.second!r} say who won, and there is "
+                "no column of ties; add 'winner_tie', true where neither won"
             )
-        used = (first, second, tie)
-        marks = np.array(
-            [[cell.lower() in _TRUE for cell in cells_of(table, column)] for column in used]
-        )
-        wrong = marks.sum(axis=0) != 1
+        wrong = marks & ("winner" in side.rest) & (table.sum(axis=0) != 1)
         if wrong.any():
             raise DataError(
-                f"{table.place(int(wrong.argmax()))}: exactly one of {listed(used)} is true in "
-                "each row; correct the row, or drop it"
+                f"{sheet.table.place(int(wrong.argmax()))}: exactly one of "
+                f"{listed(counts.values())} is true in each row; correct the row, or drop it"
             )
-        yield Outcome(f"the outcome in {listed(used)}", marks[0].astype(float) - marks[1], used)
+        yield counts, table
 
 
-def _goals(table: Table, pair: Pair, others: list[Any]) -> Iterator[Outcome]:
-    """Read the outcome from the goals or points of the two sides."""
-    candidates = [
-        (first, second)
-        for first, second, rest, _ in side_pairs(table, SIDES, others)
-        if set(rest.split()) & GOALS and set(rest.split()) <= GOALS | _FINAL
-    ]
-    lower = {str(column).lower(): column for column in others}
-    if {"fthg", "ftag"} <= set(lower):
-        candidates.append((lower["fthg"], lower["ftag"]))
-    for first, second in candidates:
-        cells = cells_of(table, first), cells_of(table, second)
-        if not all(map(is_numeric, cells)):
-            continue
-        values = [[float(cell) if cell else np.nan for cell in side] for side in cells]
-        codes = np.sign(np.subtract(values[0], values[1]))
-        yield Outcome(f"the result of {first!r} and {second!r}", codes, (first, second))
+def _numbers(cells: list[str]) -> Codes | None:
+    """Return counts, or 1 and 0 for true and false; None if a cell is neither."""
+    truths = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
+    cells = [truths.get(cell.lower(), cell) for cell in cells]
+    return np.array(cells, dtype=np.float64) if all(map(str.isdigit, cells)) else None
 
 
-def _counts(table: Table, pair: Pair) -> Iterator[tuple[list[tuple[float, Any]], str]]:
-    """Read how often each side won, and how often neither."""
-    others = [column for column in table.frame.columns if column not in (pair.first, pair.second)]
-    for first, second, rest, _ in side_pairs(table, SIDES, others):
-        if not set(rest.split()) & WINS or not all(
-            is_numeric(cells_of(table, column)) for column in (first, second)
-        ):
-            continue
-        ties = [column for column in others if words(column) in (("tie",), ("ties",), ("draws",))]
-        counts = [(1.0, first), (-1.0, second), *((0.0, column) for column in ties[:1])]
-        yield counts, f"the counts {listed([column for _, column in counts])}"
-
-
-def _decided(table: Table, pair: Pair, outcome: Outcome) -> Table:
+def _decided(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     """Return the pairs with their winners and ties, without rows that have no outcome."""
-    codes, used = outcome.codes.copy(), list(outcome.used)
-    for column in table.frame.columns:
-        cells = [cell.lower() for cell in cells_of(table, column)]
-        if set(words(column)) & _CANCELED and set(cells) <= _TRUE | _FALSE:
-            codes[[cell in _TRUE for cell in cells]] = np.nan
-            used.append(column)
+    codes, used, table = outcome.codes.copy(), list(outcome.used), sheet.table
+    for column in sheet.columns:
+        parts = set(sheet.words(column)) - {"is", "was"}
+        tie = " ".join(parts) in TIES
+        cells = [cell.lower() for cell in sheet.cells(column)]
+        if not (tie or parts & CANCELED) or not set(cells) <= TRUE | FALSE or column in used:
+            continue
+        marked = np.array([cell in TRUE for cell in cells])
+        if tie:
+            wrong = marked & (np.abs(codes) == 1)
+            table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
+        codes[marked] = 0.0 if tie else np.nan
+        used.append(column)
     rows = np.flatnonzero(~np.isnan(codes))
     notes, left_out = [], len(codes) - len(rows)
     if left_out:
         verb = "is" if left_out == 1 else "are"
         notes.append(f"{counted(left_out, 'row')} without an outcome {verb} left out")
-    if pair.marker[1] == "opponent":
-        once = _once(table, pair, codes, rows)
+    if pair.marker[1].startswith("opp"):
+        once = _once(sheet, pair, codes, rows)
         if len(once) < len(rows):
             notes.append("each answer is in two rows, one for each side, and counted once")
         rows = once
@@ -383,7 +478,9 @@ def _decided(table: Table, pair: Pair, outcome: Outcome) -> Table:
 
 def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
     """Return pairs with the columns first, second and winner, and tie if there are ties."""
-    read = table.rename({pair.first: "first", pair.second: "second"})
+    others = {"winner", "loser", "result", "probability", "tie"} & {*table.frame.columns}
+    names = {pair.first: "first", pair.second: "second"}
+    read = table.rename({name: f"other {name}" for name in others - {*names}} | names)
     first, second = (read.frame[name].astype(object) for name in ("first", "second"))
     frame = read.frame.assign(
         winner=first.where(codes > 0, second).mask(codes == 0, "" if table.text else None)
@@ -393,9 +490,9 @@ def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
     return replace(read, frame=frame)
 
 
-def _once(table: Table, pair: Pair, codes: Codes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _once(sheet: Sheet, pair: Pair, codes: Codes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return one of the two rows of each answer, where all answers are given from both sides."""
-    left, right = cells_of(table, pair.first), cells_of(table, pair.second)
+    left, right = sheet.cells(pair.first), sheet.cells(pair.second)
     answers = [(left[row], right[row], codes[row]) for row in rows]
     mirrored = [(right[row], left[row], -codes[row] + 0.0) for row in rows]
     if Counter(answers) != Counter(mirrored):
@@ -410,13 +507,14 @@ def _once(table: Table, pair: Pair, codes: Codes, rows: NDArray[np.int64]) -> ND
     return np.array(kept, dtype=np.int64)
 
 
-def _counted(table: Table, pair: Pair, counts: list[tuple[float, Any]]) -> Table:
+def _counted(table: Table, pair: Pair, counts: Mapping[float, Any], numbers: Any) -> Table:
     """Return a row for each side that won at least once, with a column ``count``."""
-    used = [column for _, column in counts]
-    numbers = [np.array([float(cell or 0) for cell in cells_of(table, name)]) for name in used]
-    rows = np.concatenate([np.flatnonzero(values > 0) for values in numbers])
-    codes = np.repeat([code for code, _ in counts], [(values > 0).sum() for values in numbers])
-    read = replace(table, frame=table.frame.drop(columns=used)).take(rows)
-    number = np.concatenate([values[values > 0] for values in numbers])
-    count = [f"{value:g}" for value in number] if table.text else number
-    return _with_winners(replace(read, frame=read.frame.assign(count=count)), pair, codes)
+    sides, rows = np.nonzero(numbers)
+    order = np.argsort(rows, kind="stable") if numbers.max() == 1 else np.arange(len(rows))
+    sides, rows = sides[order], rows[order]
+    read = replace(table, frame=table.frame.drop(columns=[*counts.values()])).take(rows)
+    if numbers.max() > 1:
+        count = numbers[sides, rows]
+        cells = [f"{value:g}" for value in count] if table.text else count
+        read = replace(read, frame=read.frame.assign(count=cells))
+    return _with_winners(read, pair, np.array([*counts])[sides])

@@ -91,6 +91,7 @@ class PreferenceData:
         columns: Mapping[str, str] | None = None,
         covariates: Sequence[str] = (),
         encoding: str | None = None,
+        **options: str,
     ) -> "PreferenceData":
         """Validate tables. How they were read is in ``notes``.
 
@@ -139,9 +140,14 @@ class PreferenceData:
             "length"]``. A covariate x of numbers or categories is in the columns ``x_winner`` and
             ``x_loser`` (or ``x_first`` and ``x_second``); or a single column x names the one of the
             two items that has it, such as the one at home, and is blank where neither has. In
-            orders and choices the column x is beside the item.
+            orders and choices the column x is beside the item. Columns named as those of the items
+            are, such as ``length_home`` beside ``home_team``, are recognized.
         encoding : str, optional
             Encoding of the files, such as ``"cp1252"``; see `read_table` for the default.
+        **options : str
+            ``better="low"`` or ``"high"`` reads times or points of the items of each event as an
+            order; ``unplaced="out"`` leaves items without a place (DNF) out instead of placing
+            them last, and ``both_bad="drop"`` answers that both are bad, instead of reading ties.
 
         Raises
         ------
@@ -160,7 +166,9 @@ class PreferenceData:
             }
         if hasattr(answers, "rankers") and items is None and not relations:
             return cls.from_rankings(answers)
-        table = None if answers is None else answer_table(answers, columns, covariates)
+        table = (
+            None if answers is None else answer_table(answers, columns, covariates, options=options)
+        )
         labels = [] if table is None else compared(table, covariates)
         given = checked_relations(relations)
         read = _met(labels, given) if items is None else read_item_table(items, compared=labels)
@@ -176,6 +184,7 @@ class PreferenceData:
         columns: Mapping[str, str] | None = None,
         covariates: Sequence[str] = (),
         encoding: str | None = None,
+        **options: str,
     ) -> "PreferenceData":
         """Read files, see `from_tables` and `read_table`; labels in text such as CSV are text.
 
@@ -190,6 +199,7 @@ class PreferenceData:
         columns : mapping of str to str, optional
         covariates : sequence of str, optional
         encoding : str, optional
+        **options : str
             See `from_tables`.
 
         Raises
@@ -201,7 +211,13 @@ class PreferenceData:
             None if path is None else Path(path) for path in (items_path, answers_path)
         )
         return cls.from_tables(
-            items, answers, relations, columns=columns, covariates=covariates, encoding=encoding
+            items,
+            answers,
+            relations,
+            columns=columns,
+            covariates=covariates,
+            encoding=encoding,
+            **options,
         )
 
     @classmethod
@@ -365,6 +381,7 @@ class PreferenceData:
         *,
         columns: Mapping[str, str] | None = None,
         covariates: Sequence[str] = (),
+        **options: str,
     ) -> "PreferenceData":
         """Return the data with other answers in place of these.
 
@@ -375,10 +392,11 @@ class PreferenceData:
         table : DataFrame
         columns : mapping of str to str, optional
         covariates : sequence of str, optional
+        **options : str
             As in `from_tables`, and so are the errors.
         """
         answers, more = read_comparisons(
-            table, self._label_index, columns, covariates, self.comparisons
+            table, self._label_index, columns, covariates, self.comparisons, options
         )
         kept = tuple(note for note in self.notes if not note.startswith(f"{NAME}:"))
         return replace(self, comparisons=answers, answered=True, notes=more + kept)

@@ -1,8 +1,9 @@
-"""Ways to read a table of answers: the words of its columns, and its cells as text."""
+"""Words in names and cells of tables of answers as people write them, and their cells as text."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,44 +12,217 @@ import pandas as pd
 from relpref.data.labels import is_missing, trimmed
 from relpref.data.tables import MISSING, Table
 
-# Words in names of columns of numbers of things, and of things that are compared.
-NUMBERS = {"id", "ids", "key", "code", "uuid", "index", "idx", "nr", "no", "number"}
-ITEMS = {
-    "item", "driver", "horse", "player", "athlete", "runner", "candidate", "option", "rider",
-    "alternative", "team", "product", "model", "name", "dish", "wine", "coffee", "competitor",
-    "boat", "car", "brand", "variety",
-}  # fmt: skip
+
+def terms(text: str) -> tuple[str, ...]:
+    """Split a list at its commas."""
+    return tuple(term.strip() for term in text.split(","))
+
+
+def _both(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the two words of each term."""
+    return tuple((first, second) for first, second in map(str.split, terms(text)))
+
+
+# Words by which the names of two columns differ that hold the two sides of an answer.
+SIDES = _both(
+    "first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite, "
+    "izquierda derecha, home away, home visitor, home guest, home road, host guest, "
+    "host visitor, h a, heim gast, heim auswarts, local visitante, mandante visitante, "
+    "casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, "
+    "domicile visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, "
+    "weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, bianco nero, "
+    "visitor opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, "
+    "affirmative negative, proposition opposition, gov opp, premier deuxieme, erste zweite, "
+    "erster zweiter, primero segundo, for against"
+)
+# The same, where the first of them is the better one.
+DECIDED = _both(
+    "winner loser, w l, winning losing, won lost, better worse, chosen rejected, "
+    "preferred rejected, accepted rejected, preferred dispreferred, selected rejected, "
+    "sieger verlierer, gewinner verlierer, gagnant perdant, vainqueur perdant, "
+    "vainqueur vaincu, ganador perdedor, vencedor perdedor, vincitore perdente"
+)
+# Words of a result of one side; others are reversed where they are of the second side.
+RESULTS = _both("win loss, win lose, won lost, w l, sieg niederlage, true false, yes no")
+# Words for a number of things, and for things that are compared.
+NUMBERS = set(terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title"))
+ITEMS = set(
+    terms(
+        "item, driver, horse, player, athlete, runner, candidate, option, rider, alternative, "
+        "team, product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, fighter, "
+        "boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, character, "
+        "sample, statement, image, photo, picture, object, school, beer, cheese, side, corner, "
+        "contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, spieler, "
+        "equipe, joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, cheval"
+    )
+)
+# Words in names of columns that hold numbers or texts of the two sides, but not their labels.
+NOT_LABELS = set(
+    terms(
+        "rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, vote, "
+        "age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, "
+        "colour, odds, text, response, answer, conversation, annotator, judge, rater, voter, evaluator, "
+        "reviewer, stance, result, outcome, winner, loser, choice, preference, tore, goles, buts, "
+        "comment, prob, probability, time, stadium, reason"
+    )
+)
+OUTCOMES = set(
+    terms(
+        "winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr, "
+        "res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, gagnant, "
+        "vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, response, pick, "
+        "picked, selected, selection, decision, judgment, judgement, score, wl, prefer, "
+        "preferido, besser, mejor, choix, wahl"
+    )
+)
+# Names of outcomes whose 0 and 1 may also be numbers of the two sides.
+OF_SIDES = set(terms("winner, choice, chosen, preferred, better, pick, picked, selected, vote"))
+# Words in names of columns that name a side of each answer for another reason.
+DOUBTFUL = set(
+    terms(
+        "toss, coin, predicted, prediction, pred, expected, half, ht, halftime, server, serve, "
+        "serving, shown, first, kickoff, bat, batting, favorite, favourite, underdog, host, man, "
+        "best, worst, loser, previous"
+    )
+)
+GOALS = set(
+    terms(
+        "goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, reti, "
+        "punkte, puntos, final, full, time, ft, match, game, g, team, total"
+    )
+)
+COUNTED = set(
+    terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
+)
+TIES = set(
+    terms(
+        "tie, ties, tied, tievote, draw, draws, drawn, d, x, equal, even, same, no preference, "
+        "no difference, neutral, unentschieden, remis, gleich, gleichstand, egal, nul, match nul, nulle, egalite, "
+        "empate, igual, pareggio, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral"
+    )
+)
+BOTH_BAD = set(terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad"))
+VOID = set(
+    terms(
+        "no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, "
+        "-, ?, –, walkover, bye, skip, skipped, unknown"
+    )
+)
+CANCELED = set(terms("cancelled, canceled, abandoned, void, postponed"))
+TRUE, FALSE = set(terms("1, true, yes")), set(terms(", 0, false, no"))
+
+PLACES = terms(
+    "place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking, classement, "
+    "puesto, posicion, posizione, finishing position, finish position, final position, "
+    "final rank, race position, finish pos, finishing place, final place, rank order"
+)
+LAST = set(terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish"))
+OUT = set(terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched"))
+EVENTS = set(
+    terms(
+        "list, race, event, heat, contest, ballot, round, match, game, tournament, question, task, "
+        "trial, session, set, group, respondent, participant, person, subject, user, voter, judge, "
+        "rater, block, choice, date, day, year, season, week, track, venue, stage, leg, meeting, "
+        "competition, games, gp, prix, rennen, lauf, wettkampf, course, epreuve, carrera, prueba, "
+        "regatta, open, response, prompt, query, panelist, taster, annotator, screen, survey"
+    )
+)
+SCORES = set(
+    terms(
+        "score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos, "
+        "rating, ratings, stars, grade, total, value, distance, result"
+    )
+)
+RATERS = set(
+    terms(
+        "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "
+        "reviewer, juror, respondent, worker, user, person"
+    )
+)
+_LONG = "|".join(sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3}))
+
+
+def plain(text: Any) -> str:
+    """Return a text in small letters without accents."""
+    letters = unicodedata.normalize("NFD", str(text).casefold())
+    return unicodedata.normalize("NFC", "".join(c for c in letters if not unicodedata.combining(c)))
+
+
+def words(name: Any) -> tuple[str, ...]:
+    """Split a name into words, so that ``HomeTeam``, ``home_team`` and ``hometeam`` are equal."""
+    text = re.sub(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[A-Z][a-z]{2}|[a-z]{4})", " ", str(name))
+    text = plain(re.sub(r"(?<=[a-zß-ÿ])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text))
+    text = re.sub(rf"\b({_LONG})(?=[a-z]{{4}})", r"\1 ", text)
+    return tuple(part for part in re.split(r"[\W_]+", text) if part)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read a table: how that is described, and the table with the names used here."""
+    """One way to read a table.
+
+    Parameters
+    ----------
+    description : str
+    table : callable
+        Returns the table with the names used here.
+    columns : dict
+        The columns that it reads, by the names used here, where these say it all; otherwise empty.
+    """
 
     description: str
     table: Callable[[], Table]
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
 
-def words(name: Any) -> tuple[str, ...]:
-    """Split a name into lower-case words, so that ``HomeTeam`` and ``home_team`` are equal."""
-    text = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", str(name))
-    text = re.sub(r"(?<=[A-Za-z])(?=\d)", " ", text)
-    return tuple(part for part in re.split(r"[\s_.\-/]+", text.strip().lower()) if part)
+@dataclass(frozen=True)
+class Sheet:
+    """A table of answers while its form is recognized.
+
+    Parameters
+    ----------
+    table : Table
+    named : collection of str
+        Names used here that the user gave to columns.
+    better, unplaced, both_bad : str
+        Options of reading, see `relpref.options`.
+    """
+
+    table: Table
+    named: Collection[str] = ()
+    better: str = ""
+    unplaced: str = "last"
+    both_bad: str = "tie"
+    _cells: dict[Any, list[str]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[Any]:
+        """Names of the columns."""
+        return list(self.table.frame.columns)
+
+    def words(self, column: Any) -> tuple[str, ...]:
+        """Return the words of the name that a column was given."""
+        return words(self.table.called(column))
+
+    def noun(self, column: Any) -> str:
+        """Return the words of a name without those for numbers, such as ``race`` of ``raceId``."""
+        return " ".join(word for word in self.words(column) if word not in NUMBERS)
+
+    def cells(self, column: Any) -> list[str]:
+        """Return the cells as text: no blanks around, whole numbers without a point."""
+        if column not in self._cells:
+            codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
+            texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
+            self._cells[column] = texts[codes].tolist() if len(codes) else []
+        return self._cells[column]
 
 
-def cells_of(table: Table, column: Any) -> list[str]:
-    """Return the cells of a column as text: no blanks around it, whole numbers without a point."""
-
-    def text(cell: Any) -> str:
-        if is_missing(cell):
-            return ""
-        if isinstance(cell, float) and cell.is_integer():
-            cell = int(cell)
-        cell = str(trimmed(cell))
-        return "" if cell in MISSING else cell
-
-    codes, distinct = pd.factorize(table.frame[column], use_na_sentinel=False)
-    texts = np.array([text(cell) for cell in distinct.tolist()], dtype=object)
-    return [] if not len(codes) else texts[codes].tolist()
+def _text(cell: Any) -> str:
+    if is_missing(cell):
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    cell = str(trimmed(cell))
+    return "" if cell in MISSING else cell
 
 
 def is_numeric(cells: Sequence[str]) -> bool:

@@ -306,11 +306,6 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
                 f"columns: {ours!r} is to be {theirs!r}, but {table.name} has no such column; "
                 f"{hint}"
             )
-        if ours != theirs and ours in columns_there and ours not in names.values():
-            raise DataError(
-                f"columns: {ours!r} is to be {theirs!r}, but there is a column {ours!r}, too; "
-                "rename that"
-            )
     back = {theirs: ours for ours, theirs in names.items()}
     for ours, theirs in names.items():
         if back[theirs] != ours:
@@ -318,6 +313,8 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
                 f"columns: {theirs!r} is to be {ours!r} and {back[theirs]!r}; a column is one of "
                 "them"
             )
+        if ours in columns_there and ours not in back:  # another column of that name is not used
+            back[ours] = f"other {ours}"
     return table.rename(back)
 
 
@@ -396,7 +393,7 @@ def check_columns(
         meant = nearest(column, allowed, most=1, cutoff=_SLIP)
         slip = meant and (fits is None or fits(meant[0], column))
         if known is not None and column not in known and not slip:
-            unused.append(column)
+            unused.append(table.called(column))
             continue
         reason = did_you_mean(
             column, [name for name in optional if name not in columns], "remove it"

@@ -185,24 +185,16 @@ VOTES = pd.DataFrame(
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        # The cells of winner are names of columns.
+        # The cell that is no outcome is named.
         (
             VOTES.assign(winner=["model_a", "model_b", "nobody", "model_a"]),
-            (
-                r"the cells of 'winner' are names of columns: .*columns=\{'first': 'model_a', "
-                r"'second': 'model_b', 'result': "
-            ),
+            "row 2 .*'winner': 'nobody' is neither a label of its row, nor a word for a side",
+        ),
+        (
+            VOTES.assign(best_one=["gpt", "mini", "x", "mini"]).drop(columns="winner"),
+            "'model_a' and 'model_b' hold the two sides of each row, and no column says",
         ),
         # A column that fits is named.
-        (
-            VOTES.assign(winner=["gpt", "mini", "x", "mini"]).rename(
-                columns={"winner": "best_one"}
-            ),
-            (
-                r"'model_a' and 'model_b' hold labels of one set: .*\(--columns "
-                r"first=model_a,second=model_b\)"
-            ),
-        ),
         (
             pd.DataFrame({"day": list("xyz"), "winner": list("aba"), "beaten": list("bcc")}),
             r"or say which one it is: columns=\{'loser': 'beaten'\} \(--columns loser=beaten\)",
@@ -210,8 +202,11 @@ VOTES = pd.DataFrame(
         # None fits: no suggestion.
         (pd.DataFrame({"id": list("xyz"), "winner": list("aba"), "day": list("uvw")}), r"'loser'$"),
         (pd.DataFrame({"close": list("xyz"), "winner": list("aba")}), r"'loser'$"),
-        (pd.DataFrame({"id": list("xyz"), "text": list("uuu")}), r"name a column 'winner'$"),
-        (pd.DataFrame({"home": list("3121"), "away": list("1233")}), r"name a column 'winner'$"),
+        (
+            pd.DataFrame({"id": list("xyz"), "text": list("uuu")}),
+            "'id', 'text' are not recognized as answers",
+        ),
+        (pd.DataFrame({"home": list("3121"), "away": list("1233")}), "no column says who was"),
     ],
 )
 def test_a_suggested_column_fits(table: Any, said: str) -> None:
@@ -222,23 +217,23 @@ def test_a_suggested_column_fits(table: Any, said: str) -> None:
 
 def test_slips_are_columns_whose_cells_fit() -> None:
     table = answers("ab", "bc", "ca")
-    for name, cells in {"rated": ["true", "false", "true"], "country": ["FR", "DE", "FR"]}.items():
+    others = {"rated": ["true", "false", "true"], "country": ["FR", "DE", "FR"]}
+    for name, cells in {**others, "time": [0.5, 1, 2], "groups": list("xyx")}.items():
         assert PreferenceData.from_tables(answers=table.assign(**{name: cells})).notes == (
             f"answers: the column {name!r} is not used",
         )
-    for name, cells in {"raters": list("xyx"), "counts": ["1", "2", "1"]}.items():
+    for name, cells in {"ties": [False, False, False], "counts": [1, 2, 1]}.items():
         with pytest.raises(DataError, match=f"{name!r} is not used .*did you mean '{name[:-1]}'"):
             PreferenceData.from_tables(answers=table.assign(**{name: cells}))
-    with pytest.raises(DataError, match=r"no column 'item' .*\(--columns item=name\)"):
+    with pytest.raises(DataError, match="no column 'item' .*say which one it is in columns="):
         PreferenceData.from_tables(
             answers=table.rename(columns={"winner": "chosen", "loser": "choice"})
         )
 
 
 def test_columns_that_share_no_label() -> None:
-    for columns in ({"loser": "question_id"}, {"winner": "winner", "loser": "question_id"}):
-        with pytest.raises(DataError, match="the cells of 'winner' are names of columns"):
-            PreferenceData.from_tables(answers=VOTES, columns=columns)
+    with pytest.raises(DataError, match="'winner' and 'question_id' share no label"):
+        PreferenceData.from_tables(answers=VOTES, columns={"loser": "question_id"})
     with pytest.raises(DataError, match="'model_a' is to be 'first' and 'winner'"):
         named = {"first": "model_a", "second": "model_b", "winner": "model_a"}
         PreferenceData.from_tables(answers=VOTES.drop(columns="winner"), columns=named)
