@@ -1,4 +1,13 @@
-"""Exceptions of the package."""
+"""Exceptions of the package.
+
+Examples
+--------
+>>> import relpref
+>>> try:
+...     relpref.fit(answers=[("tea", "tea")])
+... except relpref.errors.DataError as error:
+...     message = str(error)
+"""
 
 import re
 from typing import Any

@@ -75,7 +75,8 @@ def fit(
     Examples
     --------
     >>> import relpref
-    >>> posterior = relpref.fit(answers=[("tea", "coffee"), ("tea", "water"), ("coffee", "water")])
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
     >>> posterior.ranking().index.tolist()
     ['tea', 'coffee', 'water']
     """

@@ -10,7 +10,16 @@ from typing import Any
 
 
 class Result(Enum):
-    """Result codes of all engines; the value is a message with a remedy."""
+    """Result codes of all engines; the value is a message with a remedy.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> relpref.infer.Result[posterior.info["result"]].name
+    'converged'
+    """
 
     converged = "The engine converged."
     max_iterations = (
@@ -74,7 +83,18 @@ _PACKAGE = str(Path(__file__).parent)
 
 
 class InferenceWarning(UserWarning):
-    """A result of an inference that did not converge."""
+    """A result of an inference that did not converge.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", relpref.infer.InferenceWarning)
+    ...     ranking = posterior.ranking()
+    """
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

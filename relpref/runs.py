@@ -250,6 +250,15 @@ def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | R
     ------
     StorageError
         If the file is missing, damaged, not a posterior, or from a newer version.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> posterior.save("drinks.nc")
+    >>> relpref.load("drinks.nc").ranking().index[0]
+    'tea'
     """
     from relpref.posterior import storage
 

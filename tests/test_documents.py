@@ -1,5 +1,6 @@
-"""The Python blocks of the README and of the pages in docs run as they stand."""
+"""The Python blocks of the README and of the pages in docs, and the examples of the reference, run."""
 
+import doctest
 import importlib.util
 import pkgutil
 import re
@@ -17,6 +18,8 @@ from relpref.models import xpgp
 
 ROOT = Path(__file__).parents[1]
 README, PAGES = ROOT / "README.md", sorted((ROOT / "docs").glob("*.md"))
+NAMES = re.findall(r"(?m)^   (relpref\.[\w.]+)$", (ROOT / "docs/api.md").read_text("utf-8"))
+SLOW = {"relpref.diagnostics.check", "relpref.diagnostics.calibrate"}
 
 
 def run_blocks(page: Path, folder: Path) -> None:
@@ -73,18 +76,32 @@ def test_no_placeholder_is_left(page: Path) -> None:
         assert (page.parent / link).exists(), link
 
 
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+def test_code_is_at_most_88_columns_wide(page: Path) -> None:
+    parts = re.split(r"(?m)^```(.*)$", page.read_text("utf-8"))
+    for kind, block in zip(parts[1::4], parts[2::4], strict=True):
+        if not kind.startswith("{") or "code" in kind:
+            assert max(map(len, block.splitlines())) <= 88
+
+
 def test_reference_lists_every_public_name_once() -> None:
-    listed = re.findall(
-        r"^   (relpref\.[\w.]+)$",
-        (ROOT / "docs" / "api.md").read_text(encoding="utf-8"),
-        flags=re.MULTILINE,
-    )
-    found = {name: pkgutil.resolve_name(name) for name in listed}
-    assert len(set(map(id, found.values()))) == len(listed)
-    assert {f"relpref.{name}" for name in relpref.__all__ if not name.startswith("_")} <= set(
-        listed
-    )
-    assert all(value.__doc__ for value in found.values())
+    values = {name: pkgutil.resolve_name(name) for name in NAMES}
+    assert len(set(map(id, values.values()))) == len(NAMES)
+    assert {f"relpref.{name}" for name in relpref.__all__ if not name.startswith("_")} <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NAMES]
+)
+def test_examples_of_the_reference_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = pkgutil.resolve_name(name).__doc__.partition("Examples\n")[2]
+    test = doctest.DocTestParser().get_doctest(examples, {}, name, None, None)
+    assert test.examples
+    report: list[str] = []
+    assert not doctest.DocTestRunner().run(test, out=report.append).failed, "".join(report)
 
 
 @pytest.mark.parametrize("engine", [EP, Laplace])

@@ -146,6 +146,19 @@ class Loop:
         Version of the answers that the posterior includes.
     trouble : str
         Why the posterior does not include the last answers, for the rater; empty if it does.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from relpref.ask import Loop
+    >>> from relpref.cli import main
+    >>> drinks = pd.DataFrame({"name": ["tea", "coffee"], "price": [2, 3]})
+    >>> drinks.to_csv("drinks.csv", index=False)
+    >>> main(["fit", "--items", "drinks.csv", "--out", "drinks", "--quiet"])
+    0
+    >>> with Loop.open("drinks") as loop:
+    ...     question = loop.question("ann")
+    ...     _ = loop.answer(question.id, "first", "ann")
     """
 
     def __init__(

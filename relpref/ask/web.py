@@ -5,6 +5,19 @@ to the page with the questions. If scripts are enabled, a script sends the form,
 redirect, and replaces only what changed. A question has no address of its own: the page shows the
 question that is open for its rater, so a tab that is reloaded, or opened again the next day,
 continues with it.
+
+Examples
+--------
+>>> import pandas as pd
+>>> from relpref.ask import Loop
+>>> from relpref.ask.web import create_app
+>>> from relpref.cli import main
+>>> drinks = pd.DataFrame({"name": ["tea", "coffee"], "price": [2, 3]})
+>>> drinks.to_csv("drinks.csv", index=False)
+>>> main(["fit", "--items", "drinks.csv", "--out", "page", "--quiet"])
+0
+>>> with Loop.open("page") as loop:
+...     app = create_app(loop, token="secret")  # serve(loop) serves it until Ctrl-C
 """
 
 import hmac

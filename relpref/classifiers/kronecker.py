@@ -179,6 +179,15 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
         The same share at the learned hyperparameters; there is a warning above 0.3.
     classes_ : array, shape (2,)
         The two labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from relpref.classifiers import KroneckerGPClassifier
+    >>> nodes = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.5, 0.2]])
+    >>> classifier = KroneckerGPClassifier().fit(nodes, np.eye(4))
+    >>> classifier.predict_proba().shape
+    (4, 4)
     """
 
     landmarks: int | None = 500

@@ -142,6 +142,16 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         was sampled.
     n_features_in_ : int
         Number of items.
+
+    Examples
+    --------
+    >>> from relpref import Rankings
+    >>> ballots = Rankings.from_orders([["tea", "coffee"], ["coffee", "tea"]] * 4)
+    >>> classes = ["late", "early"] * 4
+    >>> from relpref.classifiers import RankingGPClassifier
+    >>> classifier = RankingGPClassifier("kendall").fit(ballots, classes)
+    >>> classifier.predict(ballots[:2]).tolist()
+    ['late', 'early']
     """
 
     kernel: str | RankingKernel = field(default="kendall", kw_only=False)

@@ -64,6 +64,14 @@ class PreferenceData:
         False if only the questions are meant, see `without_answers`.
     notes : tuple of str
         What was tidied while reading, one sentence each.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> data = PreferenceData.from_tables(answers=answers)
+    >>> data.labels
+    ('tea', 'coffee', 'water')
     """
 
     labels: tuple[Any, ...]

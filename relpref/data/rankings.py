@@ -75,6 +75,13 @@ class Rankings:
     Kinds of ranking, each a special case of the next: *full* orders all items; *top-k* orders some
     and leaves all others tied below them; *exhaustive* has every item in some block;
     *non-exhaustive* leaves some items out.
+
+    Examples
+    --------
+    >>> from relpref import Rankings
+    >>> orders = [["tea", "coffee", "water"], ["coffee", ("tea", "water")]]
+    >>> Rankings.from_orders(orders).kinds
+    ('full', 'top-k')
     """
 
     items: PreferenceData

@@ -84,6 +84,12 @@ class Relation:
     ------
     DataError
         If an option is not one of these or does not belong to the kind.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> cites = relpref.Relation([("b", "a"), ("c", "a")], kind="directed")
+    >>> posterior = relpref.fit(answers=[("a", "b")], relations={"cites": cites})
     """
 
     table: Any

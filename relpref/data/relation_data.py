@@ -381,6 +381,16 @@ class RelationData:
         out.
     observed : bool
         False if only the edges are meant, see `without_labels`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from relpref import RelationData
+    >>> players = {"speed": [0.0, 1.0, 2.0, 3.0]}
+    >>> games = np.arange(16.0).reshape(4, 4)
+    >>> data = RelationData.from_tables(players, games)
+    >>> len(data.nodes.labels)
+    4
     """
 
     nodes: PreferenceData

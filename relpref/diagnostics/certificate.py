@@ -207,6 +207,14 @@ def certify(
     -----
     Weights vary more in more dimensions, even where every margin is right: with hundreds of items
     they may fail although EP is right. Compare with NUTS then, see `check`.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> relpref.diagnostics.certify(posterior).verdict in ("good", "undecided")
+    True
     """
     require_draws(num_samples)
     if posterior.kind == "relation":

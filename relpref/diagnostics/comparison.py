@@ -54,6 +54,17 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     A difference of less than two standard errors, or of less than about 4, is not significant
     (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson & Vehtari 2020, "Uncertainty in Bayesian
     leave-one-out cross-validation based model comparison").
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> likelihood = relpref.likelihoods.Logistic()
+    >>> logistic = relpref.fit(answers=answers, likelihood=likelihood)
+    >>> models = {"probit": posterior, "logistic": logistic}
+    >>> relpref.diagnostics.compare(models).shape[0]
+    2
     """
     if len(candidates) < 2:
         raise DataError(
@@ -144,6 +155,14 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     Without a site, mean and covariance change by a matrix of rank one, O(n) for each answer, and of
     higher rank for lists and groups; the sites of the others are kept. A classifier of m examples
     takes O(m²) products of features.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> len(relpref.diagnostics.influence(posterior))
+    3
     """
     if posterior.kind == "relation":
         raise UnsupportedProgramError(
@@ -225,6 +244,15 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     a few surprising answers of a rater by their noise. So small p-values occur about twice too
     often, and the bound is divided by 3: of 500 simulated tables of eight equal raters with 25
     answers each, 3 tables (0.6 %) have a rater at odds. Without the divisor there would be 8.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> ann = {"winner": "tea", "loser": "coffee", "rater": "ann"}
+    >>> bob = {"winner": "coffee", "loser": "tea", "rater": "bob"}
+    >>> posterior = relpref.fit(answers=[ann, ann, bob])
+    >>> sorted(relpref.diagnostics.raters(posterior).index)
+    ['ann', 'bob']
     """
     from scipy.stats import pearson3
 
@@ -312,6 +340,14 @@ def evidence_without_each(
     they were maximized, the larger model contains the smaller one (an amplitude of 0). So the
     difference is seldom negative, and about one nat for each hyperparameter of the part is no
     evidence for the part.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> hot = {"hot": [("tea", "coffee")]}
+    >>> posterior = relpref.fit(answers=answers, relations=hot)
+    >>> table = relpref.diagnostics.evidence_without_each(posterior, progress_bar=False)
     """
     origin, full = posterior.origin, posterior.log_evidence
     if full is None and posterior.hyperparameter_draws and origin is not None and origin.engine:

@@ -228,6 +228,15 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     Thousands of answers take milliseconds, a complete relation of p nodes under a constraint O(p²)
     for each pair. Reweighting uses Pareto-smoothed importance weights (Vehtari, Gelman & Gabry
     2017, "Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC").
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> held_out = relpref.diagnostics.leave_one_out(posterior)
+    >>> len(held_out.table)
+    3
     """
     if posterior.kind == "relation":
         return _leave_labels_out(posterior)
@@ -295,6 +304,15 @@ def k_fold(
         If the folder cannot be written, or its file is damaged.
     ClusterError
         If other processes went away; with a folder the same call continues.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> folds = relpref.diagnostics.k_fold(posterior, 3)
+    >>> len(folds.table)
+    3
     """
     if folds < 2:
         raise DataError(f"folds is {folds}; at least 2")

@@ -115,6 +115,14 @@ def check(
         If the posterior does not know its program, or its priors where hyperparameters are sampled.
     InferenceError
         If there is no posterior, or a part of it cannot be fitted.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> check = relpref.diagnostics.check(posterior, draws=50, chains=2)
+    >>> sentence = check.sentence
     """
     settings = {"draws": draws, "chains": chains, "warmup": warmup}
     numbers, least = {"max_items": max_items, **settings}, (2, 100, 1, 10)

@@ -319,6 +319,16 @@ def calibrate(
         If the file belongs to other simulations, or cannot be written.
     ClusterError
         If other processes went away; the same call continues from the file.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> data = PreferenceData.from_tables(answers=answers)
+    >>> from relpref.diagnostics import calibrate
+    >>> from relpref.models import xpgp
+    >>> calibration = calibrate(xpgp, data, simulations=20)
+    >>> share, standard_error = calibration.coverage(0.8)
     """
     if simulations < 1:
         raise DataError(f"simulations is {simulations}; it must be at least 1")

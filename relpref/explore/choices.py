@@ -63,6 +63,13 @@ def next_choices(
     The information is H(E p) − E H(p), with p the probabilities of the items at utilities drawn
     from the posterior and H the entropy. A set grows item by item; then each item is exchanged for
     the best one until none is better. The set is the best within one exchange, not among all sets.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> question = relpref.explore.next_choices(posterior, 3)
     """
     whole_number("size", size, 2)
     whole_number("k", k, 1)

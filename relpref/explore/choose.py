@@ -382,6 +382,15 @@ def next_pairs(
     ------
     DataError, UnknownLabelError
         If an argument cannot be used, a label is no item, or the rater never answered.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> question = relpref.explore.next_pairs(posterior)
+    >>> question.columns[:3].tolist()
+    ['first', 'second', 'score']
     """
     limits = Limits(items, pairs, repeats, most_appearances, max_wrong, avoid)
     chosen = plan(posterior, k, score, limits, rater, rng_key)

@@ -52,6 +52,19 @@ class Score:
 
     A subclass has ``name``, ``reason`` and `value`, or overrides `scorer` to compute something once
     for all pairs.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> class Closest(relpref.explore.Score):
+    ...     name = "closest"
+    ...     reason = "the two seem equally good"
+    ...
+    ...     def value(self, state, pairs):
+    ...         return -abs(pairs.mean)
+    >>> question = relpref.explore.next_pairs(posterior, score=Closest())
     """
 
     name: ClassVar[str]

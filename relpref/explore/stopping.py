@@ -144,6 +144,15 @@ def expected_gain(
     DataError, UnknownLabelError
         If an argument cannot be used, see `next_pairs`; if the goal is no share, or there are not
         more than ``top`` items.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> gain = relpref.explore.expected_gain(posterior, answers=2)
+    >>> gain.enough()
+    False
     """
     whole_number("answers", answers, 1)
     check_goal(goal)
@@ -259,6 +268,13 @@ def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score
     ------
     UnknownLabelError
         If a label is no item.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> sentence = relpref.explore.why(posterior, "tea", "coffee")
     """
     reason = score_of(score).reason
     better = float(posterior.prefer([(first, second)])["p_better"].iloc[0])

@@ -534,6 +534,17 @@ class EP(GaussianEngine):
     rounding, which stays below 1e-6 posterior sds in means and 1e-4 in sds while noise/√count is at
     least 1e-5 (for utilities of scale 1; the sds' error grows with the square of that scale). More
     precise ones end with the result ``too_precise``.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> data = PreferenceData.from_tables(answers=answers)
+    >>> from relpref.infer import EP
+    >>> from relpref.models import xpgp
+    >>> posterior = EP(xpgp, hyperparameters="maximize").run(0, data)
+    >>> posterior.info["result"]
+    'converged'
     """
 
     name: ClassVar[str] = "EP"

@@ -249,6 +249,15 @@ class Laplace(GaussianEngine):
     skewed posterior lies off its mean: expect means half a posterior standard deviation off, and an
     evidence off by nats where answers are few. ``tol`` bounds the last Newton step, in posterior
     standard deviations.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> data = PreferenceData.from_tables(answers=answers)
+    >>> from relpref.infer import Laplace
+    >>> from relpref.models import xpgp
+    >>> posterior = Laplace(xpgp).run(0, data)
     """
 
     name: ClassVar[str] = "Laplace"

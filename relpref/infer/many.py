@@ -90,6 +90,16 @@ def fit_many(
         If ``folder`` is given and the file names could not identify an object in the call.
     ClusterError
         If other processes went away; with a folder the same call does only the rest.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> data = PreferenceData.from_tables(answers=answers)
+    >>> from relpref.infer import EP, fit_many
+    >>> from relpref.models import xpgp
+    >>> problems = {"all": data, "first two": data.select_comparisons([0, 1])}
+    >>> fits = dict(fit_many(EP(xpgp), problems))
     """
     named = problems if isinstance(problems, Mapping) else dict(enumerate(problems))
     root = as_key(rng_key)

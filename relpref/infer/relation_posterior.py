@@ -53,6 +53,19 @@ class RelationPosterior(PosteriorBase):
     solution : Scores
     hyperparameters, log_evidence, info, key
         As of `relpref.posterior.base.PosteriorBase`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from relpref import RelationData
+    >>> players = {"speed": [0.0, 1.0, 2.0, 3.0]}
+    >>> games = np.arange(16.0).reshape(4, 4)
+    >>> data = RelationData.from_tables(players, games)
+    >>> from relpref.infer import Exact
+    >>> from relpref.models import conditional_ranking
+    >>> posterior = Exact(conditional_ranking).run(0, data)
+    >>> posterior.ranking(data.nodes.labels[0]).index.tolist()
+    [3, 2, 1]
     """
 
     kind: ClassVar[Literal["relation"]] = "relation"

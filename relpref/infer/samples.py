@@ -50,6 +50,20 @@ def noncentered(program: Model) -> Callable[..., Any]:
     posterior, and NUTS takes far fewer steps. The sites are ``<site>_base`` and, as a deterministic
     site, ``<site>``. Run it inside ``jax.enable_x64(True)``: a float32 Cholesky factor of a smooth
     kernel needs a jitter that is visible in the results from some 200 items on.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> data = PreferenceData.from_tables(answers=answers)
+    >>> import jax
+    >>> from numpyro.handlers import seed, trace
+    >>> from relpref.infer import noncentered
+    >>> from relpref.models import xpgp
+    >>> program = noncentered(xpgp)  # NUTS(program) samples it
+    >>> sites = trace(seed(program, jax.random.key(0))).get_trace(data)
+    >>> "individual_amplitude" in sites
+    True
     """
 
     def whiten(site: dict[str, Any]) -> Whitened | None:
@@ -106,6 +120,18 @@ def from_samples(
     Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³), or
     one in all where hyperparameters do not move. Where that does not fit into memory, and the sites
     were not sampled whitened, the posterior has no parts.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> data = PreferenceData.from_tables(answers=answers)
+    >>> import numpy as np
+    >>> from relpref.infer import from_samples
+    >>> from relpref.models import xpgp
+    >>> draws = np.random.default_rng(0).normal(size=(50, 3))
+    >>> samples = {"utility": draws, "individual_amplitude": np.ones(50)}
+    >>> posterior = from_samples(samples, xpgp, data)
     """
     told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
     with float64():

@@ -1,4 +1,17 @@
-"""Covariance functions of attributes, of graphs and of edges, and the Gaussian that carries them."""
+"""Covariance functions of attributes, of graphs and of edges, and the Gaussian that carries them.
+
+Examples
+--------
+>>> import relpref
+>>> from relpref.kernels import Diffusion, Matern52
+>>> posterior = relpref.fit(
+...     {"price": [2.0, 3.0, 1.0]},
+...     [(1, 0), (0, 2)],
+...     {"shelf": [(0, 1)]},
+...     attribute_kernel=Matern52(),
+...     relation_kernels={"shelf": Diffusion()},
+... )
+"""
 
 from relpref.kernels.attribute import AttributeKernel as AttributeKernel
 from relpref.kernels.attribute import (

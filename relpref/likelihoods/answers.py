@@ -280,6 +280,13 @@ class Probit(_Noisy):
     a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin``:
     likewise, with the log-sd ``rater_margin_spread``. ``position_bias``: normal, sd ½: what an item
     gains by being shown first.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> likelihood = relpref.likelihoods.Probit(lapse=True)
+    >>> posterior = relpref.fit(answers=answers, likelihood=likelihood)
     """
 
     noise: ClassVar[str] = "Gaussian"
@@ -373,6 +380,13 @@ class Logistic(_Noisy):
     ------
     DataError
         If ``ties`` or ``margins`` is none of these.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> likelihood = relpref.likelihoods.Logistic()
+    >>> posterior = relpref.fit(answers=answers, likelihood=likelihood)
     """
 
     noise: ClassVar[str] = "logistic"

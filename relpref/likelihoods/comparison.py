@@ -175,6 +175,13 @@ class ProbitComparison(Comparison):
     """The first is preferred (value 1, else 0) with probability Φ((gap + shift)/scale) (XPGP section 3.2, with √2 σ = 1).
 
     Parameters as in `Comparison`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from relpref.likelihoods import ProbitComparison
+    >>> float(ProbitComparison(jnp.zeros(())).mean)
+    0.5
     """
 
     chance = staticmethod(ndtr)
@@ -314,6 +321,13 @@ class LogisticComparison(Comparison):
     incomplete block designs". Tilted moments come from quadrature, to 1e-9. σ(x) is near Φ(x/1.7):
     utilities come out about 1.7 times as large as with `ProbitComparison`. Parameters as in
     `Comparison`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from relpref.likelihoods import LogisticComparison
+    >>> float(LogisticComparison(jnp.zeros(())).mean)
+    0.5
     """
 
     noise = GUMBEL

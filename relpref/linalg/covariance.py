@@ -124,7 +124,15 @@ class Covariance(ABC):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Dense(Covariance):
-    """A covariance held as a matrix, shape (n, n)."""
+    """A covariance held as a matrix, shape (n, n).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from relpref.linalg import Dense
+    >>> Dense(jnp.eye(3)).variances([0, 2]).tolist()
+    [1.0, 1.0]
+    """
 
     is_matrix: ClassVar[bool] = True
     matrix: Any
@@ -173,7 +181,16 @@ class Spectral(Covariance):
 
 @dataclass(frozen=True)
 class NamedSum(Covariance):
-    """A sum of at least one covariance, all of one size; the parts keep their names."""
+    """A sum of at least one covariance, all of one size; the parts keep their names.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from relpref.linalg import Dense, NamedSum
+    >>> parts = {"shared": Dense(jnp.ones((3, 3))), "own": Dense(jnp.eye(3))}
+    >>> NamedSum(parts).variances([0, 2]).tolist()
+    [2.0, 2.0]
+    """
 
     parts: Mapping[str, Any]
     size: int = field(init=False)

@@ -286,6 +286,16 @@ def xpgp(
     DataError
         If a kernel or a prior is given for a relation or a site that does not exist, or there is no
         part at all.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> data = PreferenceData.from_tables(answers=answers)
+    >>> from relpref.infer import EP
+    >>> from relpref.models import xpgp
+    >>> EP(xpgp).run(0, data).ranking().index.tolist()
+    ['tea', 'coffee', 'water']
     """
     given = kernels_by_part(data, relation_kernels) if relation_kernels else {}
     kernels = {name: given.get(name, RegularizedLaplacian()) for name in data.relations}
@@ -319,6 +329,15 @@ def preference_gp(
     """Utilities as in `xpgp`, but from attributes and the items alone.
 
     The baseline of Kersting & Xu 2009 (Chu & Ghahramani 2005). It ignores relations.
+
+    Examples
+    --------
+    >>> from relpref import PreferenceData
+    >>> from relpref.infer import EP
+    >>> from relpref.models import preference_gp
+    >>> items = {"price": [2.0, 3.0, 1.0]}
+    >>> data = PreferenceData.from_tables(items, [(1, 0), (0, 2)])
+    >>> posterior = EP(preference_gp).run(0, data)
     """
     hyperparameters = Hyperparameters(priors)
     default = default_kernel(standardize)

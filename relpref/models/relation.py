@@ -114,6 +114,17 @@ def conditional_ranking(
     ------
     DataError
         If a prior is given for a site that does not exist, or an option does not fit the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from relpref import RelationData
+    >>> players = {"speed": [0.0, 1.0, 2.0, 3.0]}
+    >>> games = np.arange(16.0).reshape(4, 4)
+    >>> data = RelationData.from_tables(players, games)
+    >>> from relpref.infer import Exact
+    >>> from relpref.models import conditional_ranking
+    >>> posterior = Exact(conditional_ranking).run(0, data)
     """
     if loss not in ("ranking", "regression"):
         raise DataError(f"loss is {loss!r}; it is 'ranking' or 'regression'")

@@ -337,6 +337,14 @@ class Posterior(PosteriorBase):
         exp of those log weights.
     data : PreferenceData, Rankings, RelationData or None
         Of utilities and classes.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> posterior.sample(10).shape
+    (10, 3)
     """
 
     kind: ClassVar[Literal["program", "utilities", "classes"]] = "program"

@@ -36,6 +36,17 @@ class ClassPosterior(Posterior):
     ----------
     data : Rankings or RelationData
         The examples that were learned from.
+
+    Examples
+    --------
+    >>> from relpref import Rankings
+    >>> ballots = Rankings.from_orders([["tea", "coffee"], ["coffee", "tea"]] * 4)
+    >>> classes = ["late", "early"] * 4
+    >>> from relpref.infer import EP
+    >>> from relpref.models import ranking_classifier
+    >>> posterior = EP(ranking_classifier).run(0, ballots.with_labels(classes))
+    >>> posterior.predict_proba(ballots[:2]).shape
+    (2, 2)
     """
 
     kind: ClassVar[Literal["classes"]] = "classes"

@@ -57,6 +57,16 @@ class UtilityPosterior(Posterior):
     joint : Belief or None
         Of effects and utilities, where the answers have covariates; ``belief`` is that of the
         utilities alone.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> posterior.prefer("tea", "water")["probability"].item() > 0.5
+    True
+    >>> posterior.update([("water", "tea")]).ranking().index[0]
+    'tea'
     """
 
     kind: ClassVar[Literal["utilities"]] = "utilities"

@@ -27,6 +27,14 @@ class Section:
         Text in small print, below everything else.
     figure : str, optional
         Text of an SVG picture without scripts and addresses.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> section = relpref.report.Section("Panel", ["Asked in May 2026."])
+    >>> path = posterior.report("report.html", sections=[section])
     """
 
     title: str

@@ -36,7 +36,15 @@ def write(
     relations_evidence: bool | pd.DataFrame | None = None,
     words: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the report of a posterior, as `posterior.report` does."""
+    """Write the report of a posterior, as `posterior.report` does.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
+    >>> posterior = relpref.fit(answers=answers)
+    >>> path = relpref.report.write(posterior, "report.html")
+    """
     with warnings.catch_warnings(), one_thread():
         # The banner at the top of the page has the warning.
         warnings.simplefilter("ignore", InferenceWarning)

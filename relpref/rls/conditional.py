@@ -258,6 +258,16 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         Number of iterations, 0 for the closed form.
     shift_ : float
         Subtracted from the labels and added to the scores: ½ for reciprocal labels in [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from relpref.rls import ConditionalRanker
+    >>> nodes = np.arange(8.0).reshape(4, 2)
+    >>> ranker = ConditionalRanker("linear", regularization=0.1)
+    >>> ranker = ranker.fit(nodes, np.arange(16.0).reshape(4, 4))
+    >>> ranker.predict(np.ones((1, 2))).shape
+    (1, 4)
     """
 
     kernel: Kernel = field(default="gaussian", kw_only=False)

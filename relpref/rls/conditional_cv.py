@@ -78,6 +78,16 @@ class ConditionalRankerCV(RelationRanker):
         Ranker trained on everything with the best λ.
     posterior_ : RelationPosterior
         Posterior of this ranker.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from relpref.rls import ConditionalRankerCV
+    >>> rng = np.random.default_rng(0)
+    >>> nodes, relation = rng.normal(size=(6, 2)), rng.normal(size=(6, 6))
+    >>> ranker = ConditionalRankerCV(regularizations=[0.1, 1.0], cv="row")
+    >>> ranker.fit(nodes, relation).regularization_ in (0.1, 1.0)
+    True
     """
 
     estimator: ConditionalRanker | None = None

@@ -1,4 +1,13 @@
-"""Predictions of labels by models that were trained without them, in closed form if possible."""
+"""Predictions of labels by models that were trained without them, in closed form if possible.
+
+Examples
+--------
+>>> import numpy as np
+>>> from relpref.rls import ConditionalRanker, leave_row_out
+>>> nodes = np.arange(8.0).reshape(4, 2)
+>>> ranker = ConditionalRanker("linear").fit(nodes, np.arange(16.0).reshape(4, 4))
+>>> scores = leave_row_out(ranker.problem_, [0.1, 1.0])
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

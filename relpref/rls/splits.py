@@ -15,6 +15,13 @@ The settings are those of Park & Marcotte 2012 and Pahikkala et al. 2015; scores
 them. Edges between the same nodes always leave together. A symmetric or reciprocal relation needs
 ``symmetric=True``: its edges (v, w) and (w, v) say the same, and a node that is new is new at both
 ends.
+
+Examples
+--------
+>>> import numpy as np
+>>> from relpref.rls import SourceKFold
+>>> edges = np.array([(0, 1), (0, 2), (1, 2), (2, 0)])
+>>> train, test = next(SourceKFold(3).split(edges))
 """
 
 from abc import abstractmethod

@@ -80,6 +80,18 @@ class Exact:
         Of the evidence.
     throw : bool
         Raise where the result is not ``converged``; otherwise ``info["result"]`` says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from relpref import RelationData
+    >>> players = {"speed": [0.0, 1.0, 2.0, 3.0]}
+    >>> games = np.arange(16.0).reshape(4, 4)
+    >>> data = RelationData.from_tables(players, games)
+    >>> from relpref.infer import Exact
+    >>> from relpref.models import conditional_ranking
+    >>> engine = Exact(conditional_ranking, fixed={"noise": 0.5})
+    >>> posterior = engine.run(0, data, loss="regression")
     """
 
     name: ClassVar[str] = "exact"
