@@ -131,7 +131,7 @@ def test_an_indefinite_precomputed_kernel(
     values, vectors = np.linalg.eigh(problem["K"])
     kernel = Precomputed((vectors * np.where(np.arange(40) == 20, -1.0, values)) @ vectors.T)
     engine = EP(xpgp, fixed={"attributes_amplitude": 1.0}, space="latent", throw=False)
-    call = {"attribute_kernel": kernel, "standardize": False, "normalize": False}
+    call: Any = {"attribute_kernel": kernel, "standardize": False, "normalize": False}
     posterior: Any = engine.run(jax.random.key(0), data, **call)
     result = Result.prior_not_positive_definite
     assert posterior.info["result"] == result.name
