@@ -2,7 +2,7 @@
 in closed form, and sampling.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +16,7 @@ from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
 from relpref import PreferenceData
-from relpref.diagnostics import calibrate, certify, check, k_fold, leave_one_out
-from relpref.diagnostics.loo import left_out
+from relpref.diagnostics import calibrate, certify, check, k_fold
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.infer.arrow import Blocks, Kind, middle_of
@@ -295,34 +294,6 @@ def test_many_reports_of_a_group() -> None:
 def test_refusals() -> None:
     with pytest.raises(UnsupportedProgramError, match="the answers have groups"):
         EP(preference_gp, structure="sparse").run(0, read(TABLE))
-
-
-def test_a_group_leaves_whole() -> None:
-    """What a group adds to the evidence is its own, exactly where reports are Gaussian; and near to
-    a fit without it otherwise.
-    """
-    for table, fixed, tolerance in (
-        (REPORTED, KNOWN | {"soft_noise": 0.6}, 1e-6),
-        (votes(30, 4, 2), KNOWN, 0.03),
-    ):
-        data = read(table)
-        posterior = fit(data, fixed=fixed)
-        left, answers = left_out(posterior), cast(Any, data.comparisons)
-        for name in ("g1", "g4"):
-            rows = answers.group == answers.groups.index(name)
-            rest = fit(data.select_comparisons(~rows), fixed=fixed)
-            gained = posterior.log_evidence - rest.log_evidence
-            assert_allclose(left.given.predictive.leaving[0, rows], gained, atol=tolerance)
-            ends = ([ITEMS[end] for end in side[rows]] for side in (answers.winner, answers.loser))
-            margins = rest.prefer(list(zip(*ends, strict=True)))
-            if "soft_noise" not in fixed:
-                held = leave_one_out(posterior).table["probability"][rows]
-                assert_allclose(held, margins["probability"], atol=tolerance)
-                continue
-            total = np.sqrt(margins["gap_sd"] ** 2 + KNOWN["group_sd"] ** 2 + 0.6**2)
-            report = norm.ppf(answers.probability[rows])
-            score = norm.logpdf(report, margins["gap_mean"], total) - norm.logpdf(report)
-            assert_allclose(left.held_out.log_scores[rows], score, atol=1e-6)
 
 
 def test_folds_are_groups() -> None:

@@ -289,7 +289,7 @@ def test_a_likelihood_of_ones_own(posterior: Any, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="the likelihood Sharp cannot be stored"):
         own.save(tmp_path / "run.nc")
     run = EP(preference_gp, throw=False, fixed={"attributes_amplitude": 1.0}, max_sweeps=1)
-    options = {"attribute_kernel": Precomputed(COVARIANCE), "likelihood": Sharp()}
+    options: Any = {"attribute_kernel": Precomputed(COVARIANCE), "likelihood": Sharp()}
     found: Any = run.run(0, data_of("logistic"), **options)
     assert found.likelihood == Sharp()
 

@@ -75,14 +75,9 @@ def run(factor: float, covariance: Any = None, **options: Any) -> Any:
 
 
 def check_every_answer_warns(posterior: Any, result: Result) -> None:
-    with pytest.warns(InferenceWarning, match=result.name):
-        posterior.mean()
-    with pytest.warns(InferenceWarning, match=result.name):
-        posterior.sd()
-    with pytest.warns(InferenceWarning, match=result.name):
-        posterior.covariance()
-    with pytest.warns(InferenceWarning, match=result.name):
-        posterior.sample(3)
+    for ask in (posterior.mean, posterior.sd, posterior.covariance, lambda: posterior.sample(3)):
+        with pytest.warns(InferenceWarning, match=result.name):
+            ask()
 
 
 def test_the_right_moments_are_fine() -> None:
@@ -101,12 +96,8 @@ def test_a_faulty_likelihood_is_named(factor: float, result: Result) -> None:
     posterior = run(factor, throw=False)
     assert posterior.info["result"] == result.name
     check_every_answer_warns(posterior, result)
-
-
-@pytest.mark.parametrize("factor", [2 * BROKEN, -0.5])
-def test_a_faulty_likelihood_has_no_evidence(factor: float) -> None:
     # A plain number cannot warn, so it must not look like one.
-    assert not np.isfinite(run(factor, throw=False).log_evidence)
+    assert not np.isfinite(posterior.log_evidence)
 
 
 @pytest.mark.parametrize("covariance", [-np.eye(4), np.diag([1.0, 1.0, 1.0, -1e-3])])
@@ -131,7 +122,7 @@ def test_an_indefinite_precomputed_kernel(
     values, vectors = np.linalg.eigh(problem["K"])
     kernel = Precomputed((vectors * np.where(np.arange(40) == 20, -1.0, values)) @ vectors.T)
     engine = EP(xpgp, fixed={"attributes_amplitude": 1.0}, space="latent", throw=False)
-    call = {"attribute_kernel": kernel, "standardize": False, "normalize": False}
+    call: Any = {"attribute_kernel": kernel, "standardize": False, "normalize": False}
     posterior: Any = engine.run(jax.random.key(0), data, **call)
     result = Result.prior_not_positive_definite
     assert posterior.info["result"] == result.name

@@ -221,17 +221,3 @@ def test_reports_at_the_defaults_are_right_or_refused() -> None:
     """
     with pytest.raises(InferenceError, match="too_precise"):
         EP(xpgp, hyperparameters="maximize").run(0, reports())
-
-
-def test_a_quick_update_by_a_report(reported: Any) -> None:
-    """One rank-one change by the site in closed form is exact."""
-    full = reported[0]
-    data = full.data
-    last = data.comparisons.table(data.labels).iloc[[-1]]
-    quick = full.update(withdraw=last).update(last, quick=True)
-    assert_allclose(quick.sites["shift"], full.sites["shift"], rtol=1e-12)
-    gaps = (
-        full.belief.differences(data.winner, data.loser),
-        quick.belief.differences(data.winner, data.loser),
-    )
-    assert np.all(np.abs(gaps[0].mean - gaps[1].mean) < 1e-4 * gaps[0].sd)

@@ -95,7 +95,7 @@ def lists(number: int) -> PreferenceData:
     return PreferenceData.from_tables([f"e{row}" for row in range(8)], table)
 
 
-SIDES = {"x_winner": [0.3, -1.0, 0.7], "x_loser": [1.0, 0.2]}
+SIDES: Any = {"x_winner": [0.3, -1.0, 0.7], "x_loser": [1.0, 0.2]}
 CASES: dict[str, PreferenceData] = {
     "more answers": make(9, 40),
     "fewer answers": make(21, 12),
@@ -122,7 +122,7 @@ def test_evidence_and_gradient_are_the_same(
     data = CASES[case]
     with jax.enable_x64(True):
         read = partial(Program.of, xpgp, (data,), padding=True)
-        found = []
+        found: list[Any] = []
         for program in (read(), unpadded(read)):
             assert (program.filled is None) == bool(found)
             sites = Sites(*np.zeros((2, data.num_comparisons)))

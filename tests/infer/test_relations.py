@@ -121,17 +121,6 @@ def test_many_newcomers_at_once(brought: str, posterior: Any) -> None:
     assert abs(after.log_evidence - from_the_start.log_evidence) <= 1e-6
 
 
-@pytest.mark.slow
-def test_frozen_scales_are_close_to_new_ones() -> None:
-    before = fit(data(ITEMS.loc[OLD], LINKS), scaled=True)
-    after = before.extend(ITEMS.loc[NEW], {name: table(rows) for name, rows in NEW_LINKS.items()})
-    from_the_start = fit(
-        data(ITEMS, {name: rows + NEW_LINKS[name] for name, rows in LINKS.items()}), scaled=True
-    )
-    assert np.corrcoef(after.mean(), from_the_start.mean())[0, 1] >= 0.98
-    assert np.abs(after.mean() - from_the_start.mean()).max() <= 0.3
-
-
 def test_files_keep_relations_and_kernels(posterior: Any, tmp_path: Path) -> None:
     posterior.save(tmp_path / "one.nc")
     read: Any = relpref.load(tmp_path / "one.nc")

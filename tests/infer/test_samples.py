@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from numpyro import handlers
@@ -63,17 +62,6 @@ def test_it_has_the_surface_of_an_engine(sampled: Any, posterior: Any) -> None:
     assert sampled.log_evidence is None
     assert sampled.info["engine"] == "samples"
     assert repr(sampled) == "UtilityPosterior(utility[12]; samples: converged)"
-    for name in ("ranking", "utilities", "explain", "shares"):
-        first, second = getattr(sampled, name)(), getattr(posterior, name)()
-        assert list(first.index.sort_values()) == list(second.index.sort_values())
-        if isinstance(first, pd.DataFrame):
-            assert list(first.columns) == list(second.columns)
-            assert np.all(np.isfinite(first))
-    table = sampled.explain()
-    parts = ["attributes", "next", "individual"]
-    assert_allclose(table[parts].sum(axis=1), table["mean"], rtol=0, atol=1e-9)
-    shares = table[[f"share_{part}" for part in parts]].sum(axis=1)
-    assert_allclose(shares, 1, rtol=0, atol=1e-9)
     both = sampled.prefer([("e0", "e1"), ("e1", "e0"), ("e2", "e2")])
     assert abs(both["probability"][:2].sum() - 1) <= 1e-12
     assert abs(both["p_better"][:2].sum() - 1) <= 1e-12

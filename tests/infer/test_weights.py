@@ -66,14 +66,6 @@ def test_weights_of_one_are_no_weights_exactly() -> None:
     assert_array_equal(ones.belief.mean(), without.belief.mean())
 
 
-def test_a_whole_weight_is_nearly_that_of_as_many_equal_answers() -> None:
-    table = answers().drop(columns="weight")
-    counted, weighed = fitted(table.assign(count=3)), fitted(table.assign(weight=3.0))
-    assert_allclose(
-        (counted.belief.mean() - weighed.belief.mean()) / weighed.belief.sd(), 0, atol=0.02
-    )
-
-
 def test_rows_of_equal_weight_are_merged_and_others_are_not() -> None:
     table = pd.DataFrame({"winner": "a", "loser": "b", "weight": [0.5, 0.5, 0.25]})
     found = PreferenceData.from_tables(ITEMS, table).comparisons
@@ -96,7 +88,7 @@ def test_samplers_see_powers_of_the_probabilities() -> None:
 
 
 def test_it_is_said_that_there_is_no_sampling_model(tmp_path: Path) -> None:
-    posterior = relpref.fit(ITEMS, answers(), hyperparameters="maximize")
+    posterior = relpref.fit(ITEMS, answers(), fixed=FIXED | {"tie_margin": 0.4})
     assert "no model of how people answer" in posterior.info["weights"]
     assert any("no model of how people answer" in note for note in posterior.info["notes"])
     posterior.save(tmp_path / "fit.nc")

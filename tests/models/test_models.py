@@ -15,6 +15,7 @@ from scipy import special, stats
 from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.kernels import HiddenCommonCause, Precomputed, RelationVectors, SquaredExponential
+from relpref.likelihoods import as_likelihood
 from relpref.models import preference_gp, xpgp
 
 HYPERPARAMETERS: dict[str, Any] = {
@@ -131,6 +132,20 @@ def test_prior_predictive(program: Any, double: bool, data: PreferenceData) -> N
         assert draws["utility"].shape == (20, 5)
         assert draws["utility"].dtype == (jnp.float64 if double else jnp.float32)
         assert np.all(np.isfinite(draws["utility"]))
+
+
+def test_raters_and_groups(data: PreferenceData) -> None:
+    """Each rater has a noise, and each item of a group a value of its own there."""
+    ends = {"winner": list("abc"), "loser": list("bcd")}
+    table = pd.DataFrame(ends | {"rater": list("xyx"), "group": [1, 1, None]})
+    answers: Any = data.with_comparisons(table).comparisons
+    sites = trace(preference_gp, data.with_comparisons(table))
+    assert sites["rater_noise"]["value"].shape == (2,)
+    utility, effect = (np.asarray(sites[name]["value"]) for name in ("utility", "group_effect"))
+    shared = np.where(answers.effects >= 0, effect[answers.effects], 0.0)
+    gaps = utility[answers.winner] - utility[answers.loser] + shared[:, 0] - shared[:, 1]
+    assert np.any(shared != 0)
+    assert_allclose(as_likelihood(sites["answer"]["fn"]).predictor, gaps, atol=1e-9)
 
 
 def test_switches(data: PreferenceData) -> None:
