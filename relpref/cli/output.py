@@ -1,17 +1,12 @@
 """Print results as a table for people, as csv, or as one JSON document."""
 
-import json
-import math
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
 from textwrap import indent
 from typing import Any
 
-import numpy as np
-
-from relpref.data.arrays import label, text_table
+from relpref.data.arrays import json_text, label, text_table
 
 _PORTION = 10_000  # rows of a table that are converted at a time
 
@@ -23,7 +18,7 @@ def say(text: str) -> None:
 
 def document(chosen: Namespace, **content: Any) -> None:
     """Print a result as a JSON document; NaN and infinities become null."""
-    print(_text(_head(chosen) | content), flush=True)
+    print(json_text(_head(chosen) | content), flush=True)
 
 
 def show_table(
@@ -57,10 +52,10 @@ def show_table(
 
 def _document_of_rows(content: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print a JSON document with rows in its last entry, one row at a time."""
-    head = _text(content).removesuffix("]\n}")
+    head = json_text(content).removesuffix("]\n}")
     between = head
     for row in rows:
-        print(f"{between}\n{indent(_text(row), '    ')}", end="")
+        print(f"{between}\n{indent(json_text(row), '    ')}", end="")
         between = ","
     print(f"{head}]\n}}" if between is head else "\n  ]\n}", flush=True)
 
@@ -77,10 +72,6 @@ def _records(table: Any) -> Iterator[dict[str, Any]]:
         yield from table.iloc[start : start + _PORTION].to_dict("records")
 
 
-def _text(content: Any) -> str:
-    return json.dumps(_plain(content), indent=2, allow_nan=False)
-
-
 def formatted(
     columns: Sequence[tuple[str, str]],
     rows: Iterable[Mapping[Any, Any]],
@@ -93,20 +84,3 @@ def formatted(
     """
     cells = [[label(text.format_map(row)) for _, text in columns] for row in rows]
     return text_table([heading for heading, _ in columns], cells, left)
-
-
-def _plain(value: Any) -> Any:
-    """Value in the types of JSON."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, date):
-        return value.isoformat()
-    if value is None or isinstance(value, str | int):
-        return value
-    return str(value)

@@ -13,6 +13,7 @@ from relpref.cli.output import document, say, show_table
 from relpref.data.arrays import counted
 from relpref.errors import DataError
 from relpref.files import replaced
+from relpref.posterior.export import ranking_document
 from relpref.runs import REPORT, load_run, read_record
 
 
@@ -60,6 +61,7 @@ def labels(items: Sequence[Any], texts: Sequence[str]) -> list[Any]:
     return [text if text in items else printed.get(text, text) for text in texts]
 
 
+_PAIRED = 50  # items whose pairs are in the JSON document
 _TOP = 20  # rows shown by default of a run with more items than fit in a matrix
 
 
@@ -68,6 +70,9 @@ def run(chosen: argparse.Namespace) -> None:
     posterior = opened(chosen.run, "utilities")
     total, top = posterior.data.num_items, chosen.top
     large = posterior.large
+    if chosen.json and not large:
+        document(chosen, **ranking_document(posterior, chosen.interval, top, _PAIRED))
+        return
     if large and top is None and chosen.speaks:
         top = _TOP
     # With very many items, each interval takes the solution of a linear system: compute only those

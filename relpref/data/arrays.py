@@ -1,8 +1,11 @@
 """Read-only NumPy arrays."""
 
 import difflib
+import json
+import math
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -112,3 +115,25 @@ def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
     if rows.ndim != 1:
         raise DataError(f"chosen: the shape is {picked.shape}; give a mask or a list of positions")
     return rows
+
+
+def json_text(content: Any) -> str:
+    """Return content as JSON; NaN and infinities become null."""
+    return json.dumps(_plain(content), indent=2, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Value in the types of JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, date):
+        return value.isoformat()
+    if value is None or isinstance(value, str | int):
+        return value
+    return str(value)

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data import Comparisons, PreferenceData
+from relpref.data.arrays import json_text
 from relpref.data.covariates import EFFECT
 from relpref.data.parts import induced
 from relpref.data.tables import is_table
@@ -18,6 +19,7 @@ from relpref.likelihoods.answers import SPREADS
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Arrays, Stored
+from relpref.posterior.export import ranking_document
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, Margins
 from relpref.posterior.html import ranking_html
 from relpref.posterior.lists import list_chances, shares_of_the_best
@@ -249,13 +251,46 @@ class UtilityPosterior(Posterior):
         equal at the top, or normal, all statements together held in at least 98 % of the tables.
         """
         self._warn_if_not_converged()
+        self._refuse_large("tiers")
+        return tier_table(self.belief.centred(), self.data.labels, probability, "item")
+
+    def _refuse_large(self, method: str) -> None:
         if self.large:
             raise UnsupportedProgramError(
-                "tiers compares all pairs, and there is no covariance matrix of "
-                f"{self.data.num_items} items; "
-                "posterior.subset(labels).tiers() has the tiers among some of them"
+                f"{method} compares all pairs, and there is no covariance matrix of "
+                f"{self.data.num_items} items; posterior.subset(labels).{method}() does so for "
+                "some of them"
             )
-        return tier_table(self.belief.centred(), self.data.labels, probability, "item")
+
+    def to_json(self, interval: float = 0.9, *, top: int | None = None, pairs: int = 50) -> str:
+        """The ranking as a JSON document that a web page can show.
+
+        Parameters
+        ----------
+        interval : float
+            Probability of the intervals, between 0 and 1.
+        top : int, optional
+            Number of the best items; all by default.
+        pairs : int
+            Number of the best items whose pairs are listed: k items have k(k − 1)/2 of them.
+
+        Returns
+        -------
+        str
+            ``interval``; ``probability`` of all ties at once; the number of ``items``;
+            ``ranking``, a row for each item, best first, with ``item``, the columns of `ranking`
+            and ``tied_with_leader``; and ``pairs`` with ``first``, ``second``, the ``gap`` of their
+            utilities, its interval (``lower``, ``upper``), the ``probability`` that the first is
+            better, and ``tied``, whether they cannot be told apart (see `tiers`). Numbers that are
+            unknown are null.
+
+        Raises
+        ------
+        UnsupportedProgramError
+            If there are too many items for a covariance matrix; `subset` has a document of some.
+        """
+        self._refuse_large("to_json")
+        return json_text(ranking_document(self, interval, top, pairs))
 
     def subset(self, labels: Iterable[Any]) -> "UtilityPosterior":
         """Posterior of some of the items, with the answers and links among them.

@@ -47,8 +47,10 @@ def test_rank_as_csv_and_json_agree_to_the_last_digit(place: Path, ask: Any) -> 
     assert {"007", "NA"} <= {row["item"] for row in rows}  # labels from CSV are text
     for one, other in zip(rows, found["ranking"], strict=True):
         assert {name: float(value) for name, value in one.items() if name != "item"} == {
-            name: value for name, value in other.items() if name != "item"
+            name: value for name, value in other.items() if name in one and name != "item"
         }
+    document = json.loads(load_run("run").posterior.to_json())
+    assert {name: found[name] for name in document} == document
 
 
 def test_interval(place: Path, ask: Any) -> None:

@@ -32,7 +32,7 @@ for arguments in json.loads(sys.argv[1]):
 PYTHON = """
 import relpref
 posterior = relpref.load(sys.argv[1])
-posterior.ranking(), posterior.tiers(), posterior.plot(), posterior.prefer([("tea", "water")]), posterior.utilities(), posterior.explain(), posterior.shares()
+posterior.ranking(), posterior.tiers(), posterior.to_json(), posterior.plot(), posterior.prefer([("tea", "water")]), posterior.utilities(), posterior.explain(), posterior.shares()
 posterior.mean(), posterior.sd(), posterior.sample(3), posterior.subset(["tea", "water"]).ranking(), repr(posterior)
 posterior.info, posterior.hyperparameters, posterior.origin is None, posterior.data.describe()
 print(json.dumps(loaded()))
