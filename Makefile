@@ -9,6 +9,7 @@
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 LOWEST_VENV ?= .venv-lowest
+SITE ?= docs/_build/site
 TORCH ?= torch==2.13.0
 
 # The public data files some tests read, where they lie beside the checkout. Set it to nothing to skip those tests.
@@ -39,7 +40,7 @@ PARALLEL = --numprocesses=$(WORKERS) --maxprocesses=4 --dist=loadfile
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # several commands at once would install into one environment
-.PHONY: help demo test test-slow test-lowest lint docs bench clean FORCE
+.PHONY: help demo test test-slow test-lowest lint docs docs-site bench clean FORCE
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,6 +73,11 @@ lint: $(VENV)/.installed-lint ## check style, formatting, types and the budget o
 docs: $(VENV)/.installed-docs ## execute the tutorials and build the documentation site in docs/_build/html
 	$(COMPILED) $(VENV)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "The site is in docs/_build/html/index.html"
+
+docs-site: export RELPREF_SITE = 1
+docs-site: docs ## add the documentation of this version to the site of all versions in SITE
+	$(VENV)/bin/python tools/docs_site.py docs/_build/html $(SITE)
+	@echo "All versions are in $(SITE)/index.html"
 
 bench: $(BENCH_VENV)/.installed-bench ## time relpref and its peers side by side
 	$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)

@@ -37,6 +37,17 @@ html_title = f"relpref {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_copyright = False
+if "RELPREF_SITE" in os.environ:  # the pages are to lie beside those of other versions
+    html_sidebars = {
+        "**": [
+            "sidebar/brand.html",
+            "sidebar/search.html",
+            "sidebar/scroll-start.html",
+            "sidebar/navigation.html",
+            "versions.html",
+            "sidebar/scroll-end.html",
+        ]
+    }
 
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3

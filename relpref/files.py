@@ -110,6 +110,8 @@ def _put_in_place(part: Path, target: Path) -> None:
 
 def _swap(first: Path, second: Path) -> bool:
     """Exchange two folders in one step; False if the system cannot."""
+    if os.name == "nt":
+        return False
     library, names = ctypes.CDLL(None), (os.fsencode(first), os.fsencode(second))
     if hasattr(library, "renameat2"):
         return bool(library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _SWAP) == 0)
@@ -208,7 +210,10 @@ def file_digest(path: Path) -> str:
 
 def flush(path: Path) -> None:
     """Wait until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    windows = os.name == "nt"
+    if windows and path.is_dir():  # which cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 RECORD, POSTERIOR, REPORT = "run.json", "posterior.nc", "report.html"
+LOCK = ".lock"  # held while a later posterior is published
 TABLES, ANSWERS = "data", "answers.sqlite"
 _SCHEMA_KEY = "relpref_run"
 _FILE = re.compile(r"posterior(-\d+)?\.nc|answers\.sqlite")  # what a record may name, beside it
@@ -332,7 +333,7 @@ def _record_or_none(folder: Path) -> dict[str, Any] | None:
 
 def _foreign(folder: Path, record: Mapping[str, Any]) -> list[Path]:
     """Files in the folder of a run that are not part of it."""
-    written = {folder / name for name in (RECORD, POSTERIOR, REPORT)}
+    written = {folder / name for name in (RECORD, POSTERIOR, REPORT, LOCK)}
     written |= {folder / table["file"] for table in record.get("tables", [])}
     written |= set(folder.glob("posterior-*.nc"))
     ignored = {".DS_Store", "Thumbs.db"}

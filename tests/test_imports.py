@@ -192,6 +192,28 @@ def test_the_rooms_load_only_what_they_need() -> None:
     assert run(f"{script}; print([name for name in {heavy} if name in sys.modules])") == "[]\n"
 
 
+def test_nothing_needs_a_module_of_posix() -> None:
+    """Modules of the package are imported without those that Windows lacks."""
+    script = """if True:
+        import builtins, importlib, pkgutil
+        import relpref
+        hidden = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+        usual = builtins.__import__
+
+        def without(name, globals=None, *rest):
+            if name in hidden and (globals or {}).get("__name__", "").startswith("relpref"):
+                raise ImportError(f"{globals['__name__']} imports {name}")
+            return usual(name, globals, *rest)
+
+        builtins.__import__ = without
+        for module in pkgutil.walk_packages(relpref.__path__, "relpref."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+        print("all")
+    """
+    assert run(script) == "all\n"
+
+
 def test_jax_keeps_its_configuration() -> None:
     script = "import jax, relpref; relpref.infer, relpref.models; print(jax.config.jax_enable_x64)"
     assert run(script) == "False\n"

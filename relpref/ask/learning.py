@@ -1,14 +1,14 @@
 """Updates of a posterior by new answers, and their publication in the folder of the run."""
 
-import fcntl
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
 import pandas as pd
+from filelock import FileLock
 
 from relpref.ask.store import AnswerStore, Changes
 from relpref.ask.tables import answers_table, with_shared, write_answers
@@ -18,7 +18,7 @@ from relpref.files import file_digest, replaced
 from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
 from relpref.posterior.base import Posterior
 from relpref.posterior.utility import UtilityPosterior
-from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, read_record, record_text
+from relpref.runs import ANSWERS, LOCK, POSTERIOR, RECORD, Run, read_record, record_text
 
 
 def learned(
@@ -182,7 +182,9 @@ def publish(
     StorageError
         If something cannot be written or the folder has another run; everything stays as it was.
     """
-    with _locked(folder):
+    # Before the lock, which is a file: nothing is written into the folder of another run.
+    _check_same(folder, record, read_record(folder), store)
+    with FileLock(folder / LOCK):  # it ends with the process, however that ends
         opened, record = record, read_record(folder)
         _check_same(folder, opened, record, store)
         if (record.get("answers") or {"version": -1})["version"] >= version:
@@ -221,14 +223,3 @@ def _check_same(
             f"{folder}: this is another run than the one that was opened, which was moved, "
             "replaced or deleted meanwhile; nothing was published into it"
         )
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the lock ends with the process, however that ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from itertools import accumulate, zip_longest
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -54,7 +55,8 @@ class Keys:
     """Reader of actions; the terminal hands over single keys while `listening`."""
 
     def __init__(self) -> None:
-        self.raw = sys.stdin is not None and sys.stdin.isatty()
+        # Without termios, as on Windows, answers are lines.
+        self.raw = sys.stdin is not None and sys.stdin.isatty() and find_spec("termios") is not None
         self._continued = False  # after a stop: something else may be on the screen
 
     @contextmanager

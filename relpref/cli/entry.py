@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+from _thread import interrupt_main
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -135,10 +136,10 @@ def hear_interrupts() -> None:
             report(ignored)
             return
         last = -math.inf
-        # A real signal: it also ends a wait inside a system call.
+        # A real signal, where there are some: it also ends a wait inside a system call.
+        send = getattr(signal, "pthread_kill", lambda _, number: interrupt_main(number))
         main = threading.main_thread().ident
-        assert main is not None  # it runs
-        again = threading.Timer(_RESEND, signal.pthread_kill, (main, signal.SIGINT))
+        again = threading.Timer(_RESEND, send, (main, signal.SIGINT))
         again.daemon = True
         again.start()
 

@@ -10,12 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
 
 from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.linalg import Covariance, Dense, checked_symmetric, real
+
+Floats = NDArray[np.float64]
 
 
 class AttributeKernel(Protocol):
@@ -27,8 +30,9 @@ class AttributeKernel(Protocol):
     def __call__(self, *args: Any, **parameters: Any) -> Covariance:
         """Covariance of n attribute vectors, from an (n, d) array and the hyperparameters by name."""
 
-    # A kernel may also have ``amplitude_prior``, the default prior of its amplitude, and
-    # ``describe() -> relpref.description.Description``, which reports and the command line print.
+    # A kernel may also have ``amplitude_prior``, the default prior of its amplitude;
+    # ``describe() -> relpref.description.Description``, which reports and the command line print;
+    # and ``slopes``, see `Stationary.slopes`, for effects of attributes.
 
 
 _LENGTHSCALE = (
@@ -75,9 +79,49 @@ class Stationary(ABC):
         """Covariances of some items with others, shape (r, c), from their attributes."""
         return self.correlation(cross_distances(rows / lengthscale, columns / lengthscale))
 
+    def slopes(
+        self, points: Floats, weights: Floats, *, lengthscale: Floats
+    ) -> tuple[Floats, Floats]:
+        """Prior covariances of weighted sums of the slopes Σ_i w_i ∂f/∂x_d(x_i).
+
+        Parameters
+        ----------
+        points : array, shape (n, d)
+        weights : array, shape (d, q, n)
+            The weights of q sums for each attribute.
+        lengthscale : array, shape () or (d,)
+
+        Returns
+        -------
+        cross : array, shape (d, q, n)
+            Covariances with the values of f at the points.
+        own : array, shape (d, q, q)
+            Covariances of the sums for one attribute with each other.
+        """
+        points = points / lengthscale
+        first, second = self.derivatives(cdist(points, points, "sqeuclidean"))
+        scale = np.broadcast_to(1 / lengthscale, points.shape[1:])[:, None, None]
+        along, turned = points.T[:, None], np.swapaxes(weights, 1, 2)
+        cross = 2 * scale * ((weights * along) @ first - (weights @ first) * along)
+        # Σ_il w_i w_l c''(s_il) (y_i − y_l)², and the same with c'(s_il).
+        squares = (weights * np.square(along)) @ second @ turned
+        squares = squares + np.swapaxes(squares, 1, 2)
+        squares -= 2 * (weights * along) @ second @ np.swapaxes(weights * along, 1, 2)
+        return cross, -np.square(scale) * (4 * squares + 2 * weights @ first @ turned)
+
     @abstractmethod
     def correlation(self, squared: Array) -> Array:
         """The kernel, elementwise, from r²; 1 at 0."""
+
+    def derivatives(self, squared: Floats) -> tuple[Floats, Floats]:
+        """First and second derivative of `correlation` in r², elementwise.
+
+        Override it where `correlation` is not smooth in r² at 0; the second may be any number
+        there.
+        """
+        first = jax.grad(lambda value: jnp.sum(self.correlation(value)))
+        second = jax.grad(lambda value: jnp.sum(first(value)))
+        return np.asarray(first(real(squared))), np.asarray(second(real(squared)))
 
     def describe(self) -> Description:
         """What holds for every function of the distance; ``_SENTENCE`` of the class itself says which one it is."""
@@ -105,6 +149,10 @@ class SquaredExponential(Stationary):
     def correlation(self, squared: Array) -> Array:
         return jnp.exp(-0.5 * squared)
 
+    def derivatives(self, squared: Floats) -> tuple[Floats, Floats]:
+        value = np.exp(-0.5 * squared)
+        return -0.5 * value, 0.25 * value
+
 
 @allows_padding
 @jax.tree_util.register_static
@@ -118,6 +166,11 @@ class Matern32(Stationary):
         scaled = safe_sqrt(3 * squared)
         return (1 + scaled) * jnp.exp(-scaled)
 
+    def derivatives(self, squared: Floats) -> tuple[Floats, Floats]:
+        scaled = np.sqrt(3 * squared)
+        value = np.exp(-scaled)
+        return -1.5 * value, 2.25 * value / np.where(scaled > 0, scaled, np.inf)
+
 
 @allows_padding
 @jax.tree_util.register_static
@@ -130,6 +183,11 @@ class Matern52(Stationary):
     def correlation(self, squared: Array) -> Array:
         scaled = safe_sqrt(5 * squared)
         return (1 + scaled + jnp.square(scaled) / 3) * jnp.exp(-scaled)
+
+    def derivatives(self, squared: Floats) -> tuple[Floats, Floats]:
+        scaled = np.sqrt(5 * squared)
+        value = np.exp(-scaled)
+        return -5 / 6 * (1 + scaled) * value, 25 / 12 * value
 
 
 @allows_padding
@@ -165,6 +223,14 @@ class Linear:
         """Covariances of some items with others, shape (r, c), from their attributes."""
         shares = _shares(lengthscale, rows.shape[1])
         return (rows * shares) @ (columns * shares).T
+
+    def slopes(
+        self, points: Floats, weights: Floats, *, lengthscale: Any = 1.0
+    ) -> tuple[Floats, Floats]:
+        """Prior covariances of weighted sums of slopes, see `Stationary.slopes`."""
+        shares = np.square(np.asarray(_shares(lengthscale, points.shape[1])))[:, None, None]
+        sums = weights.sum(axis=2, keepdims=True)
+        return shares * sums * points.T[:, None], shares * sums * np.swapaxes(sums, 1, 2)
 
     def describe(self) -> Description:
         return Description(
@@ -231,6 +297,17 @@ class SquaredExponentialPlusLinear:
             for kernel in (SquaredExponential(), Linear())
         )
         return (1 - linear_share) * smooth + linear_share * linear
+
+    def slopes(
+        self, points: Floats, weights: Floats, *, lengthscale: Floats, linear_share: float
+    ) -> tuple[Floats, Floats]:
+        """Prior covariances of weighted sums of slopes, see `Stationary.slopes`."""
+        (cross, own), (linear, own_linear) = (
+            kernel.slopes(points, weights, lengthscale=lengthscale)
+            for kernel in (SquaredExponential(), Linear())
+        )
+        share = linear_share
+        return (1 - share) * cross + share * linear, (1 - share) * own + share * own_linear
 
     def describe(self) -> Description:
         smooth = SquaredExponential().describe()

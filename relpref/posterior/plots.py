@@ -47,6 +47,15 @@ def plot_forest(table: pd.DataFrame, top: int, label: str, axes: Any) -> Any:
     return axes
 
 
+def draw_curve(axes: Any, curve: pd.DataFrame, colors: Colors) -> None:
+    """Draw a partial effect: a line with a band for the interval."""
+    band = {"color": colors.accent, "alpha": 0.18, "linewidth": 0}
+    axes.fill_between(curve.index, curve["lower"], curve["upper"], **band)
+    axes.plot(curve.index, curve["mean"], color=colors.accent, linewidth=2)
+    axes.axhline(0, color=colors.muted, linewidth=1, linestyle=(0, (2, 3)))
+    axes.set_xlim(curve.index[0], curve.index[-1])
+
+
 def tiers_of(table: pd.DataFrame, top: int) -> list[int]:
     """The tier of each of the first rows; none where all rows are in one."""
     tiers = table["tier"].to_numpy() if "tier" in table else np.ones(len(table))

@@ -24,6 +24,7 @@ from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, Margins
 from relpref.posterior.html import ranking_html
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
+from relpref.posterior.plots import Colors, draw_curve
 from relpref.posterior.summary import fitted, forest, sources
 from relpref.posterior.tables import (
     check_interval,
@@ -131,6 +132,65 @@ class UtilityPosterior(Posterior):
         answers: Any = self.data.comparisons
         belief = self.full.subset(slice(self._num_effects))
         return effects_table(belief, answers.covariates_are, answers.covariate_scales, 0.9)
+
+    def attribute_effects(self, interval: float = 0.9) -> pd.DataFrame:
+        """Effects of the attributes on the utility, with intervals.
+
+        For a number, the mean over the items of the slope ∂f/∂x of the attributes' part f, times
+        one standard deviation of x over the items. For a column of 0 and 1, the mean change of f
+        when items are switched to 1, or from the other levels of its category, equally weighted,
+        to this level.
+
+        Parameters
+        ----------
+        interval : float
+            Probability of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            By attribute: ``mean``, ``sd``, ``lower``, ``upper``, ``p_positive`` of the effect, in
+            units of utility; ``shape``, which is "up" or "down" where the interval is on one side
+            of 0, "bent" where the mean slope hides more than half of the mean square slope (at a
+            false-alarm rate of 5 % for each attribute), and "unclear" otherwise; ``change``, "one
+            sd" or "switch", with "least squares" for the slopes of the plane that fits f best,
+            where the kernel has no derivative; ``unit``, one standard deviation in units of x.
+
+        Raises
+        ------
+        UnsupportedProgramError
+            If the posterior does not know its program, or has too many items for a matrix.
+        """
+        from relpref.posterior.effects import effects_of_attributes
+
+        self._warn_if_not_converged()
+        return effects_of_attributes(self, interval)
+
+    def partial_effect(self, attribute: Any, interval: float = 0.9) -> pd.DataFrame:
+        """Mean utility by the value of one attribute, all others as they are, with intervals.
+
+        Returns
+        -------
+        DataFrame
+            By 11 values from the smallest to the largest: ``mean``, ``sd``, ``lower``, ``upper``,
+            less the average over these values; the mean over up to 36 items, evenly chosen.
+        """
+        from relpref.posterior.effects import partial_effects
+
+        self._warn_if_not_converged()
+        return partial_effects(self, [attribute], interval)[0]
+
+    def plot_effect(self, attribute: Any, *, interval: float = 0.9, axes: Any = None) -> Any:
+        """Draw the `partial_effect` of an attribute; returns matplotlib's axes."""
+        curve = self.partial_effect(attribute, interval)
+        if axes is None:
+            from matplotlib import pyplot
+
+            axes = pyplot.subplots(layout="constrained")[1]
+        draw_curve(axes, curve, Colors())
+        axes.set_xlabel(str(attribute).replace("$", r"\$"))
+        axes.set_ylabel(f"utility less its average, with {100 * interval:g}% intervals")
+        return axes
 
     def gaps(self, asked: Comparisons) -> Margins:
         """Margins of the gap of utilities of each question, effects of covariates included."""

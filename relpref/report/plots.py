@@ -16,7 +16,7 @@ from scipy.special import betaincinv
 from relpref.data.arrays import shown
 from relpref.errors import DataError
 from relpref.posterior.gaussian import Floats
-from relpref.posterior.plots import ROW, Colors, draw_forest
+from relpref.posterior.plots import ROW, Colors, draw_curve, draw_forest
 from relpref.report.blocks import Picture, distinct, shorten
 
 # Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so
@@ -293,6 +293,29 @@ def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
             here = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center_baseline"}
             axes.text(-24 / (size * side), down, drawing.words(text, full), color=INK, **here)
         return Picture(drawing.svg(name, "Who is better than whom", description))
+
+
+def curves(tables: Sequence[pd.DataFrame], name: str) -> Picture:
+    """Picture of partial effects, two in a row, all of one scale."""
+    left, across, up, row = 40.0, 160.0, 110.0, 165.0
+    low = min(float(table["lower"].min()) for table in tables)
+    high = max(float(table["upper"].max()) for table in tables)
+    rows = -(-len(tables) // 2)
+    description = (
+        "For each attribute a line: the utility by its value, with a band for the 90% interval."
+    )
+    with canvas(_SINGLE, rows * row) as drawing:
+        for at, table in enumerate(tables):
+            side, bottom = at % 2, (rows - 1 - at // 2) * row + _BOTTOM
+            axes = drawing.axes(left + side * (across + 28), bottom, across, up)
+            draw_curve(axes, table, COLORS)
+            axes.set_ylim(low, high)
+            axes.locator_params(nbins=4)
+            if side:
+                axes.set_yticklabels([])
+            title = str(table.index.name)
+            axes.set_xlabel(drawing.words(shorten(title, 20), title))
+        return Picture(drawing.svg(name, "Partial effects", description))
 
 
 _MOST_LINKS = 2000  # drawn; of more, so many evenly spread over the table

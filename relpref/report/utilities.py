@@ -11,6 +11,7 @@ from relpref.errors import DataError, RelprefError
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import answered, approximations, touched
 from relpref.likelihoods import Probit
+from relpref.posterior.effects import partial_effects
 from relpref.posterior.gaussian import generator
 from relpref.posterior.plots import tiers_of
 from relpref.report import plots
@@ -25,6 +26,7 @@ from relpref.report.blocks import (
     listed,
     place_ranges,
     shorten,
+    signed_fixed,
     signed_percent,
     significant,
 )
@@ -38,6 +40,7 @@ from relpref.report.model import (
 )
 from relpref.report.subject import ROWS, Subject
 from relpref.report.words import Words
+from relpref.result import InferenceWarning
 
 _BEST, _UNCERTAIN = 150, 50  # shown of more items than fit in a matrix
 # Items with answers whose uncertainty is compared: each may cost a solution with the graph.
@@ -57,8 +60,9 @@ def contents(
     chapters = [
         _ranking(subject),
         drivers,
-        Chapter("Keep in mind", "utilities.html:caveats", trust, front=True),
+        _attributes(subject.full),
         _effects(posterior),
+        Chapter("Keep in mind", "utilities.html:caveats", trust, front=True),
         _questions(subject),
         _places(subject),
         _pairs(subject),
@@ -108,7 +112,43 @@ def _effects(posterior: UtilityPosterior) -> Chapter | None:
             if covariate.levels
         ],
     }
-    return Chapter("Effects", "utilities.html:effects", facts)
+    return Chapter("Effects", "utilities.html:effects", facts, front=True)
+
+
+_SHAPES = {"up": "raises", "down": "lowers", "bent": "bent", "unclear": "not clear"}
+_MOST_ITEMS, _MOST_ATTRIBUTES, _MOST_CURVES = 1000, 12, 4
+
+
+def _attributes(posterior: UtilityPosterior) -> Chapter | None:
+    """Chapter on effects of attributes; None without attributes, answers or a known program."""
+    data = posterior.data
+    if not data.attribute_names or not data.num_answers or data.num_items > _MOST_ITEMS:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InferenceWarning)  # the page says so elsewhere
+            table = posterior.attribute_effects()
+            order = table["mean"].abs().sort_values(ascending=False, kind="stable").index
+            drawn = [name for name in order if table.loc[name, "shape"] != "unclear"]
+            drawn = [name for name in drawn if table.loc[name, "change"] == "one sd"]
+            curves = partial_effects(posterior, drawn[:_MOST_CURVES], 0.9) if drawn else []
+    except RelprefError:
+        return None
+    table = table.loc[order[:_MOST_ATTRIBUTES]]
+    ends = [table[end].map(signed_fixed) for end in ("lower", "upper")]
+    facts = {
+        "table": table,
+        "number": len(order),
+        "effects": table["mean"].map(signed_fixed),
+        "intervals": [f"{lower} to {upper}" for lower, upper in zip(*ends, strict=True)],
+        "shapes": table["shape"].map(_SHAPES),
+        "changes": [
+            change if np.isnan(unit) else f"{change} ({significant(unit)})"
+            for change, unit in zip(table["change"], table["unit"], strict=True)
+        ],
+        "picture": plots.curves(curves, "attributes") if curves else None,
+    }
+    return None if table.empty else Chapter("Attributes", "utilities.html:attributes", facts, True)
 
 
 _MOST_RATERS = 20

@@ -35,6 +35,7 @@ def test_chapters_in_order(posterior: UtilityPosterior, read: Any) -> None:
         "Which is better?",
         "Ranking",
         "What drives it",
+        "Attributes",
         "Keep in mind",
         "All places",
         "Who is better than whom",

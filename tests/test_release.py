@@ -1,0 +1,48 @@
+"""What a release needs: pages for contributors, addresses, workflows, documentation by version."""
+
+import runpy
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_pages_and_addresses_are_there() -> None:
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
+    for page in ("CODE_OF_CONDUCT.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        assert (ROOT / page).is_file() and page in included
+    assert {"Homepage", "Documentation", "Source", "Issues"} <= PROJECT["project"]["urls"].keys()
+
+
+def test_the_package_needs_no_link() -> None:
+    """Links become text files on Windows."""
+    targets = PROJECT["tool"]["hatch"]["build"]["targets"]
+    packed = (*targets["wheel"]["packages"], *targets["sdist"]["only-include"])
+    paths = [ROOT / name for name in packed if (ROOT / name).exists()]
+    assert ROOT / "relpref" in paths
+    assert not [path for top in paths for path in (top, *top.rglob("*")) if path.is_symlink()]
+
+
+@pytest.mark.skipif(not (ROOT / ".github").exists(), reason="an sdist has no workflows")
+def test_workflows_run_what_runs_here() -> None:
+    text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    assert "run: bash .ci/run" in text and (ROOT / ".ci/run").is_file()
+    text = (ROOT / ".github/workflows/docs.yml").read_text(encoding="utf-8")
+    assert "make docs-site SITE=site" in text
+    assert "\ndocs-site: docs" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_the_documentation_of_each_version_is_kept(tmp_path: Path) -> None:
+    add = runpy.run_path(str(ROOT / "tools" / "docs_site.py"))["add"]
+    pages, site = tmp_path / "html", tmp_path / "site"
+    pages.mkdir()
+    for version in ("0.9", "0.10", "1.0rc1", "1.0", "0.10"):
+        (pages / "index.html").write_text(f"pages of {version}")
+        add(pages, site, version)
+    listed = (site / "index.html").read_text(encoding="utf-8")
+    places = [listed.index(f'"{name}/index.html"') for name in ("1.0", "1.0rc1", "0.10", "0.9")]
+    assert places == sorted(places) and listed.count("<li>") == 4
+    assert (site / "0.9" / "index.html").read_text() == "pages of 0.9"
