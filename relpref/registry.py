@@ -14,7 +14,7 @@ from relpref.errors import DataError
 
 Kind = Literal["program", "kernel", "likelihood", "engine", "score", "chapter"]
 # Parts of the package that those below them look up by name; nothing can be added to these.
-Closed = Literal["posterior", "record", "report"]
+Closed = Literal["posterior", "record", "report", "diagnostic"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # Kinds of posteriors, which begin the names of chapters.
@@ -89,6 +89,7 @@ OWN: dict[Kind | Closed, dict[str, str]] = {
     "record": dict.fromkeys(_RECORDS, "relpref.data")
     | {"Covariate": "relpref.data.covariates", "Parts": "relpref.posterior.base"},
     "report": {"html": "relpref.report:write"},
+    "diagnostic": {"robustness": "relpref.diagnostics:robustness"},
 }
 
 _added: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}

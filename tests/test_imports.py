@@ -231,6 +231,7 @@ NAMES = {
         "k_fold",
         "leave_one_out",
         "raters",
+        "robustness",
     ],
     "relpref.explore": [
         "SCORES",

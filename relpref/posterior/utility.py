@@ -41,7 +41,7 @@ from relpref.posterior.tables import (
     summaries,
     tier_table,
 )
-from relpref.registry import name_of
+from relpref.registry import find, name_of
 from relpref.result import warn_user
 
 UTILITY = "utility"  # the site of preference programs
@@ -281,6 +281,16 @@ class UtilityPosterior(Posterior):
         """
         self._refuse_large("to_json")
         return json_text(ranking_document(self, interval, top, pairs))
+
+    def robustness(self, top: int = 1) -> Any:
+        """Few answers whose removal changes the first items, see `relpref.diagnostics.robustness`.
+
+        Parameters
+        ----------
+        top : int
+            Number of first items.
+        """
+        return find("diagnostic", "robustness")(self, top)
 
     def subset(self, labels: Iterable[Any]) -> "UtilityPosterior":
         """Posterior of some of the items, with the answers and links among them.
