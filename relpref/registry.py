@@ -108,6 +108,7 @@ OWN: dict[Kind | Closed, dict[str, str]] = {
         "compare": "relpref.diagnostics:compare",
         "next_pairs": "relpref.explore:next_pairs",
         "report": "relpref.report:write",
+        "robustness": "relpref.diagnostics:robustness",
     },
 }
 

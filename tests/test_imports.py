@@ -256,6 +256,7 @@ NAMES = {
         "k_fold",
         "leave_one_out",
         "raters",
+        "robustness",
     ],
     "relpref.explore": [
         "SCORES",

@@ -352,6 +352,16 @@ class UtilityPosterior(Posterior):
         self._refuse_large("to_json")
         return json_text(ranking_document(self, interval, top, pairs))
 
+    def robustness(self, top: int = 1) -> Any:
+        """Few answers whose removal changes the first items, see `relpref.diagnostics.robustness`.
+
+        Parameters
+        ----------
+        top : int
+            Number of first items.
+        """
+        return find("function", "robustness")(self, top)
+
     def subset(self, labels: Iterable[Any]) -> "UtilityPosterior":
         """Posterior of some of the items, with the answers and links among them.
 

@@ -49,7 +49,8 @@ def test_rank_as_csv_and_json_agree_to_the_last_digit(place: Path, ask: Any) -> 
         assert {name: float(value) for name, value in one.items() if name != "item"} == {
             name: value for name, value in other.items() if name in one and name != "item"
         }
-    document = json.loads(load_run("run").posterior.to_json())
+    posterior: Any = load_run("run").posterior
+    document = json.loads(posterior.to_json())
     assert {name: found[name] for name in document} == document
 
 
