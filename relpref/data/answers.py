@@ -7,6 +7,7 @@ pairs follow from these, and items of one block have no pair. An answer about tw
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -23,7 +24,8 @@ Positions = NDArray[np.int64]
 _INT32_MAX = np.iinfo(np.int32).max
 
 
-class Answers(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Answers:
     """The n distinct answers among m rows of pairs, sorted: those about two items, then lists."""
 
     columns: Columns  # of the rows

@@ -374,7 +374,7 @@ def changed(
     columns = {name: np.concatenate([part[name] for part in parts]) for name in current.columns}
     if other.list is not None:
         number = np.where(other.list < 0, -1, other.list + len(current.lists))
-        columns["list"] = np.append(current.list, number)
+        columns["list"][size:] = number
     both = Answers.of(columns, current.lists + other.lists)
     place = both.of_rows[size:]
     taken = np.bincount(place, other.count, len(both.count)).astype(np.int64) // both.pairs
@@ -404,7 +404,7 @@ def _filled(answers: Comparisons, like: Comparisons, these: str, those: str) -> 
 
     They are refused if no value can be assumed. ``these`` and ``those`` name both in the message.
     """
-    columns = {}
+    columns: dict[str, Any] = {}
     for name in like.columns.keys() - answers.columns.keys():
         size, absent, column = len(answers.winner), COLUMNS[name].absent, getattr(like, name)
         if name == "strength" and answers.tie is not None and answers.tie.all():

@@ -337,9 +337,7 @@ def _refuse_several(table: Table, name: str, group: str) -> None:
     )
 
 
-def _neighbors(
-    numbers: NDArray[np.int64], places: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def _neighbors(numbers: NDArray[np.int64], places: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
     """Find the pairs of items in neighboring blocks of the same list; a block is a set of ties.
 
     Parameters
@@ -357,18 +355,15 @@ def _neighbors(
         Whether the pair is a list of two tied items.
     """
     # Ranks compare infinite places, whose differences would not be 0.
-    block = pd.Series(places).groupby(numbers).rank("dense").to_numpy()
-    order = np.lexsort((block, numbers))
-    table = pd.DataFrame({"list": numbers, "block": block, "row": np.arange(len(block))})
-    pairs = table.iloc[order].merge(
-        table.assign(block=block - 1), on=["list", "block"], suffixes=("", "_below")
-    )
-    size, blocks = np.bincount(numbers), pd.Series(block).groupby(numbers).max()
-    tied = np.flatnonzero(((size == 2) & (blocks == 1).reindex(range(len(size))))[numbers])
-    first, second = tied[np.lexsort((tied, numbers[tied]))].reshape(-1, 2).T
-    above, below = np.append(pairs["row"], first), np.append(pairs["row_below"], second)
-    order = np.argsort(numbers[above], kind="stable")
-    return above[order], below[order], (np.arange(len(above)) >= len(pairs))[order]
+    block = pd.Series(places).groupby(numbers).rank("dense").astype(int)
+    table = pd.DataFrame({"list": numbers, "block": block, "row": block.index})
+    lists = table.groupby("list")
+    table["tie"] = (lists["row"].transform("size") == 2) & (lists["block"].transform("max") == 1)
+    table["block"] += table["tie"] & (lists.cumcount() == 1)  # two items that are tied are a pair
+    below = table.assign(block=table["block"] - 1)
+    pairs = table.merge(below, on=["list", "block"], suffixes=("", "_below"))
+    pairs = pairs.sort_values("list", kind="stable")
+    return tuple(pairs[name].to_numpy() for name in ("row", "row_below", "tie"))
 
 
 def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np.int64], list[Any]]:
@@ -377,14 +372,14 @@ def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np
     blank = f"the cell is blank; say to which {form[0]} the row belongs"
     refuse_first(table.blank(form[0]), lambda row: f"{place(row)}: {blank}")
     items, names = table.labels("item"), table.labels(form[0])
-    place_of = {label: at for at, label in enumerate(dict.fromkeys(names))}
-    numbers = np.array([place_of[label] for label in names])
-    seen: set[Any] = set()
-    for row, key in enumerate(zip(numbers.tolist(), items, strict=True)):
-        if key in seen:
-            twice = f"{shown(items[row])} is in {shown(names[row])} twice"
-            raise DataError(f"{table.place(row)}: {twice}; drop a row")
-        seen.add(key)
+    numbers, which = (pd.factorize(label_column(labels))[0] for labels in (names, items))
+    twice = pd.DataFrame({"list": numbers, "item": which}).duplicated().to_numpy()
+    refuse_first(
+        twice,
+        lambda row: (
+            f"{table.place(row)}: {shown(items[row])} is in {shown(names[row])} twice; drop a row"
+        ),
+    )
     return items, numbers, names
 
 

@@ -277,7 +277,7 @@ class PreferenceData:
 
     @property
     def winner(self) -> NDArray[np.int32]:
-        """Position of the winner of each distinct answer, shape (m,)."""
+        """Position of the winner of each row of ``comparisons``, shape (m,)."""
         return self.comparisons.winner
 
     @property
@@ -287,7 +287,7 @@ class PreferenceData:
 
     @property
     def count(self) -> NDArray[np.int32]:
-        """Count of each distinct answer, shape (m,)."""
+        """Count of each row, shape (m,)."""
         return self.comparisons.count
 
     @property
@@ -296,12 +296,12 @@ class PreferenceData:
 
     @property
     def num_comparisons(self) -> int:
-        """Number of distinct answers m."""
+        """Number of rows m of ``comparisons``: of distinct answers, with each pair of a list."""
         return int(self.winner.shape[0])
 
     @property
     def num_answers(self) -> int:
-        """Number of answers: the sum of the counts."""
+        """Number of answers: the sum of the counts, so that each pair of a list counts."""
         return int(np.sum(self.count, dtype=np.int64))
 
     @cached_property

@@ -22,9 +22,10 @@ class HeldOut:
     Attributes
     ----------
     table : DataFrame
-        One row for each row of the data's answers, in the same order: the answer (a reported
-        probability is in ``reported``), its held-out ``probability`` (the density for numbers) and
-        the logarithm ``log_score``. Comparisons have ``p_first``, ``p_second`` and, if there are
+        One row for each distinct answer: the answer (a reported probability is in ``reported``; a
+        list is shown by its first pair and its label in ``list``, a tuple if equal lists had
+        several), its held-out ``probability`` (the density for numbers) and the logarithm
+        ``log_score``. Comparisons have ``p_first``, ``p_second`` and, if there are
         ties, ``p_tie``; the first is the item in the first column. Classes have ``p_<class>``, and
         scores of a relation ``mean`` and ``sd`` of the label. Reweighted draws have ``k_hat``: a
         row above `relpref.infer.smoothing.threshold`, at most 0.7, is unreliable.

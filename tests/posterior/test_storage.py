@@ -447,6 +447,21 @@ def test_a_file_from_before_lists_had_labels() -> None:
     assert old.data.comparisons.lists == (0, 1)
 
 
+def test_labels_of_lists_in_earlier_files() -> None:
+    """Each row had the position of its list's label, in an order of their own."""
+    table = {"list": list("xxxyyyzzz"), "item": list("abcbcacab"), "place": [1, 2, 3] * 3}
+    data = PreferenceData.from_tables(answers=pd.DataFrame(table))
+    assert data.comparisons.lists == ("x", "z", "y") and data.comparisons.list is not None
+    arrays: dict[str, Any] = {}
+    stored = codec.encode(data, arrays, "data")
+    fields = stored["fields"]["comparisons"]["fields"]
+    fields |= {"lists": {"tuple": ["z", "y", "x"]}, "list_label": {"array": "int32"}}
+    path = codec.array_name("data/comparisons/list_label")
+    arrays[path] = np.array([2, 0, 1], np.int32)[data.comparisons.list]
+    assert codec.decode(stored, arrays, "data").comparisons.lists == ("x", "z", "y")
+    assert "list_label" not in codec.encode(data, {}, "data")["fields"]["comparisons"]["fields"]
+
+
 def test_data_and_arrays_among_options_come_back(data: PreferenceData) -> None:
     kept: dict[str, Any] = {}
     stored = codec.encode({"other": data, "weights": np.arange(3.0)}, kept, "origin")
