@@ -209,7 +209,8 @@ def _style_of(file: Path, sample: str, *, complete: bool) -> _Style:
             f"{file}: all rows can be parted by {' or by '.join(_SEPARATORS[m] for m in fitting)}; "
             "put quotation marks around the cells that hold the other one"
         )
-    mark = [*fitting, "," if "," in head else max(width, key=lambda mark: width[mark])][0]
+    most = max(width, key=lambda mark: (mark == "," and width[mark] > 1, width[mark]))
+    mark = fitting[0] if fitting else most
     rows = tables[mark]
     before = behind = 0
     if fitting and more[mark] == {1}:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import sys
 import zipfile
 from pathlib import Path
@@ -229,6 +230,37 @@ def test_files_that_can_be_read_in_two_ways_or_in_none_are_refused(
     with pytest.raises(DataError, match=reason) as caught:
         PreferenceData.from_tables(answers=write(tmp_path / name, content))
     assert len(str(caught.value)) < 600
+
+
+def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+    rng, refused = random.Random(3), 0
+    spaces = ("a.txt", r_table(" ", quoted=True), "")
+    pieces = [
+        b"",
+        b",",
+        b";",
+        b"\t",
+        b"\n",
+        b'"',
+        b"\xff",
+        b"{",
+        b"]",
+        b"null",
+        b"1e999",
+        b"#",
+        b" ",
+    ]
+    for name, content, _ in [*WEIGHTED.values(), *REFUSED.values(), spaces] * 12:
+        damaged = bytearray(content if isinstance(content, bytes) else content.encode())
+        for _ in range(rng.randrange(1, 5)):
+            start = rng.randrange(len(damaged) + 1)
+            damaged[start : start + rng.randrange(8)] = rng.choice(pieces)
+        try:
+            PreferenceData.from_tables(answers=write(tmp_path / name, bytes(damaged)))
+        except DataError as error:
+            refused += 1
+            assert len(str(error)) < 1500
+    assert 200 < refused < 600
 
 
 def test_archives_are_refused(tmp_path: Path) -> None:
