@@ -185,9 +185,13 @@ class _Style(NamedTuple):
 def _style_of(file: Path, sample: str, *, complete: bool) -> _Style:
     """Find the separator that parts all rows alike."""
     head = sample.strip().partition("\n")[0].rstrip()
-    if head.startswith(("# ", "<")):
-        what = "a page (HTML or XML)" if head[0] == "<" else "a comment"
-        raise DataError(f"{file}: it begins with {what}; a table begins with the names of columns")
+    for start, what in (
+        ("# ", "a comment"),
+        ("<", "a page (HTML or XML)"),
+        ("sep=", "a separator"),
+    ):
+        if head.startswith(start):
+            raise DataError(f"{file}: it begins with {what}; begin with the names of the columns")
     tables = {}
     for mark in " " if _all_quoted(head) else ",;\t|":  # spaces are those of R
         lines = io.StringIO(sample, newline="")
@@ -205,7 +209,8 @@ def _style_of(file: Path, sample: str, *, complete: bool) -> _Style:
             f"{file}: all rows can be parted by {' or by '.join(_SEPARATORS[m] for m in fitting)}; "
             "put quotation marks around the cells that hold the other one"
         )
-    mark = [*fitting, "," if "," in head else max(width, key=lambda mark: width[mark])][0]
+    most = max(width, key=lambda mark: (mark == "," and width[mark] > 1, width[mark]))
+    mark = fitting[0] if fitting else most
     rows = tables[mark]
     before = behind = 0
     if fitting and more[mark] == {1}:

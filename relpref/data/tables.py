@@ -147,12 +147,12 @@ class Table:
         """Return a column of numbers with decimal points; refuse those that have two readings."""
         if not self.text or self.decimal == ".":
             return cells
-        doubtful = _DECIMAL_POINT if self.decimal else _IN_DOUBT
+        doubtful = (_DECIMAL_POINT,) if self.decimal else (_IN_DOUBT, _DECIMAL_COMMA)
         self.refuse(
             cells.name,
-            np.array(["." in cell and bool(doubtful(cell)) for cell in cells.tolist()], dtype=bool),
-            " may have a decimal point, or a point between thousands; write numbers without "
-            "separators of thousands, and 1.50 or 1,50 throughout the file",
+            np.array([any(fits(cell) for fits in doubtful) for cell in cells.tolist()], dtype=bool),
+            ": the mark may be decimal or between thousands; write numbers without separators of "
+            "thousands, and with one decimal mark throughout the file",
         )
         if not self.decimal:
             return cells

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import sys
 import zipfile
 from pathlib import Path
@@ -193,6 +194,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "unquoted decimal commas": ("a.csv", PLAIN.replace(".", ","), "line 3: 3 cells where|4 cells"),
     "a title": ("a.csv", f"Results\n\n{PLAIN}", "line 3: 3 cells .* above the header"),
     "a comment": ("a.csv", f"# exported, 2024\n{PLAIN}", "begins with a comment"),
+    "a separator": ("a.csv", f"sep=,\n{PLAIN}", "begins with a separator"),
     "a page": ("a.xls", "<html><table></table></html>", "begins with a page"),
     "old Excel": ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"save it as \.xlsx or CSV"),
     "no Excel": ("a.xlsx", PLAIN, "not a readable Excel file"),
@@ -204,13 +206,13 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "thousands or decimals": (
         "a.csv",
         "winner;loser;weight\na;b;1.234\nb;c;2.500\n",
-        "line 2, column 'weight': '1.234' may have a decimal point, or",
+        "line 2, column 'weight': '1.234': the mark may be decimal or between thousands",
     ),
-    "both marks": ("a.csv", "winner;loser;weight\na;b;1,5\nb;c;1.5\n", "'1,5' is not a number"),
+    "both marks": ("a.csv", "winner;loser;weight\na;b;1,5\nb;c;1.5\n", "'1,5': the mark"),
     "points among decimal commas": (
         "a.csv",
         "winner;loser;weight\na;b;1,5\nb;c;1.500\n",
-        "'1.500' may have",
+        "'1.500': the mark may be",
     ),
     "broken JSON": ("a.json", '[{"winner": "a"},\n {"winner" "b"}]', "not valid JSON .* line 2"),
     "nested JSON": ("a.json", '[{"match": {"winner": "a"}}]', "'match' hold lists or objects"),
@@ -228,6 +230,37 @@ def test_files_that_can_be_read_in_two_ways_or_in_none_are_refused(
     with pytest.raises(DataError, match=reason) as caught:
         PreferenceData.from_tables(answers=write(tmp_path / name, content))
     assert len(str(caught.value)) < 600
+
+
+def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+    rng, refused = random.Random(3), 0
+    spaces = ("a.txt", r_table(" ", quoted=True), "")
+    pieces = [
+        b"",
+        b",",
+        b";",
+        b"\t",
+        b"\n",
+        b'"',
+        b"\xff",
+        b"{",
+        b"]",
+        b"null",
+        b"1e999",
+        b"#",
+        b" ",
+    ]
+    for name, content, _ in [*WEIGHTED.values(), *REFUSED.values(), spaces] * 12:
+        damaged = bytearray(content if isinstance(content, bytes) else content.encode())
+        for _ in range(rng.randrange(1, 5)):
+            start = rng.randrange(len(damaged) + 1)
+            damaged[start : start + rng.randrange(8)] = rng.choice(pieces)
+        try:
+            PreferenceData.from_tables(answers=write(tmp_path / name, bytes(damaged)))
+        except DataError as error:
+            refused += 1
+            assert len(str(error)) < 1500
+    assert 200 < refused < 600
 
 
 def test_archives_are_refused(tmp_path: Path) -> None:

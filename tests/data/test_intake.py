@@ -244,7 +244,7 @@ def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
 
 def test_commas_are_no_decimal_marks_beside_points(tmp_path: Path) -> None:
     file = write(tmp_path / "items.csv", "name;x;y\na;1,5;2.5\nb;2;3\nc;3;4\n")
-    with pytest.raises(DataError, match="column 'x': '1,5' is not a number"):
+    with pytest.raises(DataError, match="column 'x': '1,5': the mark may be"):
         PreferenceData.from_tables(file)
 
 
