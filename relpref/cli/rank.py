@@ -157,7 +157,7 @@ def prefer_run(chosen: argparse.Namespace) -> None:
         side = getattr(chosen, option)
         if side is None:
             continue
-        word = None if side in posterior.data.labels else side.lower()
+        word = "" if side in posterior.data.labels else side.lower()
         question[option] = sides.get(word) or labels(posterior.data.labels, [side])[0]
     if chosen.covariate:
         given = assigned(
