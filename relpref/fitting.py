@@ -80,7 +80,7 @@ def fit(
     >>> posterior.ranking().index.tolist()
     ['tea', 'coffee', 'water']
     """
-    program = model
+    program: Any = model
     if isinstance(model, str):
         program = find("program", model) or find("program", choose("model", "program", model))
         model = name_of("program", program) or model

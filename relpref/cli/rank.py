@@ -161,9 +161,8 @@ def prefer_run(chosen: argparse.Namespace) -> None:
         side = getattr(chosen, option)
         if side is None:
             continue
-        is_label = side in posterior.data.labels
-        shown = None if is_label else sides.get(side.lower())
-        question[option] = shown or labels(posterior.data.labels, [side])[0]
+        word = "" if side in posterior.data.labels else side.lower()
+        question[option] = sides.get(word) or labels(posterior.data.labels, [side])[0]
     if chosen.covariate:
         given = assigned(
             "--covariate",

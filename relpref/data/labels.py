@@ -283,7 +283,10 @@ class GrowingIndex(LabelIndex):
 
 
 def in_labels(
-    labels: Sequence[Any], items: LabelIndex, first: Sequence[int], second: Sequence[int]
+    labels: Sequence[Any],
+    items: LabelIndex,
+    first: NDArray[np.int32],
+    second: NDArray[np.int32],
 ) -> list[Any]:
     """Replace the words first and second, where they are no labels, by labels of each pair."""
     sides = {"first": first, "second": second}

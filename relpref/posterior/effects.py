@@ -74,7 +74,8 @@ def beliefs(posterior: Any, functionals: Functionals) -> list[Belief]:
             )
     weights = belief.weights[chosen] / belief.weights[chosen].sum()
     groups = zip(*results, strict=True)
-    return [mixture(*map(np.stack, zip(*group, strict=True)), weights) for group in groups]
+    stacked = (tuple(np.stack(each) for each in zip(*group, strict=True)) for group in groups)
+    return [mixture(means, scales, weights) for means, scales in stacked]
 
 
 @lazy_jit(static_argnums=0)
@@ -82,7 +83,7 @@ def _prior(call: Call, arrays: Any, values: Any, utilities: Any) -> tuple[Any, A
     """Covariance of f, the same as a matrix, and that of the utilities."""
     site = call.trace(arrays, {**values, _UTILITY: utilities})[_UTILITY]
     covariance: Any = getattr(unwrap(site["fn"]), "covariance", None)
-    part = getattr(covariance, "parts", {}).get(_PART)
+    part: Any = getattr(covariance, "parts", {}).get(_PART)
     if not hasattr(part, "kernel") or getattr(part.kernel, "unscaled", False):
         raise DataError("attribute_effects: the utilities of this model have no attributes")
     return part, part.in_memory().dense(), covariance.in_memory().dense()
@@ -112,7 +113,7 @@ def effects_of_attributes(posterior: Any, interval: float) -> pd.DataFrame:
     check_interval(interval)
     values, names = np.asarray(posterior.data.attributes), posterior.data.attribute_names
     columns = np.flatnonzero(np.ptp(values, axis=0) > 0).tolist()
-    binary = np.isin(values, (0, 1)).all(axis=0)
+    binary: Any = np.isin(values, (0, 1)).all(axis=0)
     groups: dict[Any, list[int]] = {}
     for column in columns:  # levels of one category, ``name=level``, are one group
         category, equal, _ = str(names[column]).partition("=")

@@ -167,8 +167,8 @@ def test_of_a_plane_the_effects_are_its_slopes(tmp_path: Any) -> None:
     effects = posterior.attribute_effects()
     np.testing.assert_allclose(effects["mean"], slopes, atol=1e-7)
     posterior.save(tmp_path / "run.nc")
-    again = relpref.load(tmp_path / "run.nc").attribute_effects()
-    pd.testing.assert_frame_equal(again, effects)
+    again: Any = relpref.load(tmp_path / "run.nc")
+    pd.testing.assert_frame_equal(again.attribute_effects(), effects)
 
 
 def test_the_plane_that_fits_best_where_a_kernel_has_no_derivative() -> None:
@@ -196,7 +196,8 @@ def test_levels_are_switched() -> None:
     names = ["x", "y", "kind=u", "kind=v", "kind=w", "organic"]
     assert effects.index.tolist() == names and effects.index.name == "attribute"
     assert effects["change"].tolist() == ["one sd"] * 2 + ["switch"] * 4
-    size, columns = len(items), {"kind": list("uvw"), "organic": [0, 1]}
+    size = len(items)
+    columns: dict[str, list[Any]] = {"kind": list("uvw"), "organic": [0, 1]}
     for column, levels in columns.items():
         moved = [items.assign(**{column: level}).rename(f"{{}}{level}".format) for level in levels]
         belief = posterior.extend(pd.concat(moved)).belief
