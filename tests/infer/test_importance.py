@@ -311,28 +311,3 @@ def test_uneven_weights_warn_and_name_the_remedy() -> None:
         info = judged(heavy)
     assert info["pareto_k"] == pytest.approx(0.9, abs=0.15)
     assert judged(np.zeros(36)) == {"points": 36, "effective_points": pytest.approx(36.0)}
-
-
-def test_a_quick_update_moves_every_component_and_is_undone(posterior: UtilityPosterior) -> None:
-    known = set(zip(posterior.data.winner.tolist(), posterior.data.loser.tolist(), strict=True))
-    fresh = [
-        (first, second)
-        for first in range(3)
-        for second in range(4, 8)
-        if (first, second) not in known
-    ]
-    answers = [(_LABELS[first], _LABELS[second]) for first, second in fresh[:2]]
-    quick = posterior.update(answers, quick=True)
-    full = posterior.update(answers)
-    sd = full.sd()
-    assert_allclose((quick.mean() - full.mean()) / sd, 0.0, atol=0.05)
-    assert_allclose(quick.sd() / sd, 1.0, atol=0.05)
-    assert_allclose(quick.belief.weights, full.belief.weights, rtol=0.15, atol=0.003)
-    assert quick.log_evidence == pytest.approx(full.log_evidence, abs=0.05)
-    assert quick.hyperparameters["smooth"] == pytest.approx(
-        full.hyperparameters["smooth"], rel=0.05
-    )
-    undone = quick.update(withdraw=answers[1:], quick=True).update(withdraw=answers[:1], quick=True)
-    assert_allclose(undone.mean(), posterior.mean(), atol=1e-8)
-    assert_allclose(undone.belief.weights, posterior.belief.weights, rtol=1e-6)
-    assert undone.log_evidence == pytest.approx(posterior.log_evidence)
