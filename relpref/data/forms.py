@@ -104,9 +104,9 @@ def answer_table(
             raise DataError(f"{name}={option!r}: there is no such option; {', '.join(values)}")
     table, named = as_table(value, NAME), dict(columns or {})
     sides = {"shown_first", *covariates} & {*named}  # may be a column of items, which stays one
-    ends = {named.get(end) for end in (*_WINNER_FORM, *_PAIR_FORM)}
-    ends |= ends_of(table) if sides and not table.frame.empty else set()
-    first = {ours: name for ours, name in named.items() if ours not in sides or name not in ends}
+    items: set[Any] = {named.get(end) for end in (*_WINNER_FORM, *_PAIR_FORM)}
+    items |= ends_of(table) if sides and not table.frame.empty else set()
+    first = {ours: name for ours, name in named.items() if ours not in sides or name not in items}
     table = replace(known_names(renamed(table, first), names), known=labels)
     if table.frame.empty:
         raise DataError(

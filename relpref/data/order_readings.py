@@ -1,10 +1,10 @@
 """Ways to read a table of answers as orders, choices, or the best and the worst of several."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,10 +32,17 @@ from relpref.data.tables import Table
 
 Values = NDArray[np.float64]
 _CHOSEN = {"chosen", "choice", "choose", "selected", "picked", "choosen", "purchased"}
-_LOOKED_AT = 1000  # rows
 _MOST_EVENTS = 6  # columns that may name an event together
-_RANKS = terms("first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth")
-_MEDALS = ["gold", "silver", "bronze"]
+_RANKS = {
+    word: rank
+    for text in (
+        "first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth",
+        "gold, silver, bronze",
+    )
+    for rank, word in enumerate(terms(text), 1)
+}
+_ROW_NUMBERS = NUMBERS - {"name"}
+_EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 _PLACED = {"", "rank", "place", "choice", "position", "preference", "pick", "favorite", "top"}
 _PLACED |= {"platz", "rang", "wahl", "choix", "games"}
 
@@ -79,19 +86,13 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> Iterator[tuple[tuple[An
     events = [name for name in free if set(sheet.noun(name).split()) & EVENTS or name == "list"]
     events = ["list"] if "list" in free else events[:_MOST_EVENTS]
     fitting = []
-    for keys in (events, [name for name in free if name not in events]):
-        for size in (1, 2, 3) if keys is events else (1,):
-            for key in combinations(keys, size):
-                groups = _groups(sheet, key)
-                size_of = np.bincount(groups)
-                ties = placing.fits(groups) if (size_of > 1).all() else None
-                strict = ties == 0 and len(size_of) > 1
-                if ties is None or not (strict or keys is events):
-                    continue
-                for item in _items(sheet, [name for name in free if name not in key], groups):
-                    fitting.append((ties, -len(size_of), key, item))
-        if fitting:
-            break
+    for key in chain.from_iterable(combinations(events, size) for size in (1, 2, 3)):
+        groups = _groups(sheet, key)
+        sizes = np.bincount(groups)
+        ties = placing.fits(groups) if (sizes > 1).all() else None
+        if ties is not None:
+            for item in _items(sheet, [name for name in free if name not in key], groups):
+                fitting.append((ties, -len(sizes), key, item))
     best = min((fit[:2] for fit in fitting), default=None)
     yield from ((key, item) for *score, key, item in fitting if tuple(score) == best)
 
@@ -128,7 +129,7 @@ def _placed(sheet: Sheet) -> Iterator[Placing]:
             )
 
 
-def are_places(cells: Sequence[str]) -> bool:
+def are_places(cells: Collection[str]) -> bool:
     """Tell whether cells are whole numbers from 1 on, or say that an item has no place."""
     given = [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
     return bool(given) and all(cell.isdigit() and int(cell) > 0 for cell in given)
@@ -171,26 +172,18 @@ def seconds(cell: str) -> float:
 
 
 def _marked(sheet: Sheet) -> Iterator[Placing]:
-    """Yield columns that mark the best by 1 and the worst by -1, both by 1, or what was chosen."""
-    marks = {}
+    """Yield columns that mark the best by 1 and the worst by -1, or what was chosen by 1."""
     for column in sheet.columns:
         cells = [cell.lower() for cell in sheet.cells(column)]
-        if set(cells) <= {"1", "-1", "0", ""} | TRUE | FALSE:
-            marks[column] = np.array([(cell in TRUE) - 1.0 * (cell == "-1") for cell in cells])
-    named = {" ".join(sheet.words(column)): column for column in marks}
-    extremes = [((column,), values) for column, values in marks.items() if (values < 0).any()]
-    if "best" in named and "worst" in named:
-        both = named["best"], named["worst"]
-        extremes.append((both, marks[both[0]] - marks[both[1]]))
-    for used, values in extremes:
-        places = [{1.0: "1", 0.0: "2", -1.0: "3"}[value] for value in values]
-        what = f"the best and the worst by {listed(used)}"
-        yield Placing(what, places, used, partial(_once_each, values, (1.0, -1.0)), {})
-    for column, values in marks.items():
-        if (values >= 0).all() and set(sheet.words(column)) & _CHOSEN:
-            places = ["1" if value else "2" for value in values]
-            what = f"choices by {column!r}"
-            yield Placing(what, places, (column,), partial(_once_each, values, (1.0,)), {})
+        if not {*cells} <= {"-1"} | TRUE | FALSE:
+            continue
+        values = np.array([(cell in TRUE) - 1.0 * (cell == "-1") for cell in cells])
+        worst = (values < 0).any()
+        if worst or {*sheet.words(column)} & _CHOSEN:
+            what = f"{'the best and the worst' if worst else 'choices'} by {column!r}"
+            places = [str(int(2 - value)) for value in values]
+            marks = (1.0, -1.0) if worst else (1.0,)
+            yield Placing(what, places, (column,), partial(_once_each, values, marks), {})
 
 
 def _once_each(values: Values, marks: Sequence[float], groups: NDArray[np.int64]) -> float | None:
@@ -243,100 +236,75 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
         parts = sheet.words(column)
         for at, part in enumerate(parts):
             number = re.fullmatch(r"(\d+)(st|nd|rd|th|er|e|eme|o|a)?", part)
-            names = next((names for names in (_RANKS, _MEDALS) if part in names), [])
             rest = " ".join(parts[:at] + parts[at + 1 :])
-            if (number or names) and rest in _PLACED:
-                rank = int(number[1]) if number else names.index(part) + 1
+            rank = int(number[1]) if number else _RANKS.get(part)
+            if rank is not None and rest in _PLACED:
                 columns_of.setdefault(rest, {})[rank] = column
     for columns in columns_of.values():
         ordered = [columns[rank] for rank in sorted(columns)]
-        cells = [sheet.cells(column) for column in ordered]
-        sets = [set(column) - {""} for column in cells]
-        if len(ordered) < 3 or sorted(columns) != list(range(1, len(columns) + 1)):
-            continue
-        if any(map(is_numeric, cells)) or not sets[0] & set().union(*sets[1:]):
-            continue
-        entries = [
-            (row, row, sheet.table.frame[column].iloc[row], str(rank))
-            for rank, (column, texts) in enumerate(zip(ordered, cells, strict=True), 1)
-            for row, cell in enumerate(texts)
-            if cell
-        ]
-        yield Reading(
-            f"orders, from {ordered[0]!r} to {ordered[-1]!r}",
-            partial(_melted, sheet, entries, ordered),
-        )
-
-
-def _melted(sheet: Sheet, entries: Sequence[tuple[Any, ...]], used: Sequence[Any]) -> Table:
-    """Return a row for each entry: the row that it is of, its list, its item and its place."""
-    rows, lists, items, places = zip(*sorted(entries, key=lambda entry: entry[0]), strict=True)
-    read = sheet.table.take(np.array(rows))
-    frame = read.frame.drop(columns=list(used))
-    for name, values in {"list": lists, "item": items}.items():
-        column = pd.Series(values, dtype=object)
-        frame[name] = (column.map(str) if read.text else column.infer_objects()).to_numpy()
-    return placed(sheet, replace(read, frame=frame), places)
+        sets = [{*sheet.cells(column)} - {""} for column in ordered]
+        consecutive = [*sorted(columns)] == [*range(1, len(columns) + 1)]
+        shared = sets[0] & set().union(*sets[1:])
+        if len(ordered) > 2 and consecutive and shared and not any(map(is_numeric, sets)):
+            what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
+            yield Reading(what, partial(_melted, sheet, ordered, "place"))
 
 
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
-    if sheet.better and "score" in sheet.named:
-        return
-    cells = {column: sheet.cells(column) for column in sheet.columns}
+    size = len(sheet.table.frame)
 
-    def fits(texts: Sequence[str]) -> bool:
+    def fits(texts: Collection[str]) -> bool:
         given = [cell for cell in texts if cell and cell.lower() not in LAST | OUT]
         if sheet.better:
-            return len(given) > 1 and not np.isnan([seconds(cell) for cell in given]).any()
-        ranks = sorted(map(int, given)) if are_places(texts) else []
-        return len(ranks) > 1 and ranks == list(range(1, len(ranks) + 1))
+            return len(given) > 1 and not np.isnan([*map(seconds, given)]).any()
+        ranks = sorted(map(int, given)) if are_places(given) else []
+        return len(given) > 1 and ranks == [*range(1, len(given) + 1)]
 
-    numbers = NUMBERS - {"name"}
-    ranks = [
-        column
-        for column in sheet.columns
-        if not set(sheet.words(column)) & numbers
-        and sheet.noun(column) not in EVENTS
-        and (fits(cells[column]) if sheet.better else are_places(cells[column]))
-    ]
-    named = [column for column in sheet.columns if column not in ranks]
-    if len(ranks) < 3 or len(named) > 1 + len(cells) // 4 or len(sheet.table.frame) < 2:
+    ranks: list[Any] = []
+    named: list[Any] = []
+    for column in sheet.columns:
+        cells = sheet.cells(column)
+        numbers = sheet.noun(column) in EVENTS or {*sheet.words(column)} & _ROW_NUMBERS
+        fitting = fits(cells) if sheet.better else are_places(cells)
+        (ranks if fitting and not numbers else named).append(column)
+    few = len(ranks) < 3 or size < 2 or len(named) > 1 + len(sheet.columns) // 4
+    if few or (sheet.better and "score" in sheet.named):
         return
-    size = len(sheet.table.frame)
-    if size > _LOOKED_AT and not all(
-        fits([cells[column][row] for column in ranks]) for row in range(_LOOKED_AT)
-    ):
-        return  # so many rows are no items
-    rows = list(zip(*(cells[column] for column in ranks), strict=True))
-    numbered = [
-        set(sheet.words(column)) <= EVENTS | {"r", *map(str, range(100))} for column in ranks
-    ]
-    labels = [column for column in named if len(set(cells[column])) == size]
-    events = [name for name in named if sheet.noun(name) in EVENTS]
-    if all(map(fits, rows)) and not all(numbered):
-        entries = [
-            (row, row, column, cell)
-            for row, texts in enumerate(rows)
-            for column, cell in zip(ranks, texts, strict=True)
-            if cell
-        ]
-        yield Reading(
-            f"orders, a row each, of {listed(ranks)}", partial(_melted, sheet, entries, ranks)
-        )
-    if not (labels and size > 2 and all(fits(cells[column]) for column in ranks)) or events:
+    rows = zip(*map(sheet.cells, ranks), strict=True)
+    by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
+    by_column |= any({*sheet.noun(column).split()} & ITEMS for column in named)
+    if not by_column and all(map(fits, rows)):
+        what = f"orders, a row each, of {listed(ranks)}"
+        yield Reading(what, partial(_melted, sheet, ranks, "item"))
+    labels = [column for column in named if len({*sheet.cells(column)}) == size > 2]
+    if any(sheet.noun(column) in EVENTS for column in named):
         return
-    items = sheet.table.frame[labels[0]].tolist()
-    entries = [
-        (0, column, items[row], cell)
-        for row, texts in enumerate(rows)
-        for column, cell in zip(ranks, texts, strict=True)
-        if cell
-    ]
-    yield Reading(
-        f"orders, a column each, of the items in {labels[0]!r}",
-        partial(_melted, sheet, entries, [*ranks, labels[0]]),
-    )
+    if labels and all(fits(sheet.cells(column)) for column in ranks):
+        what = f"orders, a column each, of the items in {labels[0]!r}"
+        yield Reading(what, partial(_melted, sheet, ranks, "list", labels[0]))
+
+
+def _melted(sheet: Sheet, columns: Sequence[Any], are: str, label: Any = "") -> Table:
+    """Return a row for each item of each list.
+
+    The columns are the places, the items or the lists (``are``); in the last case ``label`` is the
+    column of the items, and otherwise each row is a list.
+    """
+    cells = np.array([*map(sheet.cells, columns)], dtype=object).T
+    rows, at = np.nonzero(cells != "")
+    places, names = cells[rows, at], np.array(columns, dtype=object)[at]
+    read = sheet.table.take(rows)
+    lists, items = rows, names
+    if are == "place":
+        items, places = read.frame[list(columns)].to_numpy(dtype=object)[range(len(at)), at], at + 1
+    if are == "list":
+        lists, items = names, read.frame[label].to_numpy()
+    kept = read.frame.drop(columns=[*columns, *[label] * (are == "list")])
+    for name, values in {"list": lists, "item": items}.items():
+        column = pd.Series(values, kept.index, dtype=object)
+        kept = kept.assign(**{name: column.map(str) if read.text else column.infer_objects()})
+    return placed(sheet, replace(read, frame=kept), [*map(str, places)])
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:

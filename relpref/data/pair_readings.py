@@ -1,7 +1,6 @@
 """Ways to read a table of answers as pairs: winners and losers, outcomes, goals, counts."""
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +39,9 @@ from relpref.data.readings import (
 from relpref.data.tables import Table, hold_one_set
 from relpref.errors import DataError
 
-Codes = NDArray[np.float64]  # 1 where the first won, 0 for a tie, -1 where the second won, or NaN
+# 1 where the first won, 0 for a tie, -1 where the second won, NaN for a blank, 9 for a void answer.
+Codes = NDArray[np.float64]
+_VOID = 9.0
 
 # Words beside those of outcomes, and beside those of a side in a cell, that say nothing more.
 _BESIDE = ITEMS | NUMBERS | {"final", "match", "game", "human", "overall", "full", "ft", "who"}
@@ -60,6 +61,7 @@ _BESIDE |= {
 _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
 ).fullmatch
+_GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa")
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
@@ -135,8 +137,8 @@ def candidates(sheet: Sheet) -> list[Pair]:
     pairs: dict[tuple[Any, Any], Pair] = {}
     for side, decided in sides:
         left, right = sheet.cells(side.first), sheet.cells(side.second)
-        spoiled = np.mean([a == b or not a or not b for a, b in zip(left, right, strict=True)])
-        if spoiled <= _SPOILED:
+        same = np.mean([a == b != "" for a, b in zip(left, right, strict=True)])
+        if same <= _SPOILED:
             pair = Pair(*side, decided, is_numeric(left + right))
             pairs.setdefault((side.first, side.second), pair)
     likely = [pair for pair in pairs.values() if not pair.rest & NOT_LABELS]
@@ -151,7 +153,7 @@ def label_pairs(sheet: Sheet, pairs: list[Pair]) -> list[Pair]:
     sharing = [
         pair for pair in pairs if set(sheet.cells(pair.first)) & set(sheet.cells(pair.second))
     ]
-    pairs = sharing or pairs
+    pairs = sharing or [pair for pair in pairs if not pair.numeric]
     lowest = min((pair.rank for pair in pairs), default=0)
     return [pair for pair in pairs if pair.rank == lowest]
 
@@ -162,22 +164,17 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
     for pair in label_pairs(sheet, everything):
         ends = {"first": pair.first, "second": pair.second}
         if pair.decided:
-            names = {"winner": pair.first, "loser": pair.second}
-            back = {theirs: ours for ours, theirs in names.items()}
-            yield Reading(
-                f"pairs, {pair.first!r} preferred to {pair.second!r}",
-                partial(sheet.table.rename, back),
-                names,
-            )
+            what = f"pairs, {pair.first!r} preferred to {pair.second!r}"
+            names = {pair.first: "winner", pair.second: "loser"}
+            ends = {"winner": pair.first, "loser": pair.second}
+            yield Reading(what, partial(sheet.table.rename, names), ends)
             continue
         sides = f"pairs of {pair.first!r} and {pair.second!r} with"
         outcomes = _agreed(outcomes_of(sheet, pair, everything))
         counts = [] if outcomes else list(_counts(sheet, pair))
-        for names, numbers in counts:
-            yield Reading(
-                f"{sides} the counts {listed(names.values())}",
-                partial(_counted, sheet.table, pair, names, numbers),
-            )
+        for used, numbers in counts:
+            what = f"{sides} the counts {listed(used.values())}"
+            yield Reading(what, partial(_counted, sheet.table, pair, used, numbers))
         if not outcomes and not counts:
             outcomes = _agreed(other_outcomes(sheet, pair, everything))
         several = [outcome.codes for outcome in outcomes][:2]
@@ -194,11 +191,11 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
 
 
 def _agreed(outcomes: Iterator[Outcome]) -> list[Outcome]:
-    """Join outcomes that are equal wherever both are given."""
+    """Join outcomes that are equal in all rows where both are given."""
     agreed: list[Outcome] = []
     for outcome in outcomes:
         for at, other in enumerate(agreed):
-            both = ~np.isnan(outcome.codes) & ~np.isnan(other.codes)
+            both = (np.abs(outcome.codes) <= 1) & (np.abs(other.codes) <= 1)
             if both.any() and (outcome.codes == other.codes)[both].all():
                 codes = np.where(np.isnan(other.codes), outcome.codes, other.codes)
                 agreed[at] = other._replace(codes=codes, used=(*other.used, *outcome.used))
@@ -214,7 +211,9 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any]]:
         return chosen, []
     if "first_score" in sheet.named:
         return [], []
-    exact, similar, sides = [], [], set(pair.marker)
+    exact: list[Any] = []
+    similar: list[Any] = []
+    sides = set(pair.marker)
     twins = {end for side in side_pairs(sheet, SIDES, sheet.columns) for end in side[:2]}
     for column in sheet.columns:
         parts = set(sheet.words(column))
@@ -231,11 +230,13 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any]]:
 
 def outcomes_of(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> Iterator[Outcome]:
     """Yield how the outcome may be read: by a column that is named as one, or else by goals."""
-    exact, _ = named_outcomes(sheet, pair)
+    exact, similar = named_outcomes(sheet, pair)
     for column in exact:
         yield from _read(sheet, pair, column, everything, numbers=not pair.doubtful)
-    if not pair.doubtful and not {"winner", "result"} & set(sheet.named):
-        yield from _goals(sheet, pair)
+    goals = [] if pair.doubtful or {"winner", "result"} & sheet.named else [*_goals(sheet, pair)]
+    for column in similar if goals and not exact else ():
+        yield from _read(sheet, pair, column, everything, numbers=False)
+    yield from goals
 
 
 def other_outcomes(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> Iterator[Outcome]:
@@ -265,7 +266,7 @@ def _read(
         what = "left out" if sheet.both_bad == "drop" else "a tie"
         described += f" ({bad.sum()} times both were bad: {what})"
     for name, codes in read_outcome(sheet, pair, column, everything, numbers=numbers):
-        codes = np.where(bad & (sheet.both_bad == "drop"), np.nan, codes)
+        codes = np.where(bad & (sheet.both_bad == "drop"), _VOID, codes)
         yield Outcome(described, codes, (column,), {name: column} if name else {})
 
 
@@ -281,9 +282,9 @@ def read_outcome(
     """Return the distinct ways in which all cells of a column can be read as outcomes.
 
     Cells are labels of their row, words for the two sides, scores such as 2:1, or, with
-    ``numbers``, 1 and 0 of the first or 1 and 2; words for a tie are allowed in each. Blank cells
-    and words such as "no result" are NaN. Beside each is the name, ``winner`` or ``result``, that
-    chooses it; none where no name does. All ways are added to ``tried``, infinite where they fail.
+    ``numbers``, 1 and 0 of the first or 1 and 2; words for a tie are allowed in each. Beside each
+    is the name, ``winner`` or ``result``, that chooses it; none where no name does. All ways are
+    added to ``tried``, infinite where they fail.
     """
     cells = [plain(cell) for cell in sheet.cells(column)]
     at, distinct = pd.factorize(np.array(cells, dtype=object))
@@ -322,7 +323,7 @@ def read_outcome(
         return readings[:1]
     add_words(*pair.marker)
     add_words(pair.marker[0][0], pair.marker[1][0])
-    add_words(*(" ".join(sheet.words(end)) for end in (pair.first, pair.second)))
+    add_words(" ".join(sheet.words(pair.first)), " ".join(sheet.words(pair.second)))
     if readings:
         return readings
     # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
@@ -365,10 +366,12 @@ def _side(cell: str, sides: Collection[str]) -> str:
 
 
 def _common(cell: str, labels: set[str]) -> float:
-    """Return 0 for a tie, NaN for a void answer, and infinity for a cell that is neither."""
+    """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
     said = {cell, " ".join(words(cell)), _side(cell, ())}
-    if cell == "" or (said & VOID and cell not in labels):
+    if cell == "":
         return np.nan
+    if said & VOID and cell not in labels:
+        return _VOID
     return 0.0 if said & (TIES | BOTH_BAD) and cell not in labels else np.inf
 
 
@@ -383,17 +386,10 @@ def _margin(cell: str) -> float:
 
 def _goals(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
     """Read the outcome from the goals or points of the two sides."""
-    others = [column for column in sheet.columns if column not in (pair.first, pair.second)]
-    lower = {str(column).lower(): column for column in others}
     sides = [
-        (lower[first], lower[second])
-        for first, second in (("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa"))
-        if {first, second} <= set(lower)
-    ]
-    sides += [
-        (side.first, side.second)
-        for side in side_pairs(sheet, SIDES, others)
-        if side.rest & GOALS and side.rest <= GOALS
+        side[:2]
+        for side in side_pairs(sheet, SIDES + _GOALS, sheet.columns)
+        if (side.rest & GOALS and side.rest <= GOALS) or side.marker in _GOALS
     ]
     if "first_score" in sheet.named:
         sides = [("first_score", "second_score")]
@@ -402,11 +398,8 @@ def _goals(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
         if all(map(is_numeric, cells)):
             first, second = (np.array([float(c) if c else np.nan for c in end]) for end in cells)
             described = f"the result of {ends[0]!r} and {ends[1]!r}"
-            yield Outcome(described, np.sign(first - second), ends, _scores(ends))
-
-
-def _scores(ends: tuple[Any, Any]) -> dict[str, Any]:
-    return dict(zip(("first_score", "second_score"), ends, strict=True))
+            names = dict(zip(("first_score", "second_score"), ends, strict=True))
+            yield Outcome(described, np.sign(first - second), ends, names)
 
 
 def _counts(sheet: Sheet, pair: Pair) -> Iterator[tuple[dict[float, Any], Codes]]:
@@ -447,13 +440,22 @@ def _numbers(cells: list[str]) -> Codes | None:
     return np.array(cells, dtype=np.float64) if all(map(str.isdigit, cells)) else None
 
 
+def ties_of(sheet: Sheet) -> list[Any]:
+    """Return the columns that mark ties by true and false."""
+    return [
+        column
+        for column in sheet.columns
+        if " ".join({*sheet.words(column)} - {"is", "was"}) in TIES
+        and {cell.lower() for cell in sheet.cells(column)} <= TRUE | FALSE
+    ]
+
+
 def _decided(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     """Return the pairs with their winners and ties, without rows that have no outcome."""
     codes, used, table = outcome.codes.copy(), list(outcome.used), sheet.table
     for column in sheet.columns:
         parts = set(sheet.words(column)) - {"is", "was"}
-        tie = " ".join(parts) in TIES
-        cells = [cell.lower() for cell in sheet.cells(column)]
+        tie, cells = column in ties_of(sheet), [cell.lower() for cell in sheet.cells(column)]
         if not (tie or parts & CANCELED) or not set(cells) <= TRUE | FALSE or column in used:
             continue
         marked = np.array([cell in TRUE for cell in cells])
@@ -462,7 +464,7 @@ def _decided(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
             table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
         codes[marked] = 0.0 if tie else np.nan
         used.append(column)
-    rows = np.flatnonzero(~np.isnan(codes))
+    rows = np.flatnonzero(np.abs(codes) <= 1)
     notes, left_out = [], len(codes) - len(rows)
     if left_out:
         verb = "is" if left_out == 1 else "are"
@@ -492,19 +494,13 @@ def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
 
 def _once(sheet: Sheet, pair: Pair, codes: Codes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return one of the two rows of each answer, where all answers are given from both sides."""
-    left, right = sheet.cells(pair.first), sheet.cells(pair.second)
-    answers = [(left[row], right[row], codes[row]) for row in rows]
-    mirrored = [(right[row], left[row], -codes[row] + 0.0) for row in rows]
-    if Counter(answers) != Counter(mirrored):
-        return rows
-    kept, waiting = [], Counter[tuple[str, str, float]]()
-    for row, answer, other in zip(rows.tolist(), answers, mirrored, strict=True):
-        if waiting[answer]:
-            waiting[answer] -= 1
-        else:
-            waiting[other] += 1
-            kept.append(row)
-    return np.array(kept, dtype=np.int64)
+    ends = (sheet.cells(end) for end in (pair.first, pair.second))
+    left, right = (np.array(end, dtype=object)[rows] for end in ends)
+    turned = left > right
+    low, high = np.where(turned, right, left), np.where(turned, left, right)
+    code = np.where(turned, -codes[rows], codes[rows]) + 0.0
+    share = pd.Series(turned).groupby([low, high, code]).mean()
+    return rows[~turned] if (share == 0.5).all() else rows
 
 
 def _counted(table: Table, pair: Pair, counts: Mapping[float, Any], numbers: Any) -> Table:

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,21 +26,20 @@ def _both(text: str) -> tuple[tuple[str, str], ...]:
 # Words by which the names of two columns differ that hold the two sides of an answer.
 SIDES = _both(
     "first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite, "
-    "izquierda derecha, home away, home visitor, home guest, home road, host guest, "
-    "host visitor, h a, heim gast, heim auswarts, local visitante, mandante visitante, "
-    "casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, "
-    "domicile visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, "
-    "weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, bianco nero, "
-    "visitor opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, "
-    "affirmative negative, proposition opposition, gov opp, premier deuxieme, erste zweite, "
-    "erster zweiter, primero segundo, for against"
+    "izquierda derecha, home away, home visitor, home guest, home road, host guest, host visitor, "
+    "h a, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante, casa "
+    "fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, red blue, rot "
+    "blau, rouge bleu, rojo azul, r b, white black, w b, weiss schwarz, blanc noir, blancs noirs, "
+    "blanche noire, blancas negras, bianco nero, visitor opponent, team opponent, team opp, "
+    "player opponent, v o, aff neg, pro con, affirmative negative, proposition opposition, gov "
+    "opp, premier deuxieme, erste zweite, erster zweiter, primero segundo, for against"
 )
 # The same, where the first of them is the better one.
 DECIDED = _both(
-    "winner loser, w l, winning losing, won lost, better worse, chosen rejected, "
-    "preferred rejected, accepted rejected, preferred dispreferred, selected rejected, "
-    "sieger verlierer, gewinner verlierer, gagnant perdant, vainqueur perdant, "
-    "vainqueur vaincu, ganador perdedor, vencedor perdedor, vincitore perdente"
+    "winner loser, w l, winning losing, won lost, better worse, chosen rejected, preferred "
+    "rejected, accepted rejected, preferred dispreferred, selected rejected, sieger verlierer, "
+    "gewinner verlierer, gagnant perdant, vainqueur perdant, vainqueur vaincu, ganador perdedor, "
+    "vencedor perdedor, vincitore perdente"
 )
 # Words of a result of one side; others are reversed where they are of the second side.
 RESULTS = _both("win loss, win lose, won lost, w l, sieg niederlage, true false, yes no")
@@ -49,30 +48,31 @@ NUMBERS = set(terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, 
 ITEMS = set(
     terms(
         "item, driver, horse, player, athlete, runner, candidate, option, rider, alternative, "
-        "team, product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, fighter, "
-        "boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, character, "
-        "sample, statement, image, photo, picture, object, school, beer, cheese, side, corner, "
-        "contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, spieler, "
-        "equipe, joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, cheval"
+        "team, product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, "
+        "fighter, boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, "
+        "character, sample, statement, image, photo, picture, object, school, beer, cheese, side, "
+        "corner, contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, "
+        "spieler, equipe, joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, "
+        "cheval"
     )
 )
 # Words in names of columns that hold numbers or texts of the two sides, but not their labels.
 NOT_LABELS = set(
     terms(
-        "rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, vote, "
-        "age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, "
-        "colour, odds, text, response, answer, conversation, annotator, judge, rater, voter, evaluator, "
-        "reviewer, stance, result, outcome, winner, loser, choice, preference, tore, goles, buts, "
-        "comment, prob, probability, time, stadium, reason"
+        "rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, "
+        "vote, age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, "
+        "colour, odds, text, response, answer, conversation, annotator, judge, rater, voter, "
+        "evaluator, reviewer, stance, result, outcome, winner, loser, choice, preference, tore, "
+        "goles, buts, comment, prob, probability, time, stadium, reason"
     )
 )
 OUTCOMES = set(
     terms(
-        "winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr, "
-        "res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, gagnant, "
-        "vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, response, pick, "
-        "picked, selected, selection, decision, judgment, judgement, score, wl, prefer, "
-        "preferido, besser, mejor, choix, wahl"
+        "winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, "
+        "ftr, ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, "
+        "gagnant, vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, "
+        "response, pick, picked, selected, selection, decision, judgment, judgement, score, wl, "
+        "prefer, preferido, besser, mejor, choix, wahl"
     )
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
@@ -96,9 +96,10 @@ COUNTED = set(
 )
 TIES = set(
     terms(
-        "tie, ties, tied, tievote, draw, draws, drawn, d, x, equal, even, same, no preference, "
-        "no difference, neutral, unentschieden, remis, gleich, gleichstand, egal, nul, match nul, nulle, egalite, "
-        "empate, igual, pareggio, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral"
+        "tie, ties, tied, tievote, draw, draws, drawn, d, x, equal, even, same, no preference, no "
+        "difference, neutral, unentschieden, remis, gleich, gleichstand, egal, nul, match nul, "
+        "nulle, egalite, empate, igual, pareggio, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, "
+        "both, tie neutral"
     )
 )
 BOTH_BAD = set(terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad"))
@@ -120,11 +121,12 @@ LAST = set(terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish"))
 OUT = set(terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched"))
 EVENTS = set(
     terms(
-        "list, race, event, heat, contest, ballot, round, match, game, tournament, question, task, "
-        "trial, session, set, group, respondent, participant, person, subject, user, voter, judge, "
-        "rater, block, choice, date, day, year, season, week, track, venue, stage, leg, meeting, "
-        "competition, games, gp, prix, rennen, lauf, wettkampf, course, epreuve, carrera, prueba, "
-        "regatta, open, response, prompt, query, panelist, taster, annotator, screen, survey"
+        "list, race, event, heat, contest, ballot, round, match, game, tournament, question, "
+        "task, trial, session, set, group, respondent, participant, person, subject, user, voter, "
+        "judge, rater, block, choice, date, day, year, season, week, track, venue, stage, leg, "
+        "meeting, competition, games, gp, prix, rennen, lauf, wettkampf, course, epreuve, "
+        "carrera, prueba, regatta, open, response, prompt, query, panelist, taster, annotator, "
+        "screen, survey"
     )
 )
 SCORES = set(
@@ -181,18 +183,18 @@ class Sheet:
     Parameters
     ----------
     table : Table
-    named : collection of str
+    named : set of str
         Names used here that the user gave to columns.
     better, unplaced, both_bad : str
         Options of reading, see `relpref.options`.
     """
 
     table: Table
-    named: Collection[str] = ()
+    named: frozenset[str] = frozenset()
     better: str = ""
     unplaced: str = "last"
     both_bad: str = "tie"
-    _cells: dict[Any, list[str]] = field(default_factory=dict)
+    _cells: dict[Any, list[str]] = field(default_factory=dict, init=False)
 
     @property
     def columns(self) -> list[Any]:
@@ -225,7 +227,7 @@ def _text(cell: Any) -> str:
     return "" if cell in MISSING else cell
 
 
-def is_numeric(cells: Sequence[str]) -> bool:
+def is_numeric(cells: Collection[str]) -> bool:
     """Tell whether all cells that are not blank are numbers, and some are."""
     given = set(cells) - {""}
     return bool(given) and all(re.fullmatch(r"[+-]?\d+(\.\d+)?", cell) for cell in given)

@@ -25,21 +25,24 @@ from relpref.data.pair_readings import (
     label_pairs,
     named_outcomes,
     pairs,
+    ties_of,
     unread_rows,
 )
 from relpref.data.readings import (
+    DOUBTFUL,
     EVENTS,
     LAST,
     NUMBERS,
     OUT,
     OUTCOMES,
     RATERS,
+    TRUE,
     Reading,
     Sheet,
     terms,
     words,
 )
-from relpref.data.tables import Table, column_option, hold_one_set, renamed
+from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
 
 # Names that ``columns`` may give beside those of the schema: of what an outcome is computed from.
@@ -76,19 +79,30 @@ def recognized(
     DataError
         If it can be read in two ways, or holds pairs without an outcome that can be read.
     """
-    sheet = Sheet(table, set(named), **(options or {}))
+    sheet = Sheet(table, frozenset(named), **(options or {}))
     if _is_ours(sheet):
-        return table
+        return _with_ties(table)
     readings = _readings(sheet)
     if len(readings) > 1:
         ways = "; or ".join(_way(sheet, reading) for reading in readings)
         raise DataError(f"{table.name}: the table can be read in several ways: {ways}")
     if readings:
-        read = readings[0].table()
+        read = _with_ties(readings[0].table())
         note = f"the table was read as {readings[0].description}"
         return replace(read, notes=(*read.notes, note))
     _refuse(sheet)
     return table
+
+
+def _with_ties(table: Table) -> Table:
+    """Call a column such as ``is_draw`` beside winner and loser ``tie``."""
+    columns = set(table.frame.columns)
+    ties = ties_of(Sheet(table)) if {"winner", "loser"} <= columns and "tie" not in columns else []
+    if not ties:
+        return table
+    read = table.rename({ties[0]: "tie"})
+    tie = [cell.lower() in TRUE for cell in Sheet(read).cells("tie")]
+    return replace(read, frame=read.frame.assign(tie=[*map(str, tie)] if read.text else tie))
 
 
 def ends_of(table: Table) -> set[Any]:
@@ -100,9 +114,8 @@ def ends_of(table: Table) -> set[Any]:
 
 def _readings(sheet: Sheet) -> list[Reading]:
     """Return the ways in which a table can be read."""
-    forms = (pairs, long_orders, orders_by_place, orders_by_item)
-    if sheet.better:
-        forms = (long_orders, orders_by_item)
+    forms = [long_orders, orders_by_item]
+    forms += [] if sheet.better else [pairs, orders_by_place]
     return list(best_and_worst(sheet)) or [reading for form in forms for reading in form(sheet)]
 
 
@@ -131,8 +144,7 @@ def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) 
     trial = replace(
         sheet,
         table=renamed(sheet.table, columns),
-        named={*sheet.named, *columns},
-        _cells={},
+        named=sheet.named | {*columns},
     )
     try:
         readings = [Reading("", lambda: trial.table)] if _is_ours(trial) else _readings(trial)
@@ -143,8 +155,8 @@ def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) 
         return read is not None
     names = [name for name in ("first", "second", "winner", "tie", "list", "item", "place")]
     names = [name for name in names if name in like.frame.columns]
-    cells = [frame.reindex(columns=names).astype(str) for frame in (read.frame, like.frame)]
-    return bool(np.array_equal(*cells))
+    frames = (each.frame.reindex(columns=names).astype(object) for each in (read, like))
+    return np.array_equal(*(frame.fillna("").astype(str) for frame in frames))
 
 
 def _option(sheet: Sheet, columns: Mapping[str, Any]) -> str:
@@ -214,9 +226,9 @@ def _refuse(sheet: Sheet) -> None:
 
 def _unmarked(sheet: Sheet) -> str:
     """Return a message for a table whose winners are all in one of two other columns."""
-    outcomes = [name for name in sheet.columns if set(sheet.words(name)) & OUTCOMES]
+    parts = {name: set(sheet.words(name)) for name in sheet.columns}
+    outcomes = [name for name in parts if parts[name] & OUTCOMES and not parts[name] & DOUBTFUL]
     others = [name for name in sheet.columns if name not in outcomes][:_MOST_LOOKED_AT]
-    alike = [pair for pair in combinations(others, 2) if hold_one_set(sheet.table, *pair)]
     for outcome in outcomes:
         winners = sheet.cells(outcome)
         for first, second in combinations(others, 2):
@@ -227,12 +239,6 @@ def _unmarked(sheet: Sheet) -> str:
                     f"{sheet.table.name}: every {outcome} is in {first!r} or {second!r}; "
                     f"say that these two were compared: {_option(sheet, columns)}"
                 )
-    if alike and not set(sheet.columns) & {"winner", "loser"}:
-        return (
-            f"{sheet.table.name}: {alike[0][0]!r} and {alike[0][1]!r} hold labels of one set, and "
-            "no column says which was preferred; add one, called 'winner', or call the better "
-            "one 'winner' and the other 'loser', if one of them always won"
-        )
     return ""
 
 

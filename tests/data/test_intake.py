@@ -289,7 +289,7 @@ def test_unknown_columns_are_noted_and_slips_refused() -> None:
         PreferenceData.from_tables(LABELS, table.assign(counts=2))
     with pytest.raises(DataError, match="'probability'"):  # known, but not beside a winner
         PreferenceData.from_tables(LABELS, table.assign(probability=0.5))
-    with pytest.raises(DataError, match="'this' and 'that' hold labels of one set"):
+    with pytest.raises(DataError, match="'this', 'that' are not recognized as answers"):
         PreferenceData.from_tables(LABELS, pd.DataFrame({"this": ["a", "b"], "that": ["b", "c"]}))
 
 

@@ -590,9 +590,18 @@ READ: dict[str, Any] = {
         ),
         "x>y>z; y>x>w; z>w>x",
     ),
-    "bw long two": (
-        "set,item,best,worst\n1,x,1,0\n1,y,0,0\n1,z,0,1\n2,x,0,1\n2,w,1,0\n2,y,0,0",
-        "x>y>z; w>y>x",
+    "void answers beside goals": (
+        "home,away,home_goals,away_goals,result\na,b,1,0,H\nb,c,0,0,abandoned\nc,a,0,2,A",
+        "a>b; a>c",
+    ),
+    "the visitor first": (
+        "AwayTeam,HomeTeam,HTR,FTR\nb,a,A,H\nc,b,H,D\na,c,H,A",
+        "a>b; b=c; a>c",
+    ),
+    "winner, loser, draw": ("Winner,Loser,is_draw\na,b,0\nb,c,1\na,c,0", "a>b; b=c; a>c"),
+    "races of several days": (
+        "race,horse,jockey,rank\n1,a,j,1\n1,b,k,1\n1,c,l,3\n2,b,j,1\n2,a,k,2\n2,c,l,2",
+        "a=b>c; b>a=c",
     ),
     "bw long values": (
         "block,object,value\n1,x,1\n1,y,0\n1,z,-1\n2,x,-1\n2,w,1\n2,y,0",
@@ -620,6 +629,16 @@ def test_tables_are_read(name: str, typed: bool) -> None:
 
 
 REFUSED = {
+    "penalties": "home,away,home_goals,away_goals,shootout_winner\na,b,1,1,b\nb,c,2,0,\nc,a,0,1,",
+    "results of the second alone": "a_name,b_name,result\nx,y,0\ny,z,0\nz,x,0",
+    "outcomes before the game": "team1,team2,predicted_winner\na,b,b\nb,c,b\nc,a,c",
+    "half time": "HomeTeam,AwayTeam,HTHG,HTAG\na,b,1,0\nb,c,1,1\nc,a,0,1",
+    "groups of a test": "option_a,option_b,group\nx,y,A\ny,z,B\nz,x,A",
+    "standings": "Team,Played,Won,Lost\na,3,2,1\nb,3,1,2\nc,3,1,2",
+    "two kinds of items": "race,horse,rider,finish\n1,a,j,1\n1,b,k,2\n2,b,j,1\n2,a,k,2",
+    "links": "source,target,weight\na,b,1\nb,c,1",
+    "no opponent": "White,Black,Result\na,b,1-0\nb,c,0-1\nc,,1-0",
+    "likert": "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
     "esports wins": "blueTeam,redTeam,blueWin\nG2,T1,True\nT1,GEN,False\nGEN,G2,True",
     "times no better": "heat,swimmer,time\n1,Ann,58.1\n1,Bo,59.3\n2,Bo,60.2\n2,Cy,59.9",
     "prices": "product,price\nx,3\ny,4",
@@ -707,10 +726,10 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ("heat,item,time\n1,a,2.5\n1,b,3", "better='low'", ["a>b", "b>a"]),
         ("a,b,winner\nx,y,x\ny,z,?!\nz,x,z", "row 1 .*'winner': '\\?!' is neither a label", []),
         ("team1,team2,toss_winner\na,b,a\nb,c,c", "no column says who was preferred", []),
-        ("this,that\na,b\nb,c", "'this' and 'that' hold labels of one set", []),
+        ("this,that\na,b\nb,c", "'this', 'that' are not recognized as answers", []),
         ("name,price\na,1\nb,2", "'name', 'price' are not recognized as answers", []),
         ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,0", "add 'winner_tie'", []),
-        ("item,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2", "a row each.*or orders, a column each", []),
+        ("s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2", "a row each.*or orders, a column each", []),
     ],
 )
 def test_refusals_name_the_ways_to_read_a_table(
@@ -758,21 +777,21 @@ def test_covariates_and_sides_are_named_as_the_table_does() -> None:
         "a,b,H,1,2,j\nb,c,A,3,5,k\nc,a,D,2,2.5,j",
         typed=True,
     )
-    data = PreferenceData.from_tables(answers=table, covariates=["length"])
+    data: Any = PreferenceData.from_tables(answers=table, covariates=["length"])
     assert data.comparisons.covariates.T.tolist() == [[-1, 0.5, 2]]
     suggested = [note for note in data.notes if "columns=" in note]
     assert ["'rater': 'judge'" in note for note in suggested] == [True, False]
     assert "columns={'home': 'home_team'}" in suggested[1] and "covariates=['home']" in suggested[1]
-    home = PreferenceData.from_tables(
+    home: Any = PreferenceData.from_tables(
         answers=table, columns={"home": "home_team", "rater": "judge"}, covariates=["home"]
     )
     assert home.comparisons.covariates.T.tolist() == [[1, -1, -1]]
     assert home.comparisons.raters == ("j", "k")
     assert not any("columns=" in note for note in home.notes)
-    shown = PreferenceData.from_tables(answers=table, columns={"shown_first": "away_team"})
+    shown: Any = PreferenceData.from_tables(answers=table, columns={"shown_first": "away_team"})
     assert shown.comparisons.shown_first.tolist() == [-1, 1, 1]
     ranks = frame("Winner,Loser,WRank,LRank\na,b,1,2\nb,c,2,7", typed=True)
-    read_ranks = PreferenceData.from_tables(answers=ranks, covariates=["rank"])
+    read_ranks: Any = PreferenceData.from_tables(answers=ranks, covariates=["rank"])
     assert read_ranks.comparisons.covariates.T.tolist() == [[-1, -5]]
 
 

@@ -222,7 +222,7 @@ def test_slips_are_columns_whose_cells_fit() -> None:
         assert PreferenceData.from_tables(answers=table.assign(**{name: cells})).notes == (
             f"answers: the column {name!r} is not used",
         )
-    for name, cells in {"ties": [False, False, False], "counts": [1, 2, 1]}.items():
+    for name, cells in {"weights": [0.5, 1, 2], "counts": [1, 2, 1]}.items():
         with pytest.raises(DataError, match=f"{name!r} is not used .*did you mean '{name[:-1]}'"):
             PreferenceData.from_tables(answers=table.assign(**{name: cells}))
     with pytest.raises(DataError, match="no column 'item' .*say which one it is in columns="):
