@@ -131,7 +131,7 @@ def _placed(sheet: Sheet) -> Iterator[Placing]:
 
 def are_places(cells: Collection[str]) -> bool:
     """Tell whether cells are whole numbers from 1 on, or say that an item has no place."""
-    given = [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
+    given = {cell for cell in {*cells} if cell and cell.lower() not in LAST | OUT}
     return bool(given) and all(cell.isdigit() and int(cell) > 0 for cell in given)
 
 
@@ -174,9 +174,9 @@ def seconds(cell: str) -> float:
 def _marked(sheet: Sheet) -> Iterator[Placing]:
     """Yield columns that mark the best by 1 and the worst by -1, or what was chosen by 1."""
     for column in sheet.columns:
-        cells = [cell.lower() for cell in sheet.cells(column)]
-        if not {*cells} <= {"-1"} | TRUE | FALSE:
+        if not {cell.lower() for cell in {*sheet.cells(column)}} <= {"-1"} | TRUE | FALSE:
             continue
+        cells = [cell.lower() for cell in sheet.cells(column)]
         values = np.array([(cell in TRUE) - 1.0 * (cell == "-1") for cell in cells])
         worst = (values < 0).any()
         if worst or {*sheet.words(column)} & _CHOSEN:

@@ -259,8 +259,8 @@ def _read(
     sheet: Sheet, pair: Pair, column: Any, everything: Sequence[Pair], *, numbers: bool
 ) -> Iterator[Outcome]:
     """Yield the ways to read a column of outcomes, and the name of a column of such outcomes."""
-    cells = [plain(cell) for cell in sheet.cells(column)]
-    bad = np.array([" ".join(words(cell)) in BOTH_BAD for cell in cells])
+    at, distinct = pd.factorize(np.array(sheet.cells(column), dtype=object))
+    bad = np.array([" ".join(words(cell)) in BOTH_BAD for cell in distinct])[at]
     described = f"the outcome {sheet.table.called(column)!r}"
     if bad.any():
         what = "left out" if sheet.both_bad == "drop" else "a tie"
@@ -286,9 +286,11 @@ def read_outcome(
     is the name, ``winner`` or ``result``, that chooses it; none where no name does. All ways are
     added to ``tried``, infinite where they fail.
     """
-    cells = [plain(cell) for cell in sheet.cells(column)]
-    at, distinct = pd.factorize(np.array(cells, dtype=object))
-    labels = {plain(cell) for end in (pair.first, pair.second) for cell in sheet.cells(end)}
+    each = np.array(sheet.cells(column), dtype=object)
+    at, distinct = pd.factorize(each)
+    distinct = [plain(cell) for cell in distinct]
+    labels = {*sheet.cells(pair.first), *sheet.cells(pair.second)}
+    labels = {plain(label) for label in labels}
     common = np.array([_common(cell, labels) for cell in distinct])
     named, readings = set(sheet.named) & {"winner", "result"}, list[tuple[str, Codes]]()
 
@@ -310,13 +312,13 @@ def read_outcome(
         add(np.where(np.isfinite(coded), coded, common)[at])
 
     if "result" not in named:
-        each = np.array(sheet.cells(column), dtype=object)
         for labeled in [pair, *(other for other in everything if other.rank == 2)]:
             ends = (sheet.cells(end) for end in (labeled.first, labeled.second))
             left, right = (np.array(end, dtype=object) for end in ends)
             won = (each == left) * 1.0 - (each == right)
             add(np.where(won != 0, won, common[at]), "winner")
-            tied = (won != 0) & [len(cell) > 2 and cell in TIES for cell in cells]
+            ties = np.array([len(cell) > 2 and cell in TIES for cell in distinct])
+            tied = (won != 0) & ties[at]
             if tied.any() and not (common == 0).any():
                 add(np.where(tied, 0.0, np.where(won != 0, won, common[at])), "")
     if readings and named == {"winner"}:
@@ -446,19 +448,21 @@ def ties_of(sheet: Sheet) -> list[Any]:
         column
         for column in sheet.columns
         if " ".join({*sheet.words(column)} - {"is", "was"}) in TIES
-        and {cell.lower() for cell in sheet.cells(column)} <= TRUE | FALSE
+        and {cell.lower() for cell in {*sheet.cells(column)}} <= TRUE | FALSE
     ]
 
 
 def _decided(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     """Return the pairs with their winners and ties, without rows that have no outcome."""
     codes, used, table = outcome.codes.copy(), list(outcome.used), sheet.table
+    ties = ties_of(sheet)
     for column in sheet.columns:
         parts = set(sheet.words(column)) - {"is", "was"}
-        tie, cells = column in ties_of(sheet), [cell.lower() for cell in sheet.cells(column)]
-        if not (tie or parts & CANCELED) or not set(cells) <= TRUE | FALSE or column in used:
+        tie, cells = column in ties, sheet.cells(column)
+        truths = {cell.lower() for cell in {*cells}} <= TRUE | FALSE
+        if not (tie or parts & CANCELED) or not truths or column in used:
             continue
-        marked = np.array([cell in TRUE for cell in cells])
+        marked = np.array([cell.lower() in TRUE for cell in cells])
         if tie:
             wrong = marked & (np.abs(codes) == 1)
             table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
