@@ -112,11 +112,12 @@ def answer_table(
         raise DataError(
             f"{table.name}: the table has no rows; give at least one answer, or no table"
         )
-    if isinstance(value, Table):  # it was recognized before
+    if table.recognized:
         return table
     read = recognized(table, first, options)
     sided = with_sides(read, covariates, named)
-    return replace(sided, notes=(*sided.notes, *hints(sided, sides=read is not table)))
+    notes = (*sided.notes, *hints(sided, sides=read is not table))
+    return replace(sided, notes=notes, recognized=True)
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:

@@ -47,6 +47,7 @@ class Table:
     notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
     rows: Any = None  # numbers of the rows as they were given, where these were made of them
     known: Container[Any] = ()  # labels that are read as they are, see `read_labels`
+    recognized: bool = False  # whether its columns have been given the names of a form of answers
     # Whether its column ``list`` joins the pairs of neighboring blocks of a list.
     neighbors: bool = False
     blanks: set[str] = field(default_factory=set)  # labels read so far that had blanks around them

@@ -5,6 +5,7 @@ import io
 import random
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ import pytest
 from relpref import PreferenceData
 from relpref.data.readings import words
 from relpref.data.recognition import recognized
-from relpref.data.tables import Table
+from relpref.data.tables import Table, read_table
 from relpref.errors import DataError
 
 Answers = Counter[tuple[frozenset[str], ...]]
@@ -812,3 +813,15 @@ def test_words_of_names() -> None:
         "home team", "model a name", "r fighter", "home wins", "item 1", "fthg", "1st", "item 2",
         "home team", "heim mannschaft", "weiss", "player 1 name",
     ]  # fmt: skip
+
+
+def test_tables_that_were_read_from_files_are_recognized(tmp_path: Path) -> None:
+    file = tmp_path / "matches.csv"
+    file.write_bytes("Heim;Gast;Ergebnis\nKöln;Mainz;2:1\nBremen;Köln;0:2\n".encode("cp1252"))
+    expected = PreferenceData.from_tables(answers=file)
+    for data in (
+        PreferenceData.from_tables(answers=file, encoding="cp1252"),
+        PreferenceData.from_tables(answers=read_table(file)),
+    ):
+        assert data.labels == expected.labels == ("Köln", "Mainz", "Bremen")
+        assert data.winner.tolist() == expected.winner.tolist()
