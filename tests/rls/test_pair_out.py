@@ -106,6 +106,8 @@ def test_the_concordance_is_that_of_the_pairs(
         assert_allclose(result.concordance[:, k], expected, rtol=1e-12)
     with pytest.raises(DataError, match="output 0 has at least 25; use concordance"):
         _ = result.auc
+    binary = estimator("gaussian").fit(x, y[:, 2]).leave_pair_out()
+    assert binary.auc == binary.concordance
 
 
 def test_equal_predictions_count_one_half() -> None:
