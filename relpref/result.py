@@ -109,8 +109,8 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 def progress_line(
     label: str,
     show: bool,
-    unit: str = "evaluations",
-    note: str = "log evidence + log prior {:.2f}",
+    unit: str = "steps",
+    note: str = "",
 ) -> Iterator[Callable[[int, float], None]]:
     """Show a line with the number of steps and the best objective, where stderr is a terminal.
 
@@ -123,7 +123,7 @@ def progress_line(
     unit : str
         Name of the steps.
     note : str
-        Format of the objective.
+        Format of the objective; by default it is not shown.
 
     Yields
     ------

@@ -1,5 +1,7 @@
 """One call from tables to a posterior."""
 
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +222,11 @@ def test_pairs_to_predict_in_any_form() -> None:
     for wrong in ("gesha", 7):
         with pytest.raises(DataError, match="give a list of pairs of labels"):
             posterior.prefer(wrong)
+
+
+def test_progress_is_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", shown)
+    relpref.fit(None, [("a", "b"), ("b", "c")], progress_bar=True)
+    assert "Fitting the model" in shown.getvalue() and "evidence" not in shown.getvalue()

@@ -40,8 +40,6 @@ from relpref.report.words import OURS, Words, named_words
 from relpref.runs import ANSWERS, Run, load_run
 
 PROMPT = "Which of the two do you prefer?"
-_PROMPT_OF = "Which of the two {} do you prefer?"
-_AGAIN = " To ask about pairs again, which would still tell more, start with --repeats 1."
 _MAX_AGE = 5  # answers and skips after which an estimate is old, and its sentence says so
 
 
@@ -185,8 +183,8 @@ class Loop:
         self.title = texts.get("title", "Questions" if run is None else run.folder.absolute().name)
         nouns = named_words(self._record.get("options", {}), texts)
         self.words = Words.of(nouns)
-        prompt = _PROMPT_OF.format(self.words.item[1]) if "item" in nouns else PROMPT
-        self.prompt = texts.get("prompt", prompt)
+        pair = f"two {self.words.item[1]}" if "item" in nouns else "two"
+        self.prompt = texts.get("prompt", PROMPT.replace("two", pair))
         self._images, self._items = store.items()
         if not self._items and run is not None:
             self._images, self._items = items_of(run, posterior.data.labels)
@@ -260,8 +258,9 @@ class Loop:
             version = known_version(run, store)
             if show is not None:
                 store.keep_items(*read_items(show, data.labels))
-            texts = {"title": title, "prompt": prompt}
-            texts |= {f"{name}_word": word for name, word in (words or {}).items()}
+            texts = {"title": title, "prompt": prompt} | {
+                f"{name}_word": word for name, word in (words or {}).items()
+            }
             if given := {
                 name: _line(name, text) for name, text in texts.items() if text is not None
             }:
@@ -431,8 +430,9 @@ class Loop:
             version = self.version
             worth, computed = self._worth or (None, version)
         del counts["questions"]
-        since, words = version - computed, self.words
-        return Progress(**counts, version=version, worth=worth, since=since, words=words)
+        return Progress(
+            **counts, version=version, worth=worth, since=version - computed, words=self.words
+        )
 
     def export_answers(self, path: str | os.PathLike[str]) -> int:
         """Write the answers as a table and return their number, see `relpref.ask.tables`."""
@@ -454,8 +454,10 @@ class Loop:
         verb = "has" if pairs == 1 else "have"
         text = f"{answered} of {counted(pairs, 'pair')} {verb} been answered"
         if answered == pairs:
-            again = _AGAIN if self._worth and not self._worth[0].enough() else ""
-            return f"{text}, by all together.{again}"
+            text = f"{text}, by all together."
+            if self._worth and not self._worth[0].enough():
+                text += " To ask pairs again, which would still tell more, start with --repeats 1."
+            return text
         skipped = len({frozenset(pair) for pair in self._store.avoided(rater_name(rater))[0]})
         most, max_wrong = (self._limits.get(name) for name in ("most_appearances", "max_wrong"))
         reasons = {

@@ -200,7 +200,11 @@ def _model_table(outcome: Outcome) -> pd.DataFrame:
         "log evidence": models["log_evidence"].map("{:.1f}".format),
         "log loss": models["log_loss"].map("{:.3f}".format),
         "gain": [
-            "" if row.Index == ALONE else f"{row.gain:+.3f} ± {row.gain_se:.3f}"
+            ""
+            if row.Index == ALONE
+            else f"{row.gain:+.3f} ± {row.gain_se:.3f}"
+            if max(abs(row.gain), row.gain_se) >= 0.0005
+            else "about 0"
             for row in models.itertuples()
         ],
     }

@@ -10,16 +10,18 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.arrays import label
 from relpref.data.rankings import read_ballots
 from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, says_kind, with_kind
-from relpref.description import describe, model_words
+from relpref.description import model_words
 from relpref.errors import DataError
 from relpref.fitting import made, with_kernels
 from relpref.options import OPTIONS
-from relpref.posterior.base import Posterior
+from relpref.posterior.summary import fitted
 from relpref.registry import CHOICES, choose, find, word_for
 from relpref.runs import check_target, copies, save_run
 
@@ -95,9 +97,9 @@ def run(chosen: argparse.Namespace) -> None:
         for text in verdict(posterior, words):
             say(text)
         if chosen.verbose:
-            say(f"Fitted {model}: {sentence(posterior)}")
-            for text in _described(chosen, keywords, engine, data):
-                say(f"  {text}")
+            say(fitted(posterior))
+            for name, value in posterior.hyperparameters.items():
+                say(f"  {name}: {np.array2string(np.asarray(value), precision=3, threshold=12)}")
         from relpref.infer.large.problem import approximations
 
         for line in approximations(posterior):
@@ -262,21 +264,6 @@ def _asked_for(
     return {name: value for name, value in record.items() if value is not None}
 
 
-def _described(
-    chosen: argparse.Namespace, keywords: Mapping[str, Any], engine: Any, data: PreferenceData
-) -> list[str]:
-    """Sentences about engine, likelihood and kernels that differ from the defaults."""
-    parts = [] if chosen.engine == "ep" else [describe(engine)]
-    parts += (
-        []
-        if chosen.likelihood == "probit"
-        else [describe(keywords["likelihood"], data.comparisons)]
-    )
-    kernels = [keywords.get("attribute_kernel"), *keywords.get("relation_kernels", {}).values()]
-    parts += [describe(kernel) for kernel in kernels if kernel is not None]
-    return list(dict.fromkeys(part.sentence for part in parts))
-
-
 def _say_what_takes_long(tables: Files) -> None:
     """Name the large files that are about to be read, on a terminal."""
     files = [
@@ -323,25 +310,6 @@ def sizes(data: PreferenceData) -> dict[str, Any]:
         "answers": data.num_answers,
         "relations": {name: graph.num_edges for name, graph in data.relations.items()},
     }
-
-
-def sentence(posterior: Posterior) -> str:
-    """Summary of the result in one line."""
-    values = ", ".join(
-        f"{name} {_shown(value)}" for name, value in posterior.hyperparameters.items()
-    )
-    number = len(posterior.belief.weights)
-    fit = "" if posterior.log_evidence is None else f"log evidence {posterior.log_evidence:.2f}, "
-    if posterior.hyperparameter_draws:
-        fit += f"{number} values of the hyperparameters, on average "
-    return f"{posterior.info['result']}, {fit}{values}"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    numbers = [f"{number:.3g}" for number in value]
-    return f"[{', '.join(numbers[:6])}{', ...' if len(numbers) > 6 else ''}]"
 
 
 def tables_of(chosen: argparse.Namespace) -> Files:

@@ -68,15 +68,14 @@ class ExpectedGain:
     @property
     def finding(self) -> str:
         """Errors of the order now, in words without a full stop."""
+        now = _share(self.wrong_now).capitalize()
         if self.top is not None:
             among = "" if self.all_items else " of the candidates"
             lead = "the one that leads" if self.top == 1 else f"the {self.top} that lead"
             best = "the best" if self.top == 1 else f"the best {self.top}"
-            return (
-                f"About {self.wrong_now:.1%} of {lead} are expected not to be among {best}{among}"
-            )
+            return f"{now} of {lead} are expected not to be among {best}{among}"
         pairs = "all pairs" if self.all_items else "the candidates' pairs"
-        return f"About {self.wrong_now:.1%} of {pairs} are expected to be in the wrong order"
+        return f"{now} of {pairs} are expected to be in the wrong order"
 
     @property
     def sentence(self) -> str:
@@ -85,17 +84,21 @@ class ExpectedGain:
         now = f"{self.finding}, which reaches {goal}" if self.enough() else self.finding
         if not self.answers:
             return f"{now}; no new pair is left."
-        after = f"{self.wrong_after:.1%}"
-        same = after == f"{self.wrong_now:.1%}"
-        change = "change that little" if same else f"bring that to about {after}"
+        after = _share(self.wrong_after)
+        same = after == _share(self.wrong_now)
+        change = "change that little" if same else f"bring that to {after}"
         after = f"{counted(self.answers, 'more answer')} would {change}."
         if self.enough():
             return f"{now}: you can stop here. {after}"
         if self.stalled:
-            return f"{now}; {after} More answers will not reach {goal}."
+            return f"{now}; {after} That is too slow to say when {goal} is reached."
         if self.missing is None:
             return f"{now}; {after}"
-        return f"{now}; {after} About {rounded(self.missing)} more would reach {goal}."
+        return f"{now}; {after} About {rounded(self.missing):,} more would reach {goal}."
+
+
+def _share(value: float) -> str:
+    return "less than 0.1%" if value < 0.0005 else f"about {value:.1%}"
 
 
 def expected_gain(

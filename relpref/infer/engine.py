@@ -486,12 +486,7 @@ class GaussianEngine:
             float(best.log_evidence), float(best.log_prior), ravel(best.gradient)[0], None
         )
         most = most_points(layout.num_latents)
-        with progress_line(
-            f"{self.name}: averaging over hyperparameters",
-            progress_bar,
-            "points",
-            "effective points {:.1f}",
-        ) as report:
+        with progress_line("Averaging over models that fit", progress_bar) as report:
             if len(maximum):
                 points = importance_points(at, coords, maximum, here, generator(key), most, report)
             else:

@@ -91,9 +91,7 @@ def sample(
     center, unravel = ravel_pytree(density.center)
     length = -(-draws // CHAINS)
     moved, diverging = [], []
-    with progress_line(
-        "sampling the hyperparameters", progress_bar, "steps", "step size {:.2g}"
-    ) as report:
+    with progress_line("Sampling models that fit", progress_bar) as report:
         for chain in range(CHAINS):
             first, second = jax.random.split(jax.random.fold_in(key, chain))
             state = _begin(density, jax.random.normal(first, center.shape, center.dtype), second)

@@ -297,7 +297,7 @@ def fit_hyperparameters(
         ]
         if engine.restarts > 1:
             places += program.prior_draws(key, engine.restarts - 1)
-        with progress_line(f"{engine.name}: maximising the evidence", progress_bar) as report:
+        with progress_line("Fitting the model", progress_bar) as report:
             for place in places:
                 other = climb(place, first, engine.max_evaluations, report)
                 if search is None or other.objective > search.objective:

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from relpref.posterior.names import distinct
+
 
 class Colors(NamedTuple):
     """Colors of text, muted text, lines and bands, values, and opposing values."""
@@ -35,12 +37,7 @@ def plot_forest(table: pd.DataFrame, top: int, label: str, axes: Any) -> Any:
         axes = pyplot.subplots(figsize=size, layout="constrained")[1]
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
-    words = [
-        " ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in shown.index
-    ]
-    short = [
-        name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in words
-    ]
+    _, short = names_of(shown)
     # A dollar sign would begin mathematics.
     draw_forest(axes, shown, [name.replace("$", r"\$") for name in short], tiers, Colors())
     axes.set_xlabel(label)
@@ -54,6 +51,14 @@ def draw_curve(axes: Any, curve: pd.DataFrame, colors: Colors) -> None:
     axes.plot(curve.index, curve["mean"], color=colors.accent, linewidth=2)
     axes.axhline(0, color=colors.muted, linewidth=1, linestyle=(0, (2, 3)))
     axes.set_xlim(curve.index[0], curve.index[-1])
+
+
+def names_of(table: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Names of the rows, in full and cut."""
+    full = [
+        " ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in table.index
+    ]
+    return full, distinct(full, _LONGEST_NAME)
 
 
 def tiers_of(table: pd.DataFrame, top: int) -> list[int]:

@@ -46,7 +46,8 @@ def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str
 
 
 def signed(value: float) -> str:
-    return f"{round(value, 2) + 0.0:+.2f}"  # no negative zero
+    rounded = round(value, 2)
+    return f"{rounded:+.2f}" if rounded else "0.00"
 
 
 def _name(name: Hashable) -> str:
@@ -56,7 +57,7 @@ def _name(name: Hashable) -> str:
 def percent(chance: float) -> str:
     if np.isnan(chance):
         return ""
-    return "<1%" if 0 < chance < 0.01 else ">99%" if 0.99 < chance < 1 else f"{chance:.0%}"
+    return "<1%" if chance < 0.01 else ">99%" if chance > 0.99 else f"{chance:.0%}"
 
 
 def sources(shares: pd.Series, indistinguishable: Sequence[tuple[str, str]] = ()) -> str:

@@ -25,7 +25,7 @@ from relpref.posterior.html import ranking_html
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import Colors, draw_curve
-from relpref.posterior.summary import fitted, forest, sources
+from relpref.posterior.summary import forest, sources
 from relpref.posterior.tables import (
     check_interval,
     effect_units,
@@ -210,8 +210,8 @@ class UtilityPosterior(Posterior):
 
     def _repr_html_(self) -> str:
         """Return the ranking of the first 20 items with their intervals, for notebooks."""
-        caption = f"{self.data.describe()}. {fitted(self)}"
-        return ranking_html(self.ranking(), 20, 0.9, caption)
+        trouble = "" if self.converged else f" Careful: {self.result.value}"
+        return ranking_html(self.ranking(), 20, 0.9, f"{self.data.describe()}.{trouble}")
 
     def ranking(
         self, interval: float = 0.9, rng_key: Any = None, *, ranks: bool = True, top: int = 1000

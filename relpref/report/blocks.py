@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from relpref.posterior.names import distinct, numbered, shorten
+
 
 @dataclass(frozen=True)
 class Section:
@@ -47,7 +49,6 @@ class Section:
 # Control characters, surrogates without a partner, and marks that change the direction of text.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _LONGEST_TITLE = 2000
-_LONGEST_SHOWN = 28
 # They keep a right-to-left name from reordering the sentence around it.
 ISOLATE, _POP = "\u2068", "\u2069"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -63,21 +64,6 @@ def clean(value: object, longest: int = _LONGEST_TITLE) -> str:
     return _UNPRINTABLE.sub("\ufffd", " ".join(text.split()))
 
 
-def shorten(text: str, longest: int = _LONGEST_SHOWN) -> str:
-    """Beginning of a long text, with an ellipsis."""
-    return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
-
-
-def distinct(names: Sequence[str], longest: int = _LONGEST_SHOWN) -> list[str]:
-    """Short names, no two of them alike: those that begin alike are cut in the middle."""
-    short = [shorten(name, longest) for name in names]
-    number, tail = Counter(short), longest // 3
-    for place, name in enumerate(names):
-        if number[short[place]] > 1 and len(name) > longest:
-            short[place] = f"{name[: longest - tail - 1].rstrip()}…{name[-tail:].lstrip()}"
-    return _numbered(short, longest)
-
-
 class Names:
     """Names of labels on the page, in the order of the labels."""
 
@@ -86,7 +72,7 @@ class Names:
         # Quotation marks distinguish 1 from "1", but not "a b" from "a  b".
         quoted = [clean(repr(label)) for label in labels]
         plain_count, quoted_count = Counter(plain), Counter(quoted)
-        self.full = _numbered(
+        self.full = numbered(
             [
                 text if plain_count[text] == 1 or quoted_count[other] > 1 else other
                 for text, other in zip(plain, quoted, strict=True)
@@ -102,21 +88,6 @@ class Names:
         """Names in a table; a name that is cut has the full name as its title."""
         pairs = ((self.short[int(position)], self.full[int(position)]) for position in positions)
         return [Cell(short, full if short != full else None) for short, full in pairs]
-
-
-def _numbered(names: Sequence[str], longest: int | None = None) -> list[str]:
-    """Names with a number after each repetition, such as ``a b (2)``."""
-    taken, last, numbered = set(names), Counter[str](), []
-    for name in names:
-        text = name
-        while last[name] and text in taken:
-            last[name] += 1
-            suffix = f" ({last[name]})"
-            text = (name if longest is None else shorten(name, longest - len(suffix))) + suffix
-        last[name] = last[name] or 1
-        taken.add(text)
-        numbered.append(text)
-    return numbered
 
 
 def isolated(text: str) -> str:

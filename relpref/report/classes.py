@@ -10,7 +10,8 @@ from relpref.data import RelationData
 from relpref.errors import RelprefError
 from relpref.infer import ClassPosterior
 from relpref.models import kronecker_classifier, ranking_classifier
-from relpref.report.blocks import Chapter, Contents, clean, percent, shorten
+from relpref.posterior.names import shorten
+from relpref.report.blocks import Chapter, Contents, clean, percent
 from relpref.report.model import hyperparameters, kernels_of, methods, options_of, program_of
 from relpref.report.trust import Checked
 

@@ -25,7 +25,7 @@ from relpref.report.words import OURS, Words
 _MOST_ROWS = 40
 _MEMBERS = 3  # shown of many members, with the smallest and with the largest values
 _LONGEST_READING = 400
-_NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "item itself"}
+_NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "items themselves"}
 
 
 def options_of(posterior: Any) -> dict[str, Any]:
@@ -101,10 +101,10 @@ def methods(posterior: Any, macro: str, **facts: Any) -> Chapter:
     return Chapter("Methods", macro, facts)
 
 
-def part_name(part: str, posterior: Any) -> str:
+def part_name(part: str, posterior: Any, words: Words = OURS) -> str:
     """Name of a part of the covariance."""
     if part in _NAMES:
-        return _NAMES[part]
+        return words(_NAMES[part])
     related = posterior.kind == "utilities" and part in posterior.data.relations
     return f"relation {part}" if related else clean(part)
 
@@ -122,7 +122,7 @@ def hyperparameters(posterior: Any, words: Words = OURS) -> Chapter | None:
         array = np.atleast_1d(np.asarray(value, dtype=np.float64))
         part = site_part(posterior, name) if utilities else None
         kind = name if part is None else name.removeprefix(f"{part}_")
-        owners, numbers = _owners(posterior, part, kind, array), array.ravel()
+        owners, numbers = _owners(posterior, part, kind, array, words), array.ravel()
         columns = np.empty((1, 0))
         if name in draws and name not in held:
             columns = np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1)
@@ -167,7 +167,7 @@ def hyperparameters(posterior: Any, words: Words = OURS) -> Chapter | None:
     return Chapter("Hyperparameters", "common.html:hyperparameters", facts)
 
 
-def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[str]:
+def _owners(posterior: Any, part: str | None, kind: str, array: Floats, words: Words) -> list[str]:
     """Name of the part, attribute or rater of each entry of a hyperparameter."""
     if part == ATTRIBUTES and kind == "lengthscale":
         names = posterior.data.attribute_names
@@ -176,7 +176,7 @@ def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[
         if array.size == 1:
             return ["all attributes"]
     if part is not None:
-        return [part_name(part, posterior)] * array.size
+        return [part_name(part, posterior, words)] * array.size
     if kind in SPREADS and posterior.kind == "utilities":
         raters = posterior.data.comparisons.raters
         if array.shape == (len(raters),):

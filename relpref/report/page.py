@@ -28,15 +28,9 @@ _LONGEST_PARAGRAPH = 20_000
 
 
 def write(
-    posterior: Posterior | RelationPosterior,
-    path: str | os.PathLike[str],
-    *,
-    title: str | None = None,
-    sections: Sequence[Section] = (),
-    relations_evidence: bool | pd.DataFrame | None = None,
-    words: Mapping[str, str] | None = None,
+    posterior: Posterior | RelationPosterior, path: str | os.PathLike[str], **options: Any
 ) -> Path:
-    """Write the report of a posterior, as `posterior.report` does.
+    """Write the report of a posterior, as `posterior.report` does, with its options.
 
     Examples
     --------
@@ -48,13 +42,7 @@ def write(
     with warnings.catch_warnings(), one_thread():
         # The banner at the top of the page has the warning.
         warnings.simplefilter("ignore", InferenceWarning)
-        text = render(
-            posterior,
-            title=title,
-            sections=sections,
-            relations_evidence=relations_evidence,
-            words=words,
-        )
+        text = render(posterior, **options)
     with replaced(path) as part:
         part.write_bytes(text.encode("utf-8"))
     return Path(path)
@@ -68,7 +56,7 @@ def render(
     relations_evidence: bool | pd.DataFrame | None = None,
     words: Mapping[str, str] | None = None,
 ) -> str:
-    """HTML of the page; see `write` for the arguments."""
+    """HTML of the page; see `posterior.report` for the options."""
     for section in sections:
         if not isinstance(section, Section):
             raise DataError(

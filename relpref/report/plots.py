@@ -16,8 +16,9 @@ from scipy.special import betaincinv
 from relpref.data.arrays import shown
 from relpref.errors import DataError
 from relpref.posterior.gaussian import Floats
+from relpref.posterior.names import distinct, shorten
 from relpref.posterior.plots import ROW, Colors, draw_curve, draw_forest
-from relpref.report.blocks import Picture, distinct, shorten
+from relpref.report.blocks import Picture
 
 # Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so
 # that pictures adapt to the dark mode.
@@ -212,6 +213,7 @@ class Shape:
 WIDE, NARROW = Shape(680.0, 30, " wide"), Shape(360.0, 16, " narrow")
 _SINGLE = 400.0  # width of pictures that are the same on every screen
 _LETTER = 6.9  # mean width of a letter, in points, at the size of the row names
+_TICK = 40.0  # least width of a number under the axis
 _BOTTOM = 46.0  # height of the numbers and the words under the axis
 
 
@@ -252,7 +254,7 @@ def forest(
         axes = drawing.axes(left, _BOTTOM, across, up)
         draw_forest(axes, lines, places, tiers, COLORS)
         axes.tick_params(axis="y", labelcolor=MUTED)
-        axes.locator_params(axis="x", nbins=5 if shape is NARROW else 9)
+        axes.locator_params(axis="x", nbins=int(np.clip(across / _TICK, 2, 9)))
         here: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
         for row, (text, full) in enumerate(zip(short, lines["name"], strict=True)):
             axes.text(

@@ -163,7 +163,7 @@ class Subject:
             table = next_pairs(posterior, _NEXT)
             if table.empty:
                 repeats = int(np.max(posterior.data.count, initial=0)) + _MORE
-                table = next_pairs(posterior, _NEXT, repeats=repeats)
+                table = next_pairs(posterior, 1, repeats=repeats)
             return table, expected_gain(posterior, _MORE, repeats=repeats)
         except RelprefError:
             return None

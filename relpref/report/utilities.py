@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from relpref.data import PreferenceData
 from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, evidence_without_each, parts_of
 from relpref.errors import DataError, RelprefError
 from relpref.infer import UtilityPosterior
@@ -13,6 +14,7 @@ from relpref.infer.large.problem import answered, approximations, touched
 from relpref.likelihoods import Probit
 from relpref.posterior.effects import partial_effects
 from relpref.posterior.gaussian import generator
+from relpref.posterior.names import shorten
 from relpref.posterior.plots import tiers_of
 from relpref.report import plots
 from relpref.report.blocks import (
@@ -25,7 +27,6 @@ from relpref.report.blocks import (
     lead,
     listed,
     place_ranges,
-    shorten,
     signed_fixed,
     signed_percent,
     significant,
@@ -158,6 +159,7 @@ def _asked(subject: Subject) -> Chapter:
     """Chapter on the answers."""
     data = subject.posterior.data
     facts: dict[str, Any] = {"s": subject, "data": data, "raters": None}
+    facts["columns"] = [shorten(clean(name)) for name in _columns(data)]
     if data.num_answers:
         count, answers = np.asarray(data.count), data.comparisons
         facts["possible"] = data.num_items * (data.num_items - 1) // 2
@@ -169,6 +171,11 @@ def _asked(subject: Subject) -> Chapter:
             most = np.argsort(-given, kind="stable")[:_MOST_RATERS]
             facts["raters"] = [(raters[rater], given[rater]) for rater in most]
     return Chapter("What was asked and answered", "utilities.html:asked", facts)
+
+
+def _columns(data: PreferenceData) -> list[str]:
+    """The user's columns of attributes: a category is one, whose levels the model tells apart."""
+    return list(dict.fromkeys(name.partition("=")[0] for name in data.attribute_names))
 
 
 _LEADERS = 4  # items with names
@@ -191,10 +198,7 @@ def _summary(subject: Subject) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "s": subject,
         "data": data,
-        # Levels of a category are attributes of the model, not of the user's table.
-        "attributes": len({name.partition("=")[0] for name in data.attribute_names})
-        if _used(posterior, ATTRIBUTES)
-        else 0,
+        "attributes": len(_columns(data)) if _used(posterior, ATTRIBUTES) else 0,
         "relations": [f"“{name}”" for name in relations],
     }
     if len(order) == 1 or not data.num_answers:
@@ -341,9 +345,7 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
             shares, parts = posterior.shares(), posterior.explain()
     except DataError:
         return None, None
-    names = {str(part): part_name(str(part), posterior) for part in shares.index}
-    if INDIVIDUAL in names:
-        names[INDIVIDUAL] = subject.words(names[INDIVIDUAL])
+    names = {str(part): part_name(str(part), posterior, subject.words) for part in shares.index}
     for pair in posterior.indistinguishable_parts:  # only their sum is determined
         both = [names[part] for part in pair]
         names = {part: " + ".join(both) if name in both else name for part, name in names.items()}
@@ -372,12 +374,6 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
         Chapter("What drives it", "utilities.html:drivers", facts, front=True),
         Chapter("Where the utilities come from", "utilities.html:contributions", facts),
     )
-
-
-def _inner(name: str) -> str:
-    """Name of a part within a sentence."""
-    article = name.startswith("relation ") or name in ("attributes", "item itself")
-    return f"the {name}" if article else name
 
 
 _NEEDED = ("left_out", "log_evidence", "difference")
@@ -432,7 +428,7 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
         "size": len(table),
         "few_each": _FEW,
         "alike": [
-            [_inner(part_name(part, posterior)) for part in pair]
+            [f"the {part_name(part, posterior, shown.words)}" for part in pair]
             for pair in posterior.indistinguishable_parts
         ],
         **dict.fromkeys(("certificate", "wrong", "unreliable", "calibrated", "refused")),

@@ -479,7 +479,7 @@ def test_why_nothing_is_left_to_ask(run: Path) -> None:
         said = "28 of 28 pairs have been answered, by all together."
         assert loop.nothing_left("ann") == said
         loop._worth = ExpectedGain(10, 0.3, 0.2), 0
-        again = " To ask about pairs again, which would still tell more, start with --repeats 1."
+        again = " To ask pairs again, which would still tell more, start with --repeats 1."
         assert loop.nothing_left("ann") == said + again
 
 

@@ -155,7 +155,7 @@ def test_little_to_gain_is_not_enough(make: Any) -> None:
     assert tied.gain < 0.005 and tied.wrong_now > 1 / 3
     assert not tied.enough() and tied.stalled and tied.missing is None
     assert (
-        "More answers will not reach the goal of 10%." in tied.sentence
+        "That is too slow to say when the goal of 10% is reached." in tied.sentence
         and "stop" not in tied.sentence
     )
     apart = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)))

@@ -382,9 +382,9 @@ def test_parts_that_cannot_be_told_apart_are_added_up(make: Any, prose: Any) -> 
     parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
     info = {**make().info, "alike_parts": [["near", "individual"]]}
     text = prose(make(parts=parts, info=info))
-    assert "attributes 50% relation near + item itself 50%" in text
+    assert "attributes 50% relation near + items themselves 50%" in text
     assert (
-        "cannot tell the relation near from the item itself, so the size of each is unknown."
+        "cannot tell the relation near from the items themselves, so the size of each is unknown."
         in text
     )
     # Of two parts that are one there is nothing to say.
@@ -392,7 +392,7 @@ def test_parts_that_cannot_be_told_apart_are_added_up(make: Any, prose: Any) -> 
     text = prose(make(parts=two, info=info))
     assert (
         "What drives it" not in text
-        and "cannot tell the relation near from the item itself" in text
+        and "cannot tell the relation near from the items themselves" in text
     )
 
 

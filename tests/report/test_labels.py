@@ -82,7 +82,7 @@ def test_equal_words_stay_apart() -> None:
     for alike in (long, [f"{'a' * 30}{middle}{'b' * 20}" for middle in "123"]):
         names = Names(alike)
         assert len(set(names.full)) == len(set(names.short)) == 3
-        assert max(map(len, names.short)) <= 28 and names.short[1].endswith(" (2)")
+        assert max(map(len, names.short)) <= 28
 
 
 @given(st.lists(st.text("ab '(2)1 ", max_size=40) | st.integers(1, 2), unique=True, max_size=12))

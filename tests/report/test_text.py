@@ -2,15 +2,14 @@ import math
 
 import pytest
 
+from relpref.posterior.names import distinct, shorten
 from relpref.report.blocks import (
     clean,
     counted_share,
     decimals_for,
-    distinct,
     fixed,
     listed,
     percent,
-    shorten,
     signed_percent,
     significant,
 )
@@ -93,8 +92,8 @@ def test_shorten() -> None:
 def test_names_are_cut_at_the_end_and_stay_apart() -> None:
     assert distinct(["a" * 9, "abcdefgh 1", "abcdefgh 2"], 8) == [
         "aaaaaaa…",
-        "abcde…1",
-        "abcde…2",
+        "abcdef…1",
+        "abcdef…2",
     ]
 
 

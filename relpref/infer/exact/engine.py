@@ -157,7 +157,7 @@ class Exact:
                 require_mesh(self.mesh, structure.values.shape[0], self.callback)
             search: Search | None = None
             if structure.program.medians:
-                with progress_line("exact: maximizing the evidence", progress_bar) as report:
+                with progress_line("Fitting the model", progress_bar) as report:
                     search = maximize(
                         evaluation(structure),
                         structure.program.medians,

@@ -198,9 +198,7 @@ def fit_many(
             "rate makes it so); leave the lapse rate out, or take fewer answers"
         )
     parts, left_out = low_rank_parts(reading, rng_key)
-    with progress_line(
-        f"{engine.name}: many answers", progress_bar, "sweeps", "residual {:.1e}"
-    ) as report:
+    with progress_line("Fitting many answers", progress_bar) as report:
         found = fit_sparse(
             parts,
             reading.column,
