@@ -97,6 +97,7 @@ def test_examples_of_the_reference_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_added", {kind: {} for kind in registry.KINDS})
     examples = pkgutil.resolve_name(name).__doc__.partition("Examples\n")[2]
     test = doctest.DocTestParser().get_doctest(examples, {}, name, None, None)
     assert test.examples

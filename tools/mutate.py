@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant("posterior", "scales += averages.mean(axis=1)", "scales -= averages.mean(axis=1)"),
     Mutant("posterior", "size / (size - 1)", "(size - 1) / size"),
     Mutant("posterior", "site / (1 + noise * site[0])", "site / (1 - noise * site[0])"),
-    Mutant("posterior", "1 + decided.sum(axis=0)", "1 + decided.sum(axis=1)"),
+    Mutant("posterior", "1 + above.sum(axis=0)", "1 + above.sum(axis=1)"),
     Mutant("posterior", "np.sqrt(1 - _WIDTH**2) * (places - mean) / sd", "(places - mean) / sd"),
     Mutant(
         "posterior",

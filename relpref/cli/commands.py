@@ -339,13 +339,12 @@ COMMANDS = {
         "  relpref ask run/ --web --question 'Which would you rather drink?'",
         {
             **_RUN,
-            "--rater NAME": "who answers (default: me; on the page, a name that is typed there)",
+            "--rater NAME": "who answers; me by default, or the name that is typed on the page",
             "--answers N": "stop after N answers; in the terminal",
             "--title TEXT": "title above the questions; kept for later",
             "--question TEXT": "text of the question; kept for later",
             "--show FILE": "table of what is shown of the items; the label, then text, image, "
             "link and any other columns; kept for later (default: the run's table of items)",
-            **_WORDS,
             "way": {
                 "--web": "ask in the browser, on a page of this computer",
                 "--export FILE": "write all answers as a table for relpref fit; ask nothing",
@@ -356,6 +355,7 @@ COMMANDS = {
             **_PORT,
         },
         {
+            **_WORDS,
             "--per-page N": _with("questions on the page at once", default=1),
             "--score NAME": "how questions are chosen, see docs/scores.md",
             "--items A,B,...": "ask about these only; a label with a comma in quotation marks",

@@ -77,7 +77,9 @@ def test_an_answer_moves_the_ranking(loop: Loop) -> None:
 
 def test_the_ranking_is_that_of_the_posterior(loop: Loop) -> None:
     full = loop.posterior.ranking()
-    pd.testing.assert_frame_equal(loop.ranking(), full[["mean", "sd", "lower", "upper"]], atol=1e-9)
+    pd.testing.assert_frame_equal(
+        loop.ranking(), full[["mean", "sd", "lower", "upper", "tier"]], atol=1e-9
+    )
 
 
 def test_undo_takes_an_answer_back_also_after_a_restart(run: Path) -> None:

@@ -92,7 +92,7 @@ LATER: list[Callable[[Any], Any]] = [
     lambda found: found.choose(["a", "b", "c"], rng_key=0),
     lambda found: found.order(["a", "b", "c"]),
     lambda found: found.sample(7, rng_key=0),
-    lambda found: found.tiers(rng_key=0),
+    lambda found: found.tiers(),
     lambda found: found.summary(),
     lambda found: found.to_datatree(50, rng_key=0)["posterior"]["rater_noise"].to_numpy(),
     lambda found: explore.next_pairs(found, 2, rater="new", rng_key=0),

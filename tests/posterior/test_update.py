@@ -261,7 +261,7 @@ def test_pairs_will_do_for_a_table(posterior: Any) -> None:
     named = posterior.update([("e3", "e7")], quick=True)
     tabled = posterior.update(MORE.iloc[:1], quick=True)
     assert distance(named, tabled) == 0
-    with pytest.raises(DataError, match="list of pairs"):
+    with pytest.raises(DataError, match="e3: there is no such file"):
         posterior.update("e3")
 
 
