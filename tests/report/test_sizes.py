@@ -22,19 +22,19 @@ SAMPLES = {"engine": "samples", "result": "converged", "iterations": 50, "chains
 def of_size(make: Any, size: int, draws: int = 50, answers: Any = None) -> UtilityPosterior:
     index = pd.Index([f"item {row}" for row in range(size)], dtype=object)
     data = PreferenceData.from_tables(
-        pd.DataFrame({"x": np.arange(size, dtype=float)}, index=index), answers
+        pd.DataFrame({"x": np.arange(size), "y": np.arange(size) % 7.0}, index=index), answers
     )
     values = np.random.default_rng(0).normal(size=(draws, size)) + np.linspace(1, -1, size)
     changes: dict[str, Any] = {"parts": {}, "sites": {}, "log_evidence": None, "info": SAMPLES}
     # Made of a small one: the covariance of many items would not fit into memory.
-    return replace(
-        make(), data=data, belief=DrawsBelief(values), slices={"utility": slice(0, size)}, **changes
-    )
+    small = make()
+    changes |= {"origin": replace(small.origin, args=(data,)), "belief": DrawsBelief(values)}
+    return replace(small, data=data, slices={"utility": slice(0, size)}, **changes)
 
 
 def test_without_answers(make: Any, prose: Any) -> None:
     text = prose(of_size(make, 6))
-    assert "A ranking of 6 items, based on 1 attribute." in text
+    assert "A ranking of 6 items, based on 2 attributes." in text
     assert "There are no answers, so every interval is that of the prior." in text
     assert "Surprising answers" not in text
 
