@@ -305,7 +305,6 @@ COMMANDS = {
             "--question TEXT": "text of the question; kept for later",
             "--show FILE": "table of what is shown of the items; the label, then text, image, "
             "link and any other columns; kept for later (default: the run's table of items)",
-            **_WORDS,
             "way": {
                 "--web": "ask in the browser, on a page of this computer",
                 "--export FILE": "write all answers as a table for relpref fit; ask nothing",
@@ -316,6 +315,7 @@ COMMANDS = {
             **_PORT,
         },
         {
+            **_WORDS,
             "--per-page N": _with("questions on the page at once", default=1),
             "--score NAME": "how questions are chosen, see docs/scores.md",
             "--items A,B,...": "ask about these only; a label with a comma in quotation marks",
