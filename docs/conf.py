@@ -8,17 +8,17 @@ from typing import Any
 
 import jupytext
 import latex2mathml.converter
+import relpref
 from docutils.nodes import SkipNode, image, math_block
 from PIL import Image, ImageOps
-
-import relpref
 
 HERE = Path(__file__).parent
 ENGINE_INTERNALS = re.compile(
     "at_mode|changed|fit_many|name|options|raise_unless_ok|reweighted|run_at_draws|run_from"
 )
 TUTORIAL = re.compile(
-    r"^\* \[(?P<title>[^]]+)\]\(\.\./tutorials/(?P<name>\w+)\.py\): (?P<text>.+)$", re.MULTILINE
+    r"^\* \[(?P<title>[^]]+)\]\(\.\./tutorials/(?P<name>\w+)\.py\): (?P<text>.+)$",
+    re.MULTILINE,
 )
 
 project, author, release = "relpref", "The relpref developers", relpref.__version__
@@ -108,15 +108,23 @@ def skip(
 ) -> bool | None:
     """Leave out what classes inherit from scikit-learn, and what engines share with other rooms."""
     room = str(
-        getattr(value, "__module__", getattr(getattr(value, "fget", None), "__module__", ""))
+        getattr(
+            value, "__module__", getattr(getattr(value, "fget", None), "__module__", "")
+        )
     )
-    described = "typed property" not in str(getattr(value, "__doc__", ""))  # entries of ``info``
+    described = "typed property" not in str(
+        getattr(value, "__doc__", "")
+    )  # entries of ``info``
     internal = (
         not described
         or (room.startswith("relpref.infer.") and ENGINE_INTERNALS.fullmatch(name))
         or name == "evaluate"
     )
-    return True if internal or room.startswith("sklearn") or name.endswith("_request") else None
+    return (
+        True
+        if internal or room.startswith("sklearn") or name.endswith("_request")
+        else None
+    )
 
 
 def link_pages(app: object, name: str, source: list[str]) -> None:
@@ -126,9 +134,13 @@ def link_pages(app: object, name: str, source: list[str]) -> None:
         order = [found["name"] for found in TUTORIAL.finditer(text)]
         text = re.sub(rf"(?:{TUTORIAL.pattern}\n?)+", gallery, text, flags=re.MULTILINE)
         text += (
-            "\n```{toctree}\n:hidden:\n" + "".join(f"tutorials/{one}\n" for one in order) + "```\n"
+            "\n```{toctree}\n:hidden:\n"
+            + "".join(f"tutorials/{one}\n" for one in order)
+            + "```\n"
         )
-    source[0] = re.sub(r"\]\(\.\./tutorials/(\w+)\.py\)", r"](tutorials/\1.ipynb)", text)
+    source[0] = re.sub(
+        r"\]\(\.\./tutorials/(\w+)\.py\)", r"](tutorials/\1.ipynb)", text
+    )
 
 
 def gallery(listed: re.Match[str]) -> str:
@@ -150,19 +162,25 @@ def thumbnails(app: Any, failure: Exception | None) -> None:
     """
     if failure:
         return
-    for name in sorted(name for name in app.env.found_docs if name.startswith("tutorials/")):
+    for name in sorted(
+        name for name in app.env.found_docs if name.startswith("tutorials/")
+    ):
         cells = [
             *app.env.get_doctree(name).findall(
                 lambda node: "cell_metadata" in getattr(node, "attributes", ())
             )
         ]
-        cells.sort(key=lambda cell: "thumbnail" not in cell["cell_metadata"].get("tags", ()))
+        cells.sort(
+            key=lambda cell: "thumbnail" not in cell["cell_metadata"].get("tags", ())
+        )
         plots = [plot["uri"] for cell in cells for plot in cell.findall(image)]
         if not plots:  # built with ``-D nb_execution_mode=off``
             continue
         with Image.open(HERE / plots[0]) as plot:
             # Of a row of pictures the left part.
-            width = plot.width if plot.width < 2.6 * plot.height else plot.height * 3 // 2
+            width = (
+                plot.width if plot.width < 2.6 * plot.height else plot.height * 3 // 2
+            )
             shown = ImageOps.contain(plot.crop((0, 0, width, plot.height)), (384, 288))
             card = ImageOps.pad(shown, (400, 300), color="white")
             card.save(Path(app.outdir) / "_static" / f"{Path(name).name}.png")
@@ -171,7 +189,9 @@ def thumbnails(app: Any, failure: Exception | None) -> None:
 def formula(translator: Any, node: Any) -> None:
     """A formula as MathML, which browsers show without scripts and without a network."""
     block = isinstance(node, math_block)
-    found = latex2mathml.converter.convert(node.astext(), display="block" if block else "inline")
+    found = latex2mathml.converter.convert(
+        node.astext(), display="block" if block else "inline"
+    )
     translator.body.append(f'<div class="math">{found}</div>' if block else found)
     raise SkipNode
 

@@ -174,9 +174,13 @@ class Comparisons:
     def selected(self, chosen: NDArray[np.int64], items: Sequence[Any]) -> "Comparisons":
         """Return the distinct answers at some positions; one named k times counts k times."""
         times = np.bincount(chosen, minlength=len(self))[self.answers.of_rows]
-        rows = np.flatnonzero(times)
+        return self.with_counts(times * self.count, items)
+
+    def with_counts(self, count: NDArray[Any], items: Sequence[Any]) -> "Comparisons":
+        """Return the answers with other counts of their rows, shape (m,); 0 leaves a row out."""
+        rows = np.flatnonzero(count)
         columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
-        columns["count"] = times[rows] * columns["count"]
+        columns["count"] = count[rows].astype(np.int32)
         return replace(self, **Answers.of(columns, self.lists).unrolled(items))
 
     def rescaled(self) -> "Comparisons":

@@ -8,8 +8,8 @@ from relpref.diagnostics.held_out import HeldOut as HeldOut
 from relpref.diagnostics.loo import k_fold, leave_one_out
 from relpref.diagnostics.nuts import Check as Check
 from relpref.diagnostics.nuts import check
-from relpref.diagnostics.robustness import Robustness as Robustness
-from relpref.diagnostics.robustness import robustness
+from relpref.diagnostics.removal import Robustness as Robustness
+from relpref.diagnostics.removal import robustness
 from relpref.diagnostics.sbc import calibrate
 
 __all__ = [

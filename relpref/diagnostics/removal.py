@@ -6,7 +6,7 @@ of the other answers are kept in the choice: without an answer with the row a an
 the posterior precision is Λ − τ a aᵀ and the shift Λm − ν a.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,13 @@ def robustness(posterior: Any, top: int = 1) -> Robustness:
         If there are no answers, or no items below the first.
     UnsupportedProgramError
         If there is no covariance matrix or no site for each answer, or the program is unknown.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> answers = [("tea", "coffee")] * 3 + [("coffee", "tea")] * 2
+    >>> relpref.diagnostics.robustness(relpref.fit(answers=answers)).number
+    2
     """
     size, answers = posterior.data.num_items, counted(posterior.data.num_answers, "answer")
     if not 0 < top < size or not posterior.has_answers:
@@ -166,9 +173,8 @@ class _Removal:
     def answers(self, removed: Any) -> pd.DataFrame:
         """Table of the answers of units that are removed so many times, shape (u,)."""
         count = removed[self.unit] * self.copies
-        data, rows = self.posterior.data, np.flatnonzero(count)
-        chosen = data.select_comparisons(rows).comparisons
-        return replace(chosen, count=count[rows].astype(np.int32)).written(data.labels)
+        labels = self.posterior.data.labels
+        return self.posterior.data.comparisons.with_counts(count, labels).written(labels)
 
     def influence(self, ahead: int, behind: int, removed: Any) -> tuple[float, Floats]:
         """Gap of two items, and by how much removing each unit once more lowers it, shape (u,)."""
@@ -217,14 +223,14 @@ class _Removal:
         answers = data.comparisons
         share = np.where(self.shared, 1, answers.count) / np.bincount(self.unit)[self.unit]
         lower = share * self.influence(ahead, behind, nothing)[1][self.unit]
-        for kind, places in (("rater", "rater"), ("list", "list_label"), ("group", "group")):
-            column, labels = getattr(answers, places), getattr(answers, f"{kind}s")
+        for kind in ("rater", "list", "group"):
+            column, labels = getattr(answers, kind), getattr(answers, f"{kind}s")
             if column is None or len(labels) < 2:
                 continue
             labeled = column >= 0
             sums = np.bincount(column[labeled], lower[labeled], len(labels))
             for at in np.argsort(-sums, kind="stable")[:_TRIED]:
-                chosen = data.select_comparisons(np.flatnonzero(column == at)).comparisons
+                chosen = answers.with_counts(answers.count * (column == at), data.labels)
                 refit = self.posterior.update(withdraw=chosen.written(data.labels))
                 if self.differs(refit):
                     alone.append((kind, labels[at]))
