@@ -88,7 +88,7 @@ def robustness(posterior: Any, top: int = 1) -> Robustness:
     >>> import relpref
     >>> answers = [("tea", "coffee")] * 3 + [("coffee", "tea")] * 2
     >>> relpref.diagnostics.robustness(relpref.fit(answers=answers)).number
-    2
+    1
     """
     size, answers = posterior.data.num_items, counted(posterior.data.num_answers, "answer")
     if not 0 < top < size or not posterior.has_answers:
