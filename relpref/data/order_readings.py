@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, combinations
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,13 @@ _RANKS = {
     )
     for rank, word in enumerate(terms(text), 1)
 }
-_ROW_NUMBERS = NUMBERS - {"name"}
+# Words in names of columns of numbers that are no item, and no event.
+_NOT_ITEMS = NUMBERS - {"name"} | set(
+    terms(
+        "unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, "
+        "alter, summe, mittel, gesamt, duration, income, size, zip"
+    )
+)
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 _PLACED = {"", "rank", "place", "choice", "position", "preference", "pick", "favorite", "top"}
 _PLACED |= {"platz", "rang", "wahl", "choix", "games"}
@@ -76,23 +82,33 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
 
 def _groups(sheet: Sheet, key: Sequence[Any]) -> NDArray[np.int64]:
     """Return the number of the event of each row."""
-    rows = zip(*(sheet.cells(column) for column in key), strict=True)
-    return pd.factorize(pd.Series(list(rows), dtype=object))[0]
+    cells = pd.DataFrame({at: sheet.cells(column) for at, column in enumerate(key)})
+    return cells.groupby([*cells], sort=False).ngroup().to_numpy()
 
 
 def _events_and_items(sheet: Sheet, placing: Placing) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield the columns that name the event and the item, each item once in an event."""
     free = [column for column in sheet.columns if column not in placing.used]
     events = [name for name in free if set(sheet.noun(name).split()) & EVENTS or name == "list"]
-    events = ["list"] if "list" in free else events[:_MOST_EVENTS]
-    fitting = []
-    for key in chain.from_iterable(combinations(events, size) for size in (1, 2, 3)):
+    events = (["list"] if "list" in free else events)[:_MOST_EVENTS]
+    keys = [key for size in (1, 2, 3) for key in combinations(events, size)]
+    fitting: list[tuple[float, int, tuple[Any, ...], Any]] = []
+
+    def add(key: tuple[Any, ...]) -> None:
         groups = _groups(sheet, key)
         sizes = np.bincount(groups)
         ties = placing.fits(groups) if (sizes > 1).all() else None
         if ties is not None:
             for item in _items(sheet, [name for name in free if name not in key], groups):
                 fitting.append((ties, -len(sizes), key, item))
+
+    for key in keys:
+        add(key)
+    # Numbers of events that begin anew, such as in another town, would merge lists into one.
+    if "list" not in free and not sheet.better and not any(fit[0] == 0 for fit in fitting):
+        others = [name for name in free if name not in events][:_MOST_EVENTS]
+        for key in product(events, others):
+            add(key)
     best = min((fit[:2] for fit in fitting), default=None)
     yield from ((key, item) for *score, key, item in fitting if tuple(score) == best)
 
@@ -265,7 +281,8 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     named: list[Any] = []
     for column in sheet.columns:
         cells = sheet.cells(column)
-        numbers = sheet.noun(column) in EVENTS or {*sheet.words(column)} & _ROW_NUMBERS
+        noun = sheet.noun(column)
+        numbers = noun in EVENTS or not noun or {*sheet.words(column)} & _NOT_ITEMS
         fitting = fits(cells) if sheet.better else are_places(cells)
         (ranks if fitting and not numbers else named).append(column)
     few = len(ranks) < 3 or size < 2 or len(named) > 1 + len(sheet.columns) // 4

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, listed
 from relpref.data.readings import (
+    BESIDE_LOSER,
     BOTH_BAD,
     CANCELED,
     COUNTED,
@@ -27,6 +28,7 @@ from relpref.data.readings import (
     OUTCOMES,
     RESULTS,
     SIDES,
+    TIE_NAMES,
     TIES,
     TRUE,
     VOID,
@@ -36,7 +38,7 @@ from relpref.data.readings import (
     plain,
     words,
 )
-from relpref.data.tables import Table, hold_one_set
+from relpref.data.tables import Table
 from relpref.errors import DataError
 
 # 1 where the first won, 0 for a tie, -1 where the second won, NaN for a blank, 9 for a void answer.
@@ -62,12 +64,12 @@ _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
 ).fullmatch
 _GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa")
+_PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two columns that hold the two sides of each answer."""
+class Pair(NamedTuple):
+    """Two columns that hold the two sides of each answer, or numbers of these."""
 
     first: Any
     second: Any
@@ -98,76 +100,65 @@ class Outcome(NamedTuple):
     columns: Mapping[str, Any]  # these, by the names used here
 
 
-class Side(NamedTuple):
-    """Two columns whose names differ by one word, and what the names have in common."""
-
-    first: Any
-    second: Any
-    rest: frozenset[str]
-    marker: tuple[str, str]
-
-
 def side_pairs(
     sheet: Sheet, sides: Sequence[tuple[str, str]], columns: Sequence[Any]
-) -> Iterator[Side]:
+) -> Iterator[Pair]:
     """Yield the pairs of columns whose names differ by the words for two sides."""
     split = {column: sheet.words(column) for column in columns}
-    for column, other in combinations(columns, 2):
-        left, right = split[column], split[other]
+    for ends in combinations(columns, 2):
+        left, right = (split[end] for end in ends)
         apart = [at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b]
         if len(left) != len(right) or len(apart) != 1:
             continue
-        at = apart[0]
-        rest, marker = frozenset(left[:at] + left[at + 1 :]), (left[at], right[at])
+        marker = left[apart[0]], right[apart[0]]
+        if marker[::-1] in sides:
+            ends, marker = ends[::-1], marker[::-1]
         if marker in sides:
-            yield Side(column, other, rest, marker)
-        elif marker[::-1] in sides:
-            yield Side(other, column, rest, marker[::-1])
+            numeric = is_numeric(sheet.cells(ends[0]) + sheet.cells(ends[1]))
+            rest = frozenset(left).difference(left[apart[0] : apart[0] + 1])
+            yield Pair(*ends, rest, marker, marker in DECIDED, numeric)
 
 
 def candidates(sheet: Sheet) -> list[Pair]:
     """Return all pairs of columns that may hold labels or numbers of the two sides."""
-    named = [side in sheet.columns for side in ("first", "second")]
-    columns = ["first", "second"] if all(named) else sheet.columns
-    sides = [(side, True) for side in side_pairs(sheet, DECIDED, columns)]
-    sides += [(side, False) for side in side_pairs(sheet, SIDES, columns)]
-    if all(named):
-        marker = next((side.marker for side, _ in sides), ("first", "second"))
-        sides = [(Side("first", "second", frozenset(), marker), False)]
-    pairs: dict[tuple[Any, Any], Pair] = {}
-    for side, decided in sides:
-        left, right = sheet.cells(side.first), sheet.cells(side.second)
-        same = np.mean([a == b != "" for a, b in zip(left, right, strict=True)])
-        if same <= _SPOILED:
-            pair = Pair(*side, decided, is_numeric(left + right))
-            pairs.setdefault((side.first, side.second), pair)
-    likely = [pair for pair in pairs.values() if not pair.rest & NOT_LABELS]
-    likely = likely or [
-        pair for pair in pairs.values() if hold_one_set(sheet.table, pair.first, pair.second)
+    known = next((ends for ends in (_PAIR, _DECIDED) if {*ends} <= {*sheet.columns}), ())
+    pairs = list(side_pairs(sheet, DECIDED + SIDES, known or sheet.columns))
+    if known:
+        decided, cells = known == _DECIDED, [cell for end in known for cell in sheet.cells(end)]
+        marker = pairs[0].marker if pairs and not decided else known
+        pairs = [Pair(*known, frozenset(), marker, decided, is_numeric(cells))]
+    return [
+        pair
+        for pair in pairs
+        if not pair.rest & NOT_LABELS
+        and not (pair.decided and pair.doubtful)
+        and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
+        <= _SPOILED
     ]
-    return [pair for pair in likely if not (pair.decided and pair.doubtful)]
 
 
 def label_pairs(sheet: Sheet, pairs: list[Pair]) -> list[Pair]:
     """Return the pairs of columns that are most likely to hold the labels of the two sides."""
-    sharing = [
-        pair for pair in pairs if set(sheet.cells(pair.first)) & set(sheet.cells(pair.second))
-    ]
+    sharing = [pair for pair in pairs if share_labels(sheet, pair)]
     pairs = sharing or [pair for pair in pairs if not pair.numeric]
     lowest = min((pair.rank for pair in pairs), default=0)
     return [pair for pair in pairs if pair.rank == lowest]
+
+
+def share_labels(sheet: Sheet, pair: Pair) -> bool:
+    """Tell whether a label is on both sides, so that the columns hold items of one set."""
+    return bool(set(sheet.cells(pair.first)) & set(sheet.cells(pair.second)) - {""})
 
 
 def pairs(sheet: Sheet) -> Iterator[Reading]:
     """Read winners and losers, or pairs with an outcome, goals or counts of both sides."""
     everything = candidates(sheet)
     for pair in label_pairs(sheet, everything):
-        ends = {"first": pair.first, "second": pair.second}
         if pair.decided:
-            what = f"pairs, {pair.first!r} preferred to {pair.second!r}"
-            names = {pair.first: "winner", pair.second: "loser"}
-            ends = {"winner": pair.first, "loser": pair.second}
-            yield Reading(what, partial(sheet.table.rename, names), ends)
+            outcome = _of_decided(sheet, pair)
+            names = {"winner": pair.first, "loser": pair.second}
+            reading = partial(_decided, sheet, pair, outcome)
+            yield Reading(outcome.description, reading, {} if outcome.used else names)
             continue
         sides = f"pairs of {pair.first!r} and {pair.second!r} with"
         outcomes = _agreed(outcomes_of(sheet, pair, everything))
@@ -177,17 +168,48 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
             yield Reading(what, partial(_counted, sheet.table, pair, used, numbers))
         if not outcomes and not counts:
             outcomes = _agreed(other_outcomes(sheet, pair, everything))
-        several = [outcome.codes for outcome in outcomes][:2]
+        # NaN differs from itself.
+        several = [np.nan_to_num(outcome.codes, nan=_VOID) for outcome in outcomes][:2]
         row = int(np.not_equal(*several).argmax()) if len(several) > 1 else 0
-        won = {1.0: sheet.cells(pair.first)[row], -1.0: sheet.cells(pair.second)[row], 0.0: "a tie"}
+        won = {1.0: pair.first, -1.0: pair.second}
         for outcome in outcomes:
-            better = won.get(outcome.codes[row], "nothing")
-            example = f" (in row {row} {better!r})" if len(several) > 1 else ""
+            example = ""
+            if len(several) > 1:
+                end = won.get(outcome.codes[row])
+                better = f"{sheet.cells(end)[row]!r} wins" if end else "nobody wins"
+                place = sheet.table.place(row).removeprefix(f"{sheet.table.name}, ")
+                example = f", by which {better} in {place}"
+            ends = {"first": pair.first, "second": pair.second}
             yield Reading(
                 f"{sides} {outcome.description}{example}",
                 partial(_decided, sheet, pair, outcome),
                 {**ends, **outcome.columns} if outcome.columns else {},
             )
+
+
+def _of_decided(sheet: Sheet, pair: Pair) -> Outcome:
+    """Return that the first won, but for ties and void answers that another column says."""
+    codes, used = np.ones(len(sheet.table.frame)), list[Any]()
+    twins = {end for side in side_pairs(sheet, DECIDED + SIDES, sheet.columns) for end in side[:2]}
+    for column in sheet.columns:
+        cells = sheet.cells(column)
+        numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
+        if column in (*pair[:2], *twins) or not {*sheet.words(column)} & BESIDE_LOSER or numbers:
+            continue
+        said = [min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells]
+        other = np.isin(said, (0.0, _VOID)) & ~np.isin(cells, ("-", "–", "?"))
+        codes[other] = np.array(said)[other]
+        used += [column] if other.any() else []
+    beside = f", with the ties of {listed(used)}" if used else ""
+    what = f"pairs, {pair.first!r} preferred to {pair.second!r}{beside}"
+    return Outcome(what, codes, tuple(used), {})
+
+
+def says_more(sheet: Sheet) -> bool:
+    """Tell whether a column beside winner and loser says that an answer is a tie, or is void."""
+    pairs = candidates(sheet)
+    marking = any(column != "tie" for column, *_ in _marks(sheet))
+    return marking or any(_of_decided(sheet, pair).used for pair in pairs)
 
 
 def _agreed(outcomes: Iterator[Outcome]) -> list[Outcome]:
@@ -288,7 +310,7 @@ def read_outcome(
     """
     each = np.array(sheet.cells(column), dtype=object)
     at, distinct = pd.factorize(each)
-    distinct = [plain(cell) for cell in distinct]
+    distinct = [re.sub(r"^([01]),5$", r"\1.5", plain(cell)) for cell in distinct]
     labels = {*sheet.cells(pair.first), *sheet.cells(pair.second)}
     labels = {plain(label) for label in labels}
     common = np.array([_common(cell, labels) for cell in distinct])
@@ -304,9 +326,7 @@ def read_outcome(
             readings.append((name, codes))
 
     def add_words(first: str, second: str, tie: str = "", sign: float = 1.0) -> None:
-        coding = {first: sign, second: -sign, f"{first}={second}": 0.0, tie: 0.0}
-        for mark in (">", ">>"):
-            coding |= {f"{first}{mark}{second}": sign, f"{second}{mark}{first}": -sign}
+        coding = {first: sign, second: -sign, tie: 0.0}
         coding.pop("", None)
         coded = [coding.get(cell, coding.get(_side(cell, coding), np.inf)) for cell in distinct]
         add(np.where(np.isfinite(coded), coded, common)[at])
@@ -335,13 +355,13 @@ def read_outcome(
     parts = set(sheet.words(column))
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
     for first, second in RESULTS if numbers or named else RESULTS[:-2]:
-        add_words(first, second, sign=sign)
+        add_words(first, second, "t" if first == "w" else "", sign)
     if numbers or named:
         if "2" in distinct:
             add_words("1", "2", "1.5")
         if "1" in distinct or "-1" in distinct:
             tie, second = ("0", "-1") if "-1" in distinct else ("0.5", "0")
-            add_words("1", second, tie, sign=sign)
+            add_words("1", second, tie, sign)
             if parts & OF_SIDES and set(distinct) <= {"0", "1", ""} and not named:
                 add_words("0", "1")
                 readings[-1] = ("", readings[-1][1])
@@ -442,28 +462,22 @@ def _numbers(cells: list[str]) -> Codes | None:
     return np.array(cells, dtype=np.float64) if all(map(str.isdigit, cells)) else None
 
 
-def ties_of(sheet: Sheet) -> list[Any]:
-    """Return the columns that mark ties by true and false."""
-    return [
-        column
-        for column in sheet.columns
-        if " ".join({*sheet.words(column)} - {"is", "was"}) in TIES
-        and {cell.lower() for cell in {*sheet.cells(column)}} <= TRUE | FALSE
-    ]
+def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, NDArray[np.bool_]]]:
+    """Yield columns that mark ties, or void answers, by true; whether it is ties; and the rows."""
+    for column in sheet.columns:
+        parts = {*sheet.words(column)} - {"is", "was"}
+        tie, cells = " ".join(parts) in TIE_NAMES, [cell.lower() for cell in sheet.cells(column)]
+        if (tie or parts & CANCELED) and {*cells} <= TRUE | FALSE:
+            yield column, tie, np.isin(cells, list(TRUE))
 
 
 def _decided(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     """Return the pairs with their winners and ties, without rows that have no outcome."""
     codes, used, table = outcome.codes.copy(), list(outcome.used), sheet.table
-    ties = ties_of(sheet)
-    for column in sheet.columns:
-        parts = set(sheet.words(column)) - {"is", "was"}
-        tie, cells = column in ties, sheet.cells(column)
-        truths = {cell.lower() for cell in {*cells}} <= TRUE | FALSE
-        if not (tie or parts & CANCELED) or not truths or column in used:
+    for column, tie, marked in _marks(sheet):
+        if column in used:
             continue
-        marked = np.array([cell.lower() in TRUE for cell in cells])
-        if tie:
+        if tie and not pair.decided:
             wrong = marked & (np.abs(codes) == 1)
             table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
         codes[marked] = 0.0 if tie else np.nan
@@ -483,16 +497,20 @@ def _decided(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
 
 
 def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
-    """Return pairs with the columns first, second and winner, and tie if there are ties."""
+    """Return pairs with the columns of their form, and tie if there are ties."""
+    names = dict(zip(pair[:2], _DECIDED if pair.decided else _PAIR, strict=True))
     others = {"winner", "loser", "result", "probability", "tie"} & {*table.frame.columns}
-    names = {pair.first: "first", pair.second: "second"}
     read = table.rename({name: f"other {name}" for name in others - {*names}} | names)
-    first, second = (read.frame[name].astype(object) for name in ("first", "second"))
-    frame = read.frame.assign(
-        winner=first.where(codes > 0, second).mask(codes == 0, "" if table.text else None)
-    )
+    frame = read.frame
+    if not pair.decided:
+        first, second = (frame[name].astype(object) for name in _PAIR)
+        frame = frame.assign(
+            winner=first.where(codes > 0, second).mask(codes == 0, "" if table.text else None)
+        )
     if (codes == 0).any():
-        frame["tie"] = [str(tie) if table.text else bool(tie) for tie in codes == 0]
+        frame = frame.assign(
+            tie=[str(tie) if table.text else bool(tie) for tie in (codes == 0).tolist()]
+        )
     return replace(read, frame=frame)
 
 

@@ -41,7 +41,7 @@ DECIDED = _both(
     "gewinner verlierer, gagnant perdant, vainqueur perdant, vainqueur vaincu, ganador perdedor, "
     "vencedor perdedor, vincitore perdente"
 )
-# Words of a result of one side; others are reversed where they are of the second side.
+# Words of a result of one side: it won, it lost.
 RESULTS = _both("win loss, win lose, won lost, w l, sieg niederlage, true false, yes no")
 # Words for a number of things, and for things that are compared.
 NUMBERS = set(terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title"))
@@ -94,13 +94,22 @@ GOALS = set(
 COUNTED = set(
     terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
 )
-TIES = set(
+# Names of columns that mark ties by true, and other words for a tie in cells.
+TIE_NAMES = set(
     terms(
-        "tie, ties, tied, tievote, draw, draws, drawn, d, x, equal, even, same, no preference, no "
-        "difference, neutral, unentschieden, remis, gleich, gleichstand, egal, nul, match nul, "
-        "nulle, egalite, empate, igual, pareggio, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, "
-        "both, tie neutral"
+        "tie, ties, tied, draw, draws, drawn, unentschieden, remis, gleichstand, nul, nulle, "
+        "egalite, empate, pareggio"
     )
+)
+TIES = TIE_NAMES | set(
+    terms(
+        "tievote, d, x, equal, even, same, no preference, no difference, neutral, gleich, egal, "
+        "match nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral"
+    )
+)
+# Names of columns whose words for a tie count beside winner and loser.
+BESIDE_LOSER = set(
+    terms("result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict")
 )
 BOTH_BAD = set(terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad"))
 VOID = set(
@@ -119,26 +128,25 @@ PLACES = terms(
 )
 LAST = set(terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish"))
 OUT = set(terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched"))
-EVENTS = set(
+RATERS = set(
     terms(
-        "list, race, event, heat, contest, ballot, round, match, game, tournament, question, "
-        "task, trial, session, set, group, respondent, participant, person, subject, user, voter, "
-        "judge, rater, block, choice, date, day, year, season, week, track, venue, stage, leg, "
-        "meeting, competition, games, gp, prix, rennen, lauf, wettkampf, course, epreuve, "
-        "carrera, prueba, regatta, open, response, prompt, query, panelist, taster, annotator, "
-        "screen, survey"
+        "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "
+        "reviewer, juror, respondent, resp, participant, worker, user, person"
+    )
+)
+EVENTS = RATERS | set(
+    terms(
+        "list, race, event, heat, run, contest, ballot, round, match, game, tournament, question, "
+        "task, trial, session, set, group, subject, block, choice, date, day, year, "
+        "season, week, track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, "
+        "lauf, wettkampf, course, epreuve, carrera, prueba, regatta, open, response, prompt, "
+        "query, screen, survey"
     )
 )
 SCORES = set(
     terms(
         "score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos, "
         "rating, ratings, stars, grade, total, value, distance, result"
-    )
-)
-RATERS = set(
-    terms(
-        "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "
-        "reviewer, juror, respondent, worker, user, person"
     )
 )
 _LONG = "|".join(sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3}))
@@ -210,7 +218,7 @@ class Sheet:
         return " ".join(word for word in self.words(column) if word not in NUMBERS)
 
     def cells(self, column: Any) -> list[str]:
-        """Return the cells as text: no blanks around, whole numbers without a point."""
+        """Return the cells as text: no blanks around, whole numbers without decimals."""
         if column not in self._cells:
             codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
             texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
@@ -223,7 +231,7 @@ def _text(cell: Any) -> str:
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    cell = str(trimmed(cell))
+    cell = re.sub(r"^([+-]?\d+)[.,]0$", r"\1", str(trimmed(cell)))
     return "" if cell in MISSING else cell
 
 

@@ -25,7 +25,8 @@ from relpref.data.pair_readings import (
     label_pairs,
     named_outcomes,
     pairs,
-    ties_of,
+    says_more,
+    share_labels,
     unread_rows,
 )
 from relpref.data.readings import (
@@ -36,7 +37,6 @@ from relpref.data.readings import (
     OUT,
     OUTCOMES,
     RATERS,
-    TRUE,
     Reading,
     Sheet,
     terms,
@@ -81,28 +81,17 @@ def recognized(
     """
     sheet = Sheet(table, frozenset(named), **(options or {}))
     if _is_ours(sheet):
-        return _with_ties(table)
+        return table
     readings = _readings(sheet)
     if len(readings) > 1:
         ways = "; or ".join(_way(sheet, reading) for reading in readings)
         raise DataError(f"{table.name}: the table can be read in several ways: {ways}")
     if readings:
-        read = _with_ties(readings[0].table())
+        read = readings[0].table()
         note = f"the table was read as {readings[0].description}"
         return replace(read, notes=(*read.notes, note))
     _refuse(sheet)
     return table
-
-
-def _with_ties(table: Table) -> Table:
-    """Call a column such as ``is_draw`` beside winner and loser ``tie``."""
-    columns = set(table.frame.columns)
-    ties = ties_of(Sheet(table)) if {"winner", "loser"} <= columns and "tie" not in columns else []
-    if not ties:
-        return table
-    read = table.rename({ties[0]: "tie"})
-    tie = [cell.lower() in TRUE for cell in Sheet(read).cells("tie")]
-    return replace(read, frame=read.frame.assign(tie=[*map(str, tie)] if read.text else tie))
 
 
 def ends_of(table: Table) -> set[Any]:
@@ -123,10 +112,14 @@ def _is_ours(sheet: Sheet) -> bool:
     """Tell whether a table has the columns of a form already, with the cells of that form."""
     columns = set(sheet.columns)
     form = next((form for form in FORMS if columns >= set(form.columns)), None)
+    if len(columns) < len(sheet.columns):
+        return True  # a repeated name is refused later
     if form is None or sheet.better:
-        return len(columns) < len(sheet.columns)
+        return False
     *ends, outcome = form.columns
     cells = set(sheet.cells(outcome))
+    if outcome == "loser":
+        return not says_more(sheet)
     if outcome == "result":
         ours = not cells.isdisjoint({"", "0", "-1", "0.5", "½", "True"}) or cells == {"1"}
         return ours and "result" not in sheet.named
@@ -207,6 +200,8 @@ def _refuse(sheet: Sheet) -> None:
                 "its row, nor a word for a side or a tie, nor a result such as 2:1; correct the "
                 "cell, or drop the row"
             )
+        if not share_labels(sheet, pair):
+            continue
         raise DataError(
             f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
             "results such as 2:1; add one, called 'winner'"

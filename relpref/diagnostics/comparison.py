@@ -75,8 +75,7 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
         for name, candidate in candidates.items()
     }
     first, *others = models.items()
-    for other in others:
-        _check_same_answers(first, other)
+    models = dict([first, *((other[0], _aligned(first, other)) for other in others)])
     best = max(models.values(), key=lambda held_out: held_out.elpd)
     rows = {}
     for name, held_out in models.items():
@@ -100,8 +99,11 @@ def difference_of(first: HeldOut, second: HeldOut) -> tuple[float, float]:
     return float(first.weight.sum() * mean), float(first.weight.sum() * error)
 
 
-def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
-    """Raise DataError with the first difference if two models predict different answers."""
+def _aligned(*models: tuple[str, HeldOut]) -> HeldOut:
+    """Return the second model with its rows in the order of the first.
+
+    A DataError names the first difference if the two predict different answers.
+    """
     predictions = ["probability", "mean", "sd"]
     tables = first, second = [
         held_out.table.loc[:, :"probability"].drop(columns=predictions, errors="ignore")
@@ -114,7 +116,11 @@ def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
     elif len(first) == len(second):
         same = ((first == second) | (first.isna() & second.isna())).all(axis=1)
         if same.all():
-            return
+            return models[1][1]
+        keys = [_keys(table) for table in tables]
+        rows, others = (np.argsort(key, kind="stable") for key in keys)
+        if (keys[0][rows] == keys[1][others]).all():
+            return replace(models[1][1], table=models[1][1].table.iloc[others[np.argsort(rows)]])
         row = int(np.argmin(same))
         names = [f"row {row} of {name}" for name in names]
         facts = [
@@ -123,6 +129,20 @@ def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
     raise DataError(
         f"{names[0]} {facts[0]}, {names[1]} {facts[1]}; compare models of the same answers"
     )
+
+
+def _keys(table: pd.DataFrame) -> Any:
+    """Each answer as text; the two sides of a tie are in the order of their labels."""
+    if "tie" in table:
+        sides = ["winner", "loser"]
+        turned = table["tie"] & (table["winner"].map(repr) > table["loser"].map(repr))
+        numbers = table.select_dtypes("number").columns
+        effects = [name for name in numbers if str(name).endswith("_winner")]
+        table = table.astype(dict.fromkeys(effects, float))
+        table.loc[turned, sides] = table.loc[turned, sides[::-1]].to_numpy()
+        # Covariates are differences of the two sides.
+        table.loc[turned, effects] = 0.0 - table.loc[turned, effects]
+    return table.apply(lambda row: repr(row.tolist()), axis=1).to_numpy(dtype=str)
 
 
 def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def test_items_and_relations(place: Path, ask: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "out", "reason"),
     [
-        ("a.csv", "one,two\nx,1\n", "one     ?        'x'", "no column says who was preferred"),
+        ("a.csv", "one,two\nx,1\n", "one     ?        'x'", "are not recognized as answers"),
         ("a.csv", "winner,loser\n", "winner  ?", "the table has no rows"),
         ("a.json", "{", "", "not valid JSON"),
         ("a.csv", "winner,loser\na,b\n,c\n", "winner  winner   'a', ''", "the label is empty"),

@@ -255,6 +255,23 @@ def test_what_was_reported_stays_in_the_table() -> None:
         compare({"one": held_out, "other": other})
 
 
+def test_models_are_compared_whatever_the_order_of_their_items() -> None:
+    answers = pd.DataFrame(
+        {
+            "winner": ["tea", "coffee", "milk", "tea"],
+            "loser": ["coffee", "water", "tea", "milk"],
+            "tie": [0, 0, 1, 0],
+            "price_winner": [1.0, 2.0, 3.0, 5.0],
+            "price_loser": [2.0, 1.0, 5.0, 1.0],
+        }
+    )
+    fixed = {"individual_amplitude": 1.0, "tie_margin": 0.3, "effect_scale": 1.0}
+    fit = partial(relpref.fit, answers=answers, covariates=["price"], fixed=fixed)
+    models = {"one": fit(), "other": fit(items=["water", "milk", "coffee", "tea"])}
+    table = compare(models)
+    np.testing.assert_allclose(table[["difference", "difference_se"]], 0.0, atol=1e-3)
+
+
 @pytest.mark.parametrize("ask", [leave_one_out, influence])
 def test_a_handful_of_draws_cannot_be_reweighted(ask: Any) -> None:
     with pytest.raises(DataError, match="has 24 draws, too few to be reweighted; draw at least 25"):
