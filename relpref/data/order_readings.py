@@ -104,7 +104,7 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> Iterator[tuple[tuple[An
 
     for key in keys:
         add(key)
-    # Numbers of events that begin anew, such as in another town, would merge lists into one.
+    # Numbers of events may begin again, such as in another town, and would merge lists into one.
     if "list" not in free and not sheet.better and not any(fit[0] == 0 for fit in fitting):
         others = [name for name in free if name not in events][:_MOST_EVENTS]
         for key in product(events, others):
