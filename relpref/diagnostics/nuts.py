@@ -121,7 +121,7 @@ def check(
     >>> import relpref
     >>> answers = [("tea", "coffee"), ("tea", "water"), ("coffee", "water")]
     >>> posterior = relpref.fit(answers=answers)
-    >>> check = relpref.diagnostics.check(posterior, draws=50, chains=2)
+    >>> check = relpref.diagnostics.check(posterior, draws=100, chains=2)
     >>> sentence = check.sentence
     """
     settings = {"draws": draws, "chains": chains, "warmup": warmup}
