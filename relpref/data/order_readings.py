@@ -148,11 +148,11 @@ def _placed(sheet: Sheet) -> Iterator[Placing]:
 def are_places(cells: Collection[str]) -> bool:
     """Tell whether cells are whole numbers from 1 on, or say that an item has no place."""
     given = {cell for cell in {*cells} if cell and cell.lower() not in LAST | OUT}
-    return bool(given) and all(cell.isdigit() and int(cell) > 0 for cell in given)
+    return bool(given) and all(cell.isdecimal() and int(cell) > 0 for cell in given)
 
 
 def _values(cells: Sequence[str]) -> Values:
-    return np.array([float(cell) if cell.isdigit() else np.nan for cell in cells])
+    return np.array([float(cell) if cell.isdecimal() else np.nan for cell in cells])
 
 
 def _ties(values: Values, groups: NDArray[np.int64]) -> float | None:

@@ -459,7 +459,7 @@ def _numbers(cells: list[str]) -> Codes | None:
     """Return counts, or 1 and 0 for true and false; None if a cell is neither."""
     truths = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
     cells = [truths.get(cell.lower(), cell) for cell in cells]
-    return np.array(cells, dtype=np.float64) if all(map(str.isdigit, cells)) else None
+    return np.array(cells, dtype=np.float64) if all(map(str.isdecimal, cells)) else None
 
 
 def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, NDArray[np.bool_]]]:
