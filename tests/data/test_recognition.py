@@ -882,5 +882,5 @@ def test_tables_that_were_read_from_files_are_recognized(tmp_path: Path) -> None
 def test_digits_that_are_no_numbers_are_no_places() -> None:
     with pytest.raises(DataError, match="is not a number"):
         read(pd.DataFrame({"winner": ["a"], "loser": ["b"], "count": ["¹"]}))
-    with pytest.raises(DataError, match="not recognized"):
+    with pytest.raises(DataError, match="there is no column 'winner'"):
         read(pd.DataFrame({"ner": ["a", "b"], "loser": ["007", "¹"], "count": ["2", "1"]}))
