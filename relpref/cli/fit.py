@@ -124,8 +124,13 @@ def read(chosen: argparse.Namespace, tables: Files, columns: Mapping[str, str]) 
         columns=columns,
         covariates=covariates_of(chosen),
         encoding=chosen.encoding,
-        **{name: getattr(chosen, name) for name in OPTIONS if getattr(chosen, name)},
+        **options_of(chosen),
     )
+
+
+def options_of(chosen: argparse.Namespace) -> dict[str, str]:
+    """Options of reading tables of answers, such as ``--better``, see `relpref.options`."""
+    return {name: getattr(chosen, name) for name in OPTIONS if getattr(chosen, name)}
 
 
 def covariates_of(chosen: argparse.Namespace) -> list[str]:

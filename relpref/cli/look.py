@@ -4,7 +4,7 @@ import argparse
 from shlex import join
 from typing import Any
 
-from relpref.cli.fit import columns_of, covariates_of, read, tables_of
+from relpref.cli.fit import columns_of, covariates_of, options_of, read, tables_of
 from relpref.cli.output import say
 from relpref.data import PreferenceData
 from relpref.data.arrays import label, listed, text_table
@@ -33,10 +33,9 @@ def run(chosen: argparse.Namespace) -> None:
             uses = _uses_of_items(table, data)
         elif file is tables.comparisons:
             try:
-                names = (*KNOWN, *known_columns(covariates_of(chosen)))
-                uses = _uses_of_answers(
-                    table, answer_table(table, columns, names[len(KNOWN) :]), names
-                )
+                covariates = covariates_of(chosen)
+                answers = answer_table(table, columns, covariates, options=options_of(chosen))
+                uses = _uses_of_answers(table, answers, (*KNOWN, *known_columns(covariates)))
             except DataError:
                 pass  # it is the error above
         rows = [

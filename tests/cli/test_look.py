@@ -36,6 +36,24 @@ def test_the_command_that_is_offered_fits(place: Path, ask: Any) -> None:
     assert ask("", *command, "--out", "other", "--quiet").code == 0
 
 
+@pytest.mark.parametrize(
+    ("content", "option", "used", "left_out"),
+    [
+        ("heat,swimmer,time\n1,ann,9\n1,bob,8\n2,ann,7\n2,bob,9\n", "--better low", "time", ""),
+        ("race,horse,place\n1,a,1\n1,b,2\n1,c,DNF\n", "--unplaced out", "place", "left out"),
+        ("a,b,winner\nx,y,a\ny,z,both bad\nz,x,b\n", "--both-bad drop", "winner", "left out"),
+    ],
+)
+def test_options_of_reading(
+    place: Path, ask: Any, content: str, option: str, used: str, left_out: str
+) -> None:
+    (place / "a.csv").write_text(content)
+    said = ask(f"look a.csv {option}")
+    assert said.code == 0 and left_out in said.out, said.err
+    line = next(line for line in said.out.splitlines() if line.split()[:1] == [used])
+    assert "?" not in line and "not used" not in line
+
+
 def test_items_and_relations(place: Path, ask: Any) -> None:
     (place / "items.csv").write_text("name,size,color,note\na,1,red,x\nb,,blue,y\nc,3,red,z\n")
     (place / "answers.csv").write_text("winner,loser\na,b\n")
