@@ -305,8 +305,14 @@ def _report(outcome: Outcome, path: Path) -> None:
             table=_model_table(outcome).replace("^-", "−", regex=True).set_index("model"),
         ),
     )
-    title = "Which national football team is the best?"
-    write(outcome.posterior, path, title=title, sections=sections, relations_evidence=False)
+    write(
+        outcome.posterior,
+        path,
+        title="Which national football team is the best?",
+        sections=sections,
+        relations_evidence=False,
+        words={"item": "team", "answer": "match/matches"},
+    )
 
 
 def _tables(season: Season) -> tuple[Copy, ...]:
