@@ -104,13 +104,20 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> Iterator[tuple[tuple[An
 
     for key in keys:
         add(key)
+    best = min((fit[:2] for fit in fitting), default=None)
     # Numbers of events may begin again, such as in another town, and would merge lists into one.
-    if "list" not in free and not sheet.better and not any(fit[0] == 0 for fit in fitting):
+    if "list" not in free and (sheet.better or not any(fit[0] == 0 for fit in fitting)):
         others = [name for name in free if name not in events][:_MOST_EVENTS]
         for key in product(events, others):
             add(key)
-    best = min((fit[:2] for fit in fitting), default=None)
-    yield from ((key, item) for *score, key, item in fitting if tuple(score) == best)
+        if not sheet.better:
+            best = min((fit[:2] for fit in fitting), default=None)
+    # Times say nothing about the events, so a finer reading is another one, not the better one.
+    yield from (
+        (key, item)
+        for *score, key, item in fitting
+        if tuple(score) == best or (sheet.better and len(key) > 1 and key[1] not in events)
+    )
 
 
 def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> list[Any]:

@@ -884,3 +884,13 @@ def test_digits_that_are_no_numbers_are_no_places() -> None:
         read(pd.DataFrame({"winner": ["a"], "loser": ["b"], "count": ["¹"]}))
     with pytest.raises(DataError, match="there is no column 'winner'"):
         read(pd.DataFrame({"ner": ["a", "b"], "loser": ["007", "¹"], "count": ["2", "1"]}))
+
+
+def test_times_of_events_whose_numbers_begin_again() -> None:
+    rows = [("Rome", 1, "a", 9), ("Rome", 1, "b", 8), ("Oslo", 1, "c", 7), ("Oslo", 1, "d", 9)]
+    rows += [("Rome", 2, "c", 9), ("Rome", 2, "a", 8), ("Oslo", 2, "b", 7), ("Oslo", 2, "d", 9)]
+    table = pd.DataFrame(rows, columns=["town", "heat", "swimmer", "time"])
+    with pytest.raises(DataError, match="in several ways.*'heat'.*'heat' and 'town'"):
+        read(table, better="low")
+    one = table[table["town"] == "Rome"]
+    assert sum(read(one, better="low").values()) == 2
