@@ -19,6 +19,7 @@ from relpref.posterior.gaussian import Floats
 from relpref.posterior.tables import rows_of
 
 _TRIED = 3  # pairs of items, and raters, lists or groups, that are tried
+_TIED = 1e-3  # differences that count as ties, in sds: those of an equal fit may be rounding
 _REFITS = 5  # while the refit does not confirm the choice
 _STEPS = 25  # computations of the influence, about
 
@@ -88,7 +89,7 @@ def robustness(posterior: Any, top: int = 1) -> Robustness:
     >>> import relpref
     >>> answers = [("tea", "coffee")] * 3 + [("coffee", "tea")] * 2
     >>> relpref.diagnostics.robustness(relpref.fit(answers=answers)).number
-    1
+    2
     """
     size, answers = posterior.data.num_items, counted(posterior.data.num_answers, "answer")
     if not 0 < top < size or not posterior.has_answers:
@@ -145,21 +146,26 @@ class _Removal:
         others = np.setdiff1d(np.arange(len(labels)), self.before)
         inside, outside = (each.ravel() for each in np.meshgrid(self.before, others))
         gaps = posterior.belief.differences(inside, outside)
+        self.margin = _TIED * float(gaps.sd.max())
         near = np.argsort(gaps.mean / np.maximum(gaps.sd, 1e-12), kind="stable")[:_TRIED]
-        pairs = [(inside[at], outside[at], gaps.mean[at]) for at in near]
+        pairs = [(inside[at], outside[at], gaps.mean[at] + self.margin) for at in near]
         nothing = np.zeros(len(self.limit), dtype=np.int64)
         choices = [self.choose(*pair, nothing) for pair in pairs]
         best = min(range(len(pairs)), key=lambda at: choices[at].sum() or np.inf)
-        removed, refit = choices[best], posterior
-        for _ in range(_REFITS if removed.any() else 0):
-            refit = posterior.update(withdraw=self.answers(removed))
-            if self.differs(refit):
+        (ahead, behind, _), removed, confirmed = pairs[best], choices[best], False
+        for _ in range(_REFITS):
+            if confirmed or not removed.any():
                 break
-            ahead, behind = pairs[best][:2]
-            means = refit.belief.mean()
-            removed = self.choose(ahead, behind, means[ahead] - means[behind], removed)
+            refit = posterior.update(withdraw=self.answers(removed))
+            confirmed = self.differs(refit)
+            if not confirmed:
+                means = refit.belief.mean()
+                gap = means[ahead] - means[behind] + self.margin
+                removed = self.choose(ahead, behind, gap, removed)
+        if not confirmed:
+            removed, refit = nothing, posterior
         before, after = (tuple(labels[at] for at in self.first(p)) for p in (posterior, refit))
-        units = self.units(*pairs[best][:2], nothing)
+        units = self.units(ahead, behind, nothing)
         total = int(self.limit.sum())
         return Robustness(self.answers(removed), int(removed.sum()), total, before, after, units)
 
@@ -168,7 +174,10 @@ class _Removal:
         return np.argsort(-posterior.belief.mean(), kind="stable")[: self.top]
 
     def differs(self, posterior: Any) -> bool:
-        return set(self.first(posterior)) != set(self.before)
+        """Whether another item is among the first, and is not tied with the one it replaces."""
+        means = posterior.belief.mean()
+        others = np.delete(means, self.before)
+        return bool(others.max() - means[self.before].min() > 0.5 * self.margin)
 
     def answers(self, removed: Any) -> pd.DataFrame:
         """Table of the answers of units that are removed so many times, shape (u,)."""

@@ -106,3 +106,9 @@ def test_votes_on_language_models() -> None:
     votes = pd.DataFrame(columns).query("count > 0")
     result = robustness(fit(votes))
     assert result.confirmed and result.number <= 500
+
+
+def test_a_tie_is_no_change_of_who_leads() -> None:
+    answers = pd.DataFrame({"winner": [*"aaabb"], "loser": [*"bbbaa"]})
+    result = robustness(fit(answers))
+    assert result.confirmed and result.number == 2 and result.after == ("b",)
