@@ -36,17 +36,15 @@ _MOST_EVENTS = 6  # columns that may name an event together
 _RANKS = {
     word: rank
     for text in (
-        "first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth",
-        "gold, silver, bronze",
+        "first second third fourth fifth sixth seventh eighth ninth tenth",
+        "gold silver bronze",
     )
-    for rank, word in enumerate(terms(text), 1)
+    for rank, word in enumerate(text.split(), 1)
 }
 # Words in names of columns of numbers that are no item, and no event.
-_NOT_ITEMS = NUMBERS - {"name"} | set(
-    terms(
-        "unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, "
-        "alter, summe, mittel, gesamt, duration, income, size, zip"
-    )
+_NOT_ITEMS = NUMBERS - {"name"} | terms(
+    "unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, "
+    "alter, summe, mittel, gesamt, duration, income, size, zip"
 )
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 _PLACED = {"", "rank", "place", "choice", "position", "preference", "pick", "favorite", "top"}

@@ -4,23 +4,25 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from relpref.data.labels import is_missing, trimmed
 from relpref.data.tables import MISSING, Table
 
 
-def terms(text: str) -> tuple[str, ...]:
-    """Split a list at its commas."""
-    return tuple(term.strip() for term in text.split(","))
+def terms(text: str) -> frozenset[str]:
+    """Return the terms of a list with commas."""
+    return frozenset(text.split(", "))
 
 
-def _both(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the two words of each term."""
-    return tuple((first, second) for first, second in map(str.split, terms(text)))
+def _both(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the words of each term."""
+    return tuple(tuple(term.split()) for term in text.split(", "))
 
 
 # Words by which the names of two columns differ that hold the two sides of an answer.
@@ -42,111 +44,109 @@ DECIDED = _both(
     "vencedor perdedor, vincitore perdente"
 )
 # Words of a result of one side: it won, it lost.
-RESULTS = _both("win loss, win lose, won lost, w l, sieg niederlage, true false, yes no")
+RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage, true false, yes no")
+# Numbers for the first, the second and a tie, where a cell is the number before them.
+CODED = ("2", "1", "2", "1.5"), ("-1", "1", "-1", "0"), ("1", "1", "0", "0.5")
 # Words for a number of things, and for things that are compared.
-NUMBERS = set(terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title"))
-ITEMS = set(
-    terms(
-        "item, driver, horse, player, athlete, runner, candidate, option, rider, alternative, "
-        "team, product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, "
-        "fighter, boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, "
-        "character, sample, statement, image, photo, picture, object, school, beer, cheese, side, "
-        "corner, contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, "
-        "spieler, equipe, joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, "
-        "cheval"
-    )
+NUMBERS = terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title")
+ITEMS = terms(
+    "item, driver, horse, player, athlete, runner, candidate, option, rider, alternative, "
+    "team, product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, "
+    "fighter, boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, "
+    "character, sample, statement, image, photo, picture, object, school, beer, cheese, side, "
+    "corner, contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, "
+    "spieler, equipe, joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, "
+    "cheval"
 )
 # Words in names of columns that hold numbers or texts of the two sides, but not their labels.
-NOT_LABELS = set(
-    terms(
-        "rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, "
-        "vote, age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, "
-        "colour, odds, text, response, answer, conversation, annotator, judge, rater, voter, "
-        "evaluator, reviewer, stance, result, outcome, winner, loser, choice, preference, tore, "
-        "goles, buts, comment, prob, probability, time, stadium, reason"
-    )
+NOT_LABELS = terms(
+    "rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, "
+    "vote, age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, "
+    "colour, odds, text, response, answer, conversation, annotator, judge, rater, voter, "
+    "evaluator, reviewer, stance, result, outcome, winner, loser, choice, preference, tore, "
+    "goles, buts, comment, prob, probability, time, stadium, reason"
 )
-OUTCOMES = set(
-    terms(
-        "winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, "
-        "ftr, ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, "
-        "gagnant, vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, "
-        "response, pick, picked, selected, selection, decision, judgment, judgement, score, wl, "
-        "prefer, preferido, besser, mejor, choix, wahl"
-    )
+OUTCOMES = terms(
+    "winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, "
+    "ftr, ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, "
+    "gagnant, vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, "
+    "response, pick, picked, selected, selection, decision, judgment, judgement, score, wl, "
+    "prefer, preferido, besser, mejor, choix, wahl"
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
-OF_SIDES = set(terms("winner, choice, chosen, preferred, better, pick, picked, selected, vote"))
+OF_SIDES = terms("winner, choice, chosen, preferred, better, pick, picked, selected, vote")
 # Words in names of columns that name a side of each answer for another reason.
-DOUBTFUL = set(
-    terms(
-        "toss, coin, predicted, prediction, pred, expected, half, ht, halftime, server, serve, "
-        "serving, shown, first, kickoff, bat, batting, favorite, favourite, underdog, host, man, "
-        "best, worst, loser, previous"
-    )
+DOUBTFUL = terms(
+    "toss, coin, predicted, prediction, pred, expected, half, ht, halftime, server, serve, "
+    "serving, shown, first, kickoff, bat, batting, favorite, favourite, underdog, host, man, "
+    "best, worst, loser, previous"
 )
-GOALS = set(
-    terms(
-        "goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, reti, "
-        "punkte, puntos, final, full, time, ft, match, game, g, team, total"
-    )
+GOALS = terms(
+    "goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, reti, "
+    "punkte, puntos, final, full, time, ft, match, game, g, team, total"
 )
-COUNTED = set(
-    terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
-)
+COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
 # Names of columns that mark ties by true, and other words for a tie in cells.
-TIE_NAMES = set(
-    terms(
-        "tie, ties, tied, draw, draws, drawn, unentschieden, remis, gleichstand, nul, nulle, "
-        "egalite, empate, pareggio"
-    )
+TIE_NAMES = terms(
+    "tie, ties, tied, draw, draws, drawn, unentschieden, remis, gleichstand, nul, nulle, "
+    "egalite, empate, pareggio"
 )
-TIES = TIE_NAMES | set(
-    terms(
-        "tievote, d, x, equal, even, same, no preference, no difference, neutral, gleich, egal, "
-        "match nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral"
-    )
+TIES = TIE_NAMES | terms(
+    "tievote, d, x, equal, even, same, no preference, no difference, neutral, gleich, egal, "
+    "match nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral"
 )
 # Names of columns whose words for a tie count beside winner and loser.
-BESIDE_LOSER = set(
-    terms("result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict")
+BESIDE_LOSER = terms(
+    "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict"
 )
-BOTH_BAD = set(terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad"))
-VOID = set(
-    terms(
-        "no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, "
-        "-, ?, –, walkover, bye, skip, skipped, unknown"
-    )
+BOTH_BAD = terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad")
+VOID = terms(
+    "no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, "
+    "-, ?, –, walkover, bye, skip, skipped, unknown"
 )
-CANCELED = set(terms("cancelled, canceled, abandoned, void, postponed"))
-TRUE, FALSE = set(terms("1, true, yes")), set(terms(", 0, false, no"))
+CANCELED = terms("cancelled, canceled, abandoned, void, postponed")
+TRUE, FALSE = terms("1, true, yes"), terms(", 0, false, no")
 
 PLACES = terms(
     "place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking, classement, "
     "puesto, posicion, posizione, finishing position, finish position, final position, "
     "final rank, race position, finish pos, finishing place, final place, rank order"
 )
-LAST = set(terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish"))
-OUT = set(terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched"))
-RATERS = set(
-    terms(
-        "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "
-        "reviewer, juror, respondent, resp, participant, worker, user, person"
+LAST = terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish")
+OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched")
+RATERS = terms(
+    "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "
+    "reviewer, juror, respondent, resp, participant, worker, user, person"
+)
+EVENTS = RATERS | terms(
+    "list, race, event, heat, run, contest, ballot, round, match, game, tournament, question, "
+    "task, trial, session, set, group, subject, block, choice, date, day, year, "
+    "season, week, track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, "
+    "lauf, wettkampf, course, epreuve, carrera, prueba, regatta, open, response, prompt, "
+    "query, screen, survey"
+)
+SCORES = terms(
+    "score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos, "
+    "rating, ratings, stars, grade, total, value, distance, result"
+)
+# Words in names of columns that are no outcomes, even if their cells are words for two sides.
+NOT_OUTCOMES = (
+    NUMBERS
+    | EVENTS
+    | terms(
+        "unnamed, side, sides, screen, position, order, sequence, gender, sex, sexe, geschlecht, "
+        "sexo, condition, version, batch, arm, treatment, variant, correct, truth, gold, target, "
+        "level, class, category, hand, handedness, phase, part, wave, cohort, sample, page, slide, "
+        "device, home, neutral, flag"
     )
 )
-EVENTS = RATERS | set(
-    terms(
-        "list, race, event, heat, run, contest, ballot, round, match, game, tournament, question, "
-        "task, trial, session, set, group, subject, block, choice, date, day, year, "
-        "season, week, track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, "
-        "lauf, wettkampf, course, epreuve, carrera, prueba, regatta, open, response, prompt, "
-        "query, screen, survey"
-    )
-)
-SCORES = set(
-    terms(
-        "score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos, "
-        "rating, ratings, stars, grade, total, value, distance, result"
+# Words beside those of outcomes, and beside those of a side in a cell, that say nothing more.
+BESIDE = (
+    ITEMS
+    | NUMBERS
+    | terms(
+        "final, match, game, human, overall, full, ft, who, which, is, was, type, the, vote, wins, "
+        "win, won, prefer, preferred"
     )
 )
 _LONG = "|".join(sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3}))
@@ -158,6 +158,7 @@ def plain(text: Any) -> str:
     return unicodedata.normalize("NFC", "".join(c for c in letters if not unicodedata.combining(c)))
 
 
+@lru_cache(1 << 14, typed=True)
 def words(name: Any) -> tuple[str, ...]:
     """Split a name into words, so that ``HomeTeam``, ``home_team`` and ``hometeam`` are equal."""
     text = re.sub(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[A-Z][a-z]{2}|[a-z]{4})", " ", str(name))
@@ -202,7 +203,7 @@ class Sheet:
     better: str = ""
     unplaced: str = "last"
     both_bad: str = "tie"
-    _cells: dict[Any, list[str]] = field(default_factory=dict, init=False)
+    _cells: dict[Any, NDArray[Any]] = field(default_factory=dict, init=False)
 
     @property
     def columns(self) -> list[Any]:
@@ -217,12 +218,12 @@ class Sheet:
         """Return the words of a name without those for numbers, such as ``race`` of ``raceId``."""
         return " ".join(word for word in self.words(column) if word not in NUMBERS)
 
-    def cells(self, column: Any) -> list[str]:
+    def cells(self, column: Any) -> NDArray[Any]:
         """Return the cells as text: no blanks around, whole numbers without decimals."""
         if column not in self._cells:
             codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
             texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
-            self._cells[column] = texts[codes].tolist() if len(codes) else []
+            self._cells[column] = texts[codes]
         return self._cells[column]
 
 

@@ -27,7 +27,7 @@ from relpref.data.pair_readings import (
     pairs,
     says_more,
     share_labels,
-    unread_rows,
+    tried_outcomes,
 )
 from relpref.data.readings import (
     DOUBTFUL,
@@ -55,9 +55,9 @@ _NO_ANSWERS = (
 _MOST_LOOKED_AT = 12  # columns
 # Words for the side that may have an advantage, by how an answer says so.
 _ADVANTAGE = {
-    "home": set(terms("home, heim, host, local, casa, domicile, mandante")),
-    "white": set(terms("white, weiss, blancs, blanc, blancas, bianco")),
-    "shown_first": set(terms("a, 1, first, left, links, gauche, izquierda")),
+    "home": terms("home, heim, host, local, casa, domicile, mandante"),
+    "white": terms("white, weiss, blancs, blanc, blancas, bianco"),
+    "shown_first": terms("a, 1, first, left, links, gauche, izquierda"),
 }
 
 
@@ -183,7 +183,7 @@ def _refuse(sheet: Sheet) -> None:
         if pair.decided or pair.doubtful or {"winner", "loser"} & sheet.named:
             continue
         sides = f"{table.name}: {pair.first!r} and {pair.second!r} hold the two sides of each row"
-        exact, similar = named_outcomes(sheet, pair)
+        exact, similar, _ = named_outcomes(sheet, pair)
         for column in (*exact, *similar):
             for name in ("result", "winner"):
                 columns = {"first": pair.first, "second": pair.second, name: column}
@@ -193,8 +193,8 @@ def _refuse(sheet: Sheet) -> None:
                         f"is 0 or false): {_option(sheet, columns)}"
                     )
         for column in exact:
-            unread = unread_rows(sheet, pair, column, everything)
-            row = int(unread.argmax())
+            ways = tried_outcomes(sheet, pair, everything, column, 2 - pair.doubtful)
+            row = int(min((np.isinf(codes) for _, codes in ways), key=np.sum).argmax())
             raise DataError(
                 f"{table.cell(column)(row)}: {sheet.cells(column)[row]!r} is neither a label of "
                 "its row, nor a word for a side or a tie, nor a result such as 2:1; correct the "

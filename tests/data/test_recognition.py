@@ -665,6 +665,18 @@ READ: dict[str, Any] = {
         "home_team,away_team,home_score,away_score,neutral\na,b,2,1,TRUE\nb,c,0,1,FALSE\nc,a,0,0,TRUE",
         "a>b; c>b; c=a",
     ),
+    "sides in a column of another name": (
+        "left,right,clicked,screen_side\na,b,left,right\nb,c,right,right\nc,a,left,right",
+        "a>b; c>b; c>a",
+    ),
+    "the markers of the pair in a column of another name": (
+        "tea_a,tea_b,liked\nx,y,a\ny,z,b\nz,x,both",
+        "x>y; z>y; z=x",
+    ),
+    "numbers of the pair in a column of another name": (
+        "trial,song1,song2,tapped,age\n1,x,y,1,30\n2,y,z,2,31\n3,z,x,2,32",
+        "x>y; z>y; x>z",
+    ),
     "A B teams named A": (
         "a,b,winner\na,b,a\nb,a,a\na,c,c",
         "a>b*2; c>a",
@@ -773,6 +785,11 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
             "home_team,away_team,home_win\nx,y,0\ny,z,1\nz,x,1",
             "'home_win' .*no tie",
             ["y>x; y>z; z>x"],
+        ),
+        (
+            "left,right,clicked,tapped\na,b,left,right\nb,c,right,right\nc,a,left,left",
+            "several ways: .*'clicked'.*'tapped'",
+            ["a>b; c>b; c>a", "b>a; c>b; c>a"],
         ),
         ("heat,item,time\n1,a,2.5\n1,b,3", "better='low'", ["a>b", "b>a"]),
         ("a,b,winner\nx,y,x\ny,z,?!\nz,x,z", "row 1 .*'winner': '\\?!' is neither a label", []),
