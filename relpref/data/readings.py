@@ -149,6 +149,29 @@ BESIDE = (
         "win, won, prefer, preferred"
     )
 )
+CHOSEN = terms("chosen, choice, choose, selected, picked, choosen, purchased")
+BEST = terms("best, most, beste, bester, bestes, meilleur, meilleure, mejor, migliore, melhor")
+WORST = terms(
+    "worst, least, schlechteste, schlechtester, schlechtestes, pire, peor, peggiore, pior"
+)
+# Places by the words for them, and the words beside a place in the name of a column.
+RANKS = {
+    word: rank
+    for text in (
+        "first second third fourth fifth sixth seventh eighth ninth tenth",
+        "gold silver bronze",
+    )
+    for rank, word in enumerate(text.split(), 1)
+}
+PLACED = terms(
+    ", rank, place, choice, position, preference, pick, favorite, top, platz, rang, wahl, choix, "
+    "games"
+)
+# Words in names of columns of numbers that are no item, and no event.
+NOT_ITEMS = NUMBERS - {"name"} | terms(
+    "unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, "
+    "alter, summe, mittel, gesamt, duration, income, size, zip"
+)
 _LONG = "|".join(sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3}))
 
 

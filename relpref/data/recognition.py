@@ -124,7 +124,7 @@ def _is_ours(sheet: Sheet) -> bool:
         ours = not cells.isdisjoint({"", "0", "-1", "0.5", "½", "True"}) or cells == {"1"}
         return ours and "result" not in sheet.named
     if outcome == "place":
-        return not {cell.lower() for cell in cells} & (LAST | OUT)
+        return "place" not in sheet.named and not {cell.lower() for cell in cells} & (LAST | OUT)
     if outcome not in ("winner", "worst"):
         return True
     ends = [name for name in sheet.columns if str(name).startswith("item_")] if form.rows else ends

@@ -911,3 +911,12 @@ def test_times_of_events_whose_numbers_begin_again() -> None:
         read(table, better="low")
     one = table[table["town"] == "Rome"]
     assert sum(read(one, better="low").values()) == 2
+
+
+def test_times_and_points_that_disagree_are_two_readings() -> None:
+    table = frame("heat,swimmer,time,points\n1,a,2.5,1.5\n1,b,3.5,0.5", typed=True)
+    with pytest.raises(DataError, match="several ways: .*'time'.*or .*'points'") as caught:
+        read(table, better="low")
+    calls = [ast.literal_eval(match[1]) for match in SPOKEN(str(caught.value))]
+    answers = [read(table, better="low", columns=columns) for columns in calls]
+    assert answers == [parsed("a>b"), parsed("b>a")]
