@@ -172,6 +172,12 @@ NOT_ITEMS = NUMBERS - {"name"} | terms(
     "unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, "
     "alter, summe, mittel, gesamt, duration, income, size, zip"
 )
+# Words for the side that may have an advantage, by how an answer says so.
+ADVANTAGE = {
+    "home": terms("home, heim, host, local, casa, domicile, mandante"),
+    "white": terms("white, weiss, blancs, blanc, blancas, bianco"),
+    "shown_first": terms("a, 1, first, left, links, gauche, izquierda"),
+}
 _LONG = "|".join(sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3}))
 
 
