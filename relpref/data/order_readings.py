@@ -21,6 +21,7 @@ from relpref.data.readings import (
     ITEMS,
     LAST,
     NOT_ITEMS,
+    NUMBERS,
     OUT,
     PLACED,
     PLACES,
@@ -239,7 +240,8 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     ranks = [
         column
         for column in sheet.columns
-        if numbers(sheet.cells(column))
+        if column not in sheet.named
+        and numbers(sheet.cells(column))
         and sheet.noun(column) not in EVENTS | {""}
         and not {*sheet.words(column)} & NOT_ITEMS
     ]
@@ -249,16 +251,36 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         return
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
     by_column |= any({*sheet.noun(column).split()} & ITEMS for column in named)
-    rows = zip(*map(sheet.cells, ranks), strict=True)
-    if not by_column and all(map(fits, rows)):
-        what = f"orders, a row each, of {listed(ranks)}"
-        yield Reading(what, partial(_melted, sheet, ranks, "item"))
-    labels = [column for column in named if len({*sheet.cells(column)}) == size > 2]
-    if any(sheet.noun(column) in EVENTS for column in named):
+    by_column |= "item" in named
+    labels = [
+        column
+        for column in named
+        if len({*sheet.cells(column)}) == size > 2
+        and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
+    ]
+    if not by_column and all(map(fits, zip(*map(sheet.cells, ranks), strict=True))):
+        odd = [column for column in ranks if sheet.better and _is_apart(sheet, column, ranks)]
+        for apart in ([], odd)[: 1 + bool(odd)]:
+            items = [column for column in ranks if column not in apart]
+            what = f"orders, a row each, of {listed(items)}"
+            events = [*apart, *labels]
+            columns = {"list": events[0]} if events else {}
+            yield Reading(what, partial(_melted, sheet, items, "item"), columns)
+    if "list" in named or any(sheet.noun(column) in EVENTS for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}"
-        yield Reading(what, partial(_melted, sheet, ranks, "list", labels[0]))
+        reading = partial(_melted, sheet, ranks, "list", labels[0])
+        yield Reading(what, reading, {"item": labels[0]})
+
+
+def _is_apart(sheet: Sheet, column: Any, columns: Sequence[Any]) -> bool:
+    """Tell whether numbers may be no times or points: they count rows, or are far from others."""
+    values = np.array([seconds(cell) for cell in sheet.cells(column)])
+    others = [seconds(cell) for name in columns if name != column for cell in sheet.cells(name)]
+    low, high = np.nanmin(others), np.nanmax(others)
+    far = max(np.nanmin(values) - high, low - np.nanmax(values)) > high - low
+    return bool(far or (len(values) > 3 and (np.diff(values) == 1).all()))
 
 
 def _melted(sheet: Sheet, columns: Sequence[Any], are: str, label: Any = "") -> Table:

@@ -115,8 +115,12 @@ PLACES = terms(
 LAST = terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish")
 OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched")
 RATERS = terms(
-    "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "
-    "reviewer, juror, respondent, resp, participant, worker, user, person"
+    "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, panellist, taster, "
+    "labeler, labeller, reviewer, juror, respondent, resp, participant, worker, user, person, "
+    "tester, subject, session, grader, scorer, expert, critic, coder, customer, client, "
+    "verkoster, prufer, richter, gutachter, bewerter, teilnehmer, nutzer, befragter, proband, "
+    "wahler, juge, degustateur, evaluateur, utilisateur, repondant, votant, juez, jurado, "
+    "catador, evaluador, participante, usuario, encuestado, votante, giudice, assaggiatore"
 )
 EVENTS = RATERS | terms(
     "list, race, event, heat, run, contest, ballot, round, match, game, tournament, question, "
@@ -170,7 +174,9 @@ PLACED = terms(
 # Words in names of columns of numbers that are no item, and no event.
 NOT_ITEMS = NUMBERS - {"name"} | terms(
     "unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, "
-    "alter, summe, mittel, gesamt, duration, income, size, zip"
+    "alter, summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour, "
+    "jahr, monat, tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura, "
+    "temp, humidity, latitude, longitude, lat, lon, altitude, elevation"
 )
 # Words for the side that may have an advantage, by how an answer says so.
 ADVANTAGE = {

@@ -798,7 +798,11 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ("name,price\na,1\nb,2", "'name', 'price' are not recognized as answers", []),
         ("one,two\nx,1", "'one', 'two' are not recognized as answers", []),
         ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,0", "add 'winner_tie'", []),
-        ("s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2", "a row each.*or orders, a column each", []),
+        (
+            "s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2",
+            "a row each.*or orders, a column each",
+            ["a>b>c; c>a>b; b>c>a", "x>y>z; z>x>y; y>z>x"],
+        ),
     ],
 )
 def test_refusals_name_the_ways_to_read_a_table(
@@ -863,6 +867,50 @@ def test_covariates_and_sides_are_named_as_the_table_does() -> None:
     ranks = frame("Winner,Loser,WRank,LRank\na,b,1,2\nb,c,2,7", typed=True)
     read_ranks: Any = PreferenceData.from_tables(answers=ranks, covariates=["rank"])
     assert read_ranks.comparisons.covariates.T.tolist() == [[-1, -5]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Verkoster",
+        "taster",
+        "panelist",
+        "user_id",
+        "Session",
+        "participant",
+        "Prüfer",
+        "juge",
+        "juez",
+    ],
+)
+def test_who_answered_is_named_in_many_words(name: str) -> None:
+    table = frame(f"winner,loser,{name}\na,b,x\nb,c,y\na,c,x", typed=True)
+    data: Any = PreferenceData.from_tables(answers=table)
+    (note,) = (note for note in data.notes if "may say who answered" in note)
+    call = ast.literal_eval(next(SPOKEN(note))[1])
+    assert call == {"rater": name} and f"rater={name}" in note
+    read_again: Any = PreferenceData.from_tables(answers=table, columns=call)
+    assert read_again.comparisons.raters == ("x", "y")
+
+
+def test_numbers_beside_the_items_are_no_items() -> None:
+    rows = "tea,coffee,water\n5,3,4\n4,4,1\n3,2,5\n1,2,2"
+    expected = parsed("tea>water>coffee; tea=coffee>water; water>tea>coffee; coffee=water>tea")
+    for more in (
+        "id,7,12,9,1",
+        "year,3,4,3,5",
+        "Temperatur,2,3,4,1",
+        "humidity,51,60,70,55",
+        "x,1,2,3,4",
+        "gauge,4001,3500,4001,4001",
+    ):
+        cells = zip(rows.split("\n"), more.split(","), strict=True)
+        table = frame("\n".join(map(",".join, cells)), typed=True)
+        try:
+            assert read(table, better="high") == expected
+        except DataError as error:
+            calls = [ast.literal_eval(match[1]) for match in SPOKEN(str(error))]
+            assert expected in [read(table, better="high", columns=call) for call in calls]
 
 
 def test_options_are_checked() -> None:
