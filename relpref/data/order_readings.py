@@ -250,7 +250,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     if few or (sheet.better and "score" in sheet.named):
         return
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
-    by_column |= any({*sheet.noun(column).split()} & ITEMS for column in named)
+    by_column |= any({*sheet.noun(column).split()} & ITEMS - EVENTS for column in named)
     by_column |= "item" in named
     labels = [
         column

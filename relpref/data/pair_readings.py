@@ -54,6 +54,7 @@ _SCORE = re.compile(
 _GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa")
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
+_THIRD = {"2": "3", "b": "c", "second": "third"}
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
@@ -112,10 +113,18 @@ def candidates(sheet: Sheet) -> list[Pair]:
         decided, cells = known == _DECIDED, np.concatenate([*map(sheet.cells, known)])
         marker = pairs[0].marker if pairs and not decided else known
         pairs = [Pair(*known, frozenset(), marker, decided, is_numeric(cells))]
+    names = {*map(sheet.words, sheet.columns)}
+
+    def one_of_three(pair: Pair) -> bool:
+        second = sheet.words(pair.second)
+        third = tuple(_THIRD.get(word, word) for word in second)
+        return third != second and third in names
+
     return [
         pair
         for pair in pairs
         if not pair.rest & NOT_LABELS
+        and not one_of_three(pair)
         and not (pair.decided and pair.doubtful)
         and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
         <= _SPOILED
@@ -227,7 +236,7 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list
                 (exact if plainly and not parts & DOUBTFUL - sides else similar).append(column)
         elif parts and not parts & (DOUBTFUL | NOT_LABELS | NOT_OUTCOMES):
             others.append(column)
-    if exact or similar:
+    if exact or similar or pair.doubtful:
         others = []
     alone = all({*sheet.words(column)} & DOUBTFUL for column in similar)
     return exact, [] if alone and not exact else similar, others

@@ -29,7 +29,7 @@ def _both(text: str) -> tuple[tuple[str, ...], ...]:
 SIDES = _both(
     "first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite, "
     "izquierda derecha, home away, home visitor, home guest, home road, host guest, host visitor, "
-    "h a, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante, casa "
+    "h a, h g, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante, casa "
     "fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, red blue, rot "
     "blau, rouge bleu, rojo azul, r b, white black, w b, weiss schwarz, blanc noir, blancs noirs, "
     "blanche noire, blancas negras, bianco nero, visitor opponent, team opponent, team opp, "
@@ -69,7 +69,7 @@ NOT_LABELS = terms(
 OUTCOMES = terms(
     "winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, "
     "ftr, ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, "
-    "gagnant, vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, "
+    "gagnant, vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, "
     "response, pick, picked, selected, selection, decision, judgment, judgement, score, wl, "
     "prefer, preferido, besser, mejor, choix, wahl"
 )
@@ -82,7 +82,8 @@ DOUBTFUL = terms(
     "best, worst, loser, previous"
 )
 GOALS = terms(
-    "goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, reti, "
+    "goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols, "
+    "golos, reti, "
     "punkte, puntos, final, full, time, ft, match, game, g, team, total"
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -141,7 +142,7 @@ NOT_OUTCOMES = (
         "unnamed, side, sides, screen, position, order, sequence, gender, sex, sexe, geschlecht, "
         "sexo, condition, version, batch, arm, treatment, variant, correct, truth, gold, target, "
         "level, class, category, hand, handedness, phase, part, wave, cohort, sample, page, slide, "
-        "device, home, neutral, flag"
+        "device, home, neutral, flag, grade, quality, tier, split, fold, dataset"
     )
 )
 # Words beside those of outcomes, and beside those of a side in a cell, that say nothing more.
@@ -267,7 +268,7 @@ def _text(cell: Any) -> str:
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    cell = re.sub(r"^([+-]?\d+)[.,]0$", r"\1", str(trimmed(cell)))
+    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", str(trimmed(cell)))
     return "" if cell in MISSING else cell
 
 

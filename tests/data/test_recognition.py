@@ -677,6 +677,23 @@ READ: dict[str, Any] = {
         "trial,song1,song2,tapped,age\n1,x,y,1,30\n2,y,z,2,31\n3,z,x,2,32",
         "x>y; z>y; x>z",
     ),
+    "goals of H and G": (
+        "Heimteam,Gastteam,Tore_H,Tore_G\na,b,3,2\nb,c,1,1\nc,a,0,4",
+        "a>b; b=c; a>c",
+    ),
+    "legs of relays": (
+        "race,team,leg1,leg2,rank\n1,A,10,11,1\n1,B,11,12,2\n2,A,10,12,2\n2,B,9,11,1",
+        "A>B; B>A",
+    ),
+    "places with points": (
+        "Rennen,Fahrer,Platz\n1,a,1.\n1,b,2.\n2,b,1.\n2,a,2.",
+        "a>b; b>a",
+    ),
+    "ratings of participants": (
+        "participant,apple,pear,plum\n1,5,3,2\n2,4,5,1\n3,1,2,4",
+        "apple>pear>plum; pear>apple>plum; plum>pear>apple",
+        {"better": "high"},
+    ),
     "A B teams named A": (
         "a,b,winner\na,b,a\nb,a,a\na,c,c",
         "a>b*2; c>a",
@@ -723,6 +740,7 @@ REFUSED = {
     "numbers only": "x1,x2,y\n1,2,3\n2,3,4\n3,1,2",
     "regression": "a,b,label\n1,2,1\n2,3,0\n3,1,1",
     "race tie merged": "race,horse,odds\n1,a,2.0\n1,b,3.0\n2,a,1.5\n2,c,4",
+    "a choice of three": "q,option1,option2,option3,choice\n1,a,b,c,b\n2,b,c,a,b\n3,c,b,a,c\n4,a,c,b,b",
     "champion challenger": "champion,challenger,winner\na,b,a\nb,c,c\nc,a,a",
 }
 SPOKEN = re.compile(r"columns=(\{[^}]*\})(?:, covariates=(\[.*?\]))?|better='(low|high)'").finditer
