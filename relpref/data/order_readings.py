@@ -106,8 +106,7 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
 
 def _groups(sheet: Sheet, key: Sequence[Any]) -> NDArray[np.int64]:
     """Return the number of the event of each row."""
-    cells = pd.DataFrame({at: sheet.cells(column) for at, column in enumerate(key)})
-    return cells.groupby([*cells], sort=False).ngroup().to_numpy()
+    return pd.factorize(pd.MultiIndex.from_arrays([*map(sheet.cells, key)]))[0]
 
 
 def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, ...], Any]]:
@@ -156,14 +155,19 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> l
 
 def are_places(cells: Collection[str]) -> bool:
     """Tell whether cells are whole numbers from 1 on, or say that an item has no place."""
-    given = {cell for cell in {*cells} if cell and cell.lower() not in LAST | OUT}
+    given = _given({*cells})
     return bool(given) and all(cell.isdecimal() and int(cell) > 0 for cell in given)
 
 
 def are_times(cells: Collection[str]) -> bool:
     """Tell whether cells are numbers or times, or say that an item has none."""
-    given = {cell for cell in {*cells} if cell and cell.lower() not in LAST | OUT}
+    given = _given({*cells})
     return bool(given) and not np.isnan([*map(seconds, given)]).any()
+
+
+def _given(cells: Collection[str]) -> list[str]:
+    """Return the cells that are not blank and do not say that an item has no place."""
+    return [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
 
 
 def seconds(cell: str) -> float:
@@ -232,7 +236,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     numbers = are_times if sheet.better else are_places
 
     def fits(cells: Collection[str]) -> bool:
-        given = [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
+        given = _given(cells)
         if len(given) < 2 or not numbers(given):
             return False
         return bool(sheet.better) or sorted(map(int, given)) == [*range(1, len(given) + 1)]
