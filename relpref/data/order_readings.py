@@ -95,8 +95,8 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
                 what = f"orders by {called!r} ({sheet.better} is better)"
                 yield Placing(what, column, "score", cells)
         elif (column == "place" or " ".join(parts) in PLACES) and are_places(cells):
-            ranks = [*map(seconds, cells)]
-            yield Placing(f"orders by {called!r}", column, "place", cells, ranks)
+            what = f"orders by {called!r}"
+            yield Placing(what, column, "place", cells, [*map(seconds, cells)])
         elif {*lower} <= TRUE | FALSE | {"-1"} and ("-1" in lower or {*parts} & CHOSEN):
             marks = [np.isin(lower, list(TRUE)), np.isin(lower, "-1")]
             what, worst = ("the best and the worst", 1) if "-1" in lower else ("choices", 0)

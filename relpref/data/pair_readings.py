@@ -319,9 +319,9 @@ def tried_outcomes(
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
     for sides in RESULTS if numbers else RESULTS[:-2]:
         add_words(sides, sign)
-    for cell, *sides in CODED if numbers else ():
+    for cell, *coded in CODED if numbers else ():
         if cell in distinct:
-            add_words(sides, 1.0 if cell == "2" else sign)
+            add_words(coded, 1.0 if cell == "2" else sign)
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
         add_words(("0", "1"), name="")
     add([_margin(cell) for cell in distinct])
@@ -452,5 +452,6 @@ def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
     columns: dict[str, Any] = {"tie": codes == 0} if (codes == 0).any() else {}
     if not pair.decided:
         ends = [read.frame[name].to_numpy(dtype=object) for name in _PAIR]
-        columns["winner"] = np.select([codes > 0, codes < 0], ends, None)
+        columns["winner"] = np.where(codes > 0, *ends)
+        columns["winner"][codes == 0] = None
     return read.assign(**columns)

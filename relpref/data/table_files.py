@@ -317,7 +317,7 @@ def _read_json(file: Path, text: str, notes: tuple[str, ...]) -> Piece:
     lines = suffix_of(file).removesuffix(".gz") != ".json"
     value = values[0] if len(values) == 1 and not lines else values
     if isinstance(value, dict) and value:
-        tables = [part for part in value.values() if part and _are_rows(part)]
+        tables = {name: part for name, part in value.items() if part and _are_rows(part)}
         columns = [  # lists, or as pandas writes them, by the number of the row
             list(part.values())
             if isinstance(part, dict) and list(part) == list(map(str, range(len(part))))
@@ -326,7 +326,9 @@ def _read_json(file: Path, text: str, notes: tuple[str, ...]) -> Piece:
         ]
         if all(isinstance(part, list) and len(part) == len(columns[0]) for part in columns):
             value = [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
-        value = tables[0] if len(tables) == 1 else value
+        if len(tables) == 1:
+            ((name, value),) = tables.items()
+            notes = (*notes, f"of the object, only {name!r} was read")
     if not _are_rows(value):
         raise DataError(
             f"{file}: this JSON is no table; write a list of objects, such as "

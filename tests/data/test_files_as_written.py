@@ -290,6 +290,7 @@ def test_the_only_list_of_rows_in_an_object_is_the_table(tmp_path: Path) -> None
     text = json.dumps({"date": "2024", "tags": ["x"], "data": rows})
     data = PreferenceData.from_tables(answers=write(tmp_path / "a.json", text))
     assert data.labels == ("a", "b", "c")
+    assert data.notes == ("answers: of the object, only 'data' was read",)
 
 
 @pytest.mark.parametrize(
