@@ -88,7 +88,7 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
     """Yield the columns of places, of marks of what was chosen, or of times and points."""
     for column in sheet.columns:
         cells, called = sheet.cells(column), sheet.table.called(column)
-        parts, lower = sheet.words(column), [cell.lower() for cell in cells]
+        parts, distinct = sheet.words(column), {cell.lower() for cell in {*cells}}
         if sheet.better:
             score = column == "score" if "score" in sheet.named else {*parts} & SCORES
             if score and are_times(cells):
@@ -97,9 +97,10 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
         elif (column == "place" or " ".join(parts) in PLACES) and are_places(cells):
             what = f"orders by {called!r}"
             yield Placing(what, column, "place", cells, [*map(seconds, cells)])
-        elif {*lower} <= TRUE | FALSE | {"-1"} and ("-1" in lower or {*parts} & CHOSEN):
+        elif distinct <= TRUE | FALSE | {"-1"} and ("-1" in distinct or {*parts} & CHOSEN):
+            lower = [cell.lower() for cell in cells]
             marks = [np.isin(lower, list(TRUE)), np.isin(lower, "-1")]
-            what, worst = ("the best and the worst", 1) if "-1" in lower else ("choices", 0)
+            what, worst = ("the best and the worst", 1) if "-1" in distinct else ("choices", 0)
             places, ranks = np.select(marks, ["1", "3"], "2"), np.select(marks, [1, 2], np.nan)
             yield Placing(f"{what} by {column!r}", column, "", places, ranks, 1 + worst)
 

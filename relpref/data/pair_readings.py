@@ -283,7 +283,7 @@ def tried_outcomes(
     each, parts = sheet.cells(column), {*sheet.words(column)}
     at, distinct = pd.factorize(each)
     distinct = [re.sub(r"^([01]),5$", r"\1.5", plain(cell)) for cell in distinct]
-    labels = {plain(label) for end in pair[:2] for label in sheet.cells(end)}
+    labels = {plain(label) for label in {*sheet.cells(pair.first), *sheet.cells(pair.second)}}
     common = np.array([_common(cell, labels) for cell in distinct])
     named, ways = sheet.named & {"winner", "result"}, list[tuple[str, Codes]]()
 
@@ -432,14 +432,12 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     if left_out := len(codes) - len(rows):
         verb = "is" if left_out == 1 else "are"
         notes.append(f"{counted(left_out, 'row')} without an outcome {verb} left out")
-    left, right = (sheet.cells(end)[rows] for end in pair[:2])
-    answers, turned = (
-        Counter(zip(*ends, sign * codes[rows], strict=True))
-        for ends, sign in (((left, right), 1), ((right, left), -1))
-    )
-    if pair.marker[1].startswith("opp") and answers == turned:
-        notes.append("each answer is in two rows, one for each side, and counted once")
-        rows = rows[left < right]
+    if pair.marker[1].startswith("opp"):
+        left, right = (sheet.cells(end)[rows] for end in pair[:2])
+        answers = Counter(zip(left, right, codes[rows], strict=True))
+        if answers == Counter(zip(right, left, -codes[rows], strict=True)):
+            notes.append("each answer is in two rows, one for each side, and counted once")
+            rows = rows[left < right]
     read = replace(table, frame=table.frame.drop(columns=used)).take(rows)
     return replace(_with_winners(read, pair, codes[rows]), notes=(*read.notes, *notes))
 
