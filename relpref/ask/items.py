@@ -46,14 +46,17 @@ class Item:
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-def read_items(path: str | os.PathLike[str], labels: Sequence[Any]) -> tuple[str, dict[Any, Any]]:
+def read_items(
+    path: str | os.PathLike[str], labels: Sequence[Any], encoding: str | None = None
+) -> tuple[str, dict[Any, Any]]:
     """Read a table of items: the folder of its images, and JSON values by label, see `item`.
 
     The first column is the label; the columns ``text``, ``image`` (a file, relative to the table's
     folder) and ``link`` have these meanings, every other column is shown as an attribute. Labels in
     a CSV file are matched with the items as they print.
     """
-    table = read_table(path, max_columns=MAX_ATTRIBUTES + len(_COLUMNS) + 1)
+    most = MAX_ATTRIBUTES + len(_COLUMNS) + 1
+    table = read_table(path, max_columns=most, encoding=encoding)
     names = [str(name) for name in table.frame.columns]
     columns = [[_cell(cell) for cell in table.frame.iloc[:, at]] for at in range(len(names))]
     items: dict[Any, Any] = {}

@@ -207,6 +207,7 @@ class Loop:
         folder: str | os.PathLike[str],
         *,
         show: str | os.PathLike[str] | None = None,
+        encoding: str | None = None,
         title: str | None = None,
         prompt: str | None = None,
         words: Mapping[str, str] | None = None,
@@ -257,7 +258,7 @@ class Loop:
         try:
             version = known_version(run, store)
             if show is not None:
-                store.keep_items(*read_items(show, data.labels))
+                store.keep_items(*read_items(show, data.labels, encoding))
             texts = {"title": title, "prompt": prompt} | {
                 f"{name}_word": word for name, word in (words or {}).items()
             }
@@ -440,10 +441,10 @@ class Loop:
             self._follow()
             return export_answers(self._store, self.posterior.data, path)
 
-    def import_answers(self, path: str | os.PathLike[str]) -> int:
+    def import_answers(self, path: str | os.PathLike[str], encoding: str | None = None) -> int:
         """Add the answers of a table and return their number, see `relpref.ask.tables`."""
         with self._step():
-            return import_answers(self._store, self.posterior.data, path)
+            return import_answers(self._store, self.posterior.data, path, encoding)
 
     def nothing_left(self, rater: str) -> str:
         """Explain why a rater is asked nothing more: what was answered, and what is left out."""

@@ -84,7 +84,12 @@ def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
+def import_answers(
+    store: AnswerStore,
+    data: PreferenceData,
+    path: str | os.PathLike[str],
+    encoding: str | None = None,
+) -> int:
     """Add the answers of a table, all or none, and return their number.
 
     The table must have the columns of the run's answers; labels in a CSV file are matched as they
@@ -97,7 +102,7 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
         already.
     """
     file = Path(path)
-    table = read_table(file)
+    table = read_table(file, encoding=encoding)
     printed = tuple(map(str, data.labels))
     ambiguous = len(set(printed)) < len(printed)  # then labels are matched by value
     labels = printed if table.text and not ambiguous else data.labels

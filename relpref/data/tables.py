@@ -82,6 +82,15 @@ class Table:
         frame = self.frame.rename(columns=names)
         return replace(self, frame=frame, given={**self.given, **given})
 
+    def assign(self, **columns: Any) -> "Table":
+        """Return the table with these columns, whose cells are text if those of others are."""
+        if self.text:
+            columns = {
+                name: ["" if is_missing(cell) else str(cell) for cell in cells]
+                for name, cells in columns.items()
+            }
+        return replace(self, frame=self.frame.assign(**columns))
+
     def called(self, column: Hashable) -> Any:
         """Return the name that a column was given."""
         return self.given.get(column, column)
