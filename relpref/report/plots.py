@@ -320,65 +320,6 @@ def curves(tables: Sequence[pd.DataFrame], name: str) -> Picture:
         return Picture(drawing.svg(name, "Partial effects", description))
 
 
-_MOST_LINKS = 2000  # drawn; of more, so many evenly spread over the table
-# Layout: steps, and forces along links and to the middle.
-_ITERATIONS, _PULL, _CENTRE = 120, 4.0, 4.0
-_NAMED = 6  # items with names
-
-
-def network(names: Sequence[str], utilities: Floats, links: pd.DataFrame, name: str) -> Picture:
-    """Picture of items as dots and of links (source, target, weight).
-
-    The color of an item is that of its utility less the average.
-    """
-    places = _layout(len(names), links)
-    shown_links = links.iloc[:: -(-len(links) // _MOST_LINKS)]
-    gaps = np.full((len(shown_links), 2), np.nan)
-    ends = np.stack([places[shown_links["source"]], places[shown_links["target"]], gaps], axis=1)
-    description = (
-        "A dot for each item; linked items lie near each other. Items above the average and below "
-        "it have different colors."
-    )
-    with canvas(_SINGLE, 300) as drawing:
-        axes = drawing.axes(10, 10, _SINGLE - 20, 280)
-        axes.axis("off")
-        axes.plot(*ends.reshape(-1, 2).T, color=FAINT, linewidth=0.7, zorder=1)
-        strength = np.abs(utilities) / (np.max(np.abs(utilities)) or 1.0)
-        for color, which in ((ACCENT, utilities >= 0), (AGAINST, utilities < 0)):
-            dots = {"s": 36, "linewidths": 0, "zorder": 2}
-            axes.scatter(*places[which].T, color=color, alpha=0.15 + 0.85 * strength[which], **dots)
-        named: list[Any] = []
-        for item in np.argsort(-utilities, kind="stable")[:_NAMED]:
-            across, up = places[item]
-            if any(abs(up - other[1]) < 0.06 and abs(across - other[0]) < 0.3 for other in named):
-                continue  # the names would lie on each other
-            named.append((across, up))
-            word = drawing.words(shorten(names[item], 16), names[item])
-            side = 1 if across < 0.55 else -1
-            where: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center_baseline"}
-            axes.text(across + 0.02 * side, up, word, color=INK, fontsize=11, **where)
-        return Picture(drawing.svg(name, "Relation", description))
-
-
-def _layout(size: int, links: pd.DataFrame) -> Floats:
-    """Layout in the unit square by forces (Fruchterman and Reingold 1991)."""
-    source, target, weight = (links[name].to_numpy() for name in ("source", "target", "weight"))
-    near = np.zeros((size, size))
-    near[source, target] = near[target, source] = weight
-    degree = np.maximum(near.sum(axis=1), 1e-6 * near.max())
-    # Without the scaling by degree, items with many links would lie in one place.
-    near *= _PULL / np.sqrt(np.outer(degree, degree))
-    places, rest = np.random.default_rng(0).random((size, 2)) - 0.5, 1 / np.sqrt(size)
-    for step in np.linspace(0.1, 0.002, _ITERATIONS):
-        distance = np.sqrt(sum(np.square(np.subtract.outer(axis, axis)) for axis in places.T))
-        distance = np.maximum(distance, 0.01)
-        push = np.square(rest / distance) - near * distance / rest
-        pull = (push.sum(axis=1) - _CENTRE)[:, None] * places - push @ places
-        places += pull * (step / np.maximum(np.sqrt(np.square(pull).sum(axis=1)), 0.01))[:, None]
-    low, high = places.min(axis=0), places.max(axis=0)
-    return np.asarray((places - low) / np.maximum(high - low, 1e-9))
-
-
 _BIN, _MOST_BINS = 20, 10  # least answers of a dot, most dots
 
 

@@ -67,7 +67,6 @@ def contents(
         _questions(subject),
         _places(subject),
         _pairs(subject),
-        *_relations(subject),
         parts,
         _evidence(posterior, evidence),
         _asked(Subject(posterior, words=words)),
@@ -306,30 +305,6 @@ def _pairs(subject: Subject) -> Chapter | None:
         "utilities.html:pairs",
         {"picture": picture, "number": len(first)},
     )
-
-
-_MOST_DOTS, _MOST_GRAPHS = 300, 3
-
-
-def _relations(subject: Subject) -> list[Chapter]:
-    """Chapters with pictures of the relations, in the color of the utilities."""
-    posterior = subject.posterior
-    used = [name for name in posterior.data.relations if _used(posterior, name)]
-    if posterior.data.num_items > _MOST_DOTS or not posterior.converged:
-        return []
-    chapters, mean = [], posterior.belief.mean()
-    for row, name in enumerate(used[:_MOST_GRAPHS]):
-        graph = posterior.data.relations[name]
-        links = pd.DataFrame(
-            {"source": graph.source, "target": graph.target, "weight": graph.weight}
-        )
-        if len(links):
-            picture = plots.network(subject.names.full, mean - mean.mean(), links, f"relation{row}")
-            facts = {"picture": picture}
-            chapters.append(
-                Chapter(f"The relation {clean(name)}", "utilities.html:relation", facts)
-            )
-    return chapters
 
 
 _ITEMS, _PARTS = 10, 12
