@@ -11,13 +11,12 @@ from relpref.posterior.names import distinct
 
 
 class Colors(NamedTuple):
-    """Colors of text, muted text, lines and bands, values, and opposing values."""
+    """Colors of text, muted text, lines and bands, and values."""
 
     ink: str = "#1b2128"
     muted: str = "#59636e"
     faint: str = "#d8dde3"
     accent: str = "#1d6096"
-    against: str = "#b0482d"
 
 
 ROW = 22.0  # points from one row to the next

@@ -22,15 +22,9 @@ from relpref.report.blocks import Picture
 
 # Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so
 # that pictures adapt to the dark mode.
-COLORS = Colors("#010101", "#020202", "#030303", "#040404", "#050505")
-INK, MUTED, FAINT, ACCENT, AGAINST = COLORS
-_VARIABLES = {
-    INK: "--ink",
-    MUTED: "--muted",
-    FAINT: "--line",
-    ACCENT: "--accent",
-    AGAINST: "--against",
-}
+COLORS = Colors("#010101", "#020202", "#030303", "#040404")
+INK, MUTED, FAINT, ACCENT = COLORS
+_VARIABLES = dict(zip(COLORS, ("--ink", "--muted", "--line", "--accent"), strict=True))
 _TOKEN = re.compile(r"@@(\d+)@@")
 _STYLE = {
     "svg.fonttype": "none",  # searchable text in the reader's font, for screen readers, too
@@ -264,37 +258,6 @@ def forest(
             axes.text(1 + 8 / across, row, drawing.words(text), color=MUTED, **here)
         axes.set_xlabel(drawing.words(label))
         return drawing.svg(name, title, description, kind=shape.kind)
-
-
-def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
-    """Picture of the probabilities that row items are better than column items, shape (n, n)."""
-    size, short = len(names), distinct(names, NARROW.longest_name)
-    left = _margin(short) + 18
-    side = min((_SINGLE - left - 4) / size, 36.0)
-    description = (
-        "One row and one column for each of the first items; the number says how probable it is "
-        "that the row's item is better."
-    )
-    with canvas(_SINGLE, size * side + 34) as drawing:
-        axes = drawing.axes(left, 4, size * side, size * side)
-        axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
-        row, column = np.nonzero(~np.eye(size, dtype=bool))
-        chance = chances[row, column]
-        for color, which in ((ACCENT, chance > 0.5), (AGAINST, chance <= 0.5)):
-            tint = {"color": color, "alpha": 0.9 * np.abs(chance[which] - 0.5), "linewidths": 0}
-            axes.scatter(column[which], row[which], marker="s", s=np.square(side), **tint)
-        for value, at in zip(chance, np.column_stack([column, row]), strict=True):
-            # Never 0 or 100, because estimates are not certain.
-            text = f"{100 * min(max(value, 0.01), 0.99):.0f}"
-            axes.text(*at, text, ha="center", va="center", color=INK, fontsize=11)
-        axes.set_xticks(range(size), [str(place + 1) for place in range(size)])
-        axes.set_yticks(range(size), [str(place + 1) for place in range(size)])
-        axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
-        axes.spines["bottom"].set_visible(False)
-        for down, (text, full) in enumerate(zip(short, names, strict=True)):
-            here = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center_baseline"}
-            axes.text(-24 / (size * side), down, drawing.words(text, full), color=INK, **here)
-        return Picture(drawing.svg(name, "Who is better than whom", description))
 
 
 def curves(tables: Sequence[pd.DataFrame], name: str) -> Picture:

@@ -293,18 +293,20 @@ _PAIRED = 10
 
 
 def _pairs(subject: Subject) -> Chapter | None:
-    """Chapter with the matrix of the first items."""
-    first, names = subject.order[:_PAIRED], subject.names
+    """Chapter that compares the first items with each other."""
+    first = subject.order[:_PAIRED]
     if len(first) < 3 or not subject.posterior.data.num_answers:
         return None
-    ends = np.repeat(first, len(first)), np.tile(first, len(first))
-    better = subject.posterior.belief.differences(*ends).positive.reshape(len(first), -1)
-    picture = plots.matrix([names.full[row] for row in first], better, "pairs")
-    return Chapter(
-        "Who is better than whom",
-        "utilities.html:pairs",
-        {"picture": picture, "number": len(first)},
-    )
+    better = [
+        subject.posterior.belief.differences(first, np.full(len(first), other)).positive
+        for other in first
+    ]
+    columns = [
+        (f">{place + 1}", ["–" if row == place else in_hundred(p) for row, p in enumerate(chances)])
+        for place, chances in enumerate(better)
+    ]
+    facts = {"items": subject.names.cells(first), "columns": columns}
+    return Chapter("Who is better than whom", "utilities.html:pairs", facts)
 
 
 _ITEMS, _PARTS = 10, 12

@@ -93,7 +93,7 @@ def test_accessible(posterior: UtilityPosterior, read: Any) -> None:
                 assert one.removeprefix("#") in ids
     pictures = found.all("svg")
     assert (
-        len(pictures) == 3
+        len(pictures) == 2
         and len(found.all("details")) == 10
         and all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
     )
