@@ -302,7 +302,10 @@ def _pairs(subject: Subject) -> Chapter | None:
         for other in first
     ]
     columns = [
-        (f">{place + 1}", ["–" if row == place else in_hundred(p) for row, p in enumerate(chances)])
+        (
+            f"{'~' * (place > 6)}>{place + 1}",
+            ["–" if row == place else in_hundred(p) for row, p in enumerate(chances)],
+        )
         for place, chances in enumerate(better)
     ]
     facts = {"items": subject.names.cells(first), "columns": columns}
