@@ -228,6 +228,40 @@ def test_models_are_compared_answer_by_answer(posterior: UtilityPosterior) -> No
         compare({"ours": posterior})
 
 
+def test_models_without_names_are_numbered(posterior: UtilityPosterior) -> None:
+    held_out = leave_one_out(posterior)
+    assert set(relpref.compare(posterior, held_out).index) == {"model 1", "model 2"}
+    assert set(compare({"ours": posterior}, held_out).index) == {"ours", "model 2"}
+    with pytest.raises(
+        DataError, match="'model 1' is a list; give posteriors .* compare\\(p, q\\)"
+    ):
+        compare([posterior, held_out])  # type: ignore[arg-type]
+
+
+def test_models_with_and_without_circumstances_of_the_answers() -> None:
+    """The same answers, with and without the side at home and the rater."""
+    ends = {"winner": [*"abbac"], "loser": [*"bccba"]}
+    table = pd.DataFrame({**ends, "home": [*"abcba"], "rater": [*"xxyyy"]})
+    fixed = {"individual_amplitude": 1.0}
+    plain = relpref.fit(answers=table[["winner", "loser"]], fixed=fixed)
+    full = relpref.fit(answers=table, covariates=["home"])
+    assert len(leave_one_out(plain).table) == 3 and len(leave_one_out(full).table) == 5
+    found = compare({"plain": plain, "full": full})
+    scores = {}
+    for name, posterior in {"plain": plain, "full": full}.items():
+        held_out = leave_one_out(posterior).table
+        rows = held_out.loc[held_out.index.repeat(held_out["count"])]
+        scores[name] = rows.sort_values(["winner", "loser"], kind="stable")["log_score"].to_numpy()
+        assert found["elpd"][name] == pytest.approx(scores[name].sum())
+    last = found.index[1]
+    gap = scores[last] - scores[found.index[0]]
+    assert found["difference"][last] == pytest.approx(gap.sum())
+    assert found["difference_se"][last] == pytest.approx(gap.std(ddof=1) * 5**0.5)
+    other = relpref.fit(answers=table.assign(tie=[0, 0, 0, 0, 1])[["winner", "loser", "tie"]])
+    with pytest.raises(DataError, match="have the columns .*compare models of the same answers"):
+        compare(full, other)
+
+
 def drawn(reports: Any, number: int) -> UtilityPosterior:
     """Draws of the prior, of reported probabilities."""
     items = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)

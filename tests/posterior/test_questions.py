@@ -263,7 +263,8 @@ def test_refused(posterior: Any, asked: Any, change: Any, error: Any, message: s
 
 
 def test_short_ways(plain: Any, posterior: Any) -> None:
-    pd.testing.assert_frame_equal(plain.next_pairs(2), next_pairs(plain, 2))
+    asked = plain.next_pairs(2, repeats=9)
+    pd.testing.assert_frame_equal(asked, next_pairs(plain, 2, repeats=9))
     options: dict[str, Any] = {"items": ITEMS[:3], "repeats": 9, "rater": "ann"}
     expected = next_pairs(posterior, 2, **options)
     pd.testing.assert_frame_equal(posterior.next_pairs(2, **options), expected)
@@ -274,6 +275,15 @@ def test_short_ways(plain: Any, posterior: Any) -> None:
     pd.testing.assert_frame_equal(plain.compare(other), expected)
     named = plain.compare({"modes": other, "folds": k_fold(plain, 3)})
     assert set(named.index) == {"this", "modes", "folds"}
+
+
+def test_fewer_questions_than_asked_for_are_noted(plain: Any) -> None:
+    with pytest.warns(
+        UserWarning, match="0 questions of 3 can be asked: .*; raise repeats to ask again"
+    ):
+        assert plain.next_pairs(3).empty
+    with pytest.warns(UserWarning, match=r"max_wrong above 0\.01 allows more"):
+        assert plain.next_pairs(repeats=99, max_wrong=0.01).empty
     assert relpref.compare is compare
 
 
