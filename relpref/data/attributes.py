@@ -7,9 +7,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed, nearest, read_only, shown
+from relpref.data.arrays import (
+    Array,
+    Floats,
+    Indices,
+    Mask,
+    counted,
+    listed,
+    nearest,
+    read_only,
+    shown,
+)
 from relpref.data.labels import Place, is_missing
 from relpref.data.tables import (
     MISSING,
@@ -42,10 +51,10 @@ class Column(NamedTuple):
     """
 
     kind: Literal["number", "date", "category", "empty"]
-    values: NDArray[Any]
+    values: Array
 
     @property
-    def missing(self) -> NDArray[np.bool_]:
+    def missing(self) -> Mask:
         return np.asarray(pd.isna(self.values))
 
 
@@ -56,8 +65,8 @@ class Attributes(NamedTuple):
     """
 
     names: tuple[str, ...]
-    values: NDArray[np.float64]
-    shared: Mapping[str, NDArray[Any]]
+    values: Floats
+    shared: Mapping[str, Array]
     notes: tuple[str, ...]
 
 
@@ -65,7 +74,7 @@ class Known(NamedTuple):
     """The attributes of known items, with their means, and their relations."""
 
     names: tuple[str, ...]
-    center: NDArray[np.float64]
+    center: Floats
     relations: Collection[str]
 
 
@@ -142,9 +151,7 @@ def _is_blank(cell: Any, text: bool) -> bool:
     return cell.strip() in MISSING if text and isinstance(cell, str) else is_missing(cell)
 
 
-def _spread(
-    values: NDArray[Any], rows: NDArray[np.intp], missing: NDArray[np.bool_]
-) -> NDArray[Any]:
+def _spread(values: Array, rows: Indices, missing: Mask) -> Array:
     """Return an array with values in some rows and the value of a missing one elsewhere."""
     blank: Any = None if values.dtype == object else np.nan
     everywhere = np.full(missing.size, blank, dtype=values.dtype)
@@ -152,7 +159,7 @@ def _spread(
     return everywhere
 
 
-def _years(cells: Sequence[Any], place: str) -> NDArray[np.float64] | None:
+def _years(cells: Sequence[Any], place: str) -> Floats | None:
     """Return dates as years; None unless all cells are dates, which must have one reading."""
     if all(isinstance(cell, datetime.date) for cell in cells):
         formats: Sequence[str | None] = (None,)
@@ -193,8 +200,8 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
     alone), one of many levels the relation of those with the same value. Missing numbers are set to
     the mean of the others, and a column marks them.
     """
-    numeric: dict[str, NDArray[np.float64]] = {}
-    shared: dict[str, NDArray[Any]] = {}
+    numeric: dict[str, Floats] = {}
+    shared: dict[str, Array] = {}
     notes: list[str] = []
     derived: list[str] = []
     for name, column in columns.items():
@@ -229,10 +236,10 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
 
 def _encode_levels(
     name: str,
-    values: NDArray[Any],
-    missing: NDArray[np.bool_],
-    numeric: dict[str, NDArray[np.float64]],
-    shared: dict[str, NDArray[Any]],
+    values: Array,
+    missing: Mask,
+    numeric: dict[str, Floats],
+    shared: dict[str, Array],
     notes: list[str],
 ) -> list[str]:
     stated = values[~missing]
@@ -348,7 +355,7 @@ def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str
     ]
 
 
-def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:
+def linked(values: Array, labels: Sequence[Any]) -> pd.DataFrame | None:
     """Return links from items to the values that they share; None if there are none."""
     rows = [row for row, value in enumerate(values) if value is not None]
     if not rows:
@@ -358,8 +365,8 @@ def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:
 
 
 def standardization(
-    attributes: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    attributes: Floats,
+) -> tuple[Floats, Floats]:
     """Return the mean and the population standard deviation of each column."""
     if attributes.shape[1] == 0:
         return read_only(np.zeros(0)), read_only(np.ones(0))

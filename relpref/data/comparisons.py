@@ -11,7 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.answers import Answers, orders_of, sizes_of
-from relpref.data.arrays import read_only, refuse_first, shown
+from relpref.data.arrays import (
+    Array,
+    Floats,
+    Integers,
+    Mask,
+    Positions,
+    read_only,
+    refuse_first,
+    shown,
+)
 from relpref.data.columns import COLUMNS, Rows, labeled, read_columns, read_outcome
 from relpref.data.covariates import (
     Covariate,
@@ -83,28 +92,28 @@ class Comparisons:
         The covariates, in the order of the columns of ``covariates``.
     """
 
-    winner: NDArray[np.int32]
-    loser: NDArray[np.int32]
-    count: NDArray[np.int32]
-    tie: NDArray[np.bool_] | None = None
-    strength: NDArray[np.int32] | None = None
-    probability: NDArray[np.float64] | None = None
-    rater: NDArray[np.int32] | None = None
+    winner: Positions
+    loser: Positions
+    count: Positions
+    tie: Mask | None = None
+    strength: Positions | None = None
+    probability: Floats | None = None
+    rater: Positions | None = None
     shown_first: NDArray[np.int8] | None = None
-    list: NDArray[np.int32] | None = None
-    group: NDArray[np.int32] | None = None
-    covariates: NDArray[np.float64] | None = None
-    weight: NDArray[np.float64] | None = None
+    list: Positions | None = None
+    group: Positions | None = None
+    covariates: Floats | None = None
+    weight: Floats | None = None
     raters: tuple[Any, ...] = ()
     groups: tuple[Any, ...] = ()
     lists: tuple[Any, ...] = ()
     strengths: int = 1
     spare_effects: int = 0  # effects of groups that are counted but unused, for padding
-    covariate_scales: NDArray[np.float64] | None = None
+    covariate_scales: Floats | None = None
     covariates_are: tuple[Covariate, ...] = ()
     num_raters: int = field(init=False)
     # Earlier files have labels in any order, and the position of that of each row.
-    list_label: NDArray[np.int32] | None = field(default=None, metadata={"stored": False})
+    list_label: Positions | None = field(default=None, metadata={"stored": False})
 
     def __post_init__(self) -> None:
         if self.list is not None and self.list_label is not None:
@@ -135,7 +144,7 @@ class Comparisons:
         return len(self.lists)
 
     @cached_property
-    def effects(self) -> NDArray[np.int32] | None:
+    def effects(self) -> Positions | None:
         """Index of the group effect on the winner and the loser of each answer, shape (m, 2).
 
         Each item of a group has one effect. The index is −1 for answers in no group; None if there
@@ -166,17 +175,17 @@ class Comparisons:
     def __len__(self) -> int:
         return len(self.answers.pairs)
 
-    def among(self, items: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def among(self, items: Mask) -> Mask:
         """Whether each distinct answer is about items of the mask only, shape (n,)."""
         outside = ~(items[self.winner] & items[self.loser])
         return np.bincount(self.answers.of_rows, outside, len(self)) == 0
 
-    def selected(self, chosen: NDArray[np.int64], items: Sequence[Any]) -> "Comparisons":
+    def selected(self, chosen: Integers, items: Sequence[Any]) -> "Comparisons":
         """Return the distinct answers at some positions; one named k times counts k times."""
         times = np.bincount(chosen, minlength=len(self))[self.answers.of_rows]
         return self.with_counts(times * self.count, items)
 
-    def with_counts(self, count: NDArray[Any], items: Sequence[Any]) -> "Comparisons":
+    def with_counts(self, count: Array, items: Sequence[Any]) -> "Comparisons":
         """Return the answers with other counts of their rows, shape (m,); 0 leaves a row out."""
         rows = np.flatnonzero(count)
         columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
@@ -358,9 +367,9 @@ class Change(NamedTuple):
 
     answers: Comparisons
     # For each row of ``answers``, its row before the change; −1 for a new one.
-    before: NDArray[np.int64]
+    before: Integers
     # For each row that was added, its row in ``answers``; for each row taken back, its row before.
-    rows: NDArray[np.int64]
+    rows: Integers
 
 
 def changed(

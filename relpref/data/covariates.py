@@ -6,9 +6,17 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import did_you_mean, listed, shown
+from relpref.data.arrays import (
+    Array,
+    Floats,
+    Integers,
+    Mask,
+    Positions,
+    did_you_mean,
+    listed,
+    shown,
+)
 from relpref.data.attributes import read_column
 from relpref.data.columns import Rows
 from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
@@ -19,8 +27,6 @@ from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
 
 _ENDS = ("first", "second"), ("winner", "loser")
 EFFECT = "effect"  # the site of programs
-Floats = NDArray[np.float64]
-Positions = NDArray[np.int32]
 _CONTEXT = "describes a context of the answer, not a side, so it cannot favor either"
 
 
@@ -124,9 +130,7 @@ def read_covariates(
     return covariates, first - second
 
 
-def _refuse_equal(
-    table: Table, covariate: Covariate, columns: Sequence[str], same: NDArray[np.bool_]
-) -> None:
+def _refuse_equal(table: Table, covariate: Covariate, columns: Sequence[str], same: Mask) -> None:
     """Refuse a covariate whose two sides are the same in every row."""
     if not same.all():
         return
@@ -136,7 +140,7 @@ def _refuse_equal(
     raise DataError(f"{table.name}: {what}; leave {covariate.name!r} out of covariates")
 
 
-def _ends_of(covariates: Sequence[Covariate]) -> NDArray[np.int64]:
+def _ends_of(covariates: Sequence[Covariate]) -> Integers:
     return np.cumsum([len(covariate.effects) for covariate in covariates])
 
 
@@ -246,7 +250,7 @@ def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
 
 
 def scales_of(
-    covariates: Sequence[Covariate], values: Floats, count: NDArray[Any], otherwise: Floats | float
+    covariates: Sequence[Covariate], values: Floats, count: Array, otherwise: Floats | float
 ) -> Floats:
     """Return what differences are divided by, shape (q,).
 
@@ -281,9 +285,7 @@ def written(
     return columns
 
 
-def written_items(
-    covariates: Sequence[Covariate], values: Floats, number: NDArray[Any]
-) -> dict[str, Any]:
+def written_items(covariates: Sequence[Covariate], values: Floats, number: Array) -> dict[str, Any]:
     """Return columns of a table of orders from which the same differences are read.
 
     Parameters
@@ -301,7 +303,7 @@ def written_items(
     }
 
 
-def _item_cells(covariate: Covariate, values: Floats, number: NDArray[Any]) -> Any:
+def _item_cells(covariate: Covariate, values: Floats, number: Array) -> Any:
     """Return the numbers or levels of the items of lists, see `written_items`."""
     if covariate.kind != "category" or not len(values):
         return values[:, 0]

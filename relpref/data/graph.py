@@ -10,9 +10,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.csgraph
-from numpy.typing import NDArray
 
-from relpref.data.arrays import read_only, refuse_first
+from relpref.data.arrays import Array, Floats, Positions, read_only, refuse_first
 from relpref.errors import DataError
 from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
 from relpref.pytree import register
@@ -38,9 +37,9 @@ _BYTES_PER_PAIR, _BYTES_OF_WALK = 24.0, 48.0
 class Projected(NamedTuple):
     """Edges between sources, each once, source < target."""
 
-    source: NDArray[Any]
-    target: NDArray[Any]
-    weight: NDArray[np.float64]
+    source: Array
+    target: Array
+    weight: Floats
 
 
 def shared_targets(links: Any, *, weigh_hubs: bool) -> Projected:
@@ -277,7 +276,7 @@ class Graph:
         return upper + upper.T
 
     @cached_property
-    def degree(self) -> NDArray[np.float64]:
+    def degree(self) -> Floats:
         """Weighted degree of each node, shape (n,)."""
         ends = np.concatenate([self.source, self.target])
         degree = np.bincount(ends, np.tile(self.weight, 2), self.num_nodes).astype(np.float64)
@@ -290,7 +289,7 @@ class Graph:
         return np.float64(linked.mean() if linked.size else 1.0)
 
     @cached_property
-    def component(self) -> NDArray[np.int32]:
+    def component(self) -> Positions:
         """Number of the connected component of each node, shape (n,)."""
         _, component = scipy.sparse.csgraph.connected_components(self.adjacency(), directed=False)
         return read_only(component.astype(np.int32))
@@ -304,7 +303,7 @@ class Graph:
         return "constant" if np.ptp(self.weight) == 0 else "weighted"
 
     @cached_property
-    def weight_matrix(self) -> NDArray[np.float64]:
+    def weight_matrix(self) -> Floats:
         """Symmetric matrix of weights W, dense, of shape (n, n)."""
         return read_only(self.adjacency().toarray())
 
@@ -343,7 +342,7 @@ class Graph:
         return Spectrum(*(read_only(array.take(order, axis=-1)) for array in arrays))
 
     @cached_property
-    def cliques(self) -> NDArray[np.float64] | None:
+    def cliques(self) -> Floats | None:
         """Number of maximal cliques that hold both nodes, shape (n, n); None if not counted.
 
         The cliques are those of a triangulation, see `maximal_cliques` and `with_cliques`.

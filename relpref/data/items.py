@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, shown
+from relpref.data.arrays import Floats, counted, shown
 from relpref.data.attributes import Column, Known, aligned, encoded, linked, parsed, read_column
 from relpref.data.labels import LabelIndex, Place, blank_note, joined_places, read_labels, trimmed
 from relpref.data.relation import Relation
@@ -30,7 +29,7 @@ class ItemTable:
     """
 
     labels: list[Any]
-    attributes: NDArray[np.float64]
+    attributes: Floats
     attribute_names: tuple[str, ...]
     where: Place
     relations: Mapping[str, Relation] = field(default_factory=dict)

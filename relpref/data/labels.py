@@ -10,9 +10,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, nearest, shown
+from relpref.data.arrays import Positions, counted, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 
 MANY = (
@@ -209,7 +208,7 @@ class LabelIndex:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
+    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> Positions:
         """Return the position of each label; refuse the first one that is not known."""
         if min(len(self), len(labels)) >= MANY:
             rows = self._index.get_indexer(_objects(labels)).astype(np.int32)
@@ -273,7 +272,7 @@ class GrowingIndex(LabelIndex):
     def __init__(self, known: Iterable[Hashable] = ()) -> None:
         super().__init__(tuple(known), str)
 
-    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
+    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> Positions:
         places = {label: self.get(label) for label in dict.fromkeys(labels)}
         for label, place in places.items():
             if place < 0:
@@ -285,8 +284,8 @@ class GrowingIndex(LabelIndex):
 def in_labels(
     labels: Sequence[Any],
     items: LabelIndex,
-    first: NDArray[np.int32],
-    second: NDArray[np.int32],
+    first: Positions,
+    second: Positions,
 ) -> list[Any]:
     """Replace the words first and second, where they are no labels, by labels of each pair."""
     sides = {"first": first, "second": second}

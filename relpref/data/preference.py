@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import scipy.sparse.csgraph
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from relpref.data.arrays import chosen_rows, counted, read_only, shown
+from relpref.data.arrays import Floats, Integers, Positions, chosen_rows, counted, read_only, shown
 from relpref.data.attributes import Known, standardization
 from relpref.data.comparisons import Comparisons, read_comparisons
 from relpref.data.edges import (
@@ -75,10 +75,10 @@ class PreferenceData:
     """
 
     labels: tuple[Any, ...]
-    attributes: NDArray[np.float64]
+    attributes: Floats
     attribute_names: tuple[str, ...]
-    attribute_center: NDArray[np.float64]
-    attribute_scale: NDArray[np.float64]
+    attribute_center: Floats
+    attribute_scale: Floats
     comparisons: Comparisons
     _graphs: dict[str, Graph]
     _links: dict[str, EdgeTable] = field(default_factory=dict)
@@ -276,17 +276,17 @@ class PreferenceData:
         return next((name for name in self._links if part in self.parts_of(name)), part)
 
     @property
-    def winner(self) -> NDArray[np.int32]:
+    def winner(self) -> Positions:
         """Position of the winner of each row of ``comparisons``, shape (m,)."""
         return self.comparisons.winner
 
     @property
-    def loser(self) -> NDArray[np.int32]:
+    def loser(self) -> Positions:
         """Position of the loser, shape (m,)."""
         return self.comparisons.loser
 
     @property
-    def count(self) -> NDArray[np.int32]:
+    def count(self) -> Positions:
         """Count of each row, shape (m,)."""
         return self.comparisons.count
 
@@ -317,7 +317,7 @@ class PreferenceData:
         """Return (attributes - center) / scale, shape (n, d), also inside compiled functions."""
         return (self.attributes - self.attribute_center) / self.attribute_scale
 
-    def index(self, labels: Iterable[Any]) -> NDArray[np.int32]:
+    def index(self, labels: Iterable[Any]) -> Positions:
         """Return the positions of labels among the items, int32, shape (k,).
 
         Raises
@@ -351,7 +351,7 @@ class PreferenceData:
     def select_answers(self, chosen: ArrayLike) -> "PreferenceData":
         return self.select_comparisons(chosen)
 
-    def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
+    def answer_groups(self, by: str) -> tuple[Integers, str]:
         """Return the group of each distinct answer, and the noun for a group.
 
         Parameters
@@ -378,7 +378,7 @@ class PreferenceData:
         return groups, by
 
     @property
-    def _pairs(self) -> NDArray[np.int64]:
+    def _pairs(self) -> Integers:
         """A number for the two items of each answer, whichever won."""
         low, high = np.minimum(self.winner, self.loser), np.maximum(self.winner, self.loser)
         return low.astype(np.int64) * self.num_items + high
@@ -581,7 +581,7 @@ class PreferenceData:
         relations = {name: self._edges_of(name).table(self.labels) for name in names_of_relations}
         return items, comparisons, relations
 
-    def groups(self) -> NDArray[np.int32]:
+    def groups(self) -> Positions:
         """Return the number of the group of each item, shape (n,).
 
         Two items are in one group if comparisons and edges of any relation lead from one to the

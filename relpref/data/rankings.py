@@ -10,9 +10,21 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from relpref.data.arrays import chosen_rows, counted, listed, read_only, refuse_first, shown
+from relpref.data.arrays import (
+    Floats,
+    Indices,
+    Integers,
+    Mask,
+    Positions,
+    chosen_rows,
+    counted,
+    listed,
+    read_only,
+    refuse_first,
+    shown,
+)
 from relpref.data.items import ItemTable, read_item_table
 from relpref.data.labels import read_labels
 from relpref.data.preference import READERS, PreferenceData, assembled
@@ -37,7 +49,7 @@ _RANKINGS_SHOWN = 5
 _BLOCKS_SHOWN = 10
 
 
-def _chosen(allowed: NDArray[np.bool_], number: int, rng_key: Any) -> NDArray[np.bool_]:
+def _chosen(allowed: Mask, number: int, rng_key: Any) -> Mask:
     """Choose so many allowed places of each row at random, or all where these are fewer."""
     draws = np.where(allowed, generator(rng_key).random(allowed.shape), np.inf)
     ranks = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1)
@@ -85,12 +97,12 @@ class Rankings:
     """
 
     items: PreferenceData
-    positions: NDArray[np.int32]
+    positions: Positions
     rankers: tuple[Hashable, ...]
     classes: tuple[Hashable, ...] = ()
-    label: NDArray[np.int32] | None = None
-    features: NDArray[np.float64] | None = None
-    residual: NDArray[np.float64] | None = None
+    label: Positions | None = None
+    features: Floats | None = None
+    residual: Floats | None = None
 
     @classmethod
     def from_orders(cls, orders: Any, items: Any = None, rankers: Any = None) -> "Rankings":
@@ -389,7 +401,7 @@ class Rankings:
         return pd.Index(self.rankers, dtype=object, name="ranker", tupleize_cols=False)
 
     @property
-    def outcomes(self) -> NDArray[np.intp]:
+    def outcomes(self) -> Indices:
         """Position of the class of each ranking."""
         return np.asarray(self.label, dtype=np.intp)
 
@@ -463,7 +475,7 @@ class Rankings:
         }
         return replace(self, rankers=tuple(self.rankers[row] for row in rows), **picked)
 
-    def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
+    def answer_groups(self, by: str) -> tuple[Integers, str]:
         """Each ranking is a group of its own."""
         return np.arange(len(self)), "ranking"
 
