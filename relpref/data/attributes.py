@@ -11,7 +11,6 @@ import pandas as pd
 from relpref.data.arrays import (
     Array,
     Floats,
-    Indices,
     Mask,
     counted,
     listed,
@@ -44,13 +43,16 @@ _MARK = " missing"
 _SAME = "same_"
 
 
+Kind = Literal["number", "date", "category", "empty"]
+
+
 class Column(NamedTuple):
     """Cells of a column.
 
     They are float64, NaN where missing; those of categories are text, None where missing.
     """
 
-    kind: Literal["number", "date", "category", "empty"]
+    kind: Kind
     values: Array
 
     @property
@@ -111,21 +113,28 @@ def read_column(
     stated = [cells[row] for row in rows]
     if not stated:
         return Column("empty", np.full(len(cells), np.nan))
+
+    def spread(values: Array, kind: Kind = "number") -> Column:
+        blank: Any = None if values.dtype == object else np.nan
+        everywhere = np.full(missing.size, blank, dtype=values.dtype)
+        everywhere[rows] = values
+        return Column(kind, everywhere)
+
     if text and all(cell in TRUTH for cell in stated):
-        return Column("number", _spread(np.array([TRUTH[cell] for cell in stated]), rows, missing))
+        return spread(np.array([TRUTH[cell] for cell in stated]))
     if all(isinstance(cell, datetime.timedelta) for cell in stated):
         days = np.array([pd.Timedelta(cell) / pd.Timedelta(days=1) for cell in stated])
-        return Column("number", _spread(days, rows, missing))
+        return spread(days)
     dates = None if categorical else _years(stated, f"{where(int(rows[0]))}, column {name!r}")
     if dates is not None:
-        return Column("date", _spread(dates, rows, missing))
+        return spread(dates, "date")
     if all(isinstance(cell, str) for cell in stated):
         readable = sum(
             number(cell, True) is not None or _COMMAS(cell) is not None for cell in stated
         )
         slips = readable >= len(stated) / 2 or (readable and not TRUTH.keys().isdisjoint(stated))
         if categorical or not slips:
-            return Column("category", _spread(np.array(stated, dtype=object), rows, missing))
+            return spread(np.array(stated, dtype=object), "category")
         if not text:
             remedy = f"convert the column with astype(float) or astype('category'), or {remedy}"
     if text:  # pieces that were numbers are so already
@@ -144,19 +153,11 @@ def read_column(
     else:
         finite = column.iloc[rows].infer_objects()
         values = numbers(finite, name, lambda at: where(int(rows[at])), text=False, remedy=remedy)
-    return Column("number", _spread(values, rows, missing))
+    return spread(values)
 
 
 def _is_blank(cell: Any, text: bool) -> bool:
     return cell.strip() in MISSING if text and isinstance(cell, str) else is_missing(cell)
-
-
-def _spread(values: Array, rows: Indices, missing: Mask) -> Array:
-    """Return an array with values in some rows and the value of a missing one elsewhere."""
-    blank: Any = None if values.dtype == object else np.nan
-    everywhere = np.full(missing.size, blank, dtype=values.dtype)
-    everywhere[rows] = values
-    return everywhere
 
 
 def _years(cells: Sequence[Any], place: str) -> Floats | None:
@@ -262,18 +263,23 @@ def _encode_levels(
             f"{name!r} has {number}, each shared by too many items to link these; it is not used"
         )
     else:
-        relation = _SAME + re.sub(r"\W", "_", name)
-        shared[relation] = np.array(
-            [
-                None if gone else f"{name}={value}"
-                for value, gone in zip(values, missing, strict=True)
-            ]
-        )
+        relation = _relation_of(name)
+        shared[relation] = _shared(name, values, missing)
         notes.append(
             f"{name!r} has {number}; items with the same one are linked in the relation "
             f"{relation!r}"
         )
     return derived
+
+
+def _relation_of(name: str) -> str:
+    """Return the relation of items that share a value of a column."""
+    return _SAME + re.sub(r"\W", "_", name)
+
+
+def _shared(name: str, values: Array, missing: Mask) -> Array:
+    cells = zip(values, missing, strict=True)
+    return np.array([None if gone else f"{name}={value}" for value, gone in cells])
 
 
 def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attributes:
@@ -313,17 +319,10 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
             )
     shared = {}
     for name, column in columns.items():
-        relation = _SAME + re.sub(r"\W", "_", name)
         if name in used:
             continue
-        if relation in known.relations:
-            gone = column.missing
-            shared[relation] = np.array(
-                [
-                    None if no else f"{name}={value}"
-                    for value, no in zip(column.values, gone, strict=True)
-                ]
-            )
+        if (relation := _relation_of(name)) in known.relations:
+            shared[relation] = _shared(name, column.values, column.missing)
         elif column.kind in ("category", "empty"):
             notes.append(f"the column {name!r} of the new items is not used")
         else:

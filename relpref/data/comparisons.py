@@ -17,6 +17,7 @@ from relpref.data.arrays import (
     Integers,
     Mask,
     Positions,
+    counted,
     read_only,
     refuse_first,
     shown,
@@ -31,7 +32,6 @@ from relpref.data.covariates import (
 )
 from relpref.data.forms import KNOWN, NAME, answer_table, apart_note, check_names, pair_table
 from relpref.data.labels import LabelIndex, alike_note, blank_note, label_column
-from relpref.data.tables import Table
 from relpref.errors import DataError
 from relpref.pytree import register
 
@@ -175,6 +175,46 @@ class Comparisons:
     def __len__(self) -> int:
         return len(self.answers.pairs)
 
+    @property
+    def pairs(self) -> Integers:
+        """A number for the two items of each row, whichever won, shape (m,)."""
+        low, high = np.sort([self.winner, self.loser], axis=0).astype(np.int64)
+        return low * (high.max(initial=0) + 1) + high
+
+    def grouped(self, by: str) -> Integers:
+        """Return the group of each distinct answer, see `PreferenceData.answer_groups`."""
+        first, alone = self.answers.first(), np.arange(len(self))
+        if by == "pair":
+            pairs = self.pairs[first]
+            return np.where(self.answers.pairs == 1, pairs, pairs.max(initial=0) + 1 + alone)
+        if by == "answer":
+            return alone
+        if by not in self.columns:
+            raise DataError(f"by is {by!r}, but answers have no column {by!r}; leave out by 'pair'")
+        groups = self.columns[by][first].astype(np.int64)
+        return np.where(groups < 0, len(self.groups) + alone, groups)
+
+    def described(self, answered: bool) -> Sequence[str]:
+        """Return what `PreferenceData.describe` says about answers, or about questions alone."""
+        pairs = counted(np.unique(self.pairs).size, "pair")
+        number = counted(int(np.sum(self.count, dtype=np.int64)), "answer")
+        parts = [f"{number} to {pairs}" if answered else f"{pairs}, not answered"]
+        if self.list is not None:
+            parts.append(f"{np.sum(self.list >= 0)} of them in {counted(self.num_lists, 'list')}")
+        if self.tie is not None:
+            parts.append(counted(int(self.count[self.tie].sum()), "tie"))
+        if self.strengths > 1:
+            parts.append(f"strengths up to {self.strengths}")
+        if self.rater is not None:
+            parts.append(counted(len(self.raters), "rater"))
+        if self.group is not None and (self.group >= 0).any():
+            groups = np.unique(self.group[self.group >= 0])
+            parts.append(f"in {counted(len(groups), 'group')}")
+        if self.covariates_are:
+            names = ", ".join(covariate.name for covariate in self.covariates_are)
+            parts.append(f"covariates: {names}")
+        return parts
+
     def among(self, items: Mask) -> Mask:
         """Whether each distinct answer is about items of the mask only, shape (n,)."""
         outside = ~(items[self.winner] & items[self.loser])
@@ -280,7 +320,7 @@ def read_comparisons(
     columns: Mapping[str, str] | None = None,
     covariates: Sequence[str] = (),
     known: Comparisons | None = None,
-    options: Mapping[str, str] | None = None,
+    **options: str,
 ) -> tuple[Comparisons, tuple[str, ...]]:
     """Read answers in any form of `PreferenceData.from_tables`; returns them and notes.
 
@@ -331,17 +371,11 @@ def read_comparisons(
     answers = answers if before.covariates_are else answers.rescaled()
     notes += [*blank_note(table.blanks)]
     notes += [*alike_note(answers.raters, "rater"), *alike_note(answers.groups, "group")]
-    notes += _notes(table, answers)
-    return answers, tuple(f"{NAME}: {note}" for note in notes)
-
-
-def _notes(table: Table, answers: Comparisons) -> list[str]:
-    notes = []
     if answers.weight is not None:
         notes.append(weight_note(answers, table.called("weight")))
     if answers.tie is not None and answers.tie.all():
         notes.append("every answer is a tie: that says utilities are near, not whose is higher")
-    return notes
+    return answers, tuple(f"{NAME}: {note}" for note in notes)
 
 
 def weight_note(answers: Comparisons, column: Any = "weight") -> str:

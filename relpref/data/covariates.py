@@ -199,43 +199,38 @@ def both_sides(rows: Rows, covariates: Sequence[Covariate]) -> tuple[Floats, Flo
         If a value is missing, not finite, no level that is known, or only one of the two sides has
         one.
     """
-    given_columns, size = set(rows.table.frame.columns), len(rows.table.frame)
-    sides = [(np.zeros((size, 0)), np.zeros((size, 0)))]
+    table, nothing = rows.table, np.zeros((len(rows.table.frame), 0))
+    sides = [(nothing, nothing)]
     for covariate in covariates:
         columns = covariate.columns(rows.ends)
-        given = [column for column in columns if column in given_columns]
-        if not given:
-            nothing = np.zeros((size, len(covariate.effects)))
-            sides.append((nothing, nothing))
-        elif len(given) < len(columns):
-            other = next(column for column in columns if column not in given_columns)
+        lacking = [column for column in columns if column not in table.frame]
+        if 0 < len(lacking) < len(columns):
+            given = next(column for column in columns if column not in lacking)
             raise DataError(
-                f"{rows.table.name}: there is a column {given[0]!r} and none {other!r}; give both "
+                f"{table.name}: there is a column {given!r} and none {lacking[0]!r}; give both "
                 "sides"
             )
-        elif covariate.kind == "side":
+        if covariate.kind == "side" and not lacking:
             named = rows.named_side(covariate.name)[:, None]
             sides.append(((named > 0).astype(np.float64), (named < 0).astype(np.float64)))
         else:
-            read = _numbers if covariate.kind == "number" else _indicators
-            first, second = (read(rows.table, column, covariate) for column in columns)
+            columns = pair_of(covariate.name, rows.ends)
+            first, second = (_values(table, column, covariate) for column in columns)
             sides.append((first, second))
     first, second = (np.concatenate(side, axis=1) for side in zip(*sides, strict=True))
     return first, second
 
 
-def _numbers(table: Table, column: str, covariate: Covariate) -> Floats:
-    cells = _cells(table, column)
-    wrong = np.full(len(cells.values), cells.kind == "category")
-    table.refuse(
-        column,
-        wrong,
-        f" is no number, as {covariate.name!r} is in the other answers; write a number",
-    )
-    return np.asarray(cells.values, dtype=np.float64)[:, None]
-
-
-def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
+def _values(table: Table, column: str, covariate: Covariate) -> Floats:
+    """Return the effects in each row, shape (m, effects); 0 without the column."""
+    if column not in table.frame:
+        return np.zeros((len(table.frame), len(covariate.effects)))
+    if covariate.kind == "number":
+        cells = _cells(table, column)
+        wrong = np.full(len(cells.values), cells.kind == "category")
+        reason = f" is no number, as {covariate.name!r} is in the other answers; write a number"
+        table.refuse(column, wrong, reason)
+        return np.asarray(cells.values, dtype=np.float64)[:, None]
     table.refuse(
         column, table.blank(column), " is no value of the covariate; fill it in, or drop the row"
     )
@@ -357,13 +352,10 @@ def covariates_of_items(
     table = _asked_table(covariates, names, given, len(chosen), "item")
     columns = [np.zeros((len(chosen), 0))]
     for name, covariate in zip(names, covariates, strict=True):
-        if name not in given:
-            columns.append(np.zeros((len(chosen), len(covariate.effects))))
-        elif covariate.kind == "side":
+        if covariate.kind == "side" and name in given:
             columns.append((chosen == _named(name, given[name], items, chosen))[:, None])
         else:
-            read = _numbers if covariate.kind == "number" else _indicators
-            columns.append(read(table, name, covariate))
+            columns.append(_values(table, name, covariate))
     return np.concatenate(columns, axis=1)
 
 

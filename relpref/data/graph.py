@@ -259,10 +259,9 @@ class Graph:
             key[1:] == key[:-1],
             lambda edge: f"Graph: the edge {low[edge]} - {high[edge]} occurs twice; give it once",
         )
-        # A frozen dataclass is filled through object.__setattr__, which JAX's unflatten skips.
-        ends = [low.astype(np.int32), high.astype(np.int32)]
-        for name, array in zip(("source", "target", "weight"), (*ends, weight), strict=True):
-            object.__setattr__(self, name, read_only(array))
+        source, target = (read_only(end.astype(np.int32)) for end in (low, high))
+        # A frozen dataclass refuses assignments; JAX's unflatten skips this.
+        self.__dict__.update(source=source, target=target, weight=read_only(weight))
 
     @property
     def num_edges(self) -> int:
@@ -425,6 +424,15 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
+
+
+def check_cliques(graphs: Mapping[str, Graph]) -> None:
+    """Count the cliques of graphs that need them; names a relation whose links do not allow it."""
+    for name, graph in graphs.items():
+        try:
+            graph.cliques  # noqa: B018 (computed once and kept)
+        except DataError as error:
+            raise DataError(f"relation {name!r}: {error}") from None
 
 
 def _filled(array: Any, size: int, value: float = 0.0) -> Any:

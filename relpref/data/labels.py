@@ -297,15 +297,15 @@ def in_labels(
     return [label_of(row, label) for row, label in enumerate(labels)]
 
 
-def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:
+def label_column(labels: Sequence[Hashable]) -> Any:
     """Return a pandas Index that gives back exactly these labels."""
     if set(map(type, labels)) in ({str}, {int}):
         try:
-            return pd.Index(labels, name=name, tupleize_cols=False)
+            return pd.Index(labels, tupleize_cols=False)
         except (UnicodeEncodeError, OverflowError):  # lone surrogates, integers beyond 64 bits
             pass
-    return _objects(labels, name)
+    return _objects(labels)
 
 
-def _objects(labels: Sequence[Hashable], name: str | None = None) -> pd.Index:
-    return pd.Index(labels, dtype=object, name=name, tupleize_cols=False)
+def _objects(labels: Sequence[Hashable]) -> pd.Index:
+    return pd.Index(labels, dtype=object, tupleize_cols=False)

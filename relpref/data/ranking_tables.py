@@ -1,6 +1,5 @@
 """Orders, tables of positions, matrices of scores and files of PrefLib, read as rankings."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from relpref.data.arrays import Array, Floats, Positions, counted, read_only, re
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, Place, blank_note, read_labels
 from relpref.data.preference import PreferenceData, assembled
-from relpref.data.tables import Table, as_table, check_columns, renamed
+from relpref.data.tables import FilePath, Table, as_table, check_columns, renamed
 from relpref.errors import DataError
 from relpref.files import reading
 from relpref.limits import MAX_POSITIONS
@@ -329,7 +328,7 @@ def _read_long(table: Table, items: Any) -> Read:
     return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), table.blanks)
 
 
-def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
+def read_preflib(path: FilePath, incomplete: Any) -> Read:
     """Read a file of PrefLib, see `Rankings.from_preflib`."""
     if incomplete not in (None, "top-k", "subset"):
         raise DataError(f"incomplete is {shown(incomplete)}; choose 'top-k' or 'subset'")

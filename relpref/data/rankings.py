@@ -40,6 +40,7 @@ from relpref.data.ranking_tables import (
     read_scores,
 )
 from relpref.data.table_files import suffix_of
+from relpref.data.tables import FilePath
 from relpref.errors import DataError
 from relpref.pytree import register
 
@@ -178,7 +179,7 @@ class Rankings:
 
     @classmethod
     def from_preflib(
-        cls, path: str | os.PathLike[str], incomplete: Literal["top-k", "subset"] | None = None
+        cls, path: FilePath, incomplete: Literal["top-k", "subset"] | None = None
     ) -> "Rankings":
         """Read a PrefLib file (``.soc``, ``.soi``, ``.toc``, ``.toi``) in the format since 2022.
 
@@ -292,17 +293,17 @@ class Rankings:
                 ) from None
         else:
             order = read_labels(in_order(classes, "classes"), "classes, position {}".format)
-        codes = {label: code for code, label in enumerate(order)}
-        if len(codes) < len(order):
-            twice = next(label for label in order if order.count(label) > 1)
+        for twice in (label for label in order if order.count(label) > 1):
             raise DataError(f"classes: {shown(twice)} is among them twice; name each class once")
-        for row, label in enumerate(values):
-            if label not in codes:
-                raise DataError(
-                    f"{place_of(by, row)}: the label {shown(label)} is none of the classes "
-                    f"{listed(order)}; correct it"
-                )
-        positions = np.array([codes[label] for label in values], dtype=np.int32)
+        codes = {label: code for code, label in enumerate(order)}
+        positions = np.array([codes.get(label, -1) for label in values], dtype=np.int32)
+        refuse_first(
+            positions < 0,
+            lambda row: (
+                f"{place_of(by, row)}: the label {shown(values[row])} is none of the classes "
+                f"{listed(order)}; correct it"
+            ),
+        )
         return replace(self, classes=tuple(order), label=read_only(positions))
 
     def without_labels(self) -> "Rankings":

@@ -17,6 +17,7 @@ from relpref.data.labels import Place, is_missing, read_labels, trimmed
 from relpref.data.table_files import Lines, Piece, pieces_of
 from relpref.errors import DataError
 
+FilePath = str | os.PathLike[str]
 _INT32_MAX = int(np.iinfo(np.int32).max)
 TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
@@ -185,18 +186,15 @@ def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) ->
         missing = (
             cell.strip() in MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
         )
-        if not missing and value is not None and np.isfinite(value):
-            continue
-        here = f"{where(row)}, column {name!r}"
         if missing:
-            raise DataError(
-                f"{here}: the value is missing ({shown(cell)}); fill it in, or drop the row"
-            )
-        if value is None:
-            raise DataError(f"{here}: {shown(cell)} is not a number; {remedy}")
-        raise DataError(
-            f"{here}: {shown(cell)} is not finite; replace it by a finite number or drop the row"
-        )
+            reason = f"the value is missing ({shown(cell)}); fill it in, or drop the row"
+        elif value is None:
+            reason = f"{shown(cell)} is not a number; {remedy}"
+        elif not np.isfinite(value):
+            reason = f"{shown(cell)} is not finite; replace it by a finite number or drop the row"
+        else:
+            continue
+        raise DataError(f"{where(row)}, column {name!r}: {reason}")
     raise DataError(
         f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}"
     )
@@ -427,7 +425,7 @@ def is_path(value: Any) -> bool:
 
 
 def read_table(
-    path: str | os.PathLike[str], *, max_columns: int | None = None, encoding: str | None = None
+    path: FilePath, *, max_columns: int | None = None, encoding: str | None = None
 ) -> Table:
     """Read a table from a file of text, JSON, Excel or Parquet.
 
@@ -463,7 +461,7 @@ def read_table(
 
 
 def read_pieces(
-    path: str | os.PathLike[str],
+    path: FilePath,
     *,
     max_columns: int | None = None,
     whole: bool = False,

@@ -1,7 +1,6 @@
 """Papers with words, classes and citations, in the files of Planetoid (Yang et al. 2016)."""
 
 import io
-import os
 import pickle
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import scipy.sparse
 
 from relpref.data.arrays import Array, Integers
 from relpref.data.relation import checked_sparse
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find, read_numbers
 from relpref.errors import DataError
 from relpref.files import reading
@@ -41,7 +41,7 @@ class CitationNetwork:
     links: pd.DataFrame
 
 
-def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> CitationNetwork:
+def load(name: str = "cora", folder: FilePath | None = None) -> CitationNetwork:
     """Read a citation network.
 
     The files are Python 2 pickles. They are read by an unpickler that knows arrays, sparse

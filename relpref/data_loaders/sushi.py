@@ -1,6 +1,5 @@
 """Sushi: rankings and scores by 5000 people in Japan, and facts about them (Kamishima 2003)."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,6 +9,7 @@ import pandas as pd
 
 from relpref.data.arrays import Floats, Integers, shown
 from relpref.data.rankings import Rankings
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import REMEDY, find, read_numbers
 from relpref.errors import DataError
 
@@ -71,7 +71,7 @@ class Sushi:
     scores: Floats | None
 
 
-def load(which: Literal["a", "b"] = "a", folder: str | os.PathLike[str] | None = None) -> Sushi:
+def load(which: Literal["a", "b"] = "a", folder: FilePath | None = None) -> Sushi:
     """Read one of the two sets.
 
     Parameters

@@ -243,8 +243,8 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
     kernel.require_no_keywords("kernel_params" if name == "node" else "object_kernel_params")
     columns = None
     if isinstance(nodes, pd.DataFrame):
-        labels = tuple(read_labels(nodes.index, lambda row: f"{name} {row}"))
-        LabelIndex(labels, lambda row: f"{name} {row}")  # refuses repeated labels
+        where = f"{name} {{}}".format
+        labels = LabelIndex(read_labels(nodes.index, where), where).labels  # none is repeated
         if kernel.kernel == "precomputed":
             nodes = _square(nodes, labels, name)
         columns = tuple(str(column) for column in nodes.columns)
