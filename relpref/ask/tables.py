@@ -1,7 +1,6 @@
 """Answers as tables: written for `relpref fit` and for people, and read from files."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +12,7 @@ from relpref.data.columns import COLUMNS
 from relpref.data.comparisons import read_comparisons
 from relpref.data.covariates import equal_sides
 from relpref.data.labels import LabelIndex
-from relpref.data.tables import Table, read_table, renamed
+from relpref.data.tables import FilePath, Table, read_table, renamed
 from relpref.errors import DataError
 from relpref.files import file_digest, replaced
 
@@ -64,14 +63,14 @@ def answers_table(
     return data.with_comparisons(answers).comparisons.written(data.labels)
 
 
-def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
+def export_answers(store: AnswerStore, data: PreferenceData, path: FilePath) -> int:
     """Write the answers that stand and return their number; raises as `write_answers`."""
     table = answers_table(store, data)
     store.exported(write_answers(table, path), Path(path).name)
     return int(store.changes().added["count"].sum())
 
 
-def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
+def write_answers(table: pd.DataFrame, path: FilePath) -> str:
     """Write a table of answers atomically into a ``.csv`` file and return its SHA-256."""
     file = Path(path)
     if file.suffix.lower() != ".csv":
@@ -85,10 +84,7 @@ def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
 
 
 def import_answers(
-    store: AnswerStore,
-    data: PreferenceData,
-    path: str | os.PathLike[str],
-    encoding: str | None = None,
+    store: AnswerStore, data: PreferenceData, path: FilePath, encoding: str | None = None
 ) -> int:
     """Add the answers of a table, all or none, and return their number.
 

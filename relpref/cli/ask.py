@@ -11,9 +11,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from relpref.ask.learning import export_left, lost
+from relpref.ask.questions import rater_name
 from relpref.ask.schema import missing_changes
 from relpref.ask.session import Session, Unfinished
-from relpref.ask.store import rater_name
 from relpref.cli.entry import INTERRUPTED
 from relpref.cli.output import say
 from relpref.cli.rank import labels
