@@ -32,7 +32,7 @@ from relpref.linalg import Dense
 
 def tried(name: str, **options: Any) -> Calibration:
     program, args, kwargs = case(name)
-    return calibrate(program, *args, **kwargs, progress_bar=False, **options)
+    return calibrate(program, *args, **kwargs, **options)
 
 
 def check(found: Calibration, *, most_failures: int = 0) -> None:
@@ -71,7 +71,7 @@ def test_a_program_of_ones_own_any_quantity_and_any_function() -> None:
     """The slope of a line: by EP at once, and by hand one by one."""
 
     def by_hand(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        return EP(program, fixed=given).run(key, *args, progress_bar=False, **kwargs)
+        return EP(program, fixed=given).run(key, *args, **kwargs)
 
     def slope(values: Any) -> Any:
         return values["weight"][0]
@@ -135,7 +135,7 @@ def test_few_simulations_are_no_verdict() -> None:
 
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """Also where a kill left half a line, and with more simulations than before."""
-    run = partial(calibrate, LINE, X, X, hyperparameters="maximize", progress_bar=False)
+    run = partial(calibrate, LINE, X, X, hyperparameters="maximize")
     whole = run(simulations=7)
     file = tmp_path / "sbc.jsonl"
     run(simulations=3, file=file)
@@ -179,7 +179,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         return lambda values: number * values["weight"][0]
 
     def fit(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        return EP(program, fixed=given, tol=scale).run(key, *args, progress_bar=False, **kwargs)
+        return EP(program, fixed=given, tol=scale).run(key, *args, **kwargs)
 
     def run(program: Any = LINE, x: Any = X, **options: Any) -> None:
         options = {"hyperparameters": "maximize", "quantity": factor(1.0), **options}
@@ -249,7 +249,7 @@ def test_fits_that_fail_are_counted() -> None:
     def failing(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
         if np.asarray(jax.random.key_data(key))[0] % 2:
             raise InferenceError("the sites moved away", Result.diverged)
-        found = EP(program, fixed=given).run(key, *args, progress_bar=False, **kwargs)
+        found = EP(program, fixed=given).run(key, *args, **kwargs)
         return replace(found, info={**found.info, "result": "max_iterations"})
 
     found = calibrate(LINE, X, X, engine=failing, simulations=4)

@@ -186,7 +186,7 @@ def test_few_components_stand_for_all_of_a_mixture(posterior: UtilityPosterior) 
 
 def test_the_weights_of_a_mixture_hold_its_evidence(posterior: UtilityPosterior) -> None:
     """So that nobody runs the engine again; where a file has equal weights and no more, it runs."""
-    fitted: Any = EP(xpgp, tol=1e-10).run(0, posterior.data, progress_bar=False, individual=False)
+    fitted: Any = EP(xpgp, tol=1e-10).run(0, posterior.data, individual=False)
     origin, draws = fitted.origin, fitted.hyperparameter_draws
     afresh = [
         origin.run(None, 0, fixed={n: v[at] for n, v in draws.items()}).log_evidence
@@ -418,9 +418,7 @@ def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
         "attributes_linear_share": 0.5,
     }
     for space in ("latent", "observation"):
-        posterior = EP(xpgp, fixed=fixed, space=space).run(
-            0, data, progress_bar=False, individual=False
-        )
+        posterior = EP(xpgp, fixed=fixed, space=space).run(0, data, individual=False)
         found = certify(posterior)
         assert found.verdict == "good"
         assert found.efficiency > 0.5
@@ -435,7 +433,7 @@ def test_a_mixture_is_certified_with_its_hyperparameters() -> None:
     items = pd.DataFrame({"x": rng.standard_normal(8)}, index=labels)
     pairs = [rng.choice(labels, 2, replace=False) for _ in range(30)]
     data = PreferenceData.from_tables(items, pd.DataFrame(pairs, columns=["winner", "loser"]))
-    posterior = EP(xpgp).run(0, data, progress_bar=False, individual=False)
+    posterior = EP(xpgp).run(0, data, individual=False)
     found = certify(posterior)
     assert found.verdict == "good"
     assert "hyperparameters included" in found.sentence
@@ -456,7 +454,7 @@ def test_classifiers_by_example(classes: int) -> None:
     rankings = relpref.Rankings.from_orders([[f"i{item}" for item in order] for order in orders])
     labels = [min(order.index(0), classes - 1) for order in orders]
     posterior = EP(ranking_classifier, hyperparameters="maximize").run(
-        jax.random.key(0), rankings.with_labels(labels), progress_bar=False
+        jax.random.key(0), rankings.with_labels(labels)
     )
     found = certify(posterior)
     assert found.verdict in ("good", "doubtful")

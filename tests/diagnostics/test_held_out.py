@@ -57,7 +57,7 @@ def fitted(kind: str, engine: Any = EP) -> UtilityPosterior:
     data = PreferenceData.from_tables(items, table(kind))
     likelihood = {"likelihood": Logistic()} if kind == "logistic" else {}
     fit = engine(smooth_gp, fixed=HYPERPARAMETERS, hyperparameters="maximize")
-    posterior = fit.run(0, data, progress_bar=False, **likelihood)
+    posterior = fit.run(0, data, **likelihood)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 
@@ -76,7 +76,7 @@ def without(posterior: UtilityPosterior, row: int) -> UtilityPosterior:
     fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.labels)
     smaller = origin.with_argument(data, replace(data, comparisons=fewer))
     engine = origin.engine.changed(fixed=posterior.hyperparameters)
-    found = engine.run(0, *smaller.args, progress_bar=False, **smaller.kwargs)
+    found = engine.run(0, *smaller.args, **smaller.kwargs)
     assert isinstance(found, UtilityPosterior)
     return found
 
@@ -174,26 +174,26 @@ def test_repeated_answers_leave_together(posterior: UtilityPosterior) -> None:
     answers = posterior.data.comparisons.table(LABELS)
     pairs = [frozenset(pair) for pair in zip(answers["winner"], answers["loser"], strict=True)]
     assert len(set(pairs)) < len(pairs)  # some were compared with both outcomes
-    found = k_fold(posterior, folds=len(set(pairs)), progress_bar=False)
+    found = k_fold(posterior, folds=len(set(pairs)))
     twice = [row for row, pair in enumerate(pairs) if pairs.count(pair) > 1]
     assert found.table["p_first"][twice].sum() == pytest.approx(len(twice) / 2)
     row = next(row for row in range(len(pairs)) if row not in twice)
     others = np.flatnonzero(np.arange(len(pairs)) != row)
     origin, data = posterior.origin, posterior.data
     assert origin is not None
-    smaller = origin.engine.changed().run(0, data.select_comparisons(others), progress_bar=False)
+    smaller = origin.engine.changed().run(0, data.select_comparisons(others))
     assert isinstance(smaller, UtilityPosterior)
     answer = (found.table["winner"][row], found.table["loser"][row])
     assert found.table["probability"][row] == pytest.approx(
         smaller.prefer([answer])["probability"][0]
     )
     with pytest.raises(DataError, match="7 pairs cannot make 10 folds"):
-        k_fold(posterior, folds=10, progress_bar=False)
+        k_fold(posterior, folds=10)
 
 
 def test_finished_folds_are_kept(posterior: UtilityPosterior, tmp_path: Path) -> None:
     def fold() -> pd.DataFrame:
-        return k_fold(posterior, 3, by="answer", folder=tmp_path, progress_bar=False).table
+        return k_fold(posterior, 3, by="answer", folder=tmp_path).table
 
     whole = fold()
     (file,) = tmp_path.iterdir()
@@ -202,9 +202,7 @@ def test_finished_folds_are_kept(posterior: UtilityPosterior, tmp_path: Path) ->
     file.write_bytes(first + lines[2] + lines[0] + lines[1][:50])  # interrupted, in another order
     pd.testing.assert_frame_equal(fold(), whole, check_exact=True)
     assert file.read_bytes() == first + lines[2] + lines[0] + lines[1]
-    assert k_fold(posterior, 4, by="answer", folder=tmp_path, progress_bar=False).method.startswith(
-        "4 folds"
-    )
+    assert k_fold(posterior, 4, by="answer", folder=tmp_path).method.startswith("4 folds")
     assert len(list(tmp_path.iterdir())) == 2
     file.write_bytes(first + lines[2] + b"{]\n" + lines[1])
     with pytest.raises(StorageError, match=f"{file.name}: line 3 is damaged"):
@@ -292,7 +290,7 @@ def test_equal_raters_are_not_at_odds() -> None:
         "loser": names[np.where(wins, second, first)],
     }
     answers = pd.DataFrame({**ends, "rater": np.repeat(np.arange(8), 25)})
-    found = raters(relpref.fit(answers=answers, progress_bar=False))
+    found = raters(relpref.fit(answers=answers))
     assert found["p_value"].min() < 0.01 / 8
     assert not found["at_odds"].any()
     # If this rater prefers what is worse, the verdict is right, and is about nobody else.
@@ -300,7 +298,7 @@ def test_equal_raters_are_not_at_odds() -> None:
     answers.loc[contrary, ["winner", "loser"]] = answers.loc[
         contrary, ["loser", "winner"]
     ].to_numpy()
-    found = raters(relpref.fit(answers=answers, progress_bar=False))
+    found = raters(relpref.fit(answers=answers))
     assert found.index[found["at_odds"]].tolist() == [0]
     assert found["noise"].idxmax() == 0 and found["answers"].sum() == 200
 

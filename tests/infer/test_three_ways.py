@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -26,7 +25,7 @@ FIXED = {"attributes_lengthscale": 1.5, "next_range": 1.5, "individual_amplitude
 @pytest.fixture(scope="module")
 def engine() -> Callable[..., Any]:
     def run(data: PreferenceData, **options: Any) -> Any:
-        return EP(smooth, fixed=FIXED, **options).run(jax.random.key(0), data)
+        return EP(smooth, fixed=FIXED, **options).run(0, data)
 
     return run
 

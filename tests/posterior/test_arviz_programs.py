@@ -104,10 +104,8 @@ def fitted(request: Any, data: PreferenceData) -> tuple[str, dict[str, Any]]:
     given = make() or data
     found: dict[str, Any] = {}
     if request.param != "ranking":  # its likelihood is for the exact engine and for samplers
-        found["EP"] = EP(program, fixed=fixed).run(0, given, **keywords, progress_bar=False)
-        found["Laplace"] = Laplace(program, fixed=fixed).run(
-            0, given, **keywords, progress_bar=False
-        )
+        found["EP"] = EP(program, fixed=fixed).run(0, given, **keywords)
+        found["Laplace"] = Laplace(program, fixed=fixed).run(0, given, **keywords)
     # What a sampler hands over has the same form as draws of the prior.
     with jax.enable_x64(True):
         prior = Predictive(program, num_samples=60)(jax.random.key(2), given, **keywords)
@@ -198,7 +196,7 @@ def test_what_the_engine_says_and_the_names_of_the_axes(
 )
 def relation(request: Any) -> RelationPosterior:
     program, make, _, fixed = PROGRAMS[request.param]
-    return Exact(program, fixed=fixed).run(0, make(), loss=request.param, progress_bar=False)
+    return Exact(program, fixed=fixed).run(0, make(), loss=request.param)
 
 
 def test_relations(relation: RelationPosterior, tmp_path: Path) -> None:

@@ -44,9 +44,7 @@ DATA, NEW = rankings(40, 3, 0), rankings(15, 3, 1)
 
 @pytest.fixture(scope="module")
 def posterior() -> ClassPosterior:
-    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(
-        0, DATA, kernel=GIVEN, progress_bar=False
-    )
+    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, DATA, kernel=GIVEN)
     assert isinstance(found, ClassPosterior)
     return found
 
@@ -86,9 +84,7 @@ def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
     assert DATA.label is not None
     label = DATA.label
     later = DATA[label > 0].with_labels([DATA.classes[code] for code in label[label > 0]])
-    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(
-        0, later, kernel=GIVEN, progress_bar=False
-    )
+    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, later, kernel=GIVEN)
     both = posterior.latent(NEW).xs("class 1", axis=1, level=1)
     np.testing.assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
     table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)  # type: ignore[attr-defined]
@@ -104,9 +100,7 @@ def test_against_scikit_learn() -> None:
     data = rankings(60, 2, 2)
     assert data.features is not None and data.label is not None
     fixed = {"amplitude": 1.3}
-    ours = Laplace(ranking_classifier, fixed=fixed).run(
-        0, data, kernel=GIVEN, link="logit", progress_bar=False
-    )
+    ours = Laplace(ranking_classifier, fixed=fixed).run(0, data, kernel=GIVEN, link="logit")
     kernel = DotProduct(sigma_0=2.0 / 1.3, sigma_0_bounds="fixed") * 1.3**2
     theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(data.features, data.label)
     new = rankings(15, 2, 3)
@@ -132,7 +126,7 @@ def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
     pd.testing.assert_frame_equal(posterior.predict_proba(other), posterior.predict_proba(NEW))
     assert NEW.features is not None
     fixed = {"amplitude": 1.5, "intercept": np.zeros(2)}
-    by_pairs = EP(ranking_classifier, fixed=fixed).run(0, DATA, progress_bar=False)
+    by_pairs = EP(ranking_classifier, fixed=fixed).run(0, DATA)
     turned = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
     assert isinstance(by_pairs, ClassPosterior)
     pd.testing.assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
@@ -144,7 +138,7 @@ def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
 def test_saved_and_loaded(posterior: ClassPosterior, keyword: bool, tmp_path: Path) -> None:
     if keyword:
         engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5})
-        posterior = engine.run(0, data=DATA, kernel=GIVEN, progress_bar=False)
+        posterior = engine.run(0, data=DATA, kernel=GIVEN)
     posterior.save(tmp_path / "one.nc")
     loaded = relpref.load(tmp_path / "one.nc")
     assert isinstance(loaded, ClassPosterior) and repr(loaded) == repr(posterior)
@@ -170,13 +164,11 @@ def test_refusals(posterior: ClassPosterior) -> None:
     with pytest.raises(
         DataError, match="the classes of the rankings are only 'yes'; a classifier needs two"
     ):
-        EP(ranking_classifier).run(0, DATA.with_labels(["yes"] * 40), progress_bar=False)
+        EP(ranking_classifier).run(0, DATA.with_labels(["yes"] * 40))
     with pytest.raises(
         DataError, match=r"the classes of the rankings are none; .* rankings.with_labels"
     ):
-        EP(ranking_classifier).run(
-            0, Rankings.from_orders([ITEMS]).with_features([[1.0]]), progress_bar=False
-        )
+        EP(ranking_classifier).run(0, Rankings.from_orders([ITEMS]).with_features([[1.0]]))
     for examples, error, message in (
         (Rankings.from_orders([ITEMS]), DataError, "carry no features"),
         (
@@ -194,13 +186,13 @@ def test_refusals(posterior: ClassPosterior) -> None:
         with pytest.raises(error, match=message):
             posterior.predict_proba(examples)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="link is 'tanh'"):
-        EP(ranking_classifier).run(0, DATA, link="tanh", progress_bar=False)
+        EP(ranking_classifier).run(0, DATA, link="tanh")
 
 
 def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:
     data = rankings(40, 3, 0)
     own = EP(lambda data: ranking_classifier(data, kernel=GIVEN), fixed={"amplitude": 1.5}).run(
-        0, data, progress_bar=False
+        0, data
     )
     own.save(tmp_path / "own.nc")
     with pytest.raises(UnsupportedProgramError, match="does not know its program"):
@@ -233,7 +225,7 @@ def test_engines_agree(way: str) -> None:
             samples = guide.sample_posterior(jax.random.key(2), fitted.params, sample_shape=(1000,))
     sampled: Posterior = from_samples(samples, ranking_classifier, DATA, kernel=GIVEN)
     engine = EP(ranking_classifier, hyperparameters="nuts", draws=60, warmup=60)
-    integrated = engine.run(0, DATA, kernel=GIVEN, progress_bar=False)
+    integrated = engine.run(0, DATA, kernel=GIVEN)
     assert isinstance(sampled, ClassPosterior) and isinstance(integrated, ClassPosterior)
     gap = sampled.predict_proba(NEW) - integrated.predict_proba(NEW)
     assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)
@@ -261,7 +253,7 @@ def test_latent_functions_are_calibrated() -> None:
         on = latent[:40] + rng.normal(size=(40, 2)) > 0
         label = np.where(on[:, 0], np.where(on[:, 1], 2, 1), 0)
         data = plain.with_labels(label.tolist(), classes=[0, 1, 2])
-        posterior = engine.run(0, data, kernel=GIVEN, progress_bar=False)
+        posterior = engine.run(0, data, kernel=GIVEN)
         assert isinstance(posterior, ClassPosterior)
         table = posterior.latent(asked)
         pit += [ndtr((latent[40, c] - table["mean", c]) / table["sd", c]).item() for c in (0, 1)]

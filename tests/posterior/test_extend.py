@@ -109,7 +109,7 @@ def test_draws_cannot_be_extended(data: PreferenceData, hyperparameters: dict[st
 def test_data_given_by_keyword_grows_too(
     data: PreferenceData, hyperparameters: dict[str, Any], extended: Any
 ) -> None:
-    posterior: Any = EP(xpgp, fixed=hyperparameters).run(0, data=data, progress_bar=False)
+    posterior: Any = EP(xpgp, fixed=hyperparameters).run(0, data=data)
     np.testing.assert_allclose(arrive(posterior).mean(), extended.mean(), atol=1e-8)
 
 
@@ -117,6 +117,6 @@ def test_a_given_covariance_has_no_newcomers(data: PreferenceData) -> None:
     alone = data.without_relation("next")
     kernel = Precomputed(np.eye(data.num_items))
     engine = EP(xpgp, fixed={"attributes_amplitude": 1.0})
-    posterior: Any = engine.run(0, alone, attribute_kernel=kernel, progress_bar=False)
+    posterior: Any = engine.run(0, alone, attribute_kernel=kernel)
     with pytest.raises(UnsupportedProgramError, match="refit with the larger matrix"):
         posterior.extend(NEWCOMERS)

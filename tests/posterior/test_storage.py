@@ -50,7 +50,7 @@ def kinds(
         "fixed": posterior,
         "maximised": maximised,
         "draws": from_samples(samples, xpgp, data, num_chains=2),
-        "plain": EP(measuring).run(5, np.array([0.1, -1.0, 2.0]), progress_bar=False),
+        "plain": EP(measuring).run(5, np.array([0.1, -1.0, 2.0])),
     }
 
 

@@ -243,7 +243,7 @@ def test_hyperparameters_are_fitted_from_where_they_are(maximised: Any) -> None:
     few = maximised.update(MORE, hyperparameters="schedule")
     rest = MORE.assign(count=[6, 5, 7])
     many = few.update(rest, hyperparameters="schedule")
-    afresh = EP(xpgp, hyperparameters="maximize").run(0, many.data, progress_bar=False)
+    afresh = EP(xpgp, hyperparameters="maximize").run(0, many.data)
     for name, value in afresh.hyperparameters.items():
         np.testing.assert_allclose(many.hyperparameters[name], value, rtol=0.02)
     assert many.info["evaluations"] < afresh.info["evaluations"]  # from where they were
@@ -281,9 +281,9 @@ def test_a_prior_can_be_updated(
 @pytest.mark.slow
 def test_laplace_is_updated_too(data: PreferenceData, hyperparameters: dict[str, Any]) -> None:
     laplace = Laplace(xpgp, fixed=hyperparameters)
-    posterior: Any = laplace.run(0, data, progress_bar=False)
+    posterior: Any = laplace.run(0, data)
     found = posterior.update(MORE)
-    assert distance(found, laplace.run(0, found.data, progress_bar=False)) < 1e-6
+    assert distance(found, laplace.run(0, found.data)) < 1e-6
     # A site that matches moments is not one at a mode, but nearer to it than nothing.
     assert distance(posterior.update(MORE, quick=True), found) < 0.5 * distance(posterior, found)
 
@@ -322,9 +322,7 @@ def test_sites_of_points_are_known_up_to_the_tolerance_of_points(seed: int) -> N
         [(labels[i], labels[j], int(rng.integers(1, 7))) for i, j in pairs],
         columns=["winner", "loser", "count"],
     )
-    posterior = relpref.fit(
-        items, answers, {"near": [("a", "b"), ("b", "c"), ("d", "e")]}, progress_bar=False
-    )
+    posterior = relpref.fit(items, answers, {"near": [("a", "b"), ("b", "c"), ("d", "e")]})
     assert (
         posterior.update([("a", "e")], quick=True).data.num_answers
         == posterior.data.num_answers + 1
@@ -345,7 +343,7 @@ def test_a_program_of_other_predictors_is_refused_quick_updates(data: Preference
         with numpyro.handlers.scale(scale=data.count):
             numpyro.sample("answer", ProbitComparison(gap), obs=1)
 
-    posterior: Any = EP(program).run(0, data, progress_bar=False)
+    posterior: Any = EP(program).run(0, data)
     with pytest.raises(UnsupportedProgramError, match="leave quick out"):
         posterior.update(MORE, quick=True)
     assert posterior.update(MORE).data.num_answers == data.num_answers + 4
