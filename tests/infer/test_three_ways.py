@@ -38,7 +38,7 @@ def drawn(engine: Callable[..., Any], data: PreferenceData) -> Any:
 @pytest.fixture(scope="module")
 def on_a_grid(data: PreferenceData) -> Any:
     """The average over a grid of amplitudes that is even in the quantiles of their priors."""
-    levels = (np.arange(12) + 0.5) / 12
+    levels = (np.arange(9) + 0.5) / 9
     first, second = np.meshgrid(*(stats.halfnorm.ppf(levels, scale=scale) for scale in (2, 1)))
     draws = {"attributes_amplitude": first.ravel(), "next_amplitude": second.ravel()}
     weights = np.full(first.size, -np.log(first.size))
