@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref.data import PreferenceData
 from relpref.diagnostics import check
@@ -27,10 +28,10 @@ def test_nuts_finds_what_quadrature_finds(posterior: UtilityPosterior, gap: Any)
     mean, variance, _ = gap
     error = 5 / np.sqrt(found.ess)  # five standard errors
     assert found.ess > 200
-    np.testing.assert_allclose(
+    assert_allclose(
         found.table["exact_mean"], [mean / 2, -mean / 2], atol=error * np.sqrt(variance) / 2
     )
-    np.testing.assert_allclose(found.table["exact_sd"], np.sqrt(variance) / 2, rtol=error)
+    assert_allclose(found.table["exact_sd"], np.sqrt(variance) / 2, rtol=error)
     assert np.max(np.abs(found.table["shift"])) <= error
     assert found.probability_shift <= 0.05
 
@@ -65,9 +66,7 @@ def test_what_differs_is_said(
     assert narrow.verdict == "differs"
     assert "2 of 2 sds" in narrow.sentence
     assert "means" not in narrow.sentence.partition("Off by more")[2]
-    np.testing.assert_allclose(
-        narrow.table["sd_ratio"], 0.8, atol=5 * narrow.table["sd_ratio_error"].max()
-    )
+    assert_allclose(narrow.table["sd_ratio"], 0.8, atol=5 * narrow.table["sd_ratio_error"].max())
 
 
 def test_chains_that_disagree_accuse_nobody(

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 import relpref
 from relpref.data import PreferenceData
@@ -128,14 +129,14 @@ def test_draws_are_reweighted_as_arviz_does(posterior: UtilityPosterior) -> None
     loo: Any = pytest.importorskip("arviz_stats").loo
     theirs = loo(sampled.to_datatree(), pointwise=True, reff=1.0)  # of single answers
     each = np.repeat(np.arange(len(found.table)), posterior.data.count)
-    np.testing.assert_allclose(found.table["log_score"][each], np.asarray(theirs.elpd_i), rtol=1e-8)
-    np.testing.assert_allclose(found.table["k_hat"][each], np.asarray(theirs.pareto_k), rtol=1e-8)
+    assert_allclose(found.table["log_score"][each], np.asarray(theirs.elpd_i), rtol=1e-8)
+    assert_allclose(found.table["k_hat"][each], np.asarray(theirs.pareto_k), rtol=1e-8)
     assert found.elpd == pytest.approx(theirs.elpd)
     assert found.elpd_se == pytest.approx(
         theirs.se, rel=0.02
     )  # theirs divides by the number of answers, not by one less
-    np.testing.assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
-    np.testing.assert_allclose(found.table["p_first"], found.table["probability"])
+    assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
+    assert_allclose(found.table["p_first"], found.table["probability"])
     # These draws are of the same Gaussian, whose other sites EP would not leave as they are.
     assert (
         np.abs(found.table["log_score"] - leave_one_out(posterior).table["log_score"]).max() < 0.15
@@ -148,10 +149,10 @@ def test_what_the_table_says(posterior: UtilityPosterior) -> None:
         found.table[["winner", "loser", "count"]].itertuples(index=False, name=None)
     ) == list(posterior.data.comparisons.table(LABELS).itertuples(index=False, name=None))
     assert found.num_answers == posterior.data.num_answers
-    np.testing.assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
-    np.testing.assert_allclose(found.table["probability"], found.table["p_first"])
+    assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
+    assert_allclose(found.table["probability"], found.table["p_first"])
     single = np.repeat(found.table["log_score"], posterior.data.count)
-    np.testing.assert_allclose(found.elpd_se, np.sqrt(len(single)) * single.std(ddof=1))
+    assert_allclose(found.elpd_se, np.sqrt(len(single)) * single.std(ddof=1))
     assert "p_tie" not in found.table
     assert repr(found).startswith(
         f"HeldOut(leave-one-out, {found.num_answers} answers: log loss 0."
@@ -245,7 +246,7 @@ def test_what_was_reported_stays_in_the_table() -> None:
     held_out = leave_one_out(posterior)
     for found in (held_out.table, influence(posterior).sort_index()):
         assert found["reported"].tolist() == [0.9, 0.6, 0.2]
-        np.testing.assert_allclose(found["probability"], np.exp(found["log_score"]))
+        assert_allclose(found["probability"], np.exp(found["log_score"]))
     with pytest.raises(
         DataError, match=r"row 1 .* reported=0\.6.* reported=0\.7.*; compare models of the same"
     ):
@@ -267,7 +268,7 @@ def test_models_are_compared_whatever_the_order_of_their_items() -> None:
     fit = partial(relpref.fit, answers=answers, covariates=["price"], fixed=fixed)
     models = {"one": fit(), "other": fit(items=["water", "milk", "coffee", "tea"])}
     table = compare(models)
-    np.testing.assert_allclose(table[["difference", "difference_se"]], 0.0, atol=1e-3)
+    assert_allclose(table[["difference", "difference_se"]], 0.0, atol=1e-3)
 
 
 @pytest.mark.parametrize("ask", [leave_one_out, influence])

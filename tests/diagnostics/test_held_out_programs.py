@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 from relpref.data import PreferenceData, Rankings, RelationData
@@ -105,8 +106,8 @@ def test_labels_of_a_relation_by_dense_algebra(symmetry: str, kind: str, loss: s
             variance = np.diagonal(
                 covariance[np.ix_(test, test)] - covariance[np.ix_(test, train)] @ weights
             )
-            np.testing.assert_allclose(table["mean"][test], mean, atol=1e-5)
-            np.testing.assert_allclose(table["sd"][test], np.sqrt(variance), rtol=1e-5)
+            assert_allclose(table["mean"][test], mean, atol=1e-5)
+            assert_allclose(table["sd"][test], np.sqrt(variance), rtol=1e-5)
 
 
 def test_the_ranking_loss_of_a_constrained_relation_has_no_density() -> None:
@@ -137,14 +138,14 @@ def test_an_example_leaves_with_all_its_decisions() -> None:
     assert posterior.origin is not None
     found = leave_one_out(posterior)
     assert list(found.table["class"]) == [data.classes[label] for label in data.label]  # type: ignore[union-attr]
-    np.testing.assert_allclose(found.table[["p_0", "p_1", "p_2"]].sum(axis=1), 1)
+    assert_allclose(found.table[["p_0", "p_1", "p_2"]].sum(axis=1), 1)
     moved = influence(posterior)
     for row in (0, 3, 20):
         others = data[[other for other in range(len(data)) if other != row]]
         without = posterior.origin.engine.changed().run(0, others)
         assert isinstance(without, ClassPosterior)
         chances = without.predict_proba(data[[row]]).to_numpy()[0]
-        np.testing.assert_allclose(found.chances[row], chances, atol=0.02)
+        assert_allclose(found.chances[row], chances, atol=0.02)
         assert found.table["probability"][row] == pytest.approx(
             chances[found.outcome[row]], abs=0.02
         )
@@ -153,7 +154,7 @@ def test_an_example_leaves_with_all_its_decisions() -> None:
         assert abs(moved["shift"][row]) == pytest.approx(largest, rel=0.1)
     folds = k_fold(posterior, 4)
     assert folds.accuracy > 0.5
-    np.testing.assert_allclose(folds.chances.sum(axis=1), 1)
+    assert_allclose(folds.chances.sum(axis=1), 1)
 
 
 @pytest.mark.slow
@@ -184,7 +185,7 @@ def test_an_edge_leaves_in_both_directions(symmetry: Any) -> None:
     assert isinstance(without, ClassPosterior)
     position = data.nodes.index(pair).astype(np.intp)
     chances = without.predict_proba(fewer.asking(position[:1], position[1:])).to_numpy()[0]
-    np.testing.assert_allclose(found.chances[row], chances, atol=0.02)
+    assert_allclose(found.chances[row], chances, atol=0.02)
     folds = k_fold(posterior, 5)
     assert len(folds.table) == {"none": 36, "symmetric": 21, "reciprocal": 15}[symmetry]
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
+from pandas.testing import assert_frame_equal
 from scipy.special import expit, ndtr
 from scipy.stats import kstest
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -54,12 +55,12 @@ def test_probabilities(posterior: ClassPosterior) -> None:
     assert list(table.columns) == ["class 0", "class 1", "class 2"]
     assert list(table.index) == list(NEW.rankers)
     assert table.index.name == "ranker" and (table > 0).all(axis=None)
-    np.testing.assert_allclose(table.sum(axis=1), 1, rtol=1e-12)
+    assert_allclose(table.sum(axis=1), 1, rtol=1e-12)
     assert posterior.predict(NEW).tolist() == table.idxmax(axis=1).tolist()
     assert list(posterior.latent(NEW).columns) == [
         (m, c) for m in ("mean", "sd") for c in table.columns[:-1]
     ]
-    pd.testing.assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
+    assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
     assert (posterior.predict(NEW) == [NEW.classes[c] for c in NEW.label]).mean() > 0.5  # type: ignore[union-attr]
 
 
@@ -72,9 +73,9 @@ def test_latents_of_a_mixture_vary_within_and_between(posterior: ClassPosterior)
         replace(posterior, belief=belief).latent(NEW)
         for belief in (before, GaussianBelief(places[1], before.scale), mixed)
     )
-    np.testing.assert_allclose(both["mean"], alone["mean"], atol=1e-12)
+    assert_allclose(both["mean"], alone["mean"], atol=1e-12)
     between = (ahead["mean"] - alone["mean"]) ** 2
-    np.testing.assert_allclose(both["sd"] ** 2, alone["sd"] ** 2 + between, rtol=1e-10)
+    assert_allclose(both["sd"] ** 2, alone["sd"] ** 2 + between, rtol=1e-10)
 
 
 def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
@@ -86,11 +87,9 @@ def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
     later = DATA[label > 0].with_labels([DATA.classes[code] for code in label[label > 0]])
     alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, later, kernel=GIVEN)
     both = posterior.latent(NEW).xs("class 1", axis=1, level=1)
-    np.testing.assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
+    assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
     table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(
-        table["class 1"], (1 - table["class 0"]) * first["class 1"], atol=1e-6
-    )
+    assert_allclose(table["class 1"], (1 - table["class 0"]) * first["class 1"], atol=1e-6)
 
 
 def test_against_scikit_learn() -> None:
@@ -106,12 +105,12 @@ def test_against_scikit_learn() -> None:
     new = rankings(15, 2, 3)
     assert isinstance(ours, ClassPosterior) and new.features is not None
     mean, sd = theirs.base_estimator_.latent_mean_and_variance(new.features)
-    np.testing.assert_allclose(ours.latent(new)["mean"], mean, atol=1e-6)
-    np.testing.assert_allclose(ours.latent(new)["sd"] ** 2, sd, atol=1e-6)
+    assert_allclose(ours.latent(new)["mean"], mean, atol=1e-6)
+    assert_allclose(ours.latent(new)["sd"] ** 2, sd, atol=1e-6)
     # scikit-learn approximates the average over the latent; draws do not: 15 probabilities, within
     # five standard errors.
     draws = mean + np.sqrt(sd) * np.random.default_rng(0).normal(size=(20000, 1))
-    np.testing.assert_allclose(
+    assert_allclose(
         ours.predict_proba(new)["class 1"], expit(draws).mean(axis=0), atol=5 * 0.5 / 141
     )
     assert ours.log_evidence is not None
@@ -123,13 +122,13 @@ def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
     posterior: ClassPosterior,
 ) -> None:
     other = NEW.with_labels(["something else"] * len(NEW))
-    pd.testing.assert_frame_equal(posterior.predict_proba(other), posterior.predict_proba(NEW))
+    assert_frame_equal(posterior.predict_proba(other), posterior.predict_proba(NEW))
     assert NEW.features is not None
     fixed = {"amplitude": 1.5, "intercept": np.zeros(2)}
     by_pairs = EP(ranking_classifier, fixed=fixed).run(0, DATA)
     turned = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
     assert isinstance(by_pairs, ClassPosterior)
-    pd.testing.assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
+    assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
     with pytest.raises(DataError, match="features that were computed for items in another order"):
         posterior.predict_proba(turned.with_features(NEW.features))
 
@@ -142,7 +141,7 @@ def test_saved_and_loaded(posterior: ClassPosterior, keyword: bool, tmp_path: Pa
     posterior.save(tmp_path / "one.nc")
     loaded = relpref.load(tmp_path / "one.nc")
     assert isinstance(loaded, ClassPosterior) and repr(loaded) == repr(posterior)
-    pd.testing.assert_frame_equal(loaded.predict_proba(NEW), posterior.predict_proba(NEW))
+    assert_frame_equal(loaded.predict_proba(NEW), posterior.predict_proba(NEW))
     loaded.save(tmp_path / "two.nc")
     assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
 
@@ -157,7 +156,7 @@ def test_arviz_has_the_decisions(posterior: ClassPosterior) -> None:
     table = posterior.predict_proba(DATA)
     assert DATA.label is not None
     chosen = table.to_numpy()[np.arange(40), DATA.label]
-    np.testing.assert_allclose(np.exp(label.values).mean(axis=(0, 1)), chosen, atol=0.1)
+    assert_allclose(np.exp(label.values).mean(axis=(0, 1)), chosen, atol=0.1)
 
 
 def test_refusals(posterior: ClassPosterior) -> None:
@@ -267,4 +266,4 @@ def test_nobody_is_classified_and_many_are_in_blocks(
     assert posterior.predict_proba(NEW[:0]).shape == (0, 3)
     whole = posterior.predict_proba(rankings(20, 3, 6))
     monkeypatch.setattr("relpref.posterior.classes._NUMBERS", 1)  # blocks of 16
-    pd.testing.assert_frame_equal(posterior.predict_proba(rankings(20, 3, 6)), whole, rtol=1e-12)
+    assert_frame_equal(posterior.predict_proba(rankings(20, 3, 6)), whole, rtol=1e-12)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import relpref
 from relpref.data import PreferenceData, padding
@@ -62,7 +63,7 @@ def test_answers_can_be_withdrawn(updated: Any, posterior: Any) -> None:
     assert back.data.num_comparisons == posterior.data.num_comparisons
     quickly = updated.update(withdraw=MORE, quick=True)
     assert distance(quickly.update(), posterior) < 1e-6
-    np.testing.assert_array_equal(quickly.data.count, posterior.data.count)
+    assert_array_equal(quickly.data.count, posterior.data.count)
 
 
 def test_a_quick_update_is_near_the_full_one_and_undone_exactly(
@@ -93,13 +94,11 @@ def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None
     ends[[2, 9]] = 1, -1
     precision = np.linalg.inv(posterior.belief.covariance())
     covariance = np.linalg.inv(precision + 0.7 * np.outer(ends, ends))
-    np.testing.assert_allclose(moving.belief().covariance(), covariance, atol=1e-9)
+    assert_allclose(moving.belief().covariance(), covariance, atol=1e-9)
     mean = covariance @ (precision @ posterior.belief.mean() - 0.4 * ends)
-    np.testing.assert_allclose(moving.belief().mean(), mean, atol=1e-9)
+    assert_allclose(moving.belief().mean(), mean, atol=1e-9)
     moving.add(row, -site)
-    np.testing.assert_allclose(
-        moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12
-    )
+    assert_allclose(moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12)
 
 
 def off(one: Any, exact: Any) -> float:
@@ -224,7 +223,7 @@ def test_raters_who_are_new_are_typical(
     found = posterior.update(
         pd.DataFrame({"winner": ["e1"], "loser": ["e2"], "rater": ["cyn"]}), quick=True
     )
-    np.testing.assert_allclose(found.hyperparameters["rater_noise"], [0.8, 1.3, 1.0])
+    assert_allclose(found.hyperparameters["rater_noise"], [0.8, 1.3, 1.0])
     assert found.data.comparisons.raters == ("ann", "bob", "cyn")
 
 
@@ -234,7 +233,7 @@ def test_hyperparameters_are_fitted_on_schedule(maximised: Any) -> None:
     assert maximised.refit_is_due(answers + answers // 4 + 1)
     few = maximised.update(MORE, hyperparameters="schedule")
     for name, value in maximised.hyperparameters.items():
-        np.testing.assert_array_equal(few.hyperparameters[name], value)
+        assert_array_equal(few.hyperparameters[name], value)
     assert few.info["answers_at_fit"] == answers
 
 
@@ -245,7 +244,7 @@ def test_hyperparameters_are_fitted_from_where_they_are(maximised: Any) -> None:
     many = few.update(rest, hyperparameters="schedule")
     afresh = EP(xpgp, hyperparameters="maximize").run(0, many.data)
     for name, value in afresh.hyperparameters.items():
-        np.testing.assert_allclose(many.hyperparameters[name], value, rtol=0.02)
+        assert_allclose(many.hyperparameters[name], value, rtol=0.02)
     assert many.info["evaluations"] < afresh.info["evaluations"]  # from where they were
     assert "answers_at_fit" not in many.info
 
