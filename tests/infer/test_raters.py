@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
@@ -179,12 +178,8 @@ def test_groups_are_learned_beside_raters() -> None:
         assert found.hyperparameters["group_sd"] != pytest.approx(stats.halfnorm.median(), rel=1e-3)
 
 
-def test_other_reasons_not_to_average() -> None:
-    """A prior without quantiles, and lists, whose noise is among that of the utilities."""
-    found: Any = EP(preference_gp, hyperparameters="maximize").run(
-        0, data(), priors={"rater_noise": dist.Gamma(4.0, 4.0)}, **OPTIONS
-    )
-    assert "averaged" not in found.info
+def test_raters_of_lists_are_not_averaged_over() -> None:
+    """Lists, whose noise is among that of the utilities."""
     orders = pd.DataFrame(
         {
             "rater": list("xxxyyyxxx"),

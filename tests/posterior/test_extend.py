@@ -80,11 +80,6 @@ def test_two_steps_equal_one(extended: Any, posterior: Any) -> None:
     assert_allclose(second.covariance(), extended.covariance(), rtol=0, atol=1e-6)
 
 
-def test_the_scales_were_frozen(extended: Any, data: PreferenceData) -> None:
-    assert_array_equal(extended.data.attribute_center, data.attribute_center)
-    assert_array_equal(extended.data.attribute_scale, data.attribute_scale)
-
-
 def test_what_does_not_fit_is_refused(posterior: Any) -> None:
     with pytest.raises(DataError, match="newcomers"):
         posterior.extend()

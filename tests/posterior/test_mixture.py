@@ -86,14 +86,6 @@ def test_draws_of_what_no_jitter_mends() -> None:
     )
 
 
-def test_the_average_is_projected_out() -> None:
-    contrast = np.eye(2) - 0.5
-    centered = BELIEF.centred()
-    assert_allclose(centered.mean(), contrast @ BELIEF.mean(), atol=1e-12)
-    expected = contrast @ BELIEF.covariance() @ contrast
-    assert_allclose(centered.covariance(), expected, atol=1e-12)
-
-
 def test_variances_of_few_draws_are_unbiased() -> None:
     few, ends = DRAWS[:5], np.array([[0, 1]])
     gaps, belief = few[:, 0] - few[:, 1], DrawsBelief(few)
