@@ -91,7 +91,7 @@ def test_other_posteriors(posterior: Any) -> None:
     scores = np.random.default_rng(0).standard_normal((4, 4))
     fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}
     engine = Exact(conditional_ranking, fixed=fixed)
-    relation: Any = engine.run(0, RelationData.from_tables(nodes, scores), progress_bar=False)
+    relation: Any = engine.run(0, RelationData.from_tables(nodes, scores))
     assert words(relation.plot("a", top=2)) == list(relation.ranking("a").index[:2])
     assert (relation.tiers("a")["tier"] == relation.ranking("a")["tier"]).all()
 
