@@ -546,11 +546,10 @@ def _add_answers(
             _insert(connection, "more", version=version, columns=more)
 
 
-def _insert(connection: sqlite3.Connection, table: str, **cells: Any) -> int:
-    """Add a row, in place of one with the same key, and return its number."""
+def _insert(connection: sqlite3.Connection, table: str, verb: str = "INSERT", **cells: Any) -> int:
+    """Add a row and return its number."""
     cursor = connection.execute(
-        f"INSERT OR REPLACE INTO {table} ({', '.join(cells)}) "
-        f"VALUES ({', '.join('?' * len(cells))})",
+        f"{verb} INTO {table} ({', '.join(cells)}) VALUES ({', '.join('?' * len(cells))})",
         tuple(cells.values()),
     )
     assert cursor.lastrowid is not None
@@ -564,7 +563,9 @@ def _add_event(connection: sqlite3.Connection, kind: str, **columns: Any) -> int
 
 def _add_file(connection: sqlite3.Connection, sha256: str, name: str, origin: str) -> None:
     """Record a file whose answers are here."""
-    _insert(connection, "file", sha256=sha256, name=name, how=origin, time=now())
+    _insert(
+        connection, "file", "INSERT OR REPLACE", sha256=sha256, name=name, how=origin, time=now()
+    )
 
 
 def _inode(file: Path) -> tuple[int, int] | None:
