@@ -470,7 +470,7 @@ class AnswerStore:
     def _ask(self, rater: str, first: int, second: int, left: int, version: int) -> Question:
         name, ends = secrets.token_urlsafe(12), {"first": first, "second": second, "left": left}
         cells = {"id": name, "rater": text(rater), "asked": now(), "version": version, **ends}
-        _insert(self._connection, "question", **cells)
+        _insert(self._connection, "question", "INSERT", **cells)
         return self._question(rater, name, *ends.values())
 
     def _close_question(self, question: str, rater: str) -> tuple[int, int, int]:
@@ -546,7 +546,9 @@ def _add_answers(
             _insert(connection, "more", version=version, columns=more)
 
 
-def _insert(connection: sqlite3.Connection, table: str, verb: str = "INSERT", **cells: Any) -> int:
+def _insert(
+    connection: sqlite3.Connection, table: str, verb: str = "INSERT", /, **cells: Any
+) -> int:
     """Add a row and return its number."""
     cursor = connection.execute(
         f"{verb} INTO {table} ({', '.join(cells)}) VALUES ({', '.join('?' * len(cells))})",
