@@ -277,21 +277,32 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
     size = len(sheet.table.frame)
 
-    def fits(texts: Collection[str]) -> bool:
+    def placed_all(texts: Collection[str]) -> bool:
         given = [cell for cell in texts if cell and cell.lower() not in LAST | OUT]
-        if sheet.better:
-            return len(given) > 1 and not np.isnan([*map(seconds, given)]).any()
         ranks = sorted(map(int, given)) if are_places(given) else []
         return len(given) > 1 and ranks == [*range(1, len(given) + 1)]
 
+    def fits(texts: Collection[str]) -> bool:
+        given = [cell for cell in texts if cell and cell.lower() not in LAST | OUT]
+        timed = len(given) > 1 and not np.isnan([*map(seconds, given)]).any()
+        return timed if sheet.better else placed_all(texts)
+
     ranks: list[Any] = []
     named: list[Any] = []
+    doubtful: list[Any] = []
     for column in sheet.columns:
         cells = sheet.cells(column)
         noun = sheet.noun(column)
         numbers = noun in EVENTS or not noun or {*sheet.words(column)} & _NOT_ITEMS
         fitting = fits(cells) if sheet.better else are_places(cells)
         (ranks if fitting and not numbers else named).append(column)
+        doubtful += [column] if numbers and are_places(cells) else []
+    # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
+    for more in (more for few in range(4) for more in combinations(doubtful, few)):
+        columns = [name for name in sheet.columns if name in ranks or name in more]
+        if len(columns) > 2 and all(map(placed_all, zip(*map(sheet.cells, columns), strict=True))):
+            ranks, named = columns, [name for name in sheet.columns if name not in columns]
+            break
     few = len(ranks) < 3 or size < 2 or len(named) > 1 + len(sheet.columns) // 4
     if few or (sheet.better and "score" in sheet.named):
         return
@@ -299,7 +310,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
     by_column |= any({*sheet.noun(column).split()} & ITEMS for column in named)
     if not by_column and all(map(fits, rows)):
-        what = f"orders, a row each, of {listed(ranks)}"
+        what = f"orders, a row each, of {listed(map(sheet.table.called, ranks))}"
         yield Reading(what, partial(_melted, sheet, ranks, "item"))
     labels = [column for column in named if len({*sheet.cells(column)}) == size > 2]
     if any(sheet.noun(column) in EVENTS for column in named):
@@ -317,7 +328,8 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, label: Any = "") -> 
     """
     cells = np.array([*map(sheet.cells, columns)], dtype=object).T
     rows, at = np.nonzero(cells != "")
-    places, names = cells[rows, at], np.array(columns, dtype=object)[at]
+    called = [sheet.table.called(column) for column in columns]
+    places, names = cells[rows, at], np.array(called, dtype=object)[at]
     read = sheet.table.take(rows)
     lists, items = rows, names
     if are == "place":

@@ -477,6 +477,21 @@ READ: dict[str, Any] = {
         "home.team,away.team,home.wins,away.wins\nMIL,DET,4,3\nDET,TOR,0,6",
         "MIL>DET*4; DET>MIL*3; TOR>DET*6",
     ),
+    "features called weight and group": (
+        (
+            "respondent,Price,Weight,Group,Result\n1,1,2,3,4\n2,2,1,4,3\n3,1,3,2,4\n4,4,1,2,3\n"
+            "5,1,2,3,4"
+        ),
+        (
+            "Price>Weight>Group>Result*2; Weight>Price>Result>Group; Price>Group>Weight>Result; "
+            "Weight>Group>Result>Price"
+        ),
+    ),
+    "features called weight and group, better": (
+        "respondent,Price,Weight,Group,Result\n1,1,2,3,4\n2,2,1,4,3",
+        "Price>Weight>Group>Result; Weight>Price>Result>Group",
+        {"better": "low"},
+    ),
     "survey better": (
         "respondent,statement 1,statement 2,Which is better?\n1,x,y,1\n1,y,z,2\n2,z,x,2",
         "x>y; z>y; x>z",
