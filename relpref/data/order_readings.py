@@ -141,7 +141,7 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> l
 def _placed(sheet: Sheet) -> Iterator[Placing]:
     """Yield the columns of places, the likeliest name first."""
     for column in sheet.columns:
-        cells = sheet.cells(column)
+        cells = [numbered(cell) for cell in sheet.cells(column)]
         if (column == "place" or " ".join(sheet.words(column)) in PLACES) and are_places(cells):
             values = _values(cells)
             out = np.array([cell.lower() in OUT for cell in cells])
@@ -150,6 +150,11 @@ def _placed(sheet: Sheet) -> Iterator[Placing]:
             yield Placing(
                 f"orders by {sheet.table.called(column)!r}", cells, (column,), fits, columns
             )
+
+
+def numbered(cell: str) -> str:
+    """Return the number of a place such as T3, 3= or 3rd, and another cell as it is."""
+    return re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
 
 
 def are_places(cells: Collection[str]) -> bool:

@@ -124,10 +124,12 @@ TRUE, FALSE = set(terms("1, true, yes")), set(terms(", 0, false, no"))
 PLACES = terms(
     "place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking, classement, "
     "puesto, posicion, posizione, finishing position, finish position, final position, "
-    "final rank, race position, finish pos, finishing place, final place, rank order"
+    "final rank, race position, finish pos, finishing place, final place, rank order, rk"
 )
-LAST = set(terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish"))
-OUT = set(terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched"))
+LAST = set(terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2"))
+OUT = set(
+    terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1")
+)
 RATERS = set(
     terms(
         "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "

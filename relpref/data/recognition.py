@@ -17,6 +17,7 @@ from relpref.data.columns import FORMS
 from relpref.data.order_readings import (
     best_and_worst,
     long_orders,
+    numbered,
     orders_by_item,
     orders_by_place,
 )
@@ -124,7 +125,9 @@ def _is_ours(sheet: Sheet) -> bool:
         ours = not cells.isdisjoint({"", "0", "-1", "0.5", "½", "True"}) or cells == {"1"}
         return ours and "result" not in sheet.named
     if outcome == "place":
-        return not {cell.lower() for cell in cells} & (LAST | OUT)
+        return (
+            not {cell.lower() for cell in cells} & (LAST | OUT) and {*map(numbered, cells)} == cells
+        )
     if outcome not in ("winner", "worst"):
         return True
     ends = [name for name in sheet.columns if str(name).startswith("item_")] if form.rows else ends

@@ -492,6 +492,18 @@ READ: dict[str, Any] = {
         "Price>Weight>Group>Result; Weight>Price>Result>Group",
         {"better": "low"},
     ),
+    "golf": (
+        (
+            "tournament,POS,PLAYER,TO PAR,R1,TOT\nOpen,T1,Ann,-3,70,140\nOpen,T1,Bo,-3,71,140\n"
+            "Open,3,Cy,-1,70,142\nOpen,CUT,Di,,75,\nMasters,1,Cy,-5,68,138\nMasters,T2,Di,0,71,143\n"
+            "Masters,T2,Bo,0,72,143\nMasters,WD,Ann,,,"
+        ),
+        "Ann=Bo>Cy>Di; Cy>Di=Bo",
+    ),
+    "shared places": (
+        "list,item,place\n1,a,1st\n1,b,2=\n1,c,2=\n1,d,DNF\n2,b,1st\n2,a,2nd\n2,c,3rd\n2,d,4th",
+        "a>b=c>d; b>a>c>d",
+    ),
     "survey better": (
         "respondent,statement 1,statement 2,Which is better?\n1,x,y,1\n1,y,z,2\n2,z,x,2",
         "x>y; z>y; x>z",
