@@ -71,10 +71,11 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
             rank = pd.Series(_values(placing.places)).groupby(_groups(sheet, key)).rank("dense")
             same = (tuple(_groups(sheet, key)), tuple(sheet.cells(item)), tuple(rank.fillna(-1)))
             columns = {"list": key[0], "item": item, **placing.columns}
+            each = " and ".join(repr(sheet.table.called(name)) for name in key)
             reading = Reading(
-                f"{placing.what} of {item!r} in each {' and '.join(map(repr, key))}",
+                f"{placing.what} of {sheet.table.called(item)!r} in each {each}",
                 partial(_with_places, sheet, key, item, placing),
-                columns if len(key) == 1 and len(columns) == 3 else {},
+                {"item": item} if len(key) > 1 else columns if len(columns) == 3 else {},
             )
             readings.setdefault(same, reading)
     yield from readings.values()
@@ -107,7 +108,7 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> Iterator[tuple[tuple[An
     best = min((fit[:2] for fit in fitting), default=None)
     # Numbers of events may begin again, such as in another town, and would merge lists into one.
     if "list" not in free and (sheet.better or not any(fit[0] == 0 for fit in fitting)):
-        others = [name for name in free if name not in events][:_MOST_EVENTS]
+        others = [name for name in free if name not in (*events, "item")][:_MOST_EVENTS]
         for key in product(events, others):
             add(key)
         if not sheet.better:
@@ -117,6 +118,8 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> Iterator[tuple[tuple[An
         (key, item)
         for *score, key, item in fitting
         if tuple(score) == best or (sheet.better and len(key) > 1 and key[1] not in events)
+        # A race is no item of what a runner did in a year.
+        if item not in events or not any({*sheet.noun(name).split()} & ITEMS for name in key)
     )
 
 

@@ -127,9 +127,7 @@ PLACES = terms(
     "final rank, race position, finish pos, finishing place, final place, rank order, rk"
 )
 LAST = set(terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2"))
-OUT = set(
-    terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1")
-)
+OUT = set(terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1"))
 RATERS = set(
     terms(
         "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "

@@ -504,6 +504,14 @@ READ: dict[str, Any] = {
         "list,item,place\n1,a,1st\n1,b,2=\n1,c,2=\n1,d,DNF\n2,b,1st\n2,a,2nd\n2,c,3rd\n2,d,4th",
         "a>b=c>d; b>a>c>d",
     ),
+    "times of cities and years": (
+        (
+            "race,year,runner,time\nRom,1,a,2:01:05\nRom,1,b,2:02:05\nRom,2,a,2:03:05\n"
+            "Rom,2,b,DNF\nBonn,1,a,2:05:59\nBonn,1,b,2:05:00\nBonn,2,a,2:05:59\nBonn,2,b,2:06:00"
+        ),
+        "a>b*3; b>a",
+        {"better": "low"},
+    ),
     "survey better": (
         "respondent,statement 1,statement 2,Which is better?\n1,x,y,1\n1,y,z,2\n2,z,x,2",
         "x>y; z>y; x>z",
@@ -718,6 +726,10 @@ REFUSED = {
     "no opponent": "White,Black,Result\na,b,1-0\nb,c,0-1\nc,,1-0",
     "likert": "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
     "esports wins": "blueTeam,redTeam,blueWin\nG2,T1,True\nT1,GEN,False\nGEN,G2,True",
+    "times of cities and years no better": (
+        "race,year,runner,time\nRom,1,a,61\nRom,1,b,62\nRom,2,a,63\nRom,2,b,64\n"
+        "Bonn,1,a,65\nBonn,1,b,66\nBonn,2,a,67\nBonn,2,b,68"
+    ),
     "times no better": "heat,swimmer,time\n1,Ann,58.1\n1,Bo,59.3\n2,Bo,60.2\n2,Cy,59.9",
     "prices": "product,price\nx,3\ny,4",
     "leader scores": "model,elo\nx,1200\ny,1100",
@@ -752,6 +764,15 @@ def obeyed(table: pd.DataFrame, message: str) -> list[Answers]:
         calls.append({name: ast.literal_eval(text) for name, text in call.items() if text})
         calls[-1] |= {"better": better} if better else {}
     return [read(table, **call) for call in calls]
+
+
+def test_the_items_of_times_in_several_cities_and_years_can_be_named() -> None:
+    text = "city,year,who,time\nRom,1,a,61\nRom,1,b,62\nRom,2,a,63\nRom,2,b,64\nBonn,1,a,65\n"
+    table = frame(text + "Bonn,1,b,66\nBonn,2,a,67\nBonn,2,b,68", typed=False)
+    with pytest.raises(DataError, match="several ways.*'item': 'who'") as caught:
+        read(table, better="low")
+    calls = [ast.literal_eval(match[1]) for match in SPOKEN(str(caught.value))]
+    assert parsed("a>b*4") in [read(table, better="low", columns=call) for call in calls]
 
 
 @pytest.mark.parametrize("name", REFUSED)
