@@ -255,7 +255,15 @@ def hints(read: Table, *, sides: bool) -> tuple[str, ...]:
         first, second = (read.called(end) for end in ("first", "second"))
         for name, favored in _ADVANTAGE.items():
             if name not in columns and {*words(first)} & favored - {*words(second)}:
-                more = "" if name == "shown_first" else f", covariates=[{name!r}]"
-                option = column_option({name: first}) + more
-                notes.append(f"{option} estimates the advantage of the side in {first!r}")
+                call, command = column_option({name: first}).rsplit(" (", 1)
+                if name != "shown_first":
+                    call += f", covariates=[{name!r}]"
+                    command = f"{command[:-1]} --covariates {name})"
+                notes.append(f"{call} ({command} estimates the advantage of the side in {first!r}")
+        neutral = [read.called(column) for column in columns if "neutral" in words(column)]
+        if neutral and "home" in columns:
+            notes.append(
+                f"{neutral[0]!r} is not used; leave 'home' blank in the rows where neither side is "
+                "at home"
+            )
     return tuple(notes)

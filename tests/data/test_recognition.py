@@ -942,3 +942,13 @@ def test_times_of_events_whose_numbers_begin_again() -> None:
         read(table, better="low")
     one = table[table["town"] == "Rome"]
     assert sum(read(one, better="low").values()) == 2
+
+
+def test_notes_say_how_to_estimate_home_advantage_and_that_neutral_ground_is_not_used() -> None:
+    text = "home_team,away_team,home_score,away_score,neutral\na,b,1,0,FALSE\nb,a,2,2,TRUE"
+    table = frame(text, typed=False)
+    notes = " ".join(PreferenceData.from_tables(answers=table).notes)
+    assert "covariates=['home'] (--columns home=home_team --covariates home) estimates" in notes
+    home: dict[str, Any] = {"columns": {"home": "home_team"}, "covariates": ["home"]}
+    notes = " ".join(PreferenceData.from_tables(answers=table, **home).notes)
+    assert "'neutral' is not used; leave 'home' blank" in notes
