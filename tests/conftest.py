@@ -196,7 +196,7 @@ def fit() -> Callable[..., Any]:
         from relpref.infer import EP
         from relpref.models import xpgp
 
-        return EP(xpgp, fixed=fixed, **options).run(jax.random.key(key), data, progress_bar=False)
+        return EP(xpgp, fixed=fixed, **options).run(jax.random.key(key), data)
 
     return run
 

@@ -30,15 +30,13 @@ def some_answers(seed: int) -> PreferenceData:
 
 
 def fit(data: PreferenceData) -> UtilityPosterior:
-    posterior = EP(xpgp, fixed=FIXED).run(0, data, progress_bar=False)
+    posterior = EP(xpgp, fixed=FIXED).run(0, data)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 
 
 def folds(scheduler: str | None, file: Path) -> bytes:
-    held_out = k_fold(
-        fit(some_answers(0)), 8, by="answer", scheduler=scheduler, folder=file, progress_bar=False
-    )
+    held_out = k_fold(fit(some_answers(0)), 8, by="answer", scheduler=scheduler, folder=file)
     return held_out.table.to_csv().encode()
 
 

@@ -11,6 +11,8 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from pandas.testing import assert_frame_equal
 
 import relpref
 from relpref.errors import DataError, UnsupportedProgramError
@@ -38,7 +40,7 @@ def test_one_call_equals_the_steps() -> None:
     data = relpref.PreferenceData.from_tables(ITEMS, ANSWERS, {"roaster": EDGES})
     steps: Any = EP(xpgp, hyperparameters="maximize").run(0, data, individual=False)
     assert posterior.log_evidence == steps.log_evidence
-    pd.testing.assert_frame_equal(posterior.ranking(), steps.ranking())
+    assert_frame_equal(posterior.ranking(), steps.ranking())
     assert posterior.info["model"] == "xpgp" and posterior.info["engine"] == "EP"
     assert posterior.info["data"] == data.describe()
     assert posterior.info["notes"] == list(data.notes)
@@ -58,7 +60,7 @@ def test_model_and_engine_are_chosen_by_name() -> None:
     )
     data = relpref.PreferenceData.from_tables(ITEMS, ANSWERS)
     steps = Laplace(preference_gp, hyperparameters="maximize").run(0, data)
-    np.testing.assert_array_equal(posterior.mean(), steps.mean())
+    assert_array_equal(posterior.mean(), steps.mean())
 
 
 def test_a_program_of_ones_own() -> None:
@@ -80,7 +82,7 @@ def test_cliques_are_counted_where_a_kernel_needs_them() -> None:
         "roaster"
     )
     steps = EP(xpgp, hyperparameters="maximize").run(0, data, relation_kernels=kernels)
-    np.testing.assert_array_equal(posterior.mean(), steps.mean())
+    assert_array_equal(posterior.mean(), steps.mean())
     with pytest.raises(DataError, match="relation_kernels names the relation 'grower'"):
         relpref.fit(
             ITEMS, ANSWERS, {"roaster": EDGES}, relation_kernels={"grower": kernels["roaster"]}
@@ -142,7 +144,7 @@ def test_names_fit_in_either_case(by_name: dict[str, Any], by_object: dict[str, 
         relpref.fit(ITEMS, ANSWERS, {"roaster": EDGES}, hyperparameters="maximize", **options)
         for options in (by_name, by_object)
     )
-    np.testing.assert_array_equal(one.mean(), other.mean())
+    assert_array_equal(one.mean(), other.mean())
     assert one.log_evidence == other.log_evidence
     assert one.info["model"] == other.info["model"] and one.info["engine"] == other.info["engine"]
 
@@ -208,16 +210,16 @@ def test_a_covariance_among_the_attributes_is_not_standardized() -> None:
     options: Any = {"hyperparameters": "maximize", "individual": False}
     as_attributes = relpref.fit(items, ANSWERS, attribute_kernel=Precomputed(), **options)
     given = relpref.fit(ITEMS, ANSWERS, attribute_kernel=Precomputed(matrix), **options)
-    np.testing.assert_allclose(as_attributes.belief.mean(), given.belief.mean(), rtol=1e-12)
+    assert_allclose(as_attributes.belief.mean(), given.belief.mean(), rtol=1e-12)
 
 
 def test_pairs_to_predict_in_any_form() -> None:
     posterior = relpref.fit(ITEMS, ANSWERS.assign(rater=list("xxyy")), hyperparameters="maximize")
     wanted = posterior.prefer([("gesha", "mocha")])
-    pd.testing.assert_frame_equal(posterior.prefer("gesha", "mocha"), wanted)
-    pd.testing.assert_frame_equal(posterior.prefer(("gesha", "mocha")), wanted)
-    pd.testing.assert_frame_equal(posterior.prefer(wanted), wanted)
-    pd.testing.assert_frame_equal(posterior.prefer(wanted[["first", "second"]].to_numpy()), wanted)
+    assert_frame_equal(posterior.prefer("gesha", "mocha"), wanted)
+    assert_frame_equal(posterior.prefer(("gesha", "mocha")), wanted)
+    assert_frame_equal(posterior.prefer(wanted), wanted)
+    assert_frame_equal(posterior.prefer(wanted[["first", "second"]].to_numpy()), wanted)
     with pytest.raises(DataError, match="rater has 2 labels for 1 question; give one for each"):
         posterior.prefer("gesha", "mocha", rater=["x", "y"])
     for wrong in ("gesha", 7):

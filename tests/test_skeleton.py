@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.posterior.gaussian import as_key, key_words
 from relpref.skeleton import evaluated
@@ -43,10 +44,10 @@ def test_a_function_is_traced_once_for_what_is_no_array() -> None:
         found = evaluated(_applied, Power(power), values, {"negative": negative})["found"]
         assert type(found) is np.ndarray
         assert found.dtype == np.float64
-        np.testing.assert_allclose(found, (-1) ** negative * values**power, rtol=1e-15)
+        assert_allclose(found, (-1) ** negative * values**power, rtol=1e-15)
     assert TRACED.count("Power") == 3
     values = values + 1.0  # other numbers, the same trace
-    np.testing.assert_allclose(
+    assert_allclose(
         evaluated(_applied, Power(2), values, {"negative": False})["found"], values**2, rtol=1e-15
     )
     assert TRACED.count("Power") == 3
@@ -57,9 +58,9 @@ def test_what_cannot_be_hashed_is_called_as_it_is() -> None:
     for _ in range(2):
         found = evaluated(_applied, kernel, np.float64(1 / 3), {"negative": True})["found"]
         kernel.exponent = 3
-    np.testing.assert_allclose(found, -1 / 27, rtol=1e-15)
+    assert_allclose(found, -1 / 27, rtol=1e-15)
 
 
 @pytest.mark.parametrize("seed", [0, 5, 2**31 - 1, 2**31, 2**40 + 3, -1, np.int64(7)])
 def test_words_of_a_seed_are_those_of_its_key(seed: Any) -> None:
-    np.testing.assert_array_equal(key_words(seed), key_words(as_key(seed)))
+    assert_array_equal(key_words(seed), key_words(as_key(seed)))

@@ -92,10 +92,10 @@ MUTANTS = (
     ),
     Mutant(
         "infer",
-        "total += 0.5 * rest.shape[1] * np.log(2 * np.pi)",
-        "total -= 0.5 * rest.shape[1] * np.log(2 * np.pi)",
+        "total = highest + 0.5 * rest.shape[1] * np.log(2 * np.pi)",
+        "total = highest - 0.5 * rest.shape[1] * np.log(2 * np.pi)",
     ),
-    Mutant("infer", "np.sqrt(size * fdtri(", "np.sqrt(fdtri("),
+    Mutant("infer", "np.sqrt(2 * _CORNERS / (_CORNERS - 1))", "np.sqrt(2 * _CORNERS / _CORNERS)"),
     Mutant(
         "infer",
         "diagonals - np.square(self._offset_rows)",

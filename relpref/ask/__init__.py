@@ -6,7 +6,8 @@ The page (`relpref.ask.web`) needs the extra ``web``.
 from typing import TYPE_CHECKING, Any
 
 from relpref.ask.items import Item
-from relpref.ask.store import AnswerStore, Question
+from relpref.ask.questions import Question
+from relpref.ask.store import AnswerStore
 
 if TYPE_CHECKING:
     from relpref.ask.loop import Loop, Progress

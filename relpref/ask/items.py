@@ -15,7 +15,7 @@ import pandas as pd
 from relpref.data import PreferenceData
 from relpref.data.arrays import shown
 from relpref.data.labels import LabelIndex, is_missing, read_labels
-from relpref.data.tables import read_table
+from relpref.data.tables import FilePath, read_table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTES
 from relpref.runs import TABLES, Run
@@ -46,31 +46,32 @@ class Item:
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-def read_items(path: str | os.PathLike[str], labels: Sequence[Any]) -> tuple[str, dict[Any, Any]]:
+def read_items(
+    path: FilePath, labels: Sequence[Any], encoding: str | None = None
+) -> tuple[str, dict[Any, Any]]:
     """Read a table of items: the folder of its images, and JSON values by label, see `item`.
 
     The first column is the label; the columns ``text``, ``image`` (a file, relative to the table's
     folder) and ``link`` have these meanings, every other column is shown as an attribute. Labels in
     a CSV file are matched with the items as they print.
     """
-    table = read_table(path, max_columns=MAX_ATTRIBUTES + len(_COLUMNS) + 1)
-    names = [str(name) for name in table.frame.columns]
-    columns = [[_cell(cell) for cell in table.frame.iloc[:, at]] for at in range(len(names))]
+    most = MAX_ATTRIBUTES + len(_COLUMNS) + 1
+    table = read_table(path, max_columns=most, encoding=encoding)
+    frame = table.frame.rename(columns=str).astype(object).map(_cell)
     items: dict[Any, Any] = {}
-    if columns:
+    if len(frame.columns):
         printed = {str(label): label for label in labels}
         index = LabelIndex(tuple(labels), lambda row: f"items, row {row}")
         place = table.cell(table.frame.columns[0])
-        given = [printed.get(cell, cell) for cell in read_labels(columns[0], place, printed)]
+        given = [printed.get(cell, cell) for cell in read_labels(frame.iloc[:, 0], place, printed)]
         positions = index.locate(given, place, "correct the label, or drop the row")
-        for row, position in enumerate(positions):
+        rows = frame.iloc[:, 1:].to_dict("records")
+        for row, (position, cells) in enumerate(zip(positions, rows, strict=True)):
             label = index.labels[position]
             if label in items:
                 raise DataError(
                     f"{table.place(row)}: {shown(label)} is there twice; keep one of the two rows"
                 )
-            cells = {name: column[row] for name, column in zip(names, columns, strict=True)}
-            del cells[names[0]]
             details: dict[str, Any] = {name: cells[name] for name in _COLUMNS if cells.get(name)}
             details["attributes"] = [[k, cell] for k, cell in cells.items() if k not in _COLUMNS]
             items[label] = details
@@ -262,8 +263,8 @@ def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
         "zero": round(-scale * low, 2),
         "previous": view._replace(start=max(view.start - view.most, 0)) if view.start > 0 else None,
         "following": view._replace(start=after) if more else None,
-        "top": view._replace(most=TOP, start=0, find=""),
-        "all": view._replace(most=PAGE, start=0, find=""),
+        "top": View(TOP, whose=view.whose),
+        "all": View(PAGE, whose=view.whose),
     }
 
 

@@ -1,6 +1,5 @@
 """Updates of a posterior by new answers, and their publication in the folder of the run."""
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any, cast
 import pandas as pd
 from filelock import FileLock
 
-from relpref.ask.store import AnswerStore, Changes
+from relpref.ask.questions import Changes
+from relpref.ask.store import AnswerStore
 from relpref.ask.tables import answers_table, with_shared, write_answers
-from relpref.data.tables import Table
+from relpref.data.tables import FilePath, Table
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
 from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
@@ -121,7 +121,7 @@ def check_known(run: Run) -> None:
         )
 
 
-def export_left(run: Run, path: str | os.PathLike[str]) -> int:
+def export_left(run: Run, path: FilePath) -> int:
     """Write the answers before the damage in a store's log and return their number.
 
     If the store is lost, or lacks answers of the posterior, those of the posterior are written.

@@ -1,6 +1,5 @@
 """The loop that asks people: it chooses questions, stores every answer and learns from it."""
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,9 +18,11 @@ from relpref.ask.learning import (
     publish,
     without_others,
 )
-from relpref.ask.store import AnswerStore, Question, rater_name
+from relpref.ask.questions import Question, rater_name
+from relpref.ask.store import AnswerStore
 from relpref.ask.tables import answers_table, export_answers, import_answers
 from relpref.data.arrays import counted, shown
+from relpref.data.tables import FilePath
 from relpref.errors import DataError, RelprefError
 from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
@@ -204,9 +205,10 @@ class Loop:
     @classmethod
     def open(
         cls,
-        folder: str | os.PathLike[str],
+        folder: FilePath,
         *,
-        show: str | os.PathLike[str] | None = None,
+        show: FilePath | None = None,
+        encoding: str | None = None,
         title: str | None = None,
         prompt: str | None = None,
         words: Mapping[str, str] | None = None,
@@ -257,7 +259,7 @@ class Loop:
         try:
             version = known_version(run, store)
             if show is not None:
-                store.keep_items(*read_items(show, data.labels))
+                store.keep_items(*read_items(show, data.labels, encoding))
             texts = {"title": title, "prompt": prompt} | {
                 f"{name}_word": word for name, word in (words or {}).items()
             }
@@ -434,16 +436,16 @@ class Loop:
             **counts, version=version, worth=worth, since=version - computed, words=self.words
         )
 
-    def export_answers(self, path: str | os.PathLike[str]) -> int:
+    def export_answers(self, path: FilePath) -> int:
         """Write the answers as a table and return their number, see `relpref.ask.tables`."""
         with self._lock:
             self._follow()
             return export_answers(self._store, self.posterior.data, path)
 
-    def import_answers(self, path: str | os.PathLike[str]) -> int:
+    def import_answers(self, path: FilePath, encoding: str | None = None) -> int:
         """Add the answers of a table and return their number, see `relpref.ask.tables`."""
         with self._step():
-            return import_answers(self._store, self.posterior.data, path)
+            return import_answers(self._store, self.posterior.data, path, encoding)
 
     def nothing_left(self, rater: str) -> str:
         """Explain why a rater is asked nothing more: what was answered, and what is left out."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from relpref.ask.store import Question
+from relpref.ask.questions import Question
 from relpref.errors import DataError
 
 if TYPE_CHECKING:

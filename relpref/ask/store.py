@@ -10,16 +10,15 @@ import os
 import secrets
 import sqlite3
 import tempfile
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
 
+from relpref.ask.questions import Changes, Question
 from relpref.ask.schema import (
     check_log,
     connected,
@@ -33,73 +32,15 @@ from relpref.ask.schema import (
     verify,
 )
 from relpref.data.arrays import shown
-from relpref.data.labels import BLANKS, is_invisible, is_missing, label_column, trimmed
+from relpref.data.labels import is_missing, label_column
+from relpref.data.tables import FilePath
 from relpref.errors import DataError, StorageError
 from relpref.files import flush
-from relpref.limits import MAX_NAME_LENGTH
 from relpref.posterior.codec import decode_label, encode_label
 from relpref.posterior.tables import objects
 
-_UNSEEN = set(BLANKS) - {" "}
 # Columns of the table ``event`` that describe an answer.
 COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")
-
-
-def rater_name(given: Any) -> str:
-    """Normalize a rater's name: white space becomes one space, characters are composed (NFC).
-
-    Raises
-    ------
-    DataError
-        If the name is empty, too long, or has an invisible character.
-    """
-    if isinstance(given, str):
-        name = unicodedata.normalize("NFC", " ".join(trimmed(given).split()))
-        visible = name.isprintable() and not is_invisible(name) and not set(name) & _UNSEEN
-        if visible and len(name) <= MAX_NAME_LENGTH:
-            return name
-    raise DataError(
-        f"rater is {shown(given)}; give a name of 1 to {MAX_NAME_LENGTH} characters, all of which "
-        "can be seen, such as 'ann'"
-    )
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Changes of the answers after some version.
-
-    Attributes
-    ----------
-    version : int
-        Number of the last event.
-    steps : DataFrame
-        One row for each event about an answer, in order: ``version`` of the answer, ``change`` (1
-        if it was added, −1 if it was withdrawn), and the columns of the answer; covariates and
-        columns shared with other answers only where some answer has them. All answers to questions
-        about one pair are in one ``group``, because people saw the same two items.
-    """
-
-    version: int
-    steps: pd.DataFrame
-
-    def __len__(self) -> int:
-        """Count the answers that were added or withdrawn."""
-        return len(self.added) + len(self.withdrawn)
-
-    @property
-    def added(self) -> pd.DataFrame:
-        """New answers that still stand."""
-        return self._net(1)
-
-    @property
-    def withdrawn(self) -> pd.DataFrame:
-        """Earlier answers that no longer stand."""
-        return self._net(-1)
-
-    def _net(self, change: int) -> pd.DataFrame:
-        """Answers with this net change; an answer that was added and withdrawn has none."""
-        net = self.steps.groupby("version")["change"].transform("sum")
-        return self.steps[net == change].drop(columns=["version", "change"])
 
 
 def text(label: Any) -> str:
@@ -110,34 +51,6 @@ def text(label: Any) -> str:
 def value(stored: str) -> Any:
     """Decode a label encoded by `text`."""
     return decode_label(json.loads(stored))
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question which of two items is better.
-
-    Attributes
-    ----------
-    id : str
-        Unique; it cannot be guessed.
-    first, second : label
-    left : label
-        The item that is shown on the left, or first.
-    rater : str
-        Who is asked.
-    """
-
-    id: str
-    first: Any
-    second: Any
-    left: Any
-    rater: str
-
-    @property
-    def sides(self) -> dict[str, Any]:
-        """Labels by the outcome that prefers them, the left one first."""
-        sides = {"first": self.first, "second": self.second}
-        return sides if self.left == self.first else dict(reversed(sides.items()))
 
 
 _ORIGINS = {
@@ -184,7 +97,7 @@ class AnswerStore:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: FilePath,
         items: Sequence[Any],
         answers: pd.DataFrame,
         *,
@@ -241,9 +154,7 @@ class AnswerStore:
         return store
 
     @classmethod
-    def read(
-        cls, path: str | os.PathLike[str], *, damaged_log: bool = False
-    ) -> "AnswerStore | None":
+    def read(cls, path: FilePath, *, damaged_log: bool = False) -> "AnswerStore | None":
         """Open the answers of a run for reading; None if there are none. Raises as `open`.
 
         With ``damaged_log`` the changes before the damage are read, see
@@ -423,9 +334,10 @@ class AnswerStore:
             steps = pd.DataFrame(rows, columns=names, dtype=object)
             labels = dict(enumerate(self.labels))
             raters = {stored: value(stored) for stored in steps["rater"].dropna().unique()}
+            winner, loser = (label_column([*map(labels.get, steps[end])]) for end in COLUMNS[:2])
             steps = steps.astype(_DTYPES).assign(
-                winner=label_column([labels[position] for position in steps["winner"]]),
-                loser=label_column([labels[position] for position in steps["loser"]]),
+                winner=winner,
+                loser=loser,
                 rater=objects(map(raters.get, steps["rater"])),
                 shown_first=objects(map(labels.get, steps["shown_first"])),
             )
@@ -454,11 +366,11 @@ class AnswerStore:
             WHERE kind = 'skip' AND event.rater = ? AND {_STANDS} ORDER BY event.version""",
             text(rater),
         )
-        return self._pairs(skipped), self._pairs(self._open_for_others(rater))
-
-    def _pairs(self, positions: list[tuple[int, int]]) -> list[tuple[Any, Any]]:
-        """Pairs of labels, from pairs of positions."""
-        return [(self.labels[first], self.labels[second]) for first, second in positions]
+        skipped, others = (
+            [(self.labels[first], self.labels[second]) for first, second in pairs]
+            for pairs in (skipped, self._open_for_others(rater))
+        )
+        return skipped, others
 
     def counts(self, rater: str) -> dict[str, int]:
         """Numbers of answers that stand, and of questions that were ever asked.
@@ -556,13 +468,10 @@ class AnswerStore:
         )
 
     def _ask(self, rater: str, first: int, second: int, left: int, version: int) -> Question:
-        name = secrets.token_urlsafe(12)
-        self._rows(
-            "INSERT INTO question (id, rater, first, second, left, asked, version) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            *(name, text(rater), first, second, left, now(), version),
-        )
-        return self._question(rater, name, first, second, left)
+        name, ends = secrets.token_urlsafe(12), {"first": first, "second": second, "left": left}
+        cells = {"id": name, "rater": text(rater), "asked": now(), "version": version, **ends}
+        _insert(self._connection, "question", **cells)
+        return self._question(rater, name, *ends.values())
 
     def _close_question(self, question: str, rater: str) -> tuple[int, int, int]:
         """Close an open question; returns the positions of its first, second and left item."""
@@ -634,26 +543,28 @@ def _add_answers(
             cells["list"] += before  # numbers of lists differ from those of other tables
         if cells:
             more = json.dumps({name: encode_label(cell) for name, cell in cells.items()})
-            connection.execute("INSERT INTO more (version, columns) VALUES (?, ?)", (version, more))
+            _insert(connection, "more", version=version, columns=more)
 
 
-def _add_event(connection: sqlite3.Connection, kind: str, **columns: Any) -> int:
-    """Add an event and return its version."""
-    columns |= {"kind": kind, "time": now()}
+def _insert(connection: sqlite3.Connection, table: str, **cells: Any) -> int:
+    """Add a row, in place of one with the same key, and return its number."""
     cursor = connection.execute(
-        f"INSERT INTO event ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-        tuple(columns.values()),
+        f"INSERT OR REPLACE INTO {table} ({', '.join(cells)}) "
+        f"VALUES ({', '.join('?' * len(cells))})",
+        tuple(cells.values()),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
 
 
+def _add_event(connection: sqlite3.Connection, kind: str, **columns: Any) -> int:
+    """Add an event and return its version."""
+    return _insert(connection, "event", kind=kind, time=now(), **columns)
+
+
 def _add_file(connection: sqlite3.Connection, sha256: str, name: str, origin: str) -> None:
     """Record a file whose answers are here."""
-    connection.execute(
-        "INSERT OR REPLACE INTO file (sha256, name, how, time) VALUES (?, ?, ?, ?)",
-        (sha256, name, origin, now()),
-    )
+    _insert(connection, "file", sha256=sha256, name=name, how=origin, time=now())
 
 
 def _inode(file: Path) -> tuple[int, int] | None:

@@ -1,7 +1,6 @@
 """Answers as tables: written for `relpref fit` and for people, and read from files."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +12,7 @@ from relpref.data.columns import COLUMNS
 from relpref.data.comparisons import read_comparisons
 from relpref.data.covariates import equal_sides
 from relpref.data.labels import LabelIndex
-from relpref.data.tables import Table, read_table, renamed
+from relpref.data.tables import FilePath, Table, read_table, renamed
 from relpref.errors import DataError
 from relpref.files import file_digest, replaced
 
@@ -64,14 +63,14 @@ def answers_table(
     return data.with_comparisons(answers).comparisons.written(data.labels)
 
 
-def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
+def export_answers(store: AnswerStore, data: PreferenceData, path: FilePath) -> int:
     """Write the answers that stand and return their number; raises as `write_answers`."""
     table = answers_table(store, data)
     store.exported(write_answers(table, path), Path(path).name)
     return int(store.changes().added["count"].sum())
 
 
-def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
+def write_answers(table: pd.DataFrame, path: FilePath) -> str:
     """Write a table of answers atomically into a ``.csv`` file and return its SHA-256."""
     file = Path(path)
     if file.suffix.lower() != ".csv":
@@ -84,7 +83,9 @@ def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
+def import_answers(
+    store: AnswerStore, data: PreferenceData, path: FilePath, encoding: str | None = None
+) -> int:
     """Add the answers of a table, all or none, and return their number.
 
     The table must have the columns of the run's answers; labels in a CSV file are matched as they
@@ -97,7 +98,7 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
         already.
     """
     file = Path(path)
-    table = read_table(file)
+    table = read_table(file, encoding=encoding)
     printed = tuple(map(str, data.labels))
     ambiguous = len(set(printed)) < len(printed)  # then labels are matched by value
     labels = printed if table.text and not ambiguous else data.labels

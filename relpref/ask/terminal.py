@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from relpref.ask.items import Item
+from relpref.ask.questions import Question
 from relpref.ask.session import Session, not_counted
-from relpref.ask.store import Question
 from relpref.data.arrays import label, width
 from relpref.errors import DataError, StorageError
 
@@ -194,29 +194,26 @@ def wrapped(text: str, columns: int, max_lines: int | None = None) -> list[str]:
     lines: list[str] = []
     # Nobody reads on where the screen ends, so a long text is cut before it is wrapped.
     for paragraph in text[: columns * (max_lines or 100) * 2].splitlines():
-        line = ""
+        words: list[str] = []
         for word in label(paragraph).split(" "):
             while width(word) > columns:
-                head = _head(word, columns)
-                lines += [line] * bool(line) + [head]
-                line, word = "", word[len(head) :]
-            if line and width(line) + 1 + width(word) > columns:
-                lines.append(line)
-                line = word
-            else:
-                line = f"{line} {word}" if line else word
-        lines.append(line)
+                words.append(_head(word, columns))
+                word = word[len(words[-1]) :]
+            words.append(word)
+        lines += in_rows(words, columns, " ")
     if max_lines is not None and len(lines) > max_lines:
         lines[max_lines - 1 :] = ["..."]
     return lines
 
 
-def in_rows(parts: Sequence[str], columns: int) -> list[str]:
+def in_rows(parts: Sequence[str], columns: int, gap: str = "   ") -> list[str]:
     """Join short texts into as few rows as fit."""
     rows = [parts[0]]
     for part in parts[1:]:
-        if width(rows[-1]) + 3 + width(part) <= columns:
-            rows[-1] += f"   {part}"
+        if not rows[-1]:
+            rows[-1] = part
+        elif width(rows[-1]) + len(gap) + width(part) <= columns:
+            rows[-1] += gap + part
         else:
             rows.append(part)
     return rows
@@ -328,8 +325,7 @@ class Terminal:
         else:
             texts.append(f"No new pair is left. {loop.nothing_left(self._rater)}")
         lines = [line for text in texts for line in wrapped(text, columns)]
-        lines += ["", *shown, *self._help(question)]
-        print(_CLEAR * self._draws + "\n".join(lines), flush=True)
+        _print([*lines, "", *shown, *self._help(question)], _CLEAR * self._draws)
 
     def _respond(self, action: Action | None, question: Question | None) -> None:
         """Respond to an action that leaves the question open, or to a key without a meaning."""
@@ -340,11 +336,11 @@ class Terminal:
             lines = bars(ranking, _TOP, self._columns(), self._plain)
             if len(ranking) > _TOP:
                 lines.append(f"... and {len(ranking) - _TOP} more, which relpref rank shows")
-            print("\n".join(lines), flush=True)
+            _print(lines)
         elif action == "redraw":
             self._show(question)
         else:
-            print("\n".join(["That means nothing here.", *self._help(question)]), flush=True)
+            _print(["That means nothing here.", *self._help(question)])
 
     def _help(self, question: Question | None) -> list[str]:
         """Rows with the keys that may be pressed."""
@@ -353,10 +349,14 @@ class Terminal:
         return in_rows([text if arrows else text.lstrip(_ARROW) for text in texts], self._columns())
 
     def _say(self, text: str) -> None:
-        print("\n".join(wrapped(text, self._columns())), flush=True)
+        _print(wrapped(text, self._columns()))
 
     def _columns(self) -> int:
         return max(shutil.get_terminal_size().columns, NARROW)
+
+
+def _print(lines: Sequence[str], before: str = "") -> None:
+    print(before + "\n".join(lines), flush=True)
 
 
 def _can_draw() -> bool:

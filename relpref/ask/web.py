@@ -47,8 +47,8 @@ from starlette.staticfiles import StaticFiles
 from relpref.ask.guard import Guard, form_of, listen
 from relpref.ask.items import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
 from relpref.ask.loop import Loop
+from relpref.ask.questions import Question, rater_name
 from relpref.ask.session import Session, not_counted
-from relpref.ask.store import Question, rater_name
 from relpref.errors import DataError, StorageError
 from relpref.report.words import templates
 

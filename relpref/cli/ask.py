@@ -11,9 +11,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from relpref.ask.learning import export_left, lost
+from relpref.ask.questions import rater_name
 from relpref.ask.schema import missing_changes
 from relpref.ask.session import Session, Unfinished
-from relpref.ask.store import rater_name
 from relpref.cli.entry import INTERRUPTED
 from relpref.cli.output import say
 from relpref.cli.rank import labels
@@ -68,7 +68,7 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
         if new:
             say(f"Answers are kept in {store} from now on, with those that the run was fitted on")
         if chosen.import_from is not None:
-            number = loop.import_answers(chosen.import_from)
+            number = loop.import_answers(chosen.import_from, chosen.encoding)
             say(f"Added to {store}: {counted(number, 'answer')} of {chosen.import_from}")
             if loop.trouble:
                 say(loop.trouble)
@@ -100,6 +100,7 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
         goal=chosen.goal,
         top=chosen.top,
         show=chosen.show,
+        encoding=chosen.encoding,
         title=chosen.title,
         words=named_words(vars(chosen)),
         prompt=chosen.question,

@@ -13,7 +13,7 @@ from relpref.data import Rankings
 from relpref.data.arrays import counted, shown
 from relpref.data.labels import is_missing
 from relpref.data.rankings import read_ballots
-from relpref.data.tables import read_table
+from relpref.data.tables import Table, read_table
 from relpref.errors import DataError
 from relpref.runs import check_target, copied, save_run
 
@@ -29,7 +29,7 @@ def run(chosen: argparse.Namespace) -> None:
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     given = copied({"ballots": Path(chosen.ballots), "classes": Path(chosen.classes)})
     ballots = _ballots(chosen)
-    class_of = _classes(chosen.classes, ballots)
+    class_of = _classes(read_table(chosen.classes, encoding=chosen.encoding), ballots)
     training = np.flatnonzero([ranker in class_of for ranker in ballots.rankers])
     new = np.setdiff1d(np.arange(len(ballots)), training)
     classes = np.array([class_of[ballots.rankers[row]] for row in training], dtype=object)
@@ -73,16 +73,17 @@ def run(chosen: argparse.Namespace) -> None:
 def _ballots(chosen: argparse.Namespace) -> Rankings:
     """Rankings of a PrefLib file or of a table."""
     ballots = read_ballots(chosen.ballots, chosen.incomplete)
-    return Rankings.from_table(read_table(ballots)) if ballots is chosen.ballots else ballots
+    if ballots is not chosen.ballots:
+        return ballots
+    return Rankings.from_table(read_table(ballots, encoding=chosen.encoding))
 
 
-def _classes(file: str, ballots: Rankings) -> dict[Any, str]:
+def _classes(table: Table, ballots: Rankings) -> dict[Any, str]:
     """Classes by ranker; rankers without a class are absent."""
-    table = read_table(file)
     if len(table.frame.columns) != 2:
         raise DataError(
-            f"{file}: there are {len(table.frame.columns)} columns; give two, the ranker and the "
-            "class"
+            f"{table.name}: there are {len(table.frame.columns)} columns; give two, the ranker and "
+            "the class"
         )
     printed = {str(ranker): ranker for ranker in ballots.rankers}
     classes: dict[Any, str] = {}

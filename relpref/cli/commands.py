@@ -115,6 +115,10 @@ _INCOMPLETE = {
         default=None,
     )
 }
+_ENCODING = {
+    "--encoding NAME": "encoding of the files, such as cp1252 or utf-16; by default that of their "
+    "byte order mark, or UTF-8, or cp1252 where a file is not UTF-8"
+}
 # Options that say which tables are read, and how.
 _ANSWERS = {
     "answers ANSWERS": _with(
@@ -149,8 +153,7 @@ _READING = {
         for name, (values, help) in OPTIONS.items()
     },
     **_INCOMPLETE,
-    "--encoding NAME": "encoding of the files, such as cp1252 or utf-16; by default that of their "
-    "byte order mark, or UTF-8, or cp1252 where a file is not UTF-8",
+    **_ENCODING,
 }
 _FORMS = """
 Tables of answers have these columns, in any case and order (* optional: tie,
@@ -356,6 +359,7 @@ COMMANDS = {
         },
         {
             **_WORDS,
+            **_ENCODING,
             "--per-page N": _with("questions on the page at once", default=1),
             "--score NAME": "how questions are chosen, see docs/scores.md",
             "--items A,B,...": "ask about these only; a label with a comma in quotation marks",
@@ -460,6 +464,7 @@ COMMANDS = {
                     **_SEED,
                 },
                 {
+                    **_ENCODING,
                     "--kernel {gaussian,linear,polynomial,precomputed}": "kernel of nodes and "
                     "objects; precomputed: the files hold kernel matrices with labels",
                     "--no-standardize": "take features as they are (default: each with mean 0 and "
@@ -490,6 +495,7 @@ COMMANDS = {
                     "query LABEL": "label of the node that objects are ranked for",
                     "--new FILE": "features of new nodes; LABEL may be one of them",
                     "--new-objects FILE": "rank these new objects instead of those of the run",
+                    **_ENCODING,
                     **_INTERVAL,
                     **_TOP,
                     **_TABLE,
@@ -517,6 +523,7 @@ COMMANDS = {
             **_TABLE,
             **_SEED,
         },
+        _ENCODING,
         reads=("ballots", "classes"),
     ),
     "data": Command(

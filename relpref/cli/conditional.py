@@ -1,6 +1,7 @@
 """``relpref conditional fit | rank``: rank objects for a given node."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,10 @@ def _fit(chosen: argparse.Namespace) -> None:
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     files = {"nodes": chosen.nodes, "objects": chosen.objects, "relation": chosen.relation}
     given = copied({name: Path(file) for name, file in files.items() if file is not None})
-    nodes = _table(chosen.nodes, chosen.kernel)
-    objects = None if chosen.objects is None else _table(chosen.objects, chosen.kernel)
-    table = read_table(chosen.relation)
+    read = partial(_table, encoding=chosen.encoding, kernel=chosen.kernel)
+    nodes = read(chosen.nodes)
+    objects = None if chosen.objects is None else read(chosen.objects)
+    table = read_table(chosen.relation, encoding=chosen.encoding)
     from relpref.rls import ConditionalRanker, ConditionalRankerCV
 
     shared = ("kernel", "gamma", "degree", "loss", "symmetry", "condition")
@@ -123,7 +125,7 @@ def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, 
 
 def _rank(chosen: argparse.Namespace) -> None:
     posterior = opened(chosen.run, "relation")
-    objects = None if chosen.new_objects is None else _new(chosen.new_objects, posterior.objects)
+    objects = _new(chosen.new_objects, posterior.objects, chosen.encoding)
     query = _query(chosen, posterior)
     ranking = posterior.ranking(query, objects, interval=chosen.interval).head(chosen.top)
     show(chosen, ranking, "score", query=chosen.query, interval=chosen.interval)
@@ -132,7 +134,7 @@ def _rank(chosen: argparse.Namespace) -> None:
 def _query(chosen: argparse.Namespace, posterior: "RelationPosterior") -> Any:
     """Label of a node of the run, or the features of a new node."""
     nodes = posterior.nodes.labels
-    new = None if chosen.new is None else _new(chosen.new, posterior.nodes)
+    new = _new(chosen.new, posterior.nodes, chosen.encoding)
     if new is not None and chosen.query in new.index:
         return new.loc[[chosen.query]]
     (label,) = labels(nodes, [chosen.query])
@@ -149,15 +151,17 @@ def _query(chosen: argparse.Namespace, posterior: "RelationPosterior") -> Any:
     )
 
 
-def _new(file: str, domain: "Domain") -> pd.DataFrame:
-    """Features of new nodes, with the columns of the nodes of the run."""
+def _new(file: str | None, domain: "Domain", encoding: str | None) -> pd.DataFrame | None:
+    """Features of new nodes, if there are any, with the columns of the nodes of the run."""
+    if file is None:
+        return None
     if getattr(domain.kernel, "kernel", None) == "precomputed":
         raise DataError(
             f"{file}: the run was fitted to a kernel matrix, which has no values for new "
             f"{domain.name}s; fit to features, or include new {domain.name}s in the matrix "
             "without labels"
         )
-    frame = _table(file)
+    frame = _table(file, encoding)
     if repeated := set(frame.index) & set(domain.labels):
         raise DataError(
             f"{file}: {listed(sorted(repeated, key=str)[:3])} is in the run already; a new "
@@ -177,9 +181,9 @@ def _new(file: str, domain: "Domain") -> pd.DataFrame:
     return frame
 
 
-def _table(file: str, kernel: str = "") -> pd.DataFrame:
+def _table(file: str, encoding: str | None, kernel: str = "") -> pd.DataFrame:
     """Features by label; the header of a kernel matrix repeats the labels."""
-    items = read_item_table(read_table(file))
+    items = read_item_table(read_table(file, encoding=encoding))
     if not items.attribute_names:
         raise DataError(
             f"{file}: there are labels and nothing else; add numeric columns that describe them"

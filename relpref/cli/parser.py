@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import Any, NoReturn
 
 from relpref._version import __version__
@@ -43,9 +44,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     ):
         chosen.answers = rest.pop()
     if rest:
-        raise DataError(
-            f"unrecognized arguments: {' '.join(rest)} (see relpref {chosen.name} --help)"
-        )
+        hint = f"see relpref {chosen.name} --help"
+        more = [word for word in rest if "=" in word]
+        if more and getattr(chosen, "columns", None):
+            columns = quote(",".join([*chosen.columns, *more]))
+            hint = f"write a comma between names of columns: --columns {columns}"
+        raise DataError(f"unrecognized arguments: {' '.join(rest)} ({hint})")
     form = getattr(chosen, "form", "table")
     chosen.json, chosen.csv = form == "json", form == "csv"
     chosen.arguments = arguments

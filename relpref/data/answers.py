@@ -12,14 +12,12 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relpref.data.arrays import read_only, shown
+from relpref.data.arrays import Integers, read_only, shown
 from relpref.data.columns import COLUMNS
 from relpref.errors import DataError
 
 Columns = Mapping[str, Any]
-Positions = NDArray[np.int64]
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -29,10 +27,10 @@ class Answers:
     """The n distinct answers among m rows of pairs, sorted: those about two items, then lists."""
 
     columns: Columns  # of the rows
-    rows: Positions  # answer by answer, shape (m,); copies of a list follow one another
-    position: Positions  # of the answers of these rows, ascending
-    pairs: Positions  # number of pairs of each answer, shape (n,)
-    count: Positions  # how often each answer was given
+    rows: Integers  # answer by answer, shape (m,); copies of a list follow one another
+    position: Integers  # of the answers of these rows, ascending
+    pairs: Integers  # number of pairs of each answer, shape (n,)
+    count: Integers  # how often each answer was given
     labels: Mapping[int, list[Any]]  # of the copies of lists, by position
 
     @classmethod
@@ -87,18 +85,18 @@ class Answers:
         return labels[0] if len(labels) == 1 else labels
 
     @property
-    def sizes(self) -> Positions:
+    def sizes(self) -> Integers:
         """Number of rows of each answer in `unrolled` columns, shape (n,)."""
         return np.where(self.pairs > 1, self.pairs * self.count, self.count > 0)
 
     @property
-    def of_rows(self) -> Positions:
+    def of_rows(self) -> Integers:
         """Position of the answer of each row, shape (m,)."""
         position = np.empty_like(self.position)
         position[self.rows] = self.position
         return position
 
-    def first(self, number: Any = 1, answers: Any = slice(None)) -> Positions:
+    def first(self, number: Any = 1, answers: Any = slice(None)) -> Integers:
         """Rows of the first pairs of answers; ``number`` says of how many of each."""
         start = np.searchsorted(self.position, np.arange(len(self.pairs)))[answers]
         number = np.broadcast_to(number, start.shape)
@@ -157,14 +155,14 @@ def sizes_of(winner: Any, loser: Any, number: Any) -> tuple[int, int, int, bool]
 class Orders(NamedTuple):
     """Answers as orders: arrays with an entry for each item of each answer."""
 
-    row: Positions  # a row of the pairs with this item, in this answer
-    number: Positions  # position of the answer
-    item: Positions
-    place: Positions  # 1 for the best
+    row: Integers  # a row of the pairs with this item, in this answer
+    number: Integers  # position of the answer
+    item: Integers
+    place: Integers  # 1 for the best
     covariates: Any  # shape (..., q), minus those of the first entry of the answer
 
 
-def orders_of(columns: Columns, numbers: Positions) -> Orders:
+def orders_of(columns: Columns, numbers: Integers) -> Orders:
     """Turn pairs of items into `Orders`, sorted by answer and item.
 
     ``numbers``, shape (m,), has the position of the answer of each pair.

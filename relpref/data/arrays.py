@@ -14,6 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
 
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+Integers = NDArray[np.int64]
+Positions = NDArray[np.int32]  # of labels, as data hold them
+
 
 def read_only(array: Any) -> Any:
     """Return the array after forbidding writes into it."""
@@ -99,7 +106,7 @@ def did_you_mean(value: object, known: Iterable[object], otherwise: str) -> str:
     return f"did you mean {close[0]!r}?" if close else otherwise
 
 
-def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
+def chosen_rows(chosen: ArrayLike, size: int) -> Integers:
     """Return the positions that a mask or a list of positions selects."""
     picked = np.asarray(chosen)
     if picked.dtype == np.bool_ and picked.shape != (size,):

@@ -7,9 +7,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed, nearest, read_only, shown
+from relpref.data.arrays import (
+    Array,
+    Floats,
+    Mask,
+    counted,
+    listed,
+    nearest,
+    read_only,
+    shown,
+)
 from relpref.data.labels import Place, is_missing
 from relpref.data.tables import (
     MISSING,
@@ -35,17 +43,20 @@ _MARK = " missing"
 _SAME = "same_"
 
 
+Kind = Literal["number", "date", "category", "empty"]
+
+
 class Column(NamedTuple):
     """Cells of a column.
 
     They are float64, NaN where missing; those of categories are text, None where missing.
     """
 
-    kind: Literal["number", "date", "category", "empty"]
-    values: NDArray[Any]
+    kind: Kind
+    values: Array
 
     @property
-    def missing(self) -> NDArray[np.bool_]:
+    def missing(self) -> Mask:
         return np.asarray(pd.isna(self.values))
 
 
@@ -56,8 +67,8 @@ class Attributes(NamedTuple):
     """
 
     names: tuple[str, ...]
-    values: NDArray[np.float64]
-    shared: Mapping[str, NDArray[Any]]
+    values: Floats
+    shared: Mapping[str, Array]
     notes: tuple[str, ...]
 
 
@@ -65,7 +76,7 @@ class Known(NamedTuple):
     """The attributes of known items, with their means, and their relations."""
 
     names: tuple[str, ...]
-    center: NDArray[np.float64]
+    center: Floats
     relations: Collection[str]
 
 
@@ -102,21 +113,28 @@ def read_column(
     stated = [cells[row] for row in rows]
     if not stated:
         return Column("empty", np.full(len(cells), np.nan))
+
+    def spread(values: Array, kind: Kind = "number") -> Column:
+        blank: Any = None if values.dtype == object else np.nan
+        everywhere = np.full(missing.size, blank, dtype=values.dtype)
+        everywhere[rows] = values
+        return Column(kind, everywhere)
+
     if text and all(cell in TRUTH for cell in stated):
-        return Column("number", _spread(np.array([TRUTH[cell] for cell in stated]), rows, missing))
+        return spread(np.array([TRUTH[cell] for cell in stated]))
     if all(isinstance(cell, datetime.timedelta) for cell in stated):
         days = np.array([pd.Timedelta(cell) / pd.Timedelta(days=1) for cell in stated])
-        return Column("number", _spread(days, rows, missing))
+        return spread(days)
     dates = None if categorical else _years(stated, f"{where(int(rows[0]))}, column {name!r}")
     if dates is not None:
-        return Column("date", _spread(dates, rows, missing))
+        return spread(dates, "date")
     if all(isinstance(cell, str) for cell in stated):
         readable = sum(
             number(cell, True) is not None or _COMMAS(cell) is not None for cell in stated
         )
         slips = readable >= len(stated) / 2 or (readable and not TRUTH.keys().isdisjoint(stated))
         if categorical or not slips:
-            return Column("category", _spread(np.array(stated, dtype=object), rows, missing))
+            return spread(np.array(stated, dtype=object), "category")
         if not text:
             remedy = f"convert the column with astype(float) or astype('category'), or {remedy}"
     if text:  # pieces that were numbers are so already
@@ -135,24 +153,14 @@ def read_column(
     else:
         finite = column.iloc[rows].infer_objects()
         values = numbers(finite, name, lambda at: where(int(rows[at])), text=False, remedy=remedy)
-    return Column("number", _spread(values, rows, missing))
+    return spread(values)
 
 
 def _is_blank(cell: Any, text: bool) -> bool:
     return cell.strip() in MISSING if text and isinstance(cell, str) else is_missing(cell)
 
 
-def _spread(
-    values: NDArray[Any], rows: NDArray[np.intp], missing: NDArray[np.bool_]
-) -> NDArray[Any]:
-    """Return an array with values in some rows and the value of a missing one elsewhere."""
-    blank: Any = None if values.dtype == object else np.nan
-    everywhere = np.full(missing.size, blank, dtype=values.dtype)
-    everywhere[rows] = values
-    return everywhere
-
-
-def _years(cells: Sequence[Any], place: str) -> NDArray[np.float64] | None:
+def _years(cells: Sequence[Any], place: str) -> Floats | None:
     """Return dates as years; None unless all cells are dates, which must have one reading."""
     if all(isinstance(cell, datetime.date) for cell in cells):
         formats: Sequence[str | None] = (None,)
@@ -193,8 +201,8 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
     alone), one of many levels the relation of those with the same value. Missing numbers are set to
     the mean of the others, and a column marks them.
     """
-    numeric: dict[str, NDArray[np.float64]] = {}
-    shared: dict[str, NDArray[Any]] = {}
+    numeric: dict[str, Floats] = {}
+    shared: dict[str, Array] = {}
     notes: list[str] = []
     derived: list[str] = []
     for name, column in columns.items():
@@ -229,10 +237,10 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
 
 def _encode_levels(
     name: str,
-    values: NDArray[Any],
-    missing: NDArray[np.bool_],
-    numeric: dict[str, NDArray[np.float64]],
-    shared: dict[str, NDArray[Any]],
+    values: Array,
+    missing: Mask,
+    numeric: dict[str, Floats],
+    shared: dict[str, Array],
     notes: list[str],
 ) -> list[str]:
     stated = values[~missing]
@@ -255,18 +263,23 @@ def _encode_levels(
             f"{name!r} has {number}, each shared by too many items to link these; it is not used"
         )
     else:
-        relation = _SAME + re.sub(r"\W", "_", name)
-        shared[relation] = np.array(
-            [
-                None if gone else f"{name}={value}"
-                for value, gone in zip(values, missing, strict=True)
-            ]
-        )
+        relation = _relation_of(name)
+        shared[relation] = _shared(name, values, missing)
         notes.append(
             f"{name!r} has {number}; items with the same one are linked in the relation "
             f"{relation!r}"
         )
     return derived
+
+
+def _relation_of(name: str) -> str:
+    """Return the relation of items that share a value of a column."""
+    return _SAME + re.sub(r"\W", "_", name)
+
+
+def _shared(name: str, values: Array, missing: Mask) -> Array:
+    cells = zip(values, missing, strict=True)
+    return np.array([None if gone else f"{name}={value}" for value, gone in cells])
 
 
 def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attributes:
@@ -306,17 +319,10 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
             )
     shared = {}
     for name, column in columns.items():
-        relation = _SAME + re.sub(r"\W", "_", name)
         if name in used:
             continue
-        if relation in known.relations:
-            gone = column.missing
-            shared[relation] = np.array(
-                [
-                    None if no else f"{name}={value}"
-                    for value, no in zip(column.values, gone, strict=True)
-                ]
-            )
+        if (relation := _relation_of(name)) in known.relations:
+            shared[relation] = _shared(name, column.values, column.missing)
         elif column.kind in ("category", "empty"):
             notes.append(f"the column {name!r} of the new items is not used")
         else:
@@ -348,7 +354,7 @@ def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str
     ]
 
 
-def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:
+def linked(values: Array, labels: Sequence[Any]) -> pd.DataFrame | None:
     """Return links from items to the values that they share; None if there are none."""
     rows = [row for row, value in enumerate(values) if value is not None]
     if not rows:
@@ -358,8 +364,8 @@ def linked(values: NDArray[Any], labels: Sequence[Any]) -> pd.DataFrame | None:
 
 
 def standardization(
-    attributes: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    attributes: Floats,
+) -> tuple[Floats, Floats]:
     """Return the mean and the population standard deviation of each column."""
     if attributes.shape[1] == 0:
         return read_only(np.zeros(0)), read_only(np.ones(0))

@@ -11,7 +11,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.answers import Answers, orders_of, sizes_of
-from relpref.data.arrays import read_only, refuse_first, shown
+from relpref.data.arrays import (
+    Array,
+    Floats,
+    Integers,
+    Mask,
+    Positions,
+    counted,
+    read_only,
+    refuse_first,
+    shown,
+)
 from relpref.data.columns import COLUMNS, Rows, labeled, read_columns, read_outcome
 from relpref.data.covariates import (
     Covariate,
@@ -22,7 +32,6 @@ from relpref.data.covariates import (
 )
 from relpref.data.forms import KNOWN, NAME, answer_table, apart_note, check_names, pair_table
 from relpref.data.labels import LabelIndex, alike_note, blank_note, label_column
-from relpref.data.tables import Table
 from relpref.errors import DataError
 from relpref.pytree import register
 
@@ -83,28 +92,28 @@ class Comparisons:
         The covariates, in the order of the columns of ``covariates``.
     """
 
-    winner: NDArray[np.int32]
-    loser: NDArray[np.int32]
-    count: NDArray[np.int32]
-    tie: NDArray[np.bool_] | None = None
-    strength: NDArray[np.int32] | None = None
-    probability: NDArray[np.float64] | None = None
-    rater: NDArray[np.int32] | None = None
+    winner: Positions
+    loser: Positions
+    count: Positions
+    tie: Mask | None = None
+    strength: Positions | None = None
+    probability: Floats | None = None
+    rater: Positions | None = None
     shown_first: NDArray[np.int8] | None = None
-    list: NDArray[np.int32] | None = None
-    group: NDArray[np.int32] | None = None
-    covariates: NDArray[np.float64] | None = None
-    weight: NDArray[np.float64] | None = None
+    list: Positions | None = None
+    group: Positions | None = None
+    covariates: Floats | None = None
+    weight: Floats | None = None
     raters: tuple[Any, ...] = ()
     groups: tuple[Any, ...] = ()
     lists: tuple[Any, ...] = ()
     strengths: int = 1
     spare_effects: int = 0  # effects of groups that are counted but unused, for padding
-    covariate_scales: NDArray[np.float64] | None = None
+    covariate_scales: Floats | None = None
     covariates_are: tuple[Covariate, ...] = ()
     num_raters: int = field(init=False)
     # Earlier files have labels in any order, and the position of that of each row.
-    list_label: NDArray[np.int32] | None = field(default=None, metadata={"stored": False})
+    list_label: Positions | None = field(default=None, metadata={"stored": False})
 
     def __post_init__(self) -> None:
         if self.list is not None and self.list_label is not None:
@@ -135,7 +144,7 @@ class Comparisons:
         return len(self.lists)
 
     @cached_property
-    def effects(self) -> NDArray[np.int32] | None:
+    def effects(self) -> Positions | None:
         """Index of the group effect on the winner and the loser of each answer, shape (m, 2).
 
         Each item of a group has one effect. The index is −1 for answers in no group; None if there
@@ -166,17 +175,57 @@ class Comparisons:
     def __len__(self) -> int:
         return len(self.answers.pairs)
 
-    def among(self, items: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    @property
+    def pairs(self) -> Integers:
+        """A number for the two items of each row, whichever won, shape (m,)."""
+        low, high = np.sort([self.winner, self.loser], axis=0).astype(np.int64)
+        return low * (high.max(initial=0) + 1) + high
+
+    def grouped(self, by: str) -> Integers:
+        """Return the group of each distinct answer, see `PreferenceData.answer_groups`."""
+        first, alone = self.answers.first(), np.arange(len(self))
+        if by == "pair":
+            pairs = self.pairs[first]
+            return np.where(self.answers.pairs == 1, pairs, pairs.max(initial=0) + 1 + alone)
+        if by == "answer":
+            return alone
+        if by not in self.columns:
+            raise DataError(f"by is {by!r}, but answers have no column {by!r}; leave out by 'pair'")
+        groups = self.columns[by][first].astype(np.int64)
+        return np.where(groups < 0, len(self.groups) + alone, groups)
+
+    def described(self, answered: bool) -> Sequence[str]:
+        """Return what `PreferenceData.describe` says about answers, or about questions alone."""
+        pairs = counted(np.unique(self.pairs).size, "pair")
+        number = counted(int(np.sum(self.count, dtype=np.int64)), "answer")
+        parts = [f"{number} to {pairs}" if answered else f"{pairs}, not answered"]
+        if self.list is not None:
+            parts.append(f"{np.sum(self.list >= 0)} of them in {counted(self.num_lists, 'list')}")
+        if self.tie is not None:
+            parts.append(counted(int(self.count[self.tie].sum()), "tie"))
+        if self.strengths > 1:
+            parts.append(f"strengths up to {self.strengths}")
+        if self.rater is not None:
+            parts.append(counted(len(self.raters), "rater"))
+        if self.group is not None and (self.group >= 0).any():
+            groups = np.unique(self.group[self.group >= 0])
+            parts.append(f"in {counted(len(groups), 'group')}")
+        if self.covariates_are:
+            names = ", ".join(covariate.name for covariate in self.covariates_are)
+            parts.append(f"covariates: {names}")
+        return parts
+
+    def among(self, items: Mask) -> Mask:
         """Whether each distinct answer is about items of the mask only, shape (n,)."""
         outside = ~(items[self.winner] & items[self.loser])
         return np.bincount(self.answers.of_rows, outside, len(self)) == 0
 
-    def selected(self, chosen: NDArray[np.int64], items: Sequence[Any]) -> "Comparisons":
+    def selected(self, chosen: Integers, items: Sequence[Any]) -> "Comparisons":
         """Return the distinct answers at some positions; one named k times counts k times."""
         times = np.bincount(chosen, minlength=len(self))[self.answers.of_rows]
         return self.with_counts(times * self.count, items)
 
-    def with_counts(self, count: NDArray[Any], items: Sequence[Any]) -> "Comparisons":
+    def with_counts(self, count: Array, items: Sequence[Any]) -> "Comparisons":
         """Return the answers with other counts of their rows, shape (m,); 0 leaves a row out."""
         rows = np.flatnonzero(count)
         columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
@@ -271,7 +320,7 @@ def read_comparisons(
     columns: Mapping[str, str] | None = None,
     covariates: Sequence[str] = (),
     known: Comparisons | None = None,
-    options: Mapping[str, str] | None = None,
+    **options: str,
 ) -> tuple[Comparisons, tuple[str, ...]]:
     """Read answers in any form of `PreferenceData.from_tables`; returns them and notes.
 
@@ -322,17 +371,11 @@ def read_comparisons(
     answers = answers if before.covariates_are else answers.rescaled()
     notes += [*blank_note(table.blanks)]
     notes += [*alike_note(answers.raters, "rater"), *alike_note(answers.groups, "group")]
-    notes += _notes(table, answers)
-    return answers, tuple(f"{NAME}: {note}" for note in notes)
-
-
-def _notes(table: Table, answers: Comparisons) -> list[str]:
-    notes = []
     if answers.weight is not None:
         notes.append(weight_note(answers, table.called("weight")))
     if answers.tie is not None and answers.tie.all():
         notes.append("every answer is a tie: that says utilities are near, not whose is higher")
-    return notes
+    return answers, tuple(f"{NAME}: {note}" for note in notes)
 
 
 def weight_note(answers: Comparisons, column: Any = "weight") -> str:
@@ -358,9 +401,9 @@ class Change(NamedTuple):
 
     answers: Comparisons
     # For each row of ``answers``, its row before the change; −1 for a new one.
-    before: NDArray[np.int64]
+    before: Integers
     # For each row that was added, its row in ``answers``; for each row taken back, its row before.
-    rows: NDArray[np.int64]
+    rows: Integers
 
 
 def changed(

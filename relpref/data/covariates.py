@@ -6,9 +6,17 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import did_you_mean, listed, shown
+from relpref.data.arrays import (
+    Array,
+    Floats,
+    Integers,
+    Mask,
+    Positions,
+    did_you_mean,
+    listed,
+    shown,
+)
 from relpref.data.attributes import read_column
 from relpref.data.columns import Rows
 from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
@@ -19,8 +27,6 @@ from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
 
 _ENDS = ("first", "second"), ("winner", "loser")
 EFFECT = "effect"  # the site of programs
-Floats = NDArray[np.float64]
-Positions = NDArray[np.int32]
 _CONTEXT = "describes a context of the answer, not a side, so it cannot favor either"
 
 
@@ -124,9 +130,7 @@ def read_covariates(
     return covariates, first - second
 
 
-def _refuse_equal(
-    table: Table, covariate: Covariate, columns: Sequence[str], same: NDArray[np.bool_]
-) -> None:
+def _refuse_equal(table: Table, covariate: Covariate, columns: Sequence[str], same: Mask) -> None:
     """Refuse a covariate whose two sides are the same in every row."""
     if not same.all():
         return
@@ -136,7 +140,7 @@ def _refuse_equal(
     raise DataError(f"{table.name}: {what}; leave {covariate.name!r} out of covariates")
 
 
-def _ends_of(covariates: Sequence[Covariate]) -> NDArray[np.int64]:
+def _ends_of(covariates: Sequence[Covariate]) -> Integers:
     return np.cumsum([len(covariate.effects) for covariate in covariates])
 
 
@@ -195,43 +199,38 @@ def both_sides(rows: Rows, covariates: Sequence[Covariate]) -> tuple[Floats, Flo
         If a value is missing, not finite, no level that is known, or only one of the two sides has
         one.
     """
-    given_columns, size = set(rows.table.frame.columns), len(rows.table.frame)
-    sides = [(np.zeros((size, 0)), np.zeros((size, 0)))]
+    table, nothing = rows.table, np.zeros((len(rows.table.frame), 0))
+    sides = [(nothing, nothing)]
     for covariate in covariates:
         columns = covariate.columns(rows.ends)
-        given = [column for column in columns if column in given_columns]
-        if not given:
-            nothing = np.zeros((size, len(covariate.effects)))
-            sides.append((nothing, nothing))
-        elif len(given) < len(columns):
-            other = next(column for column in columns if column not in given_columns)
+        lacking = [column for column in columns if column not in table.frame]
+        if 0 < len(lacking) < len(columns):
+            given = next(column for column in columns if column not in lacking)
             raise DataError(
-                f"{rows.table.name}: there is a column {given[0]!r} and none {other!r}; give both "
+                f"{table.name}: there is a column {given!r} and none {lacking[0]!r}; give both "
                 "sides"
             )
-        elif covariate.kind == "side":
+        if covariate.kind == "side" and not lacking:
             named = rows.named_side(covariate.name)[:, None]
             sides.append(((named > 0).astype(np.float64), (named < 0).astype(np.float64)))
         else:
-            read = _numbers if covariate.kind == "number" else _indicators
-            first, second = (read(rows.table, column, covariate) for column in columns)
+            columns = pair_of(covariate.name, rows.ends)
+            first, second = (_values(table, column, covariate) for column in columns)
             sides.append((first, second))
     first, second = (np.concatenate(side, axis=1) for side in zip(*sides, strict=True))
     return first, second
 
 
-def _numbers(table: Table, column: str, covariate: Covariate) -> Floats:
-    cells = _cells(table, column)
-    wrong = np.full(len(cells.values), cells.kind == "category")
-    table.refuse(
-        column,
-        wrong,
-        f" is no number, as {covariate.name!r} is in the other answers; write a number",
-    )
-    return np.asarray(cells.values, dtype=np.float64)[:, None]
-
-
-def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
+def _values(table: Table, column: str, covariate: Covariate) -> Floats:
+    """Return the effects in each row, shape (m, effects); 0 without the column."""
+    if column not in table.frame:
+        return np.zeros((len(table.frame), len(covariate.effects)))
+    if covariate.kind == "number":
+        cells = _cells(table, column)
+        wrong = np.full(len(cells.values), cells.kind == "category")
+        reason = f" is no number, as {covariate.name!r} is in the other answers; write a number"
+        table.refuse(column, wrong, reason)
+        return np.asarray(cells.values, dtype=np.float64)[:, None]
     table.refuse(
         column, table.blank(column), " is no value of the covariate; fill it in, or drop the row"
     )
@@ -246,7 +245,7 @@ def _indicators(table: Table, column: str, covariate: Covariate) -> Floats:
 
 
 def scales_of(
-    covariates: Sequence[Covariate], values: Floats, count: NDArray[Any], otherwise: Floats | float
+    covariates: Sequence[Covariate], values: Floats, count: Array, otherwise: Floats | float
 ) -> Floats:
     """Return what differences are divided by, shape (q,).
 
@@ -281,9 +280,7 @@ def written(
     return columns
 
 
-def written_items(
-    covariates: Sequence[Covariate], values: Floats, number: NDArray[Any]
-) -> dict[str, Any]:
+def written_items(covariates: Sequence[Covariate], values: Floats, number: Array) -> dict[str, Any]:
     """Return columns of a table of orders from which the same differences are read.
 
     Parameters
@@ -301,7 +298,7 @@ def written_items(
     }
 
 
-def _item_cells(covariate: Covariate, values: Floats, number: NDArray[Any]) -> Any:
+def _item_cells(covariate: Covariate, values: Floats, number: Array) -> Any:
     """Return the numbers or levels of the items of lists, see `written_items`."""
     if covariate.kind != "category" or not len(values):
         return values[:, 0]
@@ -355,13 +352,10 @@ def covariates_of_items(
     table = _asked_table(covariates, names, given, len(chosen), "item")
     columns = [np.zeros((len(chosen), 0))]
     for name, covariate in zip(names, covariates, strict=True):
-        if name not in given:
-            columns.append(np.zeros((len(chosen), len(covariate.effects))))
-        elif covariate.kind == "side":
+        if covariate.kind == "side" and name in given:
             columns.append((chosen == _named(name, given[name], items, chosen))[:, None])
         else:
-            read = _numbers if covariate.kind == "number" else _indicators
-            columns.append(read(table, name, covariate))
+            columns.append(_values(table, name, covariate))
     return np.concatenate(columns, axis=1)
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, refuse_first, shown
+from relpref.data.arrays import Floats, Integers, Mask, Positions, counted, refuse_first, shown
 from relpref.data.graph import Graph, circulation, shared_targets
 from relpref.data.labels import (
     GrowingIndex,
@@ -47,9 +46,9 @@ class EdgeTable:
     """Edges of a relation: positions of their ends, and weights, of shape (number of edges,)."""
 
     relation: Relation  # kind and options, without a table
-    source: NDArray[np.int32]  # positions among the items; source < target if undirected
-    target: NDArray[np.int32]  # the same, or positions in ``targets`` if bipartite
-    weight: NDArray[np.float64]
+    source: Positions  # positions among the items; source < target if undirected
+    target: Positions  # the same, or positions in ``targets`` if bipartite
+    weight: Floats
     targets: tuple[Hashable, ...] = ()  # labels of the targets of a bipartite relation
     # Only used while reading: a function from an edge to its place in the input, in words for
     # messages, and notes on what was dropped or merged.
@@ -491,8 +490,8 @@ def _tidied(
 def _refuse_two_weights(
     edges: EdgeTable,
     called: str,
-    rows: NDArray[np.int64],
-    first: NDArray[np.bool_],
+    rows: Integers,
+    first: Mask,
     labels: tuple[Sequence[Any], Sequence[Any]],
 ) -> None:
     """Refuse different weights of equal edges; see `_tidied` for those of two directions.

@@ -10,9 +10,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.csgraph
-from numpy.typing import NDArray
 
-from relpref.data.arrays import read_only, refuse_first
+from relpref.data.arrays import Array, Floats, Positions, read_only, refuse_first
 from relpref.errors import DataError
 from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
 from relpref.pytree import register
@@ -38,9 +37,9 @@ _BYTES_PER_PAIR, _BYTES_OF_WALK = 24.0, 48.0
 class Projected(NamedTuple):
     """Edges between sources, each once, source < target."""
 
-    source: NDArray[Any]
-    target: NDArray[Any]
-    weight: NDArray[np.float64]
+    source: Array
+    target: Array
+    weight: Floats
 
 
 def shared_targets(links: Any, *, weigh_hubs: bool) -> Projected:
@@ -260,10 +259,9 @@ class Graph:
             key[1:] == key[:-1],
             lambda edge: f"Graph: the edge {low[edge]} - {high[edge]} occurs twice; give it once",
         )
-        # A frozen dataclass is filled through object.__setattr__, which JAX's unflatten skips.
-        ends = [low.astype(np.int32), high.astype(np.int32)]
-        for name, array in zip(("source", "target", "weight"), (*ends, weight), strict=True):
-            object.__setattr__(self, name, read_only(array))
+        source, target = (read_only(end.astype(np.int32)) for end in (low, high))
+        # A frozen dataclass refuses assignments; JAX's unflatten skips this.
+        self.__dict__.update(source=source, target=target, weight=read_only(weight))
 
     @property
     def num_edges(self) -> int:
@@ -277,7 +275,7 @@ class Graph:
         return upper + upper.T
 
     @cached_property
-    def degree(self) -> NDArray[np.float64]:
+    def degree(self) -> Floats:
         """Weighted degree of each node, shape (n,)."""
         ends = np.concatenate([self.source, self.target])
         degree = np.bincount(ends, np.tile(self.weight, 2), self.num_nodes).astype(np.float64)
@@ -290,7 +288,7 @@ class Graph:
         return np.float64(linked.mean() if linked.size else 1.0)
 
     @cached_property
-    def component(self) -> NDArray[np.int32]:
+    def component(self) -> Positions:
         """Number of the connected component of each node, shape (n,)."""
         _, component = scipy.sparse.csgraph.connected_components(self.adjacency(), directed=False)
         return read_only(component.astype(np.int32))
@@ -304,7 +302,7 @@ class Graph:
         return "constant" if np.ptp(self.weight) == 0 else "weighted"
 
     @cached_property
-    def weight_matrix(self) -> NDArray[np.float64]:
+    def weight_matrix(self) -> Floats:
         """Symmetric matrix of weights W, dense, of shape (n, n)."""
         return read_only(self.adjacency().toarray())
 
@@ -343,7 +341,7 @@ class Graph:
         return Spectrum(*(read_only(array.take(order, axis=-1)) for array in arrays))
 
     @cached_property
-    def cliques(self) -> NDArray[np.float64] | None:
+    def cliques(self) -> Floats | None:
         """Number of maximal cliques that hold both nodes, shape (n, n); None if not counted.
 
         The cliques are those of a triangulation, see `maximal_cliques` and `with_cliques`.
@@ -426,6 +424,15 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
+
+
+def check_cliques(graphs: Mapping[str, Graph]) -> None:
+    """Count the cliques of graphs that need them; names a relation whose links do not allow it."""
+    for name, graph in graphs.items():
+        try:
+            graph.cliques  # noqa: B018 (computed once and kept)
+        except DataError as error:
+            raise DataError(f"relation {name!r}: {error}") from None
 
 
 def _filled(array: Any, size: int, value: float = 0.0) -> Any:

@@ -3,15 +3,23 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, shown
+from relpref.data.arrays import Floats, counted, shown
 from relpref.data.attributes import Column, Known, aligned, encoded, linked, parsed, read_column
-from relpref.data.labels import LabelIndex, Place, blank_note, joined_places, read_labels, trimmed
+from relpref.data.edges import EdgeTable, read_edges
+from relpref.data.labels import (
+    GrowingIndex,
+    LabelIndex,
+    Place,
+    blank_note,
+    joined_places,
+    read_labels,
+    trimmed,
+)
 from relpref.data.relation import Relation
 from relpref.data.tables import Table, as_table, from_text, is_path, is_table, read_pieces
 from relpref.errors import DataError
@@ -30,7 +38,7 @@ class ItemTable:
     """
 
     labels: list[Any]
-    attributes: NDArray[np.float64]
+    attributes: Floats
     attribute_names: tuple[str, ...]
     where: Place
     relations: Mapping[str, Relation] = field(default_factory=dict)
@@ -39,14 +47,23 @@ class ItemTable:
     def index(self) -> LabelIndex:
         return LabelIndex(self.labels, self.where)
 
+    def refuse_known(self, known: LabelIndex, links: Mapping[str, EdgeTable]) -> None:
+        """Refuse newcomers that are items already, or that items link to."""
+        self.index()  # refuses labels that are there twice
+        for row, label in enumerate(self.labels):
+            if known.get(label) >= 0:
+                raise DataError(f"{self.where(row)}: {shown(label)} is an item already; rename it")
+            for name, edges in links.items():
+                if label in edges.targets:
+                    raise DataError(
+                        f"{self.where(row)}: {shown(label)} is what items link to in the bipartite "
+                        f"relation {name!r}, so it cannot be an item; give newcomers labels of "
+                        "their own"
+                    )
 
-class _Piece(NamedTuple):
-    """A piece of a table; its columns may still be text."""
 
-    labels: list[Any]
-    columns: dict[str, Any]
-    where: Place
-    text: bool
+# Labels, columns, which may still be text, and the places of the rows.
+_Piece = tuple[list[Any], dict[str, Any], Place]
 
 
 def read_item_table(
@@ -80,23 +97,18 @@ def read_item_table(
         pieces.append(_piece(table, framed, blanks))
         notes += table.notes
     notes += blank_note(blanks)
-    labels = list(chain.from_iterable(piece.labels for piece in pieces))
-    where = joined_places(
-        [len(piece.labels) for piece in pieces], [piece.where for piece in pieces]
-    )
-    where = pieces[0].where if len(pieces) == 1 else where
-    text = pieces[0].text
-    hint = (
-        "the labels are the first column" if text else "labels belong into the index, see set_index"
-    )
+    labels, cells, places = zip(*pieces, strict=True)
+    where = joined_places(list(map(len, labels)), places)
+    hint = "labels belong into the index, see set_index"
+    hint = "the labels are the first column" if table.text else hint
     remedy = f"encode the column as numbers or drop it ({hint})"
-    unnamed = [name for name in pieces[0].columns if name.startswith("Unnamed: ")]
+    unnamed = [name for name in cells[0] if name.startswith("Unnamed: ")]
     notes += [f"the column {name!r} has no name, and it is not used" for name in unnamed]
     columns = {
         name: read_column(
-            [piece.columns.pop(name) for piece in pieces], name, where, text=text, remedy=remedy
+            [piece.pop(name) for piece in cells], name, where, text=table.text, remedy=remedy
         )
-        for name in list(pieces[0].columns)
+        for name in list(cells[0])
         if name not in unnamed
     }
     for name, column in columns.items():
@@ -105,11 +117,9 @@ def read_item_table(
         large = np.abs(column.values) > MAX_ATTRIBUTE
         if large.any():
             row = int(np.argmax(large))
-            value = column.values[row]
-            raise DataError(
-                f"{where(row)}, column {name!r}: {value} exceeds {MAX_ATTRIBUTE}; rescale"
-            )
-    return _described(labels, columns, where, known, notes)
+            cell = f"{where(row)}, column {name!r}: {column.values[row]}"
+            raise DataError(f"{cell} exceeds {MAX_ATTRIBUTE}; rescale")
+    return _described(list(chain(*labels)), columns, where, known, notes)
 
 
 def _numbers_rows(frame: pd.DataFrame, compared: Iterable[Hashable]) -> bool:
@@ -232,7 +242,19 @@ def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
     kept = {
         name: parsed(column, text=table.text) for name, column in zip(names, cells, strict=True)
     }
-    return _Piece(labels, kept, where, table.text)
+    return labels, kept, where
+
+
+def items_of(compared: Iterable[Hashable], relations: Mapping[str, Any]) -> ItemTable:
+    """Return the items that answers and relations are about."""
+    index = GrowingIndex(dict.fromkeys(compared))
+    for name, value in relations.items():
+        read_edges(name, value, index)
+    if not len(index):
+        raise DataError(
+            "items: there are none; give items, or answers or relations, which name them"
+        )
+    return without_table(index.labels)
 
 
 def without_table(labels: Sequence[Any]) -> ItemTable:

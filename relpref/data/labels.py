@@ -10,9 +10,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, nearest, shown
+from relpref.data.arrays import Positions, counted, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 
 MANY = (
@@ -209,7 +208,7 @@ class LabelIndex:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
+    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> Positions:
         """Return the position of each label; refuse the first one that is not known."""
         if min(len(self), len(labels)) >= MANY:
             rows = self._index.get_indexer(_objects(labels)).astype(np.int32)
@@ -273,7 +272,7 @@ class GrowingIndex(LabelIndex):
     def __init__(self, known: Iterable[Hashable] = ()) -> None:
         super().__init__(tuple(known), str)
 
-    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
+    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> Positions:
         places = {label: self.get(label) for label in dict.fromkeys(labels)}
         for label, place in places.items():
             if place < 0:
@@ -285,8 +284,8 @@ class GrowingIndex(LabelIndex):
 def in_labels(
     labels: Sequence[Any],
     items: LabelIndex,
-    first: NDArray[np.int32],
-    second: NDArray[np.int32],
+    first: Positions,
+    second: Positions,
 ) -> list[Any]:
     """Replace the words first and second, where they are no labels, by labels of each pair."""
     sides = {"first": first, "second": second}
@@ -298,15 +297,15 @@ def in_labels(
     return [label_of(row, label) for row, label in enumerate(labels)]
 
 
-def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:
+def label_column(labels: Sequence[Hashable]) -> Any:
     """Return a pandas Index that gives back exactly these labels."""
     if set(map(type, labels)) in ({str}, {int}):
         try:
-            return pd.Index(labels, name=name, tupleize_cols=False)
+            return pd.Index(labels, tupleize_cols=False)
         except (UnicodeEncodeError, OverflowError):  # lone surrogates, integers beyond 64 bits
             pass
-    return _objects(labels, name)
+    return _objects(labels)
 
 
-def _objects(labels: Sequence[Hashable], name: str | None = None) -> pd.Index:
-    return pd.Index(labels, dtype=object, name=name, tupleize_cols=False)
+def _objects(labels: Sequence[Hashable]) -> pd.Index:
+    return pd.Index(labels, dtype=object, tupleize_cols=False)

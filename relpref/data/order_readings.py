@@ -1,10 +1,11 @@
 """Ways to read a table of answers as orders, choices, or the best and the worst of several."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
+from operator import contains
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,114 +14,131 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, listed
 from relpref.data.readings import (
+    BEST,
+    CHOSEN,
     EVENTS,
     FALSE,
     ITEMS,
     LAST,
+    NOT_ITEMS,
     NUMBERS,
     OUT,
+    PLACED,
     PLACES,
+    RANKS,
     SCORES,
     TRUE,
+    WORST,
     Reading,
     Sheet,
     is_numeric,
-    terms,
     words,
 )
 from relpref.data.tables import Table
 
-Values = NDArray[np.float64]
-_CHOSEN = {"chosen", "choice", "choose", "selected", "picked", "choosen", "purchased"}
 _MOST_EVENTS = 6  # columns that may name an event together
-_RANKS = {
-    word: rank
-    for text in (
-        "first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth",
-        "gold, silver, bronze",
-    )
-    for rank, word in enumerate(terms(text), 1)
-}
-# Words in names of columns of numbers that are no item, and no event.
-_NOT_ITEMS = NUMBERS - {"name"} | set(
-    terms(
-        "unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, "
-        "alter, summe, mittel, gesamt, duration, income, size, zip"
-    )
-)
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
-_PLACED = {"", "rank", "place", "choice", "position", "preference", "pick", "favorite", "top"}
-_PLACED |= {"platz", "rang", "wahl", "choix", "games"}
 
 
 class Placing(NamedTuple):
     """One way to read the places of the items of events that have a row for each item."""
 
     what: str
-    places: list[str]  # texts as in a column ``place``
-    used: tuple[Any, ...]  # columns
-    fits: Callable[[NDArray[np.int64]], float | None]  # ties for events, None if impossible
-    columns: Mapping[str, Any]
+    column: Any
+    name: str  # the name used here that chooses the column
+    places: Any  # texts as in a column ``place``
+    ranks: Any = None  # numbers from 1 in each event, NaN where not placed; None for times
+    marks: int = 0  # the number of ranks of an event if each is given once
+
+    def shared(self, groups: NDArray[np.int64]) -> float | None:
+        """Return how many places are shared in the events ``groups``; None if these do not fit.
+
+        Places begin at 1 in each event and end at its size. Items that share a place count apart
+        from the first of them.
+        """
+        if self.ranks is None:
+            return 0.0
+        each = pd.Series(self.ranks).groupby(groups)
+        ties = each.count() - each.nunique()
+        fits = (each.min() == 1) & (each.max() <= each.size())
+        if self.marks:
+            fits &= (ties == 0) & (each.count() == self.marks)
+        return float(ties.sum()) if fits.all() else None
 
 
 def long_orders(sheet: Sheet) -> Iterator[Reading]:
     """Read orders, choices or the best and the worst, with a row for each item of each event."""
     readings: dict[Any, Reading] = {}
-    for placing in _scored(sheet) if sheet.better else (*_placed(sheet), *_marked(sheet)):
+    for placing in _placings(sheet):
         for key, item in _events_and_items(sheet, placing):
-            rank = pd.Series(_values(placing.places)).groupby(_groups(sheet, key)).rank("dense")
-            same = (tuple(_groups(sheet, key)), tuple(sheet.cells(item)), tuple(rank.fillna(-1)))
-            columns = {"list": key[0], "item": item, **placing.columns}
-            each = " and ".join(repr(sheet.table.called(name)) for name in key)
+            groups = _groups(sheet, key)
+            rank = pd.Series([*map(seconds, placing.places)]).groupby(groups).rank("dense")
+            same = (*groups, *sheet.cells(item), *rank.fillna(-1))
+            columns = {"list": key[0], "item": item, placing.name: placing.column}
+            named = [repr(sheet.table.called(name)) for name in (item, *key)]
             reading = Reading(
-                f"{placing.what} of {sheet.table.called(item)!r} in each {each}",
+                f"{placing.what} of {named[0]} in each {' and '.join(named[1:])}",
                 partial(_with_places, sheet, key, item, placing),
-                {"item": item} if len(key) > 1 else columns if len(columns) == 3 else {},
+                {"item": item} if len(key) > 1 else columns if placing.name else {},
             )
             readings.setdefault(same, reading)
     yield from readings.values()
 
 
+def _placings(sheet: Sheet) -> Iterator[Placing]:
+    """Yield the columns of places, of marks of what was chosen, or of times and points."""
+    for column in sheet.columns:
+        cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
+        parts, distinct = sheet.words(column), {cell.lower() for cell in {*cells}}
+        if sheet.better:
+            score = column == "score" if "score" in sheet.named else {*parts} & SCORES
+            if score and are_times(cells):
+                what = f"orders by {called!r} ({sheet.better} is better)"
+                yield Placing(what, column, "score", cells)
+        elif (column == "place" or " ".join(parts) in PLACES) and are_places(cells):
+            what = f"orders by {called!r}"
+            yield Placing(what, column, "place", cells, [*map(seconds, cells)])
+        elif distinct <= TRUE | FALSE | {"-1"} and ("-1" in distinct or {*parts} & CHOSEN):
+            lower = [cell.lower() for cell in cells]
+            marks = [np.isin(lower, list(TRUE)), np.isin(lower, "-1")]
+            what, worst = ("the best and the worst", 1) if "-1" in distinct else ("choices", 0)
+            places, ranks = np.select(marks, ["1", "3"], "2"), np.select(marks, [1, 2], np.nan)
+            yield Placing(f"{what} by {column!r}", column, "", places, ranks, 1 + worst)
+
+
 def _groups(sheet: Sheet, key: Sequence[Any]) -> NDArray[np.int64]:
     """Return the number of the event of each row."""
-    cells = pd.DataFrame({at: sheet.cells(column) for at, column in enumerate(key)})
-    return cells.groupby([*cells], sort=False).ngroup().to_numpy()
+    return pd.factorize(pd.MultiIndex.from_arrays([*map(sheet.cells, key)]))[0]
 
 
-def _events_and_items(sheet: Sheet, placing: Placing) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield the columns that name the event and the item, each item once in an event."""
-    free = [column for column in sheet.columns if column not in placing.used]
-    events = [name for name in free if set(sheet.noun(name).split()) & EVENTS or name == "list"]
-    events = (["list"] if "list" in free else events)[:_MOST_EVENTS]
-    keys = [key for size in (1, 2, 3) for key in combinations(events, size)]
-    fitting: list[tuple[float, int, tuple[Any, ...], Any]] = []
+def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, ...], Any]]:
+    """Return the columns that name the event and the item, each item once in an event."""
+    free = [column for column in sheet.columns if column != placing.column]
+    events = [name for name in free if {*sheet.noun(name).split()} & EVENTS]
+    events = ["list"] if "list" in free else events[:_MOST_EVENTS]
+    others = [name for name in free if name not in (*events, "item")][:_MOST_EVENTS]
 
-    def add(key: tuple[Any, ...]) -> None:
-        groups = _groups(sheet, key)
-        sizes = np.bincount(groups)
-        ties = placing.fits(groups) if (sizes > 1).all() else None
-        if ties is not None:
-            for item in _items(sheet, [name for name in free if name not in key], groups):
-                fitting.append((ties, -len(sizes), key, item))
+    def fitting(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[float, int, Any, Any]]:
+        for key in keys:
+            groups = _groups(sheet, key)
+            shared = placing.shared(groups) if (np.bincount(groups) > 1).all() else None
+            if shared is not None:
+                # A race is no item of what a runner did in a year.
+                of_item = any({*sheet.noun(name).split()} & ITEMS for name in key)
+                for item in _items(sheet, [name for name in free if name not in key], groups):
+                    if item not in events or not of_item:
+                        yield shared, -groups.max(), key, item
 
-    for key in keys:
-        add(key)
-    best = min((fit[:2] for fit in fitting), default=None)
+    likely = [*fitting(key for size in (1, 2, 3) for key in combinations(events, size))]
+    finer: list[Any] = []
     # Numbers of events may begin again, such as in another town, and would merge lists into one.
-    if "list" not in free and (sheet.better or not any(fit[0] == 0 for fit in fitting)):
-        others = [name for name in free if name not in (*events, "item")][:_MOST_EVENTS]
-        for key in product(events, others):
-            add(key)
-        if not sheet.better:
-            best = min((fit[:2] for fit in fitting), default=None)
+    if "list" not in free and (sheet.better or not any(fit[0] == 0 for fit in likely)):
+        finer = [*fitting(product(events, others))]
+    if not sheet.better:
+        likely, finer = likely + finer, []
+    best = min((fit[:2] for fit in likely), default=None)
     # Times say nothing about the events, so a finer reading is another one, not the better one.
-    yield from (
-        (key, item)
-        for *score, key, item in fitting
-        if tuple(score) == best or (sheet.better and len(key) > 1 and key[1] not in events)
-        # A race is no item of what a runner did in a year.
-        if item not in events or not any({*sheet.noun(name).split()} & ITEMS for name in key)
-    )
+    return [fit[2:] for fit in [*(fit for fit in likely if fit[:2] == best), *finer]]
 
 
 def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> list[Any]:
@@ -128,31 +146,16 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> l
     ranked: dict[int, dict[Any, Any]] = {}
     for column in columns:
         cells = sheet.cells(column)
-        pairs = set(zip(groups.tolist(), cells, strict=True))
-        again = len(set(cells)) < len(pairs) or groups.max() == 0
+        pairs = {*zip(groups.tolist(), cells, strict=True)}
+        again = len({*cells}) < len(pairs) or groups.max() == 0
         if len(pairs) < len(cells) or "" in cells or not again:
             continue
-        noun, numeric = set(sheet.noun(column).split()), is_numeric(cells)
+        noun, numeric = {*sheet.noun(column).split()}, is_numeric(cells)
         item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
         if column == "item" or not numeric or item or not noun:
-            rank = 0 if column == "item" else 1 + numeric if item else 3 if not numeric else 4
-            partition = tuple(pd.factorize(np.array(cells, dtype=object))[0])
-            ranked.setdefault(rank, {}).setdefault(partition, column)
+            rank = 0 if column == "item" else numeric + (1 if item else 3)
+            ranked.setdefault(rank, {}).setdefault((*pd.factorize(cells)[0],), column)
     return list(ranked[min(ranked)].values()) if ranked else []
-
-
-def _placed(sheet: Sheet) -> Iterator[Placing]:
-    """Yield the columns of places, the likeliest name first."""
-    for column in sheet.columns:
-        cells = [numbered(cell) for cell in sheet.cells(column)]
-        if (column == "place" or " ".join(sheet.words(column)) in PLACES) and are_places(cells):
-            values = _values(cells)
-            out = np.array([cell.lower() in OUT for cell in cells])
-            fits = partial(_ties, np.where(out, np.nan, values))
-            columns = {"place": column}
-            yield Placing(
-                f"orders by {sheet.table.called(column)!r}", cells, (column,), fits, columns
-            )
 
 
 def numbered(cell: str) -> str:
@@ -162,34 +165,19 @@ def numbered(cell: str) -> str:
 
 def are_places(cells: Collection[str]) -> bool:
     """Tell whether cells are whole numbers from 1 on, or say that an item has no place."""
-    given = {cell for cell in {*cells} if cell and cell.lower() not in LAST | OUT}
+    given = _given({*cells})
     return bool(given) and all(cell.isdecimal() and int(cell) > 0 for cell in given)
 
 
-def _values(cells: Sequence[str]) -> Values:
-    return np.array([float(cell) if cell.isdecimal() else np.nan for cell in cells])
+def are_times(cells: Collection[str]) -> bool:
+    """Tell whether cells are numbers or times, or say that an item has none."""
+    given = _given({*cells})
+    return bool(given) and not np.isnan([*map(seconds, given)]).any()
 
 
-def _ties(values: Values, groups: NDArray[np.int64]) -> float | None:
-    """Return how many places are shared; None if those of an event do not begin at 1 or are more.
-
-    Items that share a place count apart from the first of them.
-    """
-    each = pd.Series(values).groupby(groups)
-    if not ((each.min() == 1) & (each.max() <= each.size())).all():
-        return None
-    return float((each.count() - each.nunique()).sum())
-
-
-def _scored(sheet: Sheet) -> Iterator[Placing]:
-    """Yield columns of times or points, whose lowest or highest is the best (``better``)."""
-    for column in sheet.columns:
-        chosen = column == "score" if "score" in sheet.named else set(sheet.words(column)) & SCORES
-        given = [cell for cell in sheet.cells(column) if cell.lower() not in LAST | OUT | {""}]
-        if chosen and given and not np.isnan([seconds(cell) for cell in given]).any():
-            what = f"orders by {sheet.table.called(column)!r} ({sheet.better} is better)"
-            columns = {"score": column}
-            yield Placing(what, sheet.cells(column), (column,), lambda _: 0.0, columns)
+def _given(cells: Collection[str]) -> list[str]:
+    """Return the cells that are not blank and do not say that an item has no place."""
+    return [cell for cell in cells if cell and cell.lower() not in LAST | OUT]
 
 
 def seconds(cell: str) -> float:
@@ -202,79 +190,50 @@ def seconds(cell: str) -> float:
     return total
 
 
-def _marked(sheet: Sheet) -> Iterator[Placing]:
-    """Yield columns that mark the best by 1 and the worst by -1, or what was chosen by 1."""
-    for column in sheet.columns:
-        if not {cell.lower() for cell in {*sheet.cells(column)}} <= {"-1"} | TRUE | FALSE:
-            continue
-        cells = [cell.lower() for cell in sheet.cells(column)]
-        values = np.array([(cell in TRUE) - 1.0 * (cell == "-1") for cell in cells])
-        worst = (values < 0).any()
-        if worst or {*sheet.words(column)} & _CHOSEN:
-            what = f"{'the best and the worst' if worst else 'choices'} by {column!r}"
-            places = [str(int(2 - value)) for value in values]
-            marks = (1.0, -1.0) if worst else (1.0,)
-            yield Placing(what, places, (column,), partial(_once_each, values, marks), {})
-
-
-def _once_each(values: Values, marks: Sequence[float], groups: NDArray[np.int64]) -> float | None:
-    """Return 0 if each mark is once in each event, and otherwise None."""
-    once = [(np.bincount(groups, values == mark) == 1).all() for mark in marks]
-    return 0.0 if all(once) else None
-
-
 def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) -> Table:
     """Return a row for each item of each list, with the columns list, item and place."""
-    names = {item: "item"} | ({key[0]: "list"} if len(key) == 1 else {})
-    kept = sheet.table.frame.drop(columns=[name for name in placing.used if name not in names])
-    read = replace(sheet.table, frame=kept).rename(names)
-    if len(key) > 1:
-        labels = [" / ".join(row) for row in zip(*map(sheet.cells, key), strict=True)]
-        read = replace(read, frame=read.frame.drop(columns=list(key)).assign(list=labels))
-    called = {**read.given, "place": sheet.table.called(placing.used[0])}
+    column, several = placing.column, list(key) * (len(key) > 1)
+    read = replace(sheet.table, frame=sheet.table.frame.drop(columns=[column, *several]))
+    read = read.rename({item: "item"} if several else {item: "item", key[0]: "list"})
+    if several:
+        read = read.assign(list=[*map(" / ".join, zip(*map(sheet.cells, key), strict=True))])
+    called = {**read.given, "place": sheet.table.called(column)}
     return placed(sheet, replace(read, given=called), placing.places)
 
 
 def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
     """Add places to lists: below all others what did not finish, without what did not start."""
-    lower = [cell.lower() for cell in cells]
-    last = np.array([cell in LAST for cell in lower])
-    out = np.array(
-        [cell in OUT or (last[row] and sheet.unplaced == "out") for row, cell in enumerate(lower)]
-    )
-    values = np.array(
-        [np.nan if last[row] or out[row] else seconds(cell) for row, cell in enumerate(cells)]
-    )
+    lower = np.array([cell.lower() for cell in cells], dtype=object)
+    last, out = (np.isin(lower, list(terms)) for terms in (LAST, OUT))
+    out |= last & (sheet.unplaced == "out")
+    values = pd.Series([*map(seconds, cells)])
     if sheet.better:
         lists = pd.factorize(table.frame["list"])[0]
-        values = pd.Series(values).groupby(lists).rank("min", ascending=sheet.better == "low")
-        values = values.to_numpy()
+        values = values.groupby(lists).rank("min", ascending=sheet.better == "low")
     notes = []
-    for mask, what in ((last & ~out, "below all others of the event"), (out, "left out")):
-        if number := int(mask.sum()):
-            said = listed(sorted({lower[row] for row in np.flatnonzero(mask)}))
+    for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
+        if number := int(rows.sum()):
             verb = "is" if number == 1 else "are"
+            said = listed(sorted({*lower[rows]}))
             notes.append(f"{counted(number, 'row')} ({said}) {verb} {what}")
-    texts = ["" if np.isnan(value) else f"{value:g}" for value in values]
-    frame = table.frame.assign(place=texts if table.text else values)
-    return replace(table, frame=frame, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
+    read = table.assign(place=values.astype("Int64").array)
+    return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
 
 
 def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a row for each event and a column for each place."""
     columns_of: dict[str, dict[int, Any]] = {}
     for column in sheet.columns:
-        parts = sheet.words(column)
-        for at, part in enumerate(parts):
+        for part in (parts := sheet.words(column)):
             number = re.fullmatch(r"(\d+)(st|nd|rd|th|er|e|eme|o|a)?", part)
-            rest = " ".join(parts[:at] + parts[at + 1 :])
-            rank = int(number[1]) if number else _RANKS.get(part)
-            if rank is not None and rest in _PLACED:
+            rank = int(number[1]) if number else RANKS.get(part, 0)
+            rest = " ".join(other for other in parts if other != part)
+            if rank and rest in PLACED:
                 columns_of.setdefault(rest, {})[rank] = column
     for columns in columns_of.values():
         ordered = [columns[rank] for rank in sorted(columns)]
         sets = [{*sheet.cells(column)} - {""} for column in ordered]
-        consecutive = [*sorted(columns)] == [*range(1, len(columns) + 1)]
+        consecutive = sorted(columns) == [*range(1, len(columns) + 1)]
         shared = sets[0] & set().union(*sets[1:])
         if len(ordered) > 2 and consecutive and shared and not any(map(is_numeric, sets)):
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
@@ -284,48 +243,70 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
     size = len(sheet.table.frame)
+    numbers = are_times if sheet.better else are_places
 
-    def placed_all(texts: Collection[str]) -> bool:
-        given = [cell for cell in texts if cell and cell.lower() not in LAST | OUT]
-        ranks = sorted(map(int, given)) if are_places(given) else []
-        return len(given) > 1 and ranks == [*range(1, len(given) + 1)]
+    def ranked(cells: Collection[str]) -> bool:
+        given = _given(cells)
+        return are_places(given) and sorted(map(int, given)) == [*range(1, len(given) + 1)]
 
-    def fits(texts: Collection[str]) -> bool:
-        given = [cell for cell in texts if cell and cell.lower() not in LAST | OUT]
-        timed = len(given) > 1 and not np.isnan([*map(seconds, given)]).any()
-        return timed if sheet.better else placed_all(texts)
+    def fits(cells: Collection[str]) -> bool:
+        return len(_given(cells)) > 1 and (are_times if sheet.better else ranked)(cells)
 
-    ranks: list[Any] = []
-    named: list[Any] = []
-    doubtful: list[Any] = []
-    for column in sheet.columns:
-        cells = sheet.cells(column)
-        noun = sheet.noun(column)
-        numbers = noun in EVENTS or not noun or {*sheet.words(column)} & _NOT_ITEMS
-        fitting = fits(cells) if sheet.better else are_places(cells)
-        (ranks if fitting and not numbers else named).append(column)
-        doubtful += [column] if numbers and are_places(cells) else []
+    ranks = [
+        column
+        for column in sheet.columns
+        if column not in sheet.named
+        and numbers(sheet.cells(column))
+        and sheet.noun(column) not in EVENTS | {""}
+        and not {*sheet.words(column)} & NOT_ITEMS
+    ]
+    doubtful = [
+        column
+        for column in sheet.columns
+        if column not in (*ranks, *sheet.named) and are_places(sheet.cells(column))
+    ]
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
     for more in (more for few in range(4) for more in combinations(doubtful, few)):
-        columns = [name for name in sheet.columns if name in ranks or name in more]
-        if len(columns) > 2 and all(map(placed_all, zip(*map(sheet.cells, columns), strict=True))):
-            ranks, named = columns, [name for name in sheet.columns if name not in columns]
+        columns = [column for column in sheet.columns if column in (*ranks, *more)]
+        if len(columns) > 2 and all(map(ranked, zip(*map(sheet.cells, columns), strict=True))):
+            ranks = columns
             break
+    named = [column for column in sheet.columns if column not in ranks]
     few = len(ranks) < 3 or size < 2 or len(named) > 1 + len(sheet.columns) // 4
     if few or (sheet.better and "score" in sheet.named):
         return
-    rows = zip(*map(sheet.cells, ranks), strict=True)
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
-    by_column |= any({*sheet.noun(column).split()} & ITEMS for column in named)
-    if not by_column and all(map(fits, rows)):
-        what = f"orders, a row each, of {listed(map(sheet.table.called, ranks))}"
-        yield Reading(what, partial(_melted, sheet, ranks, "item"))
-    labels = [column for column in named if len({*sheet.cells(column)}) == size > 2]
-    if any(sheet.noun(column) in EVENTS for column in named):
+    by_column |= any({*sheet.noun(column).split()} & ITEMS - EVENTS for column in named)
+    by_column |= "item" in named
+    labels = [
+        column
+        for column in named
+        if len({*sheet.cells(column)}) == size > 2
+        and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
+    ]
+    if not by_column and all(map(fits, zip(*map(sheet.cells, ranks), strict=True))):
+        odd = [column for column in ranks if sheet.better and _is_apart(sheet, column, ranks)]
+        for apart in ([], odd)[: 1 + bool(odd)]:
+            items = [column for column in ranks if column not in apart]
+            what = f"orders, a row each, of {listed(map(sheet.table.called, items))}"
+            events = [*apart, *labels]
+            names = {"list": events[0]} if events else {}
+            yield Reading(what, partial(_melted, sheet, items, "item"), names)
+    if "list" in named or any(sheet.noun(column) in EVENTS for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}"
-        yield Reading(what, partial(_melted, sheet, ranks, "list", labels[0]))
+        reading = partial(_melted, sheet, ranks, "list", labels[0])
+        yield Reading(what, reading, {"item": labels[0]})
+
+
+def _is_apart(sheet: Sheet, column: Any, columns: Sequence[Any]) -> bool:
+    """Tell whether numbers may be no times or points: they count rows, or are far from others."""
+    values = np.array([seconds(cell) for cell in sheet.cells(column)])
+    others = [seconds(cell) for name in columns if name != column for cell in sheet.cells(name)]
+    low, high = np.nanmin(others), np.nanmax(others)
+    far = max(np.nanmin(values) - high, low - np.nanmax(values)) > high - low
+    return bool(far or (len(values) > 3 and (np.diff(values) == 1).all()))
 
 
 def _melted(sheet: Sheet, columns: Sequence[Any], are: str, label: Any = "") -> Table:
@@ -336,42 +317,40 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, label: Any = "") -> 
     """
     cells = np.array([*map(sheet.cells, columns)], dtype=object).T
     rows, at = np.nonzero(cells != "")
-    called = [sheet.table.called(column) for column in columns]
-    places, names = cells[rows, at], np.array(called, dtype=object)[at]
-    read = sheet.table.take(rows)
+    read, names, places = (
+        sheet.table.take(rows),
+        np.array([*map(sheet.table.called, columns)], dtype=object)[at],
+        cells[rows, at],
+    )
     lists, items = rows, names
     if are == "place":
-        items, places = read.frame[list(columns)].to_numpy(dtype=object)[range(len(at)), at], at + 1
+        items, places = sheet.table.frame[columns].to_numpy(dtype=object)[rows, at], at + 1
     if are == "list":
         lists, items = names, read.frame[label].to_numpy()
     kept = read.frame.drop(columns=[*columns, *[label] * (are == "list")])
-    for name, values in {"list": lists, "item": items}.items():
-        column = pd.Series(values, kept.index, dtype=object)
-        kept = kept.assign(**{name: column.map(str) if read.text else column.infer_objects()})
-    return placed(sheet, replace(read, frame=kept), [*map(str, places)])
+    read = replace(read, frame=kept).assign(list=lists, item=items)
+    return placed(sheet, read, [*map(str, places)])
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
     """Read the best and the worst of the items that were shown."""
-    ends = [
-        [name for name in sheet.columns if sheet.words(name)[:1] in ((word,), (most,))]
-        for word, most in (("best", "most"), ("worst", "least"))
-    ]
-    if [len(names) for names in ends] != [1, 1]:
-        return
-    stems: dict[str, list[Any]] = {}
+    stems: dict[tuple[str, ...], list[Any]] = {}
     for column in sheet.columns:
-        parts = sheet.words(column)
-        if len(parts) > 1 and re.fullmatch(r"\d+|[a-z]", parts[-1]):
-            stems.setdefault(" ".join(parts[:-1]), []).append(column)
-    (best,), (worst,) = ends
+        *stem, last = sheet.words(column) or ("",)
+        if stem and re.fullmatch(r"\d+|[a-z]", last):
+            stems.setdefault((*stem,), []).append(column)
+    best, worst = (
+        [name for name in sheet.columns if {*sheet.words(name)[:1]} & ends]
+        for ends in (BEST, WORST)
+    )
     for columns in stems.values():
-        if len(columns) > 2:
+        if len(best) == len(worst) == 1 and len(columns) > 2:
+            ends = {"best": best[0], "worst": worst[0]}
             names = {f"item_{number}": column for number, column in enumerate(columns, 1)}
             yield Reading(
-                f"the best {best!r} and the worst {worst!r} of {listed(columns)}",
-                partial(_extremes, sheet, {"best": best, "worst": worst}, names),
-                {"best": best, "worst": worst, **names},
+                f"the best {best[0]!r} and the worst {worst[0]!r} of {listed(columns)}",
+                partial(_extremes, sheet, ends, names),
+                {**ends, **names},
             )
 
 
@@ -379,17 +358,14 @@ def _extremes(sheet: Sheet, ends: Mapping[str, Any], names: Mapping[str, Any]) -
     """Return columns best, worst, item_1, item_2, ... with the labels of what was shown."""
     columns = list(names.values())
     read = sheet.table.rename({theirs: ours for ours, theirs in {**ends, **names}.items()})
-    labels = list(zip(*map(sheet.cells, columns), strict=True))
-    spots = {sheet.words(column)[-1]: at for at, column in enumerate(columns)}
+    items = sheet.table.frame[columns].to_numpy(dtype=object)
+    labels = [*zip(*map(sheet.cells, columns), strict=True)]
+    spots = {sheet.words(column)[-1:]: at for at, column in enumerate(columns)}
     for name, column in ends.items():
         cells = sheet.cells(column)
-        if all(cell in row for cell, row in zip(cells, labels, strict=True)):
-            continue
-        at = np.array([spots.get((words(cell) or ("",))[-1], -1) for cell in cells])
-        reason = (
-            " is none of the items of the row, nor the name of a column of these; name one of them"
-        )
-        read.refuse(name, at < 0, reason)
-        shown_items = sheet.table.frame[columns].to_numpy(dtype=object)
-        read = replace(read, frame=read.frame.assign(**{name: shown_items[np.arange(len(at)), at]}))
+        if not all(map(contains, labels, cells)):
+            at = np.array([spots.get(words(cell)[-1:], -1) for cell in cells])
+            reason = " is none of the items of the row, nor the name of a column of these"
+            read.refuse(name, at < 0, f"{reason}; name one of them")
+            read = read.assign(**{name: items[np.arange(len(at)), at]})
     return read

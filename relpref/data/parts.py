@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relpref.data.arrays import read_only
+from relpref.data.arrays import Array, Integers, read_only
 from relpref.data.graph import Graph, ScaleReference
 from relpref.data.preference import PreferenceData
 from relpref.pytree import register
@@ -25,7 +24,7 @@ class PartialGraph:
 register(PartialGraph, leaves=("reference",), static=("num_nodes",))
 
 
-def marginal(data: PreferenceData, positions: NDArray[Any], spare: int = 0) -> PreferenceData:
+def marginal(data: PreferenceData, positions: Array, spare: int = 0) -> PreferenceData:
     """Return the data of the items at ascending positions, which all answers are about.
 
     Relations are `PartialGraph`. The first item's labels and attributes fill ``spare`` places at
@@ -46,9 +45,7 @@ def marginal(data: PreferenceData, positions: NDArray[Any], spare: int = 0) -> P
     return replace(part, _graphs=graphs, _links={})
 
 
-def induced(
-    data: PreferenceData, positions: NDArray[Any]
-) -> tuple[PreferenceData, NDArray[np.int64]]:
+def induced(data: PreferenceData, positions: Array) -> tuple[PreferenceData, Integers]:
     """Return the data of some items, answers and links among them, and the rows of the answers."""
     here = np.zeros(data.num_items, dtype=bool)
     here[positions] = True
@@ -63,7 +60,7 @@ def induced(
     return replace(_at(data.select_comparisons(chosen), positions), _graphs=graphs, _links={}), rows
 
 
-def _at(data: PreferenceData, positions: NDArray[Any]) -> PreferenceData:
+def _at(data: PreferenceData, positions: Array) -> PreferenceData:
     answers = data.comparisons
     # Positions ascend, so answers stay in their order.
     ends = {

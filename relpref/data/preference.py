@@ -1,6 +1,5 @@
 """Pairwise answers about items with attributes and relations: the data of the preference models."""
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +12,9 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import scipy.sparse.csgraph
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from relpref.data.arrays import chosen_rows, counted, read_only, shown
+from relpref.data.arrays import Floats, Integers, Positions, chosen_rows, counted, read_only, shown
 from relpref.data.attributes import Known, standardization
 from relpref.data.comparisons import Comparisons, read_comparisons
 from relpref.data.edges import (
@@ -27,12 +26,12 @@ from relpref.data.edges import (
     read_relations,
 )
 from relpref.data.forms import NAME, answer_table, compared
-from relpref.data.graph import Graph
-from relpref.data.items import ItemTable, read_item_table, without_table
-from relpref.data.labels import GrowingIndex, LabelIndex, alike_note, label_column, plain_labels
+from relpref.data.graph import Graph, check_cliques
+from relpref.data.items import ItemTable, items_of, read_item_table
+from relpref.data.labels import LabelIndex, alike_note, label_column, plain_labels
 from relpref.data.relation import Relation, check_known, checked_relations, decoded, find_files
 from relpref.data.table_files import suffix_of
-from relpref.data.tables import is_path
+from relpref.data.tables import FilePath, is_path
 from relpref.errors import DataError
 from relpref.pytree import register
 
@@ -75,10 +74,10 @@ class PreferenceData:
     """
 
     labels: tuple[Any, ...]
-    attributes: NDArray[np.float64]
+    attributes: Floats
     attribute_names: tuple[str, ...]
-    attribute_center: NDArray[np.float64]
-    attribute_scale: NDArray[np.float64]
+    attribute_center: Floats
+    attribute_scale: Floats
     comparisons: Comparisons
     _graphs: dict[str, Graph]
     _links: dict[str, EdgeTable] = field(default_factory=dict)
@@ -87,7 +86,7 @@ class PreferenceData:
 
     def __post_init__(self) -> None:
         """Keep the order of the graphs: JAX would sort the keys of a plain dictionary."""
-        object.__setattr__(self, "_graphs", OrderedDict(self._graphs))
+        self.__dict__["_graphs"] = OrderedDict(self._graphs)
 
     @classmethod
     def from_tables(
@@ -174,25 +173,21 @@ class PreferenceData:
             }
         if hasattr(answers, "rankers") and items is None and not relations:
             return cls.from_rankings(answers)
-        table = (
-            None if answers is None else answer_table(answers, columns, covariates, options=options)
-        )
-        labels = [] if table is None else compared(table, covariates)
+        table, labels = None, []
+        if answers is not None:
+            table = answer_table(answers, columns, covariates, options=options)
+            labels = compared(table, covariates)
         given = checked_relations(relations)
-        read = _met(labels, given) if items is None else read_item_table(items, compared=labels)
+        read = items_of(labels, given) if items is None else read_item_table(items, compared=labels)
         return assembled(read, {**read.relations, **given}, table, covariates)
 
     @classmethod
     def from_files(
         cls,
-        items_path: str | os.PathLike[str] | None = None,
-        answers_path: str | os.PathLike[str] | None = None,
-        relations: Mapping[str, str | os.PathLike[str] | Relation] | None = None,
-        *,
-        columns: Mapping[str, str] | None = None,
-        covariates: Sequence[str] = (),
-        encoding: str | None = None,
-        **options: str,
+        items_path: FilePath | None = None,
+        answers_path: FilePath | None = None,
+        relations: Mapping[str, FilePath | Relation] | None = None,
+        **options: Any,
     ) -> "PreferenceData":
         """Read files, see `from_tables` and `read_table`; labels in text such as CSV are text.
 
@@ -204,11 +199,8 @@ class PreferenceData:
         relations : mapping of str to path or Relation, optional
             Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the
             order of the items (``.mtx``, ``.mtx.gz``, ``.npz``).
-        columns : mapping of str to str, optional
-        covariates : sequence of str, optional
-        encoding : str, optional
-        **options : str
-            See `from_tables`.
+        **options
+            ``columns``, ``covariates``, ``encoding`` and more, see `from_tables`.
 
         Raises
         ------
@@ -218,18 +210,10 @@ class PreferenceData:
         items, answers = (
             None if path is None else Path(path) for path in (items_path, answers_path)
         )
-        return cls.from_tables(
-            items,
-            answers,
-            relations,
-            columns=columns,
-            covariates=covariates,
-            encoding=encoding,
-            **options,
-        )
+        return cls.from_tables(items, answers, relations, **options)
 
     @classmethod
-    def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
+    def from_folder(cls, path: FilePath) -> "PreferenceData":
         """Read ``items.csv``, ``answers.csv`` and ``relations/*.csv`` of a folder.
 
         Other formats are those of `from_files`. The first two may be called ``entities.csv`` and
@@ -276,17 +260,17 @@ class PreferenceData:
         return next((name for name in self._links if part in self.parts_of(name)), part)
 
     @property
-    def winner(self) -> NDArray[np.int32]:
+    def winner(self) -> Positions:
         """Position of the winner of each row of ``comparisons``, shape (m,)."""
         return self.comparisons.winner
 
     @property
-    def loser(self) -> NDArray[np.int32]:
+    def loser(self) -> Positions:
         """Position of the loser, shape (m,)."""
         return self.comparisons.loser
 
     @property
-    def count(self) -> NDArray[np.int32]:
+    def count(self) -> Positions:
         """Count of each row, shape (m,)."""
         return self.comparisons.count
 
@@ -317,7 +301,7 @@ class PreferenceData:
         """Return (attributes - center) / scale, shape (n, d), also inside compiled functions."""
         return (self.attributes - self.attribute_center) / self.attribute_scale
 
-    def index(self, labels: Iterable[Any]) -> NDArray[np.int32]:
+    def index(self, labels: Iterable[Any]) -> Positions:
         """Return the positions of labels among the items, int32, shape (k,).
 
         Raises
@@ -351,7 +335,7 @@ class PreferenceData:
     def select_answers(self, chosen: ArrayLike) -> "PreferenceData":
         return self.select_comparisons(chosen)
 
-    def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
+    def answer_groups(self, by: str) -> tuple[Integers, str]:
         """Return the group of each distinct answer, and the noun for a group.
 
         Parameters
@@ -361,35 +345,12 @@ class PreferenceData:
             where an answer without a group is one of its own; an error where that column is not
             known. A list is not compared with other answers by its items.
         """
-        answers = self.comparisons
-        columns = {"rater": answers.rater, "group": answers.group}
-        if by in columns and columns[by] is None:
-            raise DataError(f"by is {by!r}, but answers have no column {by!r}; leave out by 'pair'")
-        first, groups = answers.answers.first(), np.arange(len(answers))
-        if by == "rater":
-            return np.asarray(answers.rater, dtype=np.int64)[first], "rater"
-        if by == "pair":
-            single = answers.answers.pairs == 1
-            groups = np.where(single, self._pairs[first], self.num_items**2 + groups)
-        if by == "group":
-            assert answers.group is not None
-            group = answers.group[first]
-            return np.where(group < 0, len(answers.groups) + groups, group), "group"
-        return groups, by
-
-    @property
-    def _pairs(self) -> NDArray[np.int64]:
-        """A number for the two items of each answer, whichever won."""
-        low, high = np.minimum(self.winner, self.loser), np.maximum(self.winner, self.loser)
-        return low.astype(np.int64) * self.num_items + high
+        return self.comparisons.grouped(by), by
 
     def with_comparisons(
         self,
         table: Any,
-        *,
-        columns: Mapping[str, str] | None = None,
-        covariates: Sequence[str] = (),
-        **options: str,
+        **options: Any,
     ) -> "PreferenceData":
         """Return the data with other answers in place of these.
 
@@ -398,13 +359,11 @@ class PreferenceData:
         Parameters
         ----------
         table : DataFrame
-        columns : mapping of str to str, optional
-        covariates : sequence of str, optional
-        **options : str
-            As in `from_tables`, and so are the errors.
+        **options
+            ``columns``, ``covariates`` and more, as in `from_tables`, and so are the errors.
         """
         answers, more = read_comparisons(
-            table, self._label_index, columns, covariates, self.comparisons, options
+            table, self._label_index, known=self.comparisons, **options
         )
         kept = tuple(note for note in self.notes if not note.startswith(f"{NAME}:"))
         return replace(self, comparisons=answers, answered=True, notes=more + kept)
@@ -433,7 +392,7 @@ class PreferenceData:
             (see `Graph.cliques`).
         """
         counted = {part: self._graphs[part].with_cliques() for part in self.parts_of(name)}
-        _check_cliques(counted)
+        check_cliques(counted)
         return replace(self, _graphs={**self._graphs, **counted})
 
     def without_attributes(self) -> "PreferenceData":
@@ -484,7 +443,7 @@ class PreferenceData:
             raise DataError("items: there are no newcomers; give their labels (and attributes)")
         attributes = Known(self.attribute_names, self.attribute_center, self.links)
         newcomers = read_item_table(items, attributes)
-        self._refuse_known(newcomers)
+        newcomers.refuse_known(self._label_index, self.links)
         more = {**newcomers.relations, **more}
         index = LabelIndex((*self.labels, *newcomers.labels), lambda row: f"items, row {row}")
         graphs: dict[str, Graph] = {}
@@ -502,7 +461,7 @@ class PreferenceData:
             # Also without new edges: the traffic of a random walk depends on how many items there
             # are.
             grown = project(name, edges, len(index), before)
-            _check_cliques(grown)
+            check_cliques(grown)
             graphs |= grown
             new += graph_notes(name, edges, grown)
             notes = [note for note in notes if note not in stale]
@@ -517,21 +476,6 @@ class PreferenceData:
             _links=all_links,
             notes=tuple(notes),
         )
-
-    def _refuse_known(self, newcomers: ItemTable) -> None:
-        newcomers.index()  # refuses labels that are there twice
-        for row, label in enumerate(newcomers.labels):
-            if self._label_index.get(label) >= 0:
-                raise DataError(
-                    f"{newcomers.where(row)}: {shown(label)} is an item already; rename it"
-                )
-            for name, links in self.links.items():
-                if label in links.targets:
-                    raise DataError(
-                        f"{newcomers.where(row)}: {shown(label)} is what items link to in the "
-                        f"bipartite relation {name!r}, so it "
-                        "cannot be an item; give newcomers labels of their own"
-                    )
 
     def _edges_of(self, name: str) -> EdgeTable:
         """Return the edges of a relation; of an undirected one those of its graph."""
@@ -581,48 +525,32 @@ class PreferenceData:
         relations = {name: self._edges_of(name).table(self.labels) for name in names_of_relations}
         return items, comparisons, relations
 
-    def groups(self) -> NDArray[np.int32]:
+    def groups(self) -> Positions:
         """Return the number of the group of each item, shape (n,).
 
         Two items are in one group if comparisons and edges of any relation lead from one to the
         other.
         """
-        graphs = self._graphs.values()
-        sources = [self.comparisons.winner, *(graph.source for graph in graphs)]
-        targets = [self.comparisons.loser, *(graph.target for graph in graphs)]
-        ends = (np.concatenate(sources), np.concatenate(targets))
+        pairs = [(self.winner, self.loser)]
+        pairs += [(graph.source, graph.target) for graph in self._graphs.values()]
+        ends = np.concatenate(pairs, axis=1)
         shape = (self.num_items, self.num_items)
-        links = scipy.sparse.coo_array((np.ones(ends[0].size), ends), shape=shape)
+        links = scipy.sparse.coo_array((np.ones(len(ends[0])), ends), shape=shape)
         _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
         return np.asarray(group, dtype=np.int32)
 
     def describe(self) -> str:
         """Return the sizes in one line."""
-        answers, names = self.comparisons, self.attribute_names
-        pairs = counted(np.unique(self._pairs).size, "pair")
-        asked = f"{counted(self.num_answers, 'answer')} to {pairs}"
-        groups = 0 if answers.group is None else len(np.unique(answers.group[answers.group >= 0]))
-        covariates = ", ".join(each.name for each in answers.covariates_are)
         sizes = ", ".join(
             f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, "
             f"{counted(graph.num_edges, 'edge')})"
             for name, graph in self.relations.items()
         )
-        parts = (
-            counted(self.num_items, "item"),
-            counted(len(names), "attribute") if names else "",
-            asked if self.answered else f"{pairs}, not answered",
-            ""
-            if answers.list is None
-            else f"{np.sum(answers.list >= 0)} of them in {counted(answers.num_lists, 'list')}",
-            "" if answers.tie is None else counted(int(answers.count[answers.tie].sum()), "tie"),
-            f"strengths up to {answers.strengths}" if answers.strengths > 1 else "",
-            "" if answers.rater is None else counted(len(answers.raters), "rater"),
-            f"in {counted(groups, 'group')}" if groups else "",
-            f"covariates: {covariates}" if covariates else "",
-            f"relations: {sizes}" if sizes else "",
-        )
-        return ", ".join(part for part in parts if part)
+        parts = [counted(self.num_items, "item")]
+        parts += [counted(names, "attribute")] if (names := len(self.attribute_names)) else []
+        parts += self.comparisons.described(self.answered)
+        parts += [f"relations: {sizes}"] if sizes else []
+        return ", ".join(parts)
 
     def __repr__(self) -> str:
         # Inside a compiled function, or as a tree of anything else, there is nothing to count.
@@ -631,29 +559,8 @@ class PreferenceData:
         return f"PreferenceData({self.describe()})"
 
 
-def _check_cliques(graphs: Mapping[str, Graph]) -> None:
-    """Count the cliques of graphs that need them; names a relation whose links do not allow it."""
-    for name, graph in graphs.items():
-        try:
-            graph.cliques  # noqa: B018 (computed once and kept)
-        except DataError as error:
-            raise DataError(f"relation {name!r}: {error}") from None
-
-
 def _alike_items(labels: Iterable[Any]) -> tuple[str, ...]:
     return tuple(f"items: {note}" for note in alike_note(labels, "label"))
-
-
-def _met(compared: list[Any], relations: Mapping[str, Any]) -> ItemTable:
-    """Return the items that answers and relations are about."""
-    index = GrowingIndex(dict.fromkeys(compared))
-    for name, value in relations.items():
-        read_edges(name, value, index)
-    if not len(index):
-        raise DataError(
-            "items: there are none; give items, or answers or relations, which name them"
-        )
-    return without_table(index.labels)
 
 
 register(

@@ -1,6 +1,5 @@
 """Orders, tables of positions, matrices of scores and files of PrefLib, read as rankings."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,18 +13,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, read_only, refuse_first, shown
+from relpref.data.arrays import Array, Floats, Positions, counted, read_only, refuse_first, shown
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, Place, blank_note, read_labels
 from relpref.data.preference import PreferenceData, assembled
-from relpref.data.tables import Table, as_table, check_columns, renamed
+from relpref.data.tables import FilePath, Table, as_table, check_columns, renamed
 from relpref.errors import DataError
 from relpref.files import reading
 from relpref.limits import MAX_POSITIONS
 
-Read = tuple[PreferenceData, NDArray[np.int32], tuple[Any, ...]]  # items, positions and rankers
+Read = tuple[PreferenceData, Positions, tuple[Any, ...]]  # items, positions and rankers
 
 _REMEDY = "correct the label, or give the item in items"
 _NUMBER = (
@@ -83,7 +81,7 @@ def place_of(rankers: Sequence[Any], row: int) -> str:
     return f"ranking {row}{by}"
 
 
-def numbered(rows: Any, columns: Any, keys: Any, shape: tuple[int, int]) -> NDArray[np.int32]:
+def numbered(rows: Any, columns: Any, keys: Any, shape: tuple[int, int]) -> Positions:
     """Number the blocks of the ranked items by their keys, without gaps in each ranking."""
     positions = np.full(shape, -1, dtype=np.int32)
     positions[rows, columns] = pd.Series(keys).groupby(np.asarray(rows)).rank(method="dense") - 1
@@ -265,7 +263,7 @@ def read_scores(scores: Any, items: Any, rankers: Any) -> Read:
     return _ranked(rows, codes, -values, labels, items, by, "column {}".format)
 
 
-def _entries(values: NDArray[np.float64]) -> tuple[Any, Any, Any]:
+def _entries(values: Floats) -> tuple[Any, Any, Any]:
     rows, columns = np.nonzero(~np.isnan(values))
     return rows, columns, values[rows, columns]
 
@@ -291,9 +289,7 @@ def _column_of(table: Table, column: int) -> str:
     return f"{table.name}, column {column}"
 
 
-def _wide(
-    table: Table, read: Callable[..., NDArray[Any]]
-) -> tuple[tuple[Any, ...], list[Any], NDArray[np.float64]]:
+def _wide(table: Table, read: Callable[..., Array]) -> tuple[tuple[Any, ...], list[Any], Floats]:
     """Return rankers, labels of the columns, and cells, NaN where they are blank.
 
     ``read`` returns the values in some rows of a column.
@@ -332,7 +328,7 @@ def _read_long(table: Table, items: Any) -> Read:
     return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), table.blanks)
 
 
-def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
+def read_preflib(path: FilePath, incomplete: Any) -> Read:
     """Read a file of PrefLib, see `Rankings.from_preflib`."""
     if incomplete not in (None, "top-k", "subset"):
         raise DataError(f"incomplete is {shown(incomplete)}; choose 'top-k' or 'subset'")

@@ -10,9 +10,21 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from relpref.data.arrays import chosen_rows, counted, listed, read_only, refuse_first, shown
+from relpref.data.arrays import (
+    Floats,
+    Indices,
+    Integers,
+    Mask,
+    Positions,
+    chosen_rows,
+    counted,
+    listed,
+    read_only,
+    refuse_first,
+    shown,
+)
 from relpref.data.items import ItemTable, read_item_table
 from relpref.data.labels import read_labels
 from relpref.data.preference import READERS, PreferenceData, assembled
@@ -28,6 +40,7 @@ from relpref.data.ranking_tables import (
     read_scores,
 )
 from relpref.data.table_files import suffix_of
+from relpref.data.tables import FilePath
 from relpref.errors import DataError
 from relpref.pytree import register
 
@@ -37,7 +50,7 @@ _RANKINGS_SHOWN = 5
 _BLOCKS_SHOWN = 10
 
 
-def _chosen(allowed: NDArray[np.bool_], number: int, rng_key: Any) -> NDArray[np.bool_]:
+def _chosen(allowed: Mask, number: int, rng_key: Any) -> Mask:
     """Choose so many allowed places of each row at random, or all where these are fewer."""
     draws = np.where(allowed, generator(rng_key).random(allowed.shape), np.inf)
     ranks = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1)
@@ -85,12 +98,12 @@ class Rankings:
     """
 
     items: PreferenceData
-    positions: NDArray[np.int32]
+    positions: Positions
     rankers: tuple[Hashable, ...]
     classes: tuple[Hashable, ...] = ()
-    label: NDArray[np.int32] | None = None
-    features: NDArray[np.float64] | None = None
-    residual: NDArray[np.float64] | None = None
+    label: Positions | None = None
+    features: Floats | None = None
+    residual: Floats | None = None
 
     @classmethod
     def from_orders(cls, orders: Any, items: Any = None, rankers: Any = None) -> "Rankings":
@@ -166,7 +179,7 @@ class Rankings:
 
     @classmethod
     def from_preflib(
-        cls, path: str | os.PathLike[str], incomplete: Literal["top-k", "subset"] | None = None
+        cls, path: FilePath, incomplete: Literal["top-k", "subset"] | None = None
     ) -> "Rankings":
         """Read a PrefLib file (``.soc``, ``.soi``, ``.toc``, ``.toi``) in the format since 2022.
 
@@ -280,17 +293,17 @@ class Rankings:
                 ) from None
         else:
             order = read_labels(in_order(classes, "classes"), "classes, position {}".format)
-        codes = {label: code for code, label in enumerate(order)}
-        if len(codes) < len(order):
-            twice = next(label for label in order if order.count(label) > 1)
+        for twice in (label for label in order if order.count(label) > 1):
             raise DataError(f"classes: {shown(twice)} is among them twice; name each class once")
-        for row, label in enumerate(values):
-            if label not in codes:
-                raise DataError(
-                    f"{place_of(by, row)}: the label {shown(label)} is none of the classes "
-                    f"{listed(order)}; correct it"
-                )
-        positions = np.array([codes[label] for label in values], dtype=np.int32)
+        codes = {label: code for code, label in enumerate(order)}
+        positions = np.array([codes.get(label, -1) for label in values], dtype=np.int32)
+        refuse_first(
+            positions < 0,
+            lambda row: (
+                f"{place_of(by, row)}: the label {shown(values[row])} is none of the classes "
+                f"{listed(order)}; correct it"
+            ),
+        )
         return replace(self, classes=tuple(order), label=read_only(positions))
 
     def without_labels(self) -> "Rankings":
@@ -389,7 +402,7 @@ class Rankings:
         return pd.Index(self.rankers, dtype=object, name="ranker", tupleize_cols=False)
 
     @property
-    def outcomes(self) -> NDArray[np.intp]:
+    def outcomes(self) -> Indices:
         """Position of the class of each ranking."""
         return np.asarray(self.label, dtype=np.intp)
 
@@ -463,7 +476,7 @@ class Rankings:
         }
         return replace(self, rankers=tuple(self.rankers[row] for row in rows), **picked)
 
-    def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
+    def answer_groups(self, by: str) -> tuple[Integers, str]:
         """Each ranking is a group of its own."""
         return np.arange(len(self)), "ranking"
 

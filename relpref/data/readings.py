@@ -4,151 +4,219 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from relpref.data.labels import is_missing, trimmed
 from relpref.data.tables import MISSING, Table
 
 
-def terms(text: str) -> tuple[str, ...]:
-    """Split a list at its commas."""
-    return tuple(term.strip() for term in text.split(","))
+def terms(text: str) -> frozenset[str]:
+    """Return the terms of a list with commas."""
+    return frozenset(" ".join(text.split()).split(", "))
 
 
-def _both(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the two words of each term."""
-    return tuple((first, second) for first, second in map(str.split, terms(text)))
+def _both(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the words of each term."""
+    return tuple(tuple(term.split()) for term in text.split(","))
 
 
 # Words by which the names of two columns differ that hold the two sides of an answer.
 SIDES = _both(
-    "first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite, "
-    "izquierda derecha, home away, home visitor, home guest, home road, host guest, host visitor, "
-    "h a, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante, casa "
-    "fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, red blue, rot "
-    "blau, rouge bleu, rojo azul, r b, white black, w b, weiss schwarz, blanc noir, blancs noirs, "
-    "blanche noire, blancas negras, bianco nero, visitor opponent, team opponent, team opp, "
-    "player opponent, v o, aff neg, pro con, affirmative negative, proposition opposition, gov "
-    "opp, premier deuxieme, erste zweite, erster zweiter, primero segundo, for against"
+    """
+    first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite,
+    izquierda derecha, home away, home visitor, home guest, home road, host guest, host visitor,
+    h a, h g, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante,
+    casa fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, red blue, rot
+    blau, rouge bleu, rojo azul, r b, white black, w b, weiss schwarz, blanc noir, blancs noirs,
+    blanche noire, blancas negras, bianco nero, visitor opponent, team opponent, team opp,
+    player opponent, v o, aff neg, pro con, affirmative negative, proposition opposition, gov
+    opp, premier deuxieme, erste zweite, erster zweiter, primero segundo, for against
+    """
 )
 # The same, where the first of them is the better one.
 DECIDED = _both(
-    "winner loser, w l, winning losing, won lost, better worse, chosen rejected, preferred "
-    "rejected, accepted rejected, preferred dispreferred, selected rejected, sieger verlierer, "
-    "gewinner verlierer, gagnant perdant, vainqueur perdant, vainqueur vaincu, ganador perdedor, "
-    "vencedor perdedor, vincitore perdente"
+    """
+    winner loser, w l, winning losing, won lost, better worse, chosen rejected, preferred
+    rejected, accepted rejected, preferred dispreferred, selected rejected, sieger verlierer,
+    gewinner verlierer, gagnant perdant, vainqueur perdant, vainqueur vaincu, ganador perdedor,
+    vencedor perdedor, vincitore perdente
+    """
 )
 # Words of a result of one side: it won, it lost.
-RESULTS = _both("win loss, win lose, won lost, w l, sieg niederlage, true false, yes no")
+RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage, true false, yes no")
+# Numbers for the first, the second and a tie, where a cell is the number before them.
+CODED = ("2", "1", "2", "1.5"), ("-1", "1", "-1", "0"), ("1", "1", "0", "0.5")
 # Words for a number of things, and for things that are compared.
-NUMBERS = set(terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title"))
-ITEMS = set(
-    terms(
-        "item, driver, horse, player, athlete, runner, candidate, option, rider, alternative, "
-        "team, product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, "
-        "fighter, boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, "
-        "character, sample, statement, image, photo, picture, object, school, beer, cheese, side, "
-        "corner, contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, "
-        "spieler, equipe, joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, "
-        "cheval"
-    )
+NUMBERS = terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title")
+ITEMS = terms(
+    """
+    item, driver, horse, player, athlete, runner, candidate, option, rider, alternative, team,
+    product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, fighter,
+    boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, character,
+    sample, statement, image, photo, picture, object, school, beer, cheese, side, corner,
+    contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, spieler, equipe,
+    joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, cheval
+    """
 )
 # Words in names of columns that hold numbers or texts of the two sides, but not their labels.
-NOT_LABELS = set(
-    terms(
-        "rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, "
-        "vote, age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, "
-        "colour, odds, text, response, answer, conversation, annotator, judge, rater, voter, "
-        "evaluator, reviewer, stance, result, outcome, winner, loser, choice, preference, tore, "
-        "goles, buts, comment, prob, probability, time, stadium, reason"
-    )
+NOT_LABELS = terms(
+    """
+    rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, vote,
+    age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, colour,
+    odds, text, response, answer, conversation, annotator, judge, rater, voter, evaluator,
+    reviewer, stance, result, outcome, winner, loser, choice, preference, tore, goles, buts,
+    comment, prob, probability, time, stadium, reason
+    """
 )
-OUTCOMES = set(
-    terms(
-        "winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, "
-        "ftr, ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, "
-        "gagnant, vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, "
-        "response, pick, picked, selected, selection, decision, judgment, judgement, score, wl, "
-        "prefer, preferido, besser, mejor, choix, wahl"
-    )
+OUTCOMES = terms(
+    """
+    winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr,
+    ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, gagnant,
+    vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response,
+    pick, picked, selected, selection, decision, judgment, judgement, score, wl, prefer,
+    preferido, besser, mejor, choix, wahl
+    """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
-OF_SIDES = set(terms("winner, choice, chosen, preferred, better, pick, picked, selected, vote"))
+OF_SIDES = terms("winner, choice, chosen, preferred, better, pick, picked, selected, vote")
 # Words in names of columns that name a side of each answer for another reason.
-DOUBTFUL = set(
-    terms(
-        "toss, coin, predicted, prediction, pred, expected, half, ht, halftime, server, serve, "
-        "serving, shown, first, kickoff, bat, batting, favorite, favourite, underdog, host, man, "
-        "best, worst, loser, previous"
-    )
+DOUBTFUL = terms(
+    """
+    toss, coin, predicted, prediction, pred, expected, half, ht, halftime, server, serve,
+    serving, shown, first, kickoff, bat, batting, favorite, favourite, underdog, host, man,
+    best, worst, loser, previous
+    """
 )
-GOALS = set(
-    terms(
-        "goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, reti, "
-        "punkte, puntos, final, full, time, ft, match, game, g, team, total"
-    )
+GOALS = terms(
+    """
+    goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
+    golos, reti, punkte, puntos, final, full, time, ft, match, game, g, team, total
+    """
 )
-COUNTED = set(
-    terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
-)
+COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
 # Names of columns that mark ties by true, and other words for a tie in cells.
-TIE_NAMES = set(
-    terms(
-        "tie, ties, tied, draw, draws, drawn, unentschieden, remis, gleichstand, nul, nulle, "
-        "egalite, empate, pareggio"
-    )
+TIE_NAMES = terms(
+    """
+    tie, ties, tied, draw, draws, drawn, unentschieden, remis, gleichstand, nul, nulle, egalite,
+    empate, pareggio
+    """
 )
-TIES = TIE_NAMES | set(
-    terms(
-        "tievote, d, x, equal, even, same, no preference, no difference, neutral, gleich, egal, "
-        "match nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral"
-    )
+TIES = TIE_NAMES | terms(
+    """
+    tievote, d, x, equal, even, same, no preference, no difference, neutral, gleich, egal, match
+    nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral
+    """
 )
 # Names of columns whose words for a tie count beside winner and loser.
-BESIDE_LOSER = set(
-    terms("result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict")
+BESIDE_LOSER = terms(
+    "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict"
 )
-BOTH_BAD = set(terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad"))
-VOID = set(
-    terms(
-        "no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, "
-        "-, ?, –, walkover, bye, skip, skipped, unknown"
-    )
+BOTH_BAD = terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad")
+VOID = terms(
+    """
+    no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, -,
+    ?, –, walkover, bye, skip, skipped, unknown
+    """
 )
-CANCELED = set(terms("cancelled, canceled, abandoned, void, postponed"))
-TRUE, FALSE = set(terms("1, true, yes")), set(terms(", 0, false, no"))
+CANCELED = terms("cancelled, canceled, abandoned, void, postponed")
+TRUE, FALSE = terms("1, true, yes"), terms(", 0, false, no")
 
 PLACES = terms(
-    "place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking, classement, "
-    "puesto, posicion, posizione, finishing position, finish position, final position, "
-    "final rank, race position, finish pos, finishing place, final place, rank order, rk"
+    """
+    place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking,
+    classement, puesto, posicion, posizione, finishing position, finish position, final
+    position, final rank, race position, finish pos, finishing place, final place, rank order,
+    rk
+    """
 )
-LAST = set(terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2"))
-OUT = set(terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1"))
-RATERS = set(
-    terms(
-        "judge, voter, annotator, rater, raters, evaluator, assessor, panelist, taster, labeler, "
-        "reviewer, juror, respondent, resp, participant, worker, user, person"
+LAST = terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2")
+OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1")
+RATERS = terms(
+    """
+    judge, voter, annotator, rater, raters, evaluator, assessor, panelist, panellist, taster,
+    labeler, labeller, reviewer, juror, respondent, resp, participant, worker, user, person,
+    tester, subject, session, grader, scorer, expert, critic, coder, customer, client,
+    verkoster, prufer, richter, gutachter, bewerter, teilnehmer, nutzer, befragter, proband,
+    wahler, juge, degustateur, evaluateur, utilisateur, repondant, votant, juez, jurado,
+    catador, evaluador, participante, usuario, encuestado, votante, giudice, assaggiatore
+    """
+)
+EVENTS = RATERS | terms(
+    """
+    list, race, event, heat, run, contest, ballot, round, match, game, tournament, question,
+    task, trial, session, set, group, subject, block, choice, date, day, year, season, week,
+    track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf,
+    course, epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey
+    """
+)
+SCORES = terms(
+    """
+    score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos,
+    rating, ratings, stars, grade, total, value, distance, result
+    """
+)
+# Words in names of columns that are no outcomes, even if their cells are words for two sides.
+NOT_OUTCOMES = (
+    NUMBERS
+    | EVENTS
+    | terms(
+        """
+    unnamed, side, sides, screen, position, order, sequence, gender, sex, sexe, geschlecht,
+    sexo, condition, version, batch, arm, treatment, variant, correct, truth, gold, target,
+    level, class, category, hand, handedness, phase, part, wave, cohort, sample, page, slide,
+    device, home, neutral, flag, grade, quality, tier, split, fold, dataset
+    """
     )
 )
-EVENTS = RATERS | set(
-    terms(
-        "list, race, event, heat, run, contest, ballot, round, match, game, tournament, question, "
-        "task, trial, session, set, group, subject, block, choice, date, day, year, "
-        "season, week, track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, "
-        "lauf, wettkampf, course, epreuve, carrera, prueba, regatta, open, response, prompt, "
-        "query, screen, survey"
+# Words beside those of outcomes, and beside those of a side in a cell, that say nothing more.
+BESIDE = (
+    ITEMS
+    | NUMBERS
+    | terms(
+        """
+    final, match, game, human, overall, full, ft, who, which, is, was, type, the, vote, wins,
+    win, won, prefer, preferred
+    """
     )
 )
-SCORES = set(
-    terms(
-        "score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos, "
-        "rating, ratings, stars, grade, total, value, distance, result"
-    )
+CHOSEN = terms("chosen, choice, choose, selected, picked, choosen, purchased")
+BEST = terms("best, most, beste, bester, bestes, meilleur, meilleure, mejor, migliore, melhor")
+WORST = terms(
+    "worst, least, schlechteste, schlechtester, schlechtestes, pire, peor, peggiore, pior"
 )
+# Places by the words for them, and the words beside a place in the name of a column.
+RANKS = {
+    word: rank
+    for text in (
+        "first second third fourth fifth sixth seventh eighth ninth tenth",
+        "gold silver bronze",
+    )
+    for rank, word in enumerate(text.split(), 1)
+}
+PLACED = terms(
+    ", rank, place, choice, position, preference, pick, favorite, top, platz, rang, wahl, choix, "
+    "games"
+)
+# Words in names of columns of numbers that are no item, and no event.
+NOT_ITEMS = NUMBERS - {"name"} | terms(
+    """
+    unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n,
+    alter, summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour,
+    jahr, monat, tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura,
+    temp, humidity, latitude, longitude, lat, lon, altitude, elevation
+    """
+)
+# Words for the side that may have an advantage, by how an answer says so.
+ADVANTAGE = {
+    "home": terms("home, heim, host, local, casa, domicile, mandante"),
+    "white": terms("white, weiss, blancs, blanc, blancas, bianco"),
+    "shown_first": terms("a, 1, first, left, links, gauche, izquierda"),
+}
 _LONG = "|".join(sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3}))
 
 
@@ -158,6 +226,7 @@ def plain(text: Any) -> str:
     return unicodedata.normalize("NFC", "".join(c for c in letters if not unicodedata.combining(c)))
 
 
+@lru_cache(1 << 14, typed=True)
 def words(name: Any) -> tuple[str, ...]:
     """Split a name into words, so that ``HomeTeam``, ``home_team`` and ``hometeam`` are equal."""
     text = re.sub(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[A-Z][a-z]{2}|[a-z]{4})", " ", str(name))
@@ -202,7 +271,7 @@ class Sheet:
     better: str = ""
     unplaced: str = "last"
     both_bad: str = "tie"
-    _cells: dict[Any, list[str]] = field(default_factory=dict, init=False)
+    _cells: dict[Any, NDArray[Any]] = field(default_factory=dict, init=False)
 
     @property
     def columns(self) -> list[Any]:
@@ -217,12 +286,12 @@ class Sheet:
         """Return the words of a name without those for numbers, such as ``race`` of ``raceId``."""
         return " ".join(word for word in self.words(column) if word not in NUMBERS)
 
-    def cells(self, column: Any) -> list[str]:
+    def cells(self, column: Any) -> NDArray[Any]:
         """Return the cells as text: no blanks around, whole numbers without decimals."""
         if column not in self._cells:
             codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
             texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
-            self._cells[column] = texts[codes].tolist() if len(codes) else []
+            self._cells[column] = texts[codes]
         return self._cells[column]
 
 
@@ -231,7 +300,7 @@ def _text(cell: Any) -> str:
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    cell = re.sub(r"^([+-]?\d+)[.,]0$", r"\1", str(trimmed(cell)))
+    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", str(trimmed(cell)))
     return "" if cell in MISSING else cell
 
 

@@ -6,7 +6,7 @@ two forms is refused with both, and so is one with columns that look like answer
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from operator import contains
 from typing import Any
 
@@ -28,20 +28,18 @@ from relpref.data.pair_readings import (
     pairs,
     says_more,
     share_labels,
-    unread_rows,
+    tried_outcomes,
 )
 from relpref.data.readings import (
+    ADVANTAGE,
     DOUBTFUL,
     EVENTS,
     LAST,
-    NUMBERS,
     OUT,
     OUTCOMES,
     RATERS,
     Reading,
     Sheet,
-    terms,
-    words,
 )
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
@@ -54,12 +52,7 @@ _NO_ANSWERS = (
     "item and its place (list, item, place): say in columns= which columns are these"
 )
 _MOST_LOOKED_AT = 12  # columns
-# Words for the side that may have an advantage, by how an answer says so.
-_ADVANTAGE = {
-    "home": set(terms("home, heim, host, local, casa, domicile, mandante")),
-    "white": set(terms("white, weiss, blancs, blanc, blancas, bianco")),
-    "shown_first": set(terms("a, 1, first, left, links, gauche, izquierda")),
-}
+_COMPARED = ("first", "second", "winner", "tie", "list", "item", "place")
 
 
 def recognized(
@@ -81,18 +74,17 @@ def recognized(
         If it can be read in two ways, or holds pairs without an outcome that can be read.
     """
     sheet = Sheet(table, frozenset(named), **(options or {}))
-    if _is_ours(sheet):
-        return table
     readings = _readings(sheet)
     if len(readings) > 1:
         ways = "; or ".join(_way(sheet, reading) for reading in readings)
         raise DataError(f"{table.name}: the table can be read in several ways: {ways}")
-    if readings:
-        read = readings[0].table()
-        note = f"the table was read as {readings[0].description}"
-        return replace(read, notes=(*read.notes, note))
-    _refuse(sheet)
-    return table
+    if not readings and (remedy := _remedy(sheet)):
+        raise DataError(f"{table.name}{remedy}")
+    if not readings or not readings[0].description:
+        return table
+    read = readings[0].table()
+    note = f"the table was read as {readings[0].description}"
+    return replace(read, notes=(*read.notes, note))
 
 
 def ends_of(table: Table) -> set[Any]:
@@ -103,7 +95,9 @@ def ends_of(table: Table) -> set[Any]:
 
 
 def _readings(sheet: Sheet) -> list[Reading]:
-    """Return the ways in which a table can be read."""
+    """Return the ways in which a table can be read, without a description as it is."""
+    if _is_ours(sheet):
+        return [Reading("", lambda: sheet.table)]
     forms = [long_orders, orders_by_item]
     forms += [] if sheet.better else [pairs, orders_by_place]
     return list(best_and_worst(sheet)) or [reading for form in forms for reading in form(sheet)]
@@ -125,9 +119,8 @@ def _is_ours(sheet: Sheet) -> bool:
         ours = not cells.isdisjoint({"", "0", "-1", "0.5", "½", "True"}) or cells == {"1"}
         return ours and "result" not in sheet.named
     if outcome == "place":
-        return (
-            not {cell.lower() for cell in cells} & (LAST | OUT) and {*map(numbered, cells)} == cells
-        )
+        plainly = cells == {*map(numbered, cells)} and not {*map(str.lower, cells)} & (LAST | OUT)
+        return plainly and "place" not in sheet.named
     if outcome not in ("winner", "worst"):
         return True
     ends = [name for name in sheet.columns if str(name).startswith("item_")] if form.rows else ends
@@ -137,22 +130,16 @@ def _is_ours(sheet: Sheet) -> bool:
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
     """Tell whether a table is read, as ``like`` where given, if columns have these names."""
-    trial = replace(
-        sheet,
-        table=renamed(sheet.table, columns),
-        named=sheet.named | {*columns},
-    )
+    trial = replace(sheet, table=renamed(sheet.table, columns), named=sheet.named | {*columns})
     try:
-        readings = [Reading("", lambda: trial.table)] if _is_ours(trial) else _readings(trial)
-        read = readings[0].table() if len(readings) == 1 else None
-    except DataError:
+        readings = _readings(trial)
+        tables = [like or readings[0].table(), readings[0].table()]
+    except (DataError, IndexError):
         return False
-    if read is None or like is None:
-        return read is not None
-    names = [name for name in ("first", "second", "winner", "tie", "list", "item", "place")]
-    names = [name for name in names if name in like.frame.columns]
-    frames = (each.frame.reindex(columns=names).astype(object) for each in (read, like))
-    return np.array_equal(*(frame.fillna("").astype(str) for frame in frames))
+    names = [name for name in _COMPARED if name in tables[0].frame.columns]
+    frames = (each.frame.reindex(columns=names).astype(object) for each in tables)
+    same = np.array_equal(*(frame.fillna("").astype(str) for frame in frames))
+    return same and len(readings) == 1
 
 
 def _option(sheet: Sheet, columns: Mapping[str, Any]) -> str:
@@ -170,100 +157,96 @@ def _way(sheet: Sheet, reading: Reading) -> str:
     return f"{reading.description}: {_option(sheet, columns)}"
 
 
-def _refuse(sheet: Sheet) -> None:
-    """Refuse a table that looks like answers and cannot be read, and say what would make it so."""
-    table, option = sheet.table, ""
+def _remedy(sheet: Sheet) -> str:
+    """Say why a table that looks like answers cannot be read, and what would make it so."""
+    table = sheet.table
     if sheet.better:
-        raise DataError(
-            f"{table.name}: better={sheet.better!r} is for times or points of the items of events, "
-            "and no columns hold these; name them, as in columns={'list': 'race', 'item': 'name', "
+        return (
+            f": better={sheet.better!r} is for times or points of the items of events, and no "
+            "columns hold these; name them, as in columns={'list': 'race', 'item': 'name', "
             "'score': 'time'}"
         )
-    if {"first", "second"} & set(sheet.columns):
-        return  # a missing column or a wrong cell, which is refused by its place
+    if {"first", "second"} & {*sheet.columns}:
+        return ""  # a missing column or a wrong cell, which is refused by its place
     everything = candidates(sheet)
     for pair in label_pairs(sheet, everything):
         if pair.decided or pair.doubtful or {"winner", "loser"} & sheet.named:
             continue
-        sides = f"{table.name}: {pair.first!r} and {pair.second!r} hold the two sides of each row"
-        exact, similar = named_outcomes(sheet, pair)
-        for column in (*exact, *similar):
-            for name in ("result", "winner"):
-                columns = {"first": pair.first, "second": pair.second, name: column}
-                if _works(sheet, columns):
-                    raise DataError(
-                        f"{sides}; if {column!r} says who was preferred (there is no tie where it "
-                        f"is 0 or false): {_option(sheet, columns)}"
-                    )
-        for column in exact:
-            unread = unread_rows(sheet, pair, column, everything)
-            row = int(unread.argmax())
-            raise DataError(
-                f"{table.cell(column)(row)}: {sheet.cells(column)[row]!r} is neither a label of "
-                "its row, nor a word for a side or a tie, nor a result such as 2:1; correct the "
-                "cell, or drop the row"
-            )
-        if not share_labels(sheet, pair):
-            continue
-        raise DataError(
-            f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
-            "results such as 2:1; add one, called 'winner'"
-        )
-    if option := _unmarked(sheet):
-        raise DataError(option)
-    scored = replace(sheet, better="low")
-    if len(_readings(scored)) == 1 and any(sheet.noun(name) in EVENTS for name in sheet.columns):
-        raise DataError(
-            f"{table.name}: the table may be {_readings(scored)[0].description.split(' (')[0]}; "
-            "say better='low' (--better low) if the lowest is the best, or better='high' "
-            "(--better high)"
-        )
-    if not set(sheet.columns) & {name for form in FORMS for name in form.columns}:
-        raise DataError(f"{table.name}: {_NO_ANSWERS.format(listed(sheet.columns))}")
-
-
-def _unmarked(sheet: Sheet) -> str:
-    """Return a message for a table whose winners are all in one of two other columns."""
-    parts = {name: set(sheet.words(name)) for name in sheet.columns}
-    outcomes = [name for name in parts if parts[name] & OUTCOMES and not parts[name] & DOUBTFUL]
-    others = [name for name in sheet.columns if name not in outcomes][:_MOST_LOOKED_AT]
-    for outcome in outcomes:
-        winners = sheet.cells(outcome)
-        for first, second in combinations(others, 2):
-            rows = zip(sheet.cells(first), sheet.cells(second), strict=True)
-            columns = {"first": first, "second": second, "winner": outcome}
-            if all(map(contains, rows, winners)) and _works(sheet, columns):
+        sides = f": {pair.first!r} and {pair.second!r} hold the two sides of each row"
+        exact, similar, _ = named_outcomes(sheet, pair)
+        for column, name in product((*exact, *similar), ("result", "winner")):
+            columns = {"first": pair.first, "second": pair.second, name: column}
+            if _works(sheet, columns):
                 return (
-                    f"{sheet.table.name}: every {outcome} is in {first!r} or {second!r}; "
-                    f"say that these two were compared: {_option(sheet, columns)}"
+                    f"{sides}; if {column!r} says who was preferred (there is no tie where it is 0 "
+                    f"or false): {_option(sheet, columns)}"
                 )
-    return ""
+        for column in exact:
+            ways = tried_outcomes(sheet, pair, everything, column, 2 - pair.doubtful)
+            row = int(min((np.isinf(codes) for _, codes in ways), key=np.sum).argmax())
+            return (
+                f"{table.cell(column)(row).removeprefix(table.name)}: {sheet.cells(column)[row]!r} "
+                "is neither a label of its row, nor a word for a side or a tie, nor a result such "
+                "as 2:1; correct the cell, or drop the row"
+            )
+        if share_labels(sheet, pair):
+            return (
+                f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
+                "results such as 2:1; add one, called 'winner'"
+            )
+    for outcome, (first, second) in product(*_outcomes_and_ends(sheet)):
+        columns = {"first": first, "second": second, "winner": outcome}
+        rows = zip(sheet.cells(first), sheet.cells(second), strict=True)
+        if all(map(contains, rows, sheet.cells(outcome))) and _works(sheet, columns):
+            return (
+                f": every {outcome} is in {first!r} or {second!r}; say that these two were "
+                f"compared: {_option(sheet, columns)}"
+            )
+    scored = _readings(replace(sheet, better="low"))
+    if len(scored) == 1 and any(sheet.noun(name) in EVENTS for name in sheet.columns):
+        return (
+            f": the table may be {scored[0].description.split(' (')[0]}; say better='low' "
+            "(--better low) if the lowest is the best, or better='high' (--better high)"
+        )
+    if {*sheet.columns} & {name for form in FORMS for name in form.columns}:
+        return ""
+    return f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+
+
+def _outcomes_and_ends(sheet: Sheet) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """Return the columns that are named as outcomes, and all pairs of other columns."""
+    outcomes = [
+        name
+        for name in sheet.columns
+        if {*sheet.words(name)} & OUTCOMES and not {*sheet.words(name)} & DOUBTFUL
+    ]
+    others = [name for name in sheet.columns if name not in outcomes][:_MOST_LOOKED_AT]
+    return outcomes, list(combinations(others, 2))
 
 
 def hints(read: Table, *, sides: bool) -> tuple[str, ...]:
     """Return notes on columns that could be used: who answered, which side has an advantage."""
-    notes, columns = [], list(read.frame.columns)
-    groups = read.frame.groupby("list") if "list" in columns else None
-    for column in columns:
-        if "rater" in columns or " ".join({*words(column)} - NUMBERS) not in RATERS:
-            continue
-        in_lists = groups is None or (groups[column].nunique() == 1).all()
-        if in_lists and not read.blank(column).any():
+    sheet, notes = Sheet(read), list[str]()
+    columns = sheet.columns
+    for column in columns if "rater" not in columns else ():
+        lists = read.frame["list"] if "list" in columns else read.frame.index
+        alike = (read.frame[column].groupby(lists).nunique() == 1).all()
+        if sheet.noun(column) in RATERS and alike and not read.blank(column).any():
             option = column_option({"rater": read.called(column)})
             notes.append(f"{read.called(column)!r} may say who answered: {option} uses it")
-    if sides and "first" in columns:
-        first, second = (read.called(end) for end in ("first", "second"))
-        for name, favored in _ADVANTAGE.items():
-            if name not in columns and {*words(first)} & favored - {*words(second)}:
-                call, command = column_option({name: first}).rsplit(" (", 1)
-                if name != "shown_first":
-                    call += f", covariates=[{name!r}]"
-                    command = f"{command[:-1]} --covariates {name})"
-                notes.append(f"{call} ({command} estimates the advantage of the side in {first!r}")
-        neutral = [read.called(column) for column in columns if "neutral" in words(column)]
-        if neutral and "home" in columns:
-            notes.append(
-                f"{neutral[0]!r} is not used; leave 'home' blank in the rows where neither side is "
-                "at home"
-            )
+    for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():
+        marker = {*sheet.words("first")} - {*sheet.words("second")}
+        if name not in columns and marker & favored:
+            first = read.called("first")
+            option = column_option({name: first})
+            if name != "shown_first":
+                call, _, command = option.partition(" (--")
+                option = f"{call}, covariates=[{name!r}] (--{command[:-1]} --covariates {name})"
+            notes.append(f"{option} estimates the advantage of the side in {first!r}")
+    neutral = [read.called(column) for column in columns if "neutral" in sheet.words(column)]
+    if neutral and "home" in columns:
+        notes.append(
+            f"{neutral[0]!r} is not used; leave 'home' blank in the rows where neither side is at "
+            "home"
+        )
     return tuple(notes)

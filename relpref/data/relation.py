@@ -1,6 +1,5 @@
 """Relations as the user gives them: their options, their names, and the files that hold them."""
 
-import os
 import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ import scipy.sparse
 
 from relpref.data.arrays import counted, did_you_mean, listed, shown
 from relpref.data.table_files import SUFFIXES, suffix_of
-from relpref.data.tables import is_path, read_table
+from relpref.data.tables import FilePath, is_path, read_table
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import require_memory
@@ -228,7 +227,7 @@ class Files(NamedTuple):
     relations: dict[str, Path | Relation]  # sorted by name
 
 
-def find_files(path: str | os.PathLike[str]) -> Files:
+def find_files(path: FilePath) -> Files:
     """Find the tables of a data set in a folder."""
     folder = Path(path)
     if not folder.is_dir():
@@ -287,12 +286,12 @@ def decoded(value: Any, encoding: str) -> Any:
     return value
 
 
-def is_matrix_file(path: str | os.PathLike[str]) -> bool:
+def is_matrix_file(path: FilePath) -> bool:
     """Whether the name of a file ends like that of a matrix."""
     return suffix_of(path) in MATRICES
 
 
-def read_matrix(path: str | os.PathLike[str]) -> Any:
+def read_matrix(path: FilePath) -> Any:
     """Read a sparse matrix from a MatrixMarket file or an archive of `scipy.sparse.save_npz`."""
     file = Path(path)
     try:

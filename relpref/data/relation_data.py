@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.sparse import coo_array, issparse
 
-from relpref.data.arrays import counted, refuse_first
+from relpref.data.arrays import Floats, Indices, Integers, counted, refuse_first
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, read_labels
 from relpref.data.preference import PreferenceData, assembled
@@ -18,8 +17,6 @@ from relpref.data.tables import Table, as_table, check_columns
 from relpref.errors import DataError
 from relpref.pytree import register
 
-Floats = NDArray[np.float64]
-Positions = NDArray[np.intp]
 Symmetry = Literal["none", "symmetric", "reciprocal"]
 
 SIGN: dict[str, float] = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}  # h(v, w) = ± h(w, v)
@@ -34,7 +31,7 @@ class RelationValues:
     values: Floats
     # Conditioning node and object of each label; a pair may occur several times. None where every
     # pair occurs exactly once.
-    edges: tuple[Positions, Positions] | None = None
+    edges: tuple[Indices, Indices] | None = None
 
     @classmethod
     def of_matrix(cls, matrix: Floats) -> "RelationValues":
@@ -47,7 +44,7 @@ class RelationValues:
 
     @classmethod
     def of_edges(
-        cls, shape: tuple[int, int], rows: Positions, columns: Positions, values: Floats
+        cls, shape: tuple[int, int], rows: Indices, columns: Indices, values: Floats
     ) -> "RelationValues":
         """Make them of edges in any order, repeated or not."""
         order = np.lexsort((columns, rows))
@@ -61,17 +58,17 @@ class RelationValues:
         return self.edges is None
 
     @property
-    def rows(self) -> Positions:
+    def rows(self) -> Indices:
         """Conditioning node of each observed pair, shape (q,)."""
         return np.indices(self.shape)[0].reshape(-1) if self.edges is None else self.edges[0]
 
     @property
-    def columns(self) -> Positions:
+    def columns(self) -> Indices:
         """Object of each observed pair, shape (q,)."""
         return np.indices(self.shape)[1].reshape(-1) if self.edges is None else self.edges[1]
 
     @cached_property
-    def row_counts(self) -> Positions:
+    def row_counts(self) -> Indices:
         """Number of labels of each conditioning node, shape (p,)."""
         return np.bincount(self.rows, minlength=self.shape[0])
 
@@ -107,15 +104,15 @@ class RelationValues:
             and np.array_equal(self.columns, other.columns)
         )
 
-    def pairs(self, symmetry: Symmetry) -> NDArray[np.int64]:
+    def pairs(self, symmetry: Symmetry) -> Integers:
         """Number of each edge's pair of nodes, the same in both directions under a constraint."""
         rows, columns = self.rows, self.columns
         if symmetry != "none":
             rows, columns = np.minimum(rows, columns), np.maximum(rows, columns)
         return np.asarray(rows * self.shape[1] + columns, dtype=np.int64)
 
-    def distinct(self, symmetry: Symmetry) -> Positions:
-        """Positions of edges that a constraint does not imply: v ≤ w, or v < w if reciprocal."""
+    def distinct(self, symmetry: Symmetry) -> Indices:
+        """Indices of edges that a constraint does not imply: v ≤ w, or v < w if reciprocal."""
         if symmetry == "none":
             return np.arange(len(self.values))
         gap = self.columns - self.rows
@@ -134,7 +131,7 @@ class RelationValues:
             self.shape, self.rows[chosen], self.columns[chosen], self.values[chosen]
         )
 
-    def subset(self, nodes: Positions, objects: Positions) -> "RelationValues":
+    def subset(self, nodes: Indices, objects: Indices) -> "RelationValues":
         """Return the relation among some nodes and objects, renumbered in the order given."""
         if self.complete:
             return RelationValues.of_matrix(self.matrix[np.ix_(nodes, objects)])
@@ -171,8 +168,8 @@ class RelationValues:
         shifted._check_constraint(*opposites, sign, shift)
         return shifted._both_ways(sign), shift
 
-    def _opposites(self) -> tuple[Positions, Positions]:
-        """Positions of edges that occur once in each direction, and of their opposites.
+    def _opposites(self) -> tuple[Indices, Indices]:
+        """Indices of edges that occur once in each direction, and of their opposites.
 
         An edge from a node to itself is its own opposite.
         """
@@ -184,7 +181,7 @@ class RelationValues:
         opposite = pairs[edges].get_indexer(self.columns[edges] * self.shape[1] + self.rows[edges])
         return edges[opposite >= 0], edges[opposite[opposite >= 0]]
 
-    def _center(self, edge: Positions, opposite: Positions) -> float:
+    def _center(self, edge: Indices, opposite: Indices) -> float:
         """Half of the usual sum of the labels of two nodes in both directions: ½ or 0."""
         sums = (self.values[edge] + self.values[opposite])[edge != opposite]
         if len(sums):
@@ -193,7 +190,7 @@ class RelationValues:
         return 0.5 if np.all((self.values >= 0) & (self.values <= 1)) else 0.0
 
     def _check_constraint(
-        self, edge: Positions, opposite: Positions, sign: float, shift: float
+        self, edge: Indices, opposite: Indices, sign: float, shift: float
     ) -> None:
         """Refuse labels that contradict the constraint."""
         gap = np.abs(self.values[edge] - sign * self.values[opposite])
@@ -350,7 +347,7 @@ def _labeled(
     return RelationValues.of_matrix(matrix)
 
 
-def _located(labels: Any, index: LabelIndex, kind: str) -> Positions:
+def _located(labels: Any, index: LabelIndex, kind: str) -> Indices:
     """Return the positions of a matrix's labels, none of which may occur twice."""
     where = f"relation, {kind} {{}}".format
     distinct = LabelIndex(read_labels(labels, where), where).labels
@@ -398,7 +395,7 @@ class RelationData:
     values: RelationValues
     symmetry: Symmetry = "none"
     shift: float = 0.0
-    distinct: Positions | None = None
+    distinct: Indices | None = None
     observed: bool = True
 
     @classmethod
@@ -453,7 +450,7 @@ class RelationData:
         distinct = None if symmetry == "none" else constrained.distinct(symmetry)
         return cls(nodes, objects, constrained, symmetry, shift, distinct)
 
-    def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
+    def answer_groups(self, by: str) -> tuple[Integers, str]:
         """Return the number of each distinct edge's pair of nodes, and what a group is called.
 
         Edges are not grouped otherwise.
@@ -461,7 +458,7 @@ class RelationData:
         kept = slice(None) if self.distinct is None else self.distinct
         return self.values.pairs(self.symmetry)[kept], "edge"
 
-    def select_answers(self, chosen: Positions) -> "RelationData":
+    def select_answers(self, chosen: Indices) -> "RelationData":
         """Return the data with some of the distinct edges, in both directions."""
         if self.distinct is None:
             return replace(self, values=self.values.select(chosen))
@@ -490,7 +487,7 @@ class RelationData:
         return pd.MultiIndex(labels, codes, names=["source", "target"], verify_integrity=False)
 
     @property
-    def outcomes(self) -> NDArray[np.intp]:
+    def outcomes(self) -> Indices:
         """Position of the class of each edge."""
         return (np.asarray(self.values.values) > 0).astype(np.intp)
 
@@ -533,7 +530,7 @@ class RelationData:
         """Return the same edges with their labels unobserved, for predictive draws."""
         return replace(self, observed=False)
 
-    def asking(self, rows: Positions, columns: Positions) -> "RelationData":
+    def asking(self, rows: Indices, columns: Indices) -> "RelationData":
         """Return edges to ask about in place of the known ones, in any order and one direction.
 
         ``rows`` and ``columns`` are positions of nodes and objects.

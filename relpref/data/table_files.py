@@ -37,6 +37,9 @@ _EMPTY = "{}: the file is empty; write a header and at least one row"
 _NAME_IT = "save it as UTF-8, or name its encoding, such as encoding='cp1252' (--encoding cp1252)"
 _not_utf8 = re.compile("[\udc80-\udcff]").search  # bytes that "surrogateescape" keeps
 _all_quoted = re.compile(r'"[^"]*"( "[^"]*")+').fullmatch
+_comments = re.compile(
+    r"((#(?![,;\t|])[^\r\n]*|sep=[^\r\n]*)?(\r\n|\r|\n))*"
+).match  # also blank lines
 _space = re.compile(r"\s*").match
 
 Lines = range | NDArray[np.int64]
@@ -182,16 +185,13 @@ class _Style(NamedTuple):
         return tuple(sentence for sentence, holds in sentences.items() if holds)
 
 
-def _style_of(file: Path, sample: str, *, complete: bool) -> _Style:
-    """Find the separator that parts all rows alike."""
+def _style_of(file: Path, sample: str, comment: str, *, complete: bool) -> _Style:
+    """Find the separator that parts all rows alike; ``comment`` stands above the header."""
     head = sample.strip().partition("\n")[0].rstrip()
-    for start, what in (
-        ("# ", "a comment"),
-        ("<", "a page (HTML or XML)"),
-        ("sep=", "a separator"),
-    ):
-        if head.startswith(start):
-            raise DataError(f"{file}: it begins with {what}; begin with the names of the columns")
+    if head.startswith("<"):
+        raise DataError(
+            f"{file}: it begins with a page (HTML or XML); begin with the names of the columns"
+        )
     tables = {}
     for mark in " " if _all_quoted(head) else ",;\t|":  # spaces are those of R
         lines = io.StringIO(sample, newline="")
@@ -213,6 +213,12 @@ def _style_of(file: Path, sample: str, *, complete: bool) -> _Style:
     mark = fitting[0] if fitting else most
     rows = tables[mark]
     before = behind = 0
+    cells = {cell for row in rows[1:] for cell in row}
+    if width[mark] == len(comment.split(mark)) > 1 and cells.intersection(rows[0]):
+        raise DataError(
+            f"{file}: the comment {shown(comment)} may hold the names of the columns; remove the # "
+            "before them, or the comment"
+        )
     if fitting and more[mark] == {1}:
         numbered = [row[0] for row in rows[1:]] == [str(row) for row in range(1, len(rows))]
         blank = not any(row[-1].strip() for row in rows[1:])
@@ -225,8 +231,11 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
     sample = text.read(_SAMPLE)
     complete = len(sample) < _SAMPLE
     sample += text.readline()
-    style = _style_of(file, sample, complete=complete)
-    names, line, begins = list[str](), 1, list[int]()
+    above = _comments(sample)[0]  # type: ignore[index]
+    comments, sample = re.split("\r\n|\r|\n", above)[:-1], sample[len(above) :]
+    style = _style_of(file, sample, "".join(comments[-1:]), complete=complete)
+    skipped = len(comments)
+    names, line, begins = list[str](), 1 + skipped, list[int]()
     # One list of cells, not a list of rows, each of which Python's garbage collector would look at.
     cells: list[str] = []
 
@@ -244,7 +253,7 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
     )
     try:
         for row in reader:
-            first, line = line, reader.line_num + 1
+            first, line = line, reader.line_num + 1 + skipped
             if not any(row) and (names or len(row) != 1):  # blank, or separators alone
                 continue
             if not names:
@@ -292,6 +301,10 @@ def _typed(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(columns, columns=pd.Index(names, dtype=object))
 
 
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value)
+
+
 def _read_json(file: Path, text: str, notes: tuple[str, ...]) -> Piece:
     """Read a list of objects, objects one after the other, or columns."""
     decoder, values, at = json.JSONDecoder(), list[Any](), 0
@@ -304,6 +317,7 @@ def _read_json(file: Path, text: str, notes: tuple[str, ...]) -> Piece:
     lines = suffix_of(file).removesuffix(".gz") != ".json"
     value = values[0] if len(values) == 1 and not lines else values
     if isinstance(value, dict) and value:
+        tables = {name: part for name, part in value.items() if part and _are_rows(part)}
         columns = [  # lists, or as pandas writes them, by the number of the row
             list(part.values())
             if isinstance(part, dict) and list(part) == list(map(str, range(len(part))))
@@ -312,10 +326,14 @@ def _read_json(file: Path, text: str, notes: tuple[str, ...]) -> Piece:
         ]
         if all(isinstance(part, list) and len(part) == len(columns[0]) for part in columns):
             value = [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
-    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        if len(tables) == 1:
+            ((name, value),) = tables.items()
+            notes = (*notes, f"of the object, only {name!r} was read")
+    if not _are_rows(value):
         raise DataError(
             f"{file}: this JSON is no table; write a list of objects, such as "
-            '[{"winner": "a", "loser": "b"}], an object a line, or lists of equal length by column'
+            '[{"winner": "a", "loser": "b"}] (it may be the only list in an object), an object a '
+            "line, or lists of equal length by column"
         )
     names = list(dict.fromkeys(chain.from_iterable(value)))
     kept = [
@@ -334,6 +352,12 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
     try:
         with ZipFile(stream) as archive:
             check_decompressed(file, sum(entry.file_size for entry in archive.infolist()))
+            names = archive.namelist()
+        if not any(name.startswith("xl/") for name in names):
+            what = "an OpenDocument table (.ods); save it as .xlsx or CSV"
+            if "content.xml" not in names:
+                what = f"an archive of {listed(names, 3)}; unpack it, and give a file of it"
+            raise DataError(f"{file}: this is {what}")
         book = pd.ExcelFile(stream, engine="openpyxl")
     except DataError:
         raise
@@ -344,8 +368,7 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
         ) from error
     except Exception as error:  # of many types, which all mean the same to the reader
         raise DataError(
-            f"{file}: this is not a readable Excel file ({error}); save it again, or give a file "
-            "of it if it is an archive"
+            f"{file}: this is not a readable Excel file ({error}); save it again"
         ) from error
     sheet, *rest = book.sheet_names
     cells = pd.read_excel(book, header=None, dtype=object, keep_default_na=False, na_values=[""])

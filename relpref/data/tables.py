@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import did_you_mean, listed, nearest, shown
+from relpref.data.arrays import Floats, Integers, Mask, did_you_mean, listed, nearest, shown
 from relpref.data.labels import Place, is_missing, read_labels, trimmed
 from relpref.data.table_files import Lines, Piece, pieces_of
 from relpref.errors import DataError
 
+FilePath = str | os.PathLike[str]
 _INT32_MAX = int(np.iinfo(np.int32).max)
 TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
@@ -67,7 +67,7 @@ class Table:
             f"{shown(index[row])})"
         )
 
-    def take(self, rows: NDArray[np.int64]) -> "Table":
+    def take(self, rows: Integers) -> "Table":
         """Return some rows, in this order, which keep their places in messages."""
         return replace(
             self,
@@ -82,6 +82,15 @@ class Table:
         frame = self.frame.rename(columns=names)
         return replace(self, frame=frame, given={**self.given, **given})
 
+    def assign(self, **columns: Any) -> "Table":
+        """Return the table with these columns, whose cells are text if those of others are."""
+        if self.text:
+            columns = {
+                name: ["" if is_missing(cell) else str(cell) for cell in cells]
+                for name, cells in columns.items()
+            }
+        return replace(self, frame=self.frame.assign(**columns))
+
     def called(self, column: Hashable) -> Any:
         """Return the name that a column was given."""
         return self.given.get(column, column)
@@ -94,7 +103,7 @@ class Table:
     def refuse(
         self,
         column: Hashable,
-        wrong: NDArray[np.bool_],
+        wrong: Mask,
         reason: str | Callable[[int], str],
         rows: Any = None,
     ) -> None:
@@ -106,7 +115,7 @@ class Table:
                 f"{self.cell(column)(row)}: {shown(self.frame[column].tolist()[row])}{reason}"
             )
 
-    def blank(self, column: Hashable) -> NDArray[np.bool_]:
+    def blank(self, column: Hashable) -> Mask:
         """Return a mask of the cells of a column that are empty or missing."""
         cells = self.frame[column]
         if isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "fiub":
@@ -128,14 +137,14 @@ class Table:
             self.columns[column] = self.frame, labels
         return labels
 
-    def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.float64]:
+    def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> Floats:
         """Return the numbers in all or some cells of a column, see `numbers`."""
         cells, place = self.points(self.frame[column]), self.place
         if rows is not None:
             cells, place = cells.iloc[rows].infer_objects(), lambda row: self.place(int(rows[row]))
         return numbers(cells, self.called(column), place, text=self.text, remedy=remedy)
 
-    def truths(self, column: Hashable) -> NDArray[np.bool_]:
+    def truths(self, column: Hashable) -> Mask:
         """Return which cells of a column say true; 1 is true, and 0 is false."""
         remedy, cells = "write true or false", self.frame[column].tolist()
         if self.text and all(cell in TRUTH for cell in cells):
@@ -159,7 +168,7 @@ class Table:
             return cells
         return cells.map(lambda cell: cell.replace(",", ".") if _DECIMAL_COMMA(cell) else cell)
 
-    def counts(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.int64]:
+    def counts(self, column: Hashable, remedy: str, rows: Any = None) -> Integers:
         """Return positive whole numbers below 2**31 in all or some cells of a column."""
         values = self.numbers(column, remedy, rows)
         wrong = (values < 1) | (values != np.floor(values)) | (values > _INT32_MAX)
@@ -169,9 +178,7 @@ class Table:
         return values.astype(np.int64)
 
 
-def numbers(
-    column: Any, name: str, where: Place, *, text: bool, remedy: str
-) -> NDArray[np.float64]:
+def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) -> Floats:
     """Return a column as finite floating point numbers, or refuse its first cell that is none.
 
     ``where`` maps a row to the words that name its place, ``text`` says that cells come from a CSV
@@ -188,24 +195,21 @@ def numbers(
         missing = (
             cell.strip() in MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
         )
-        if not missing and value is not None and np.isfinite(value):
-            continue
-        here = f"{where(row)}, column {name!r}"
         if missing:
-            raise DataError(
-                f"{here}: the value is missing ({shown(cell)}); fill it in, or drop the row"
-            )
-        if value is None:
-            raise DataError(f"{here}: {shown(cell)} is not a number; {remedy}")
-        raise DataError(
-            f"{here}: {shown(cell)} is not finite; replace it by a finite number or drop the row"
-        )
+            reason = f"the value is missing ({shown(cell)}); fill it in, or drop the row"
+        elif value is None:
+            reason = f"{shown(cell)} is not a number; {remedy}"
+        elif not np.isfinite(value):
+            reason = f"{shown(cell)} is not finite; replace it by a finite number or drop the row"
+        else:
+            continue
+        raise DataError(f"{where(row)}, column {name!r}: {reason}")
     raise DataError(
         f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}"
     )
 
 
-def from_text(cells: list[str]) -> NDArray[np.float64] | None:
+def from_text(cells: list[str]) -> Floats | None:
     """Return the numbers in cells of a file; None if a cell is no number."""
     # Python reads 1_5 as 15; in a table it is a slip.
     if any("_" in cell for cell in cells):
@@ -217,7 +221,7 @@ def from_text(cells: list[str]) -> NDArray[np.float64] | None:
         return None
 
 
-def from_cells(column: Any) -> NDArray[np.float64] | None:
+def from_cells(column: Any) -> Floats | None:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = dtype.categories.dtype
@@ -430,7 +434,7 @@ def is_path(value: Any) -> bool:
 
 
 def read_table(
-    path: str | os.PathLike[str], *, max_columns: int | None = None, encoding: str | None = None
+    path: FilePath, *, max_columns: int | None = None, encoding: str | None = None
 ) -> Table:
     """Read a table from a file of text, JSON, Excel or Parquet.
 
@@ -466,7 +470,7 @@ def read_table(
 
 
 def read_pieces(
-    path: str | os.PathLike[str],
+    path: FilePath,
     *,
     max_columns: int | None = None,
     whole: bool = False,

@@ -1,6 +1,5 @@
 """Drugs and the proteins they act on, with similarities on both sides (Yamanishi et al. 2008)."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import shown
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import REMEDY, find, read_numbers
 from relpref.errors import DataError
 from relpref.linalg import nearest_semidefinite
@@ -38,7 +38,7 @@ class DrugTarget:
     notes: tuple[str, ...]
 
 
-def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> DrugTarget:
+def load(family: str = "nr", folder: FilePath | None = None) -> DrugTarget:
     """Read one family of proteins.
 
     Parameters

@@ -1,6 +1,5 @@
 """Relations from text files, a line for each edge."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +7,14 @@ import pandas as pd
 
 from relpref.data import Table
 from relpref.data.arrays import shown
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import read_lines
 from relpref.errors import DataError
 
 _COLUMNS = ("source", "target", "weight")
 
 
-def read_edges(path: str | os.PathLike[str]) -> Table:
+def read_edges(path: FilePath) -> Table:
     """Read a relation file whose cells are separated by blanks or tabs.
 
     Empty lines and lines that begin with ``#`` are skipped. Labels stay text. Unknown

@@ -1,6 +1,5 @@
 """Results of international football matches from 1872 on, collected by Mart Jürisoo (CC0)."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pandas as pd
 
 from relpref.data import read_table
 from relpref.data.arrays import listed, shown
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
 
@@ -29,7 +29,7 @@ _SCORES = ("home_score", "away_score")
 
 
 def read_matches(
-    folder: str | os.PathLike[str] | None = None,
+    folder: FilePath | None = None,
     *,
     since: str | None = None,
     until: str | None = None,

@@ -8,9 +8,9 @@ import pandas as pd
 import scipy.optimize
 import scipy.sparse
 import scipy.special
-from numpy.typing import NDArray
 
 from relpref.data import PreferenceData
+from relpref.data.arrays import Floats, Integers
 from relpref.data.rankings import Rankings
 from relpref.errors import DataError
 from relpref.limits import require_memory
@@ -160,7 +160,7 @@ def _players(rng: np.random.Generator, weight: float, number: int, name: str) ->
     return pd.DataFrame(odds, index=index, columns=list(MOVES))
 
 
-def _moves(rng: np.random.Generator, probabilities: NDArray[np.float64]) -> NDArray[np.int64]:
+def _moves(rng: np.random.Generator, probabilities: Floats) -> Integers:
     """Draw a move for each row of probabilities."""
     below = np.cumsum(probabilities, axis=1)[:, :-1]
     return np.sum(rng.random((len(probabilities), 1)) > below, axis=1)
@@ -186,7 +186,7 @@ class PowerLaw:
     """
 
     data: PreferenceData
-    utilities: NDArray[np.float64]
+    utilities: Floats
 
 
 def power_law(
@@ -263,7 +263,7 @@ def _graph(rng: np.random.Generator, n: int, links: int, exponent: float, commun
     power = 1 - 1 / (exponent - 1)
     shift = _shift(n, links, power)
 
-    def ranks(size: int) -> NDArray[np.int64]:
+    def ranks(size: int) -> Integers:
         """Draw ranks in proportion to (r + shift)^(power − 1), by inverting its integral."""
         low, high = shift**power, (n + shift) ** power
         drawn = (low + rng.random(size) * (high - low)) ** (1 / power) - shift
@@ -301,7 +301,7 @@ def _shift(n: int, links: int, power: float) -> float:
     return float(np.exp(scipy.optimize.brentq(excess, lowest, highest)))
 
 
-def _smooth(rng: np.random.Generator, adjacency: Any) -> NDArray[np.float64]:
+def _smooth(rng: np.random.Generator, adjacency: Any) -> Floats:
     """Draw noise and average it along random walks, without the constant that is their limit."""
     degree = adjacency.sum(axis=1)
     values = rng.standard_normal(degree.size)
@@ -312,15 +312,13 @@ def _smooth(rng: np.random.Generator, adjacency: Any) -> NDArray[np.float64]:
     return np.asarray(values)
 
 
-def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _standard(values: Floats) -> Floats:
     """Center, and scale to variance 1."""
     centered = values - values.mean()
     return np.asarray(centered / (centered.std() or 1.0))
 
 
-def _answers(
-    rng: np.random.Generator, adjacency: Any, utilities: NDArray[np.float64], number: int
-) -> NDArray[np.int64]:
+def _answers(rng: np.random.Generator, adjacency: Any, utilities: Floats, number: int) -> Integers:
     """Draw answers as positions of winners and losers, shape (2, number)."""
     # An end of a link drawn at random is a node in proportion to its degree.
     first, second = (adjacency.indices[rng.integers(adjacency.nnz, size=number)] for _ in range(2))

@@ -1,6 +1,5 @@
 """Queries with judged documents in the format of LETOR 2, 3 and 4 (Liu 2007, Qin 2010)."""
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import counted, shown
-from relpref.data.tables import number
+from relpref.data.tables import FilePath, number
 from relpref.data_loaders.registry import find, read_lines
 from relpref.errors import DataError
 
@@ -53,9 +52,7 @@ def pairs_of(relevance: pd.Series) -> pd.DataFrame:
     return pd.DataFrame({"winner": relevance.index[winner], "loser": relevance.index[loser]})
 
 
-def load_queries(
-    folder: str | os.PathLike[str] | None = None, *, fold: int = 1
-) -> dict[str, LetorQuery]:
+def load_queries(folder: FilePath | None = None, *, fold: int = 1) -> dict[str, LetorQuery]:
     """Read the three files of a fold.
 
     Parameters
@@ -90,7 +87,7 @@ def load_queries(
     return {qid: queries[qid] for qid in sorted(queries, key=lambda qid: (numbers[qid], qid))}
 
 
-def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[str, LetorQuery]:
+def read_queries(path: FilePath, *, part: str = "test") -> dict[str, LetorQuery]:
     """Read one file of lines ``label qid:QUERY 1:value 2:value ... #docid = DOCUMENT``.
 
     Parameters

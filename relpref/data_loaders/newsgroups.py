@@ -1,6 +1,5 @@
 """Messages of 20 Newsgroups, from the archive as it is distributed (Lang 1995)."""
 
-import os
 import tarfile
 import zlib
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from relpref.data.arrays import listed, nearest, shown
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
 from relpref.limits import MAX_MESSAGE_BYTES
@@ -19,7 +19,7 @@ _REMEDY = "give the archive as it is distributed"
 
 def load(
     groups: Sequence[str] | None = None,
-    folder: str | os.PathLike[str] | None = None,
+    folder: FilePath | None = None,
 ) -> pd.DataFrame:
     """Read messages from the archive ``20news-bydate.tar.gz``.
 

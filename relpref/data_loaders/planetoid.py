@@ -1,7 +1,6 @@
 """Papers with words, classes and citations, in the files of Planetoid (Yang et al. 2016)."""
 
 import io
-import os
 import pickle
 from collections import defaultdict
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse
-from numpy.typing import NDArray
 
+from relpref.data.arrays import Array, Integers
 from relpref.data.relation import checked_sparse
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find, read_numbers
 from relpref.errors import DataError
 from relpref.files import reading
@@ -37,11 +37,11 @@ class CitationNetwork:
     """
 
     words: Any
-    classes: NDArray[np.int64]
+    classes: Integers
     links: pd.DataFrame
 
 
-def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> CitationNetwork:
+def load(name: str = "cora", folder: FilePath | None = None) -> CitationNetwork:
     """Read a citation network.
 
     The files are Python 2 pickles. They are read by an unpickler that knows arrays, sparse
@@ -83,7 +83,7 @@ class _SparseMatrix:
     """Attributes of a pickled scipy matrix, under the names that scipy gave them."""
 
 
-def _empty(kind: type, shape: tuple[int, ...], code: str) -> NDArray[Any]:
+def _empty(kind: type, shape: tuple[int, ...], code: str) -> Array:
     """Make an array, which unpickling fills."""
     return np.ndarray(shape, dtype=code)
 
@@ -133,7 +133,7 @@ def _matrix(value: Any, file: Path) -> Any:
         raise _damaged(file, f"expected a sparse matrix ({error!r})") from None
 
 
-def _array(value: Any, file: Path) -> NDArray[Any]:
+def _array(value: Any, file: Path) -> Array:
     if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
         raise _damaged(file, f"expected an array of classes, got {type(value).__name__}")
     return value

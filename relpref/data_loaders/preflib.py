@@ -1,17 +1,17 @@
 """Files of PrefLib, the library of preferences (Mattei & Walsh 2013)."""
 
-import os
 from typing import Literal
 
 from relpref.data.arrays import listed, nearest
 from relpref.data.rankings import Rankings
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
 
 
 def load(
     name: str,
-    folder: str | os.PathLike[str] | None = None,
+    folder: FilePath | None = None,
     incomplete: Literal["top-k", "subset"] | None = None,
 ) -> Rankings:
     """Read a file of orders of the library.

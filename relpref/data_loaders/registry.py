@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import listed, shown
-from relpref.data.tables import numbers
+from relpref.data.tables import FilePath, numbers
 from relpref.errors import DataError, StorageError
 from relpref.files import file_digest, reading
 
@@ -86,7 +86,7 @@ def data_folder() -> Path | None:
     return Path(setting).absolute() if setting else None
 
 
-def find(name: str, folder: str | os.PathLike[str] | None = None, file: str = "") -> Path:
+def find(name: str, folder: FilePath | None = None, file: str = "") -> Path:
     """Return the folder of a data set, or a file in it; refuse what does not exist."""
     chosen, base = data_set(name), data_folder()
     if folder is None:

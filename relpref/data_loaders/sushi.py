@@ -1,16 +1,15 @@
 """Sushi: rankings and scores by 5000 people in Japan, and facts about them (Kamishima 2003)."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import shown
+from relpref.data.arrays import Floats, Integers, shown
 from relpref.data.rankings import Rankings
+from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import REMEDY, find, read_numbers
 from relpref.errors import DataError
 
@@ -69,10 +68,10 @@ class Sushi:
     rankings: Rankings
     items: pd.DataFrame
     users: pd.DataFrame
-    scores: NDArray[np.float64] | None
+    scores: Floats | None
 
 
-def load(which: Literal["a", "b"] = "a", folder: str | os.PathLike[str] | None = None) -> Sushi:
+def load(which: Literal["a", "b"] = "a", folder: FilePath | None = None) -> Sushi:
     """Read one of the two sets.
 
     Parameters
@@ -118,7 +117,7 @@ def _users(file: Path) -> pd.DataFrame:
     return table.set_index("user")
 
 
-def _orders(file: Path, items: int, users: int) -> NDArray[np.int64]:
+def _orders(file: Path, items: int, users: int) -> Integers:
     """Numbers of the items in each ranking, best first, shape (users, 10)."""
     table = read_numbers(file, range(1, 13), header=f"{items} 1")
     if len(table) != users:
@@ -133,7 +132,7 @@ def _orders(file: Path, items: int, users: int) -> NDArray[np.int64]:
     return orders
 
 
-def _scores(file: Path, orders: NDArray[np.int64], items: int) -> NDArray[np.float64]:
+def _scores(file: Path, orders: Integers, items: int) -> Floats:
     """Scores of each user, shape (users, items), NaN where there is none."""
     scores = read_numbers(file, range(1, items + 1)).to_numpy()
     if len(scores) != len(orders) or not np.isin(scores, range(-1, 5)).all():

@@ -23,16 +23,18 @@ Candidate = Posterior | RelationPosterior | HeldOut
 
 ATTRIBUTES, INDIVIDUAL = "attributes", "individual"
 _NOISE = "rater_noise"
+# Columns by which answers differ, and what models have besides pairs.
+_WHAT_WAS_ANSWERED = {"tie", "strength", "reported", "list", "group", "site", "label", "class"}
 
 
-def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
+def compare(*candidates: Candidate | Mapping[str, Candidate]) -> pd.DataFrame:
     """Compare models by their held-out predictions of the same answers, best first.
 
     Parameters
     ----------
-    candidates : mapping from name to Posterior, RelationPosterior or HeldOut
-        At least two. Posteriors are compared by `leave_one_out`; results of `k_fold` are taken as
-        they are.
+    *candidates : Posterior, RelationPosterior, HeldOut, or mapping from name to these
+        At least two models. Those without a name are called "model 1", "model 2" and so on.
+        Posteriors are compared by `leave_one_out`; results of `k_fold` are taken as they are.
 
     Returns
     -------
@@ -55,6 +57,9 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson & Vehtari 2020, "Uncertainty in Bayesian
     leave-one-out cross-validation based model comparison").
 
+    The models may differ in covariates, raters and positions of the answers, which are paired by
+    their other columns.
+
     Examples
     --------
     >>> import relpref
@@ -66,20 +71,29 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     >>> relpref.diagnostics.compare(models).shape[0]
     2
     """
-    if len(candidates) < 2:
-        raise DataError(
-            f"compare has {counted(len(candidates), 'model')}; give two or more, by name"
-        )
-    models = {
-        name: candidate if isinstance(candidate, HeldOut) else leave_one_out(candidate)
-        for name, candidate in candidates.items()
-    }
+    named: dict[str, Any] = {}
+    for each in candidates:
+        named |= each if isinstance(each, Mapping) else {f"model {len(named) + 1}": each}
+    for name, model in named.items():
+        if not isinstance(model, HeldOut) and not hasattr(model, "kind"):
+            raise DataError(
+                f"compare: {name!r} is a {type(model).__name__}; give posteriors or results of "
+                'k_fold, such as compare(p, q) or compare({"one": p, "other": q})'
+            )
+    if len(named) < 2:
+        raise DataError(f"compare has {counted(len(named), 'model')}; give two or more")
+    models = _of_shared_columns(
+        {
+            name: model if isinstance(model, HeldOut) else leave_one_out(model)
+            for name, model in named.items()
+        }
+    )
     first, *others = models.items()
     models = dict([first, *((other[0], _aligned(first, other)) for other in others)])
     best = max(models.values(), key=lambda held_out: held_out.elpd)
     rows = {}
     for name, held_out in models.items():
-        evidence = getattr(candidates[name], "log_evidence", None)
+        evidence = getattr(named[name], "log_evidence", None)
         difference, error = difference_of(held_out, best)
         rows[name] = {
             "elpd": held_out.elpd,
@@ -99,16 +113,36 @@ def difference_of(first: HeldOut, second: HeldOut) -> tuple[float, float]:
     return float(first.weight.sum() * mean), float(first.weight.sum() * error)
 
 
+def _answer_columns(held_out: HeldOut) -> pd.DataFrame:
+    """Columns of the table that say what was answered, without the predictions."""
+    table = held_out.table.loc[:, :"probability"]
+    return table.drop(columns=["probability", "mean", "sd"], errors="ignore")
+
+
+def _of_shared_columns(models: dict[str, HeldOut]) -> dict[str, HeldOut]:
+    """Leave out what only some models know of the circumstances of answers to pairs.
+
+    These are raters, positions and covariates. Equal answers may have differed in them, so rows
+    then are single answers.
+    """
+    columns = [set(_answer_columns(held_out)) for held_out in models.values()]
+    differ = set.union(*columns) - set.intersection(*columns)
+    if not differ or "winner" in differ or differ & _WHAT_WAS_ANSWERED:
+        return models
+    single = {}
+    for name, held_out in models.items():
+        table = held_out.table.drop(columns=[*differ], errors="ignore")
+        table = table.loc[table.index.repeat(held_out.weight)].assign(count=1)
+        single[name] = replace(held_out, table=table.reset_index(drop=True))
+    return single
+
+
 def _aligned(*models: tuple[str, HeldOut]) -> HeldOut:
     """Return the second model with its rows in the order of the first.
 
     A DataError names the first difference if the two predict different answers.
     """
-    predictions = ["probability", "mean", "sd"]
-    tables = first, second = [
-        held_out.table.loc[:, :"probability"].drop(columns=predictions, errors="ignore")
-        for _, held_out in models
-    ]
+    tables = first, second = [_answer_columns(held_out) for _, held_out in models]
     names = [f"the answers of {name!r}" for name, _ in models]
     facts = [f"have {len(table)} rows" for table in tables]
     if list(first) != list(second):

@@ -6,6 +6,7 @@ of the other answers are kept in the choice: without an answer with the row a an
 the posterior precision is Λ − τ a aᵀ and the shift Λm − ν a.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,8 @@ class Robustness:
     units : tuple of (str, label)
         ``"rater"``, ``"list"`` or ``"group"`` and its label, whose removal alone changes who is
         among the first in a refit.
+    note : str
+        What makes the result doubtful, empty if nothing does.
     """
 
     answers: pd.DataFrame
@@ -47,6 +50,7 @@ class Robustness:
     before: tuple[Any, ...]
     after: tuple[Any, ...]
     units: tuple[tuple[str, Any], ...]
+    note: str = ""
 
     @property
     def confirmed(self) -> bool:
@@ -56,10 +60,11 @@ class Robustness:
     def __repr__(self) -> str:
         before, after = listed(self.before, 3), listed(self.after, 3)
         units = "".join(f"; {kind} {label!r} is enough" for kind, label in self.units)
+        note = f"; {self.note}" if self.note else ""
         if not self.confirmed:
-            return f"Robustness(no removal of answers changes who is first: {before}{units})"
+            return f"Robustness(no removal of answers changes who is first: {before}{units}{note})"
         answers = counted(self.total, "answer")
-        return f"Robustness({self.number:,} of {answers} removed: {after} first{units})"
+        return f"Robustness({self.number:,} of {answers} removed: {after} first{units}{note})"
 
 
 def robustness(posterior: Any, top: int = 1) -> Robustness:
@@ -98,6 +103,7 @@ def robustness(posterior: Any, top: int = 1) -> Robustness:
             "takes answers, and a number from 1 that is below that of the items"
         )
     posterior._known_origin("robustness")
+    posterior._warn_if_not_converged()
     if posterior.large or not posterior.sites:
         raise UnsupportedProgramError(
             "robustness needs a covariance matrix and sites of the answers; fit fewer items, with "
@@ -156,28 +162,44 @@ class _Removal:
         for _ in range(_REFITS):
             if confirmed or not removed.any():
                 break
-            refit = posterior.update(withdraw=self.answers(removed))
+            refit = self.without(self.answers(removed))
             confirmed = self.differs(refit)
             if not confirmed:
                 means = refit.belief.mean()
                 gap = means[ahead] - means[behind] + self.margin
                 removed = self.choose(ahead, behind, gap, removed)
+        note = ""
         if not confirmed:
+            note = "a change was expected, but no refit confirmed it" if removed.any() else ""
             removed, refit = nothing, posterior
+        elif (groups := len(set(refit.data.groups()))) > len(set(posterior.data.groups())):
+            note = f"nothing else connects {groups} groups of items, so this rests on the prior"
         before, after = (tuple(labels[at] for at in self.first(p)) for p in (posterior, refit))
         units = self.units(ahead, behind, nothing)
         total = int(self.limit.sum())
-        return Robustness(self.answers(removed), int(removed.sum()), total, before, after, units)
+        return Robustness(
+            self.answers(removed), int(removed.sum()), total, before, after, units, note
+        )
+
+    def without(self, answers: pd.DataFrame) -> Any:
+        """Posterior without some answers; its warnings do not concern the caller."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return self.posterior.update(withdraw=answers)
 
     def first(self, posterior: Any) -> Any:
         """Positions of the first items, best first."""
         return np.argsort(-posterior.belief.mean(), kind="stable")[: self.top]
 
     def differs(self, posterior: Any) -> bool:
-        """Whether another item is among the first, and is not tied with the one it replaces."""
+        """Whether another item is among the first, and is not tied with the one it replaces.
+
+        A fit that did not converge says nothing.
+        """
         means = posterior.belief.mean()
         others = np.delete(means, self.before)
-        return bool(others.max() - means[self.before].min() > 0.5 * self.margin)
+        further = others.max() - means[self.before].min() > 0.5 * self.margin
+        return bool(posterior.converged and further)
 
     def answers(self, removed: Any) -> pd.DataFrame:
         """Table of the answers of units that are removed so many times, shape (u,)."""
@@ -240,7 +262,6 @@ class _Removal:
             sums = np.bincount(column[labeled], lower[labeled], len(labels))
             for at in np.argsort(-sums, kind="stable")[:_TRIED]:
                 chosen = answers.with_counts(answers.count * (column == at), data.labels)
-                refit = self.posterior.update(withdraw=chosen.written(data.labels))
-                if self.differs(refit):
+                if self.differs(self.without(chosen.written(data.labels))):
                     alone.append((kind, labels[at]))
         return tuple(alone)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from relpref import limits as sizes
 from relpref.data import PreferenceData
-from relpref.data.arrays import listed, shown
+from relpref.data.arrays import counted, listed, shown
 from relpref.data.tables import as_table, is_table
 from relpref.errors import DataError
 from relpref.explore.forecast import (
@@ -376,7 +376,7 @@ def next_pairs(
     DataFrame
         ``first``, ``second``, ``score``; and, as in `UtilityPosterior.prefer`, ``probability``,
         ``gap_mean`` and ``gap_sd`` before these answers. There are fewer than k rows if fewer
-        pairs are left.
+        pairs are left; ``attrs["notes"]`` then says why, and `UtilityPosterior.next_pairs` warns.
 
     Raises
     ------
@@ -400,7 +400,14 @@ def next_pairs(
     pairs = [(data.labels[i], data.labels[j]) for i, j, _ in asked]
     table = preference_table(pairs, expected, gaps)
     table["score"] = np.array([value for _, _, value in asked], dtype=np.float64)
-    return table[["first", "second", "score", "probability", "gap_mean", "gap_sd"]]
+    table = table[["first", "second", "score", "probability", "gap_mean", "gap_sd"]]
+    if len(asked) < k:
+        why = "the rest were answered or are ruled out; raise repeats to ask again"
+        if max_wrong is not None:
+            why += f", and a max_wrong above {max_wrong} allows more"
+        note = f"next_pairs: {counted(len(asked), 'question')} of {k} can be asked: {why}"
+        table.attrs["notes"] = (note,)
+    return table
 
 
 def expected_answers(

@@ -70,9 +70,9 @@ class GaussianEngine:
         `relpref.likelihoods` have closed forms, those of others are integrated numerically. Every
         other latent site is a hyperparameter.
     hyperparameters : {"integrate", "maximize", "em", "nuts"}
-        ``"integrate"`` averages over them by 24 to 60 weighted points around the maximum of
+        ``"integrate"`` averages over them by 7 to 45 weighted points around the maximum of
         evidence times prior (see `relpref.infer.importance`) and returns a weighted mixture of one
-        posterior for each. At most six directions are varied: the scalars first, then entries of
+        posterior for each. The key plays no part in it. At most six directions are varied: the scalars first, then entries of
         vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
         ``info["effective_points"]`` says how even the weights are. Where covariances of all points
         would take too much memory, above about 640 items, the posterior is that at the maximum, and
@@ -488,7 +488,7 @@ class GaussianEngine:
         most = most_points(layout.num_latents)
         with progress_line("Averaging over models that fit", progress_bar) as report:
             if len(maximum):
-                points = importance_points(at, coords, maximum, here, generator(key), most, report)
+                points = importance_points(at, coords, maximum, here, most, report)
             else:
                 points = repeated_point((Component.of(layout, best), {}, best), here)
         info = fitted.info | {"hyperparameters": "integrate", **points.info}
@@ -497,12 +497,17 @@ class GaussianEngine:
             self.raise_unless_ok(result, info)
             info["hyperparameters"] = "maximize"
             return self._at_maximum(program, fitted._replace(result=result), info, key, origin)
+        averaged = self._averaged(program, fitted.dual)
+        # The same answers always have the same posterior, whatever the key.
+        rng = np.random.default_rng(0)
+        if plates is not None or averaged is not None:
+            points = points.split()
         if plates is not None:
-            vectors = plates.vectors(points, generator(key))
+            vectors = plates.vectors(points, rng)
             points = points.moved(vectors, at(vectors, True))
         found = [(component, values) for component, values, _ in points.results]
-        if (averaged := self._averaged(program, fitted.dual)) is not None:
-            points, found = averaged.at_points(points, unravel, generator(key))
+        if averaged is not None:
+            points, found = averaged.at_points(points, unravel, rng)
         components, values = zip(*found, strict=True)
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
         weights = (points.prior_log_weights, points.log_evidence)

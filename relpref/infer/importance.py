@@ -1,15 +1,18 @@
 """Weighted hyperparameters around the maximum of evidence times prior.
 
 Every hyperparameter is first standardized: mapped, monotonically, to a scale where its prior is the
-standard normal. There evidence times prior is nearly Gaussian, and a Student-t proposal with the
-curvature at the maximum needs few points, laid out evenly. The idea of a few weighted runs in place
-of a sampler is that of Rue, Martino & Chopin (2009, "Approximate Bayesian inference for latent
-Gaussian models", section 6.5); weights correct for what the proposal misses.
+standard normal. There evidence times prior is smooth and nearly Gaussian, and a few well-placed
+evaluations integrate over it. The idea is that of Rue, Martino & Chopin (2009, "Approximate
+Bayesian inference for latent Gaussian models", section 6.5). In one or two directions the points
+are a lattice, of which the trapezoidal rule makes an integral that is nearly exact. In more they
+are those of a rule of degree 5 for the normal distribution, on axes that follow the skewness.
+The same answers always have the same points.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,7 +20,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
-from scipy.special import fdtri, gammaln, logsumexp, ndtri
+from scipy.special import logsumexp, ndtri
 
 from relpref.infer.call import Values, survey
 from relpref.infer.program import Program
@@ -31,19 +34,24 @@ Floats = NDArray[np.float64]
 
 MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in more are too sparse
 _MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
-POINTS = {1: 24, 2: 24, 3: 36, 4: 48, 5: 60, 6: 60}  # by the number of directions, at most
-ROUNDS = 3  # in which they come, each from a proposal with the moments of the points before
-_MIN_SHARE = 0.25  # of the points that are to be effective; otherwise as many again follow
+# Distance of neighbors in the lattice, in standard deviations, by the number of directions.
+_SPACING = {1: 1.0, 2: 1.5}
+# Fall of the logarithm below its maximum at which the lattice ends.
+_DEPTH = 5.0
+MOST_POINTS = 60  # of a lattice
+# Squared coordinates of the rule's points in the corners, and where the skewness of an axis is
+# seen, in standard deviations.
+_CORNERS, _SEEN = 1.5, 2.2
+# Effective share of the rule's points below which another round follows.
+_MIN_SHARE = 0.3
 # Latents above which there are fewer points: each costs more, and answers say more.
 _SMALL, FEWER_POINTS = 100, 36
 MIN_POINTS = 24
-MIN_EFFECTIVE = 5.0  # effective points below which the mixture is not to be relied on
+# The mixture is not to be relied on where fewer points are effective than this share of them, or,
+# of few and of many points, than these numbers.
+_LEAST_EVEN, _LEAST_OF_FEW, _LEAST_OF_MANY = 0.1, 2.0, 5.0
 MAX_PARETO_K = 0.7
 PARETO_POINTS = 64  # Pareto's k is estimated from this many weights on
-_FREEDOM = 7.0  # degrees of freedom of the proposal
-# How much wider its root is than that of the covariance: two dozen points see too little of the
-# tails, from which the next one learns.
-_WIDER = 1.25
 # Tolerance of the sites at a point: a mean in posterior sds, a variance relative to itself.
 POINT_TOLERANCE = 1e-3
 _STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
@@ -100,6 +108,19 @@ class Points(NamedTuple):
                 prior[row] += results[row][0].log_evidence - one.log_evidence
                 results[row], kept[row] = one.result, vectors[row]
         return self._replace(vectors=kept, results=results, prior_log_weights=prior)
+
+    def split(self) -> "Points":
+        """The same points, the heavy ones repeated, so that more may be drawn at each of them."""
+        evidences = [component.log_evidence for component, *_ in self.results]
+        log_weights = self.prior_log_weights + evidences
+        weights = np.exp(log_weights - logsumexp(log_weights))
+        copies = np.maximum(np.round(MIN_POINTS * weights), 1).astype(np.int64)
+        rows = np.repeat(np.arange(len(copies)), copies)
+        return self._replace(
+            vectors=self.vectors[rows],
+            results=[self.results[row] for row in rows],
+            prior_log_weights=(self.prior_log_weights - np.log(copies))[rows],
+        )
 
 
 class _Scale(NamedTuple):
@@ -222,35 +243,126 @@ class _Target(NamedTuple):
         return gradient
 
 
-class _Proposal(NamedTuple):
-    """center + root w, w a d-dimensional Student-t variable."""
+class _Axes(NamedTuple):
+    """A map from u to z = center + root s(u), where s bends each coordinate as its skewness asks.
 
-    center: Floats
-    root: Floats
+    s_i(u) = scale_i (exp(bend_i u) − 1)/bend_i, which is scale_i u where nothing is bent.
+    """
 
-    def log_density(self, z: Floats) -> Floats:
-        """Of points, shape (k, d)."""
-        size = len(self.root)
-        w = np.linalg.solve(self.root, (z - self.center).T)
-        constant = (
-            gammaln((_FREEDOM + size) / 2)
-            - gammaln(_FREEDOM / 2)
-            - size / 2 * np.log(_FREEDOM * np.pi)
-        )
-        kernel = -0.5 * (_FREEDOM + size) * np.log1p(np.sum(np.square(w), axis=0) / _FREEDOM)
-        return np.asarray(constant + kernel - np.linalg.slogdet(self.root)[1])
+    center: Floats  # shape (d,)
+    root: Floats  # shape (d, d)
+    scale: Floats  # shape (d,)
+    bend: Floats  # shape (d,)
 
-    def points(self, strata: Floats, rng: np.random.Generator) -> Floats:
-        """2d points for each quantile of their distance: along both directions of d random orthogonal axes.
+    @classmethod
+    def fitted(cls, height: "_Height", center: Floats, root: Floats) -> "_Axes":
+        """The map under which the logarithm falls by ½u² on either side of each axis."""
+        steps = _SEEN * np.concatenate([root.T, -root.T])
+        levels = height(np.concatenate([center[None], center + steps]), False)[2]
+        drop = np.maximum(levels[0] - levels[1:], 0.1)
+        # A parabola through the level that is seen falls by ½_SEEN² at this distance.
+        reach = np.clip(_SEEN**2 / np.sqrt(2 * drop), 0.5 * _SEEN, 2.5 * _SEEN)
+        right, left = np.split(reach, 2)
+        bend = np.log(right / left) / _SEEN
+        bend = np.where(np.abs(bend) < 1e-3, 1e-3, bend)
+        return cls(center, root, right * bend / np.expm1(bend * _SEEN), bend)
 
-        Such spherical-radial designs (Genz & Monahan 1998, "Stochastic integration rules for
-        infinite regions") have the right mean and covariance in every group.
-        """
-        size = len(self.root)
-        distances = np.sqrt(size * fdtri(size, _FREEDOM, 1e-3 + (1 - 2e-3) * strata))
-        axes = np.concatenate([np.linalg.qr(rng.standard_normal((size, size)))[0] for _ in strata])
-        w = np.repeat(distances, size)[:, None] * axes
-        return np.asarray(self.center + np.concatenate([w, -w]) @ self.root.T)
+    def at(self, u: Floats) -> tuple[Floats, Floats]:
+        """Places z, shape (k, d), and the logarithms of the map's Jacobian there."""
+        bent = self.scale * np.expm1(self.bend * u) / self.bend
+        log_jacobian = np.sum(np.log(self.scale) + self.bend * u, axis=1)
+        return self.center + bent @ self.root.T, log_jacobian + np.linalg.slogdet(self.root)[1]
+
+
+# From places in the directions that are varied, shape (k, d), and whether results are wanted, to
+# what `_Target.at` returns.
+_Height = Callable[[Floats, bool], tuple[Floats, list[Evaluated | None], Floats]]
+
+
+class _Rule(NamedTuple):
+    """Evaluations whose weighted sum is an integral."""
+
+    places: Floats  # in the directions that are varied, shape (k, d)
+    vectors: Floats  # flattened and unconstrained, shape (k, p)
+    results: list[Evaluated | None]
+    log_weights: Floats  # shape (k,)
+    share: float  # of the points that are effective, compared with a Gaussian
+
+
+def _lattice(height: _Height, center: Floats, root: Floats, most: int) -> _Rule:
+    """The trapezoidal rule on a lattice, in two directions a triangular one.
+
+    From the center on, neighbors are evaluated as long as they may be within ``_DEPTH`` of the
+    maximum: a concave function lies below the line through its last two points.
+    """
+    size = len(root)
+    spacing = _SPACING[size]
+    basis = spacing * np.eye(1)
+    steps: list[tuple[int, ...]] = [(1,), (-1,)]
+    if size == 2:
+        basis = spacing * np.sqrt(2 / np.sqrt(3)) * np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])
+        steps = [(1, 0), (0, 1), (-1, 0), (0, -1), (1, -1), (-1, 1)]
+    levels: dict[tuple[int, ...], float] = {}
+    vectors: list[Floats] = []
+    results: list[Evaluated | None] = []
+    queue: list[tuple[int, ...]] = [(0,) * size]
+    while queue:
+        evaluated = height(center + np.array(queue) @ basis @ root.T, True)
+        vectors.append(evaluated[0])
+        results += evaluated[1]
+        levels |= zip(queue, evaluated[2], strict=True)
+        floor, guesses = max(levels.values()) - _DEPTH, dict[tuple[int, ...], float]()
+        for place, level in levels.items():
+            for step in steps if level > floor else ():
+                ahead = tuple(a + b for a, b in zip(place, step, strict=True))
+                behind = tuple(a - b for a, b in zip(place, step, strict=True))
+                if ahead not in levels:
+                    guess = 2 * level - levels.get(behind, level + 0.5 * spacing**2)
+                    guesses[ahead] = max(guess, guesses.get(ahead, -np.inf))
+        likely = [place for place in guesses if guesses[place] > floor]
+        queue = sorted(likely, key=lambda place: -guesses[place])[: most - len(levels)]
+    log_volume = size * np.log(spacing) + np.linalg.slogdet(root)[1]
+    places = center + np.array(list(levels)) @ basis @ root.T
+    log_weights = np.array(list(levels.values())) + log_volume
+    return _Rule(places, np.concatenate(vectors), results, log_weights, 1.0)
+
+
+def _corners(size: int, few: bool) -> Floats:
+    """Corners of a cube, shape (k, d): a fraction of them from five directions on.
+
+    Averages of products of up to five coordinates are those of all corners, except the product of
+    all five directions; with ``few`` corners of six directions, of products of up to three.
+    """
+    free = {5: 4, 6: 4 if few else 5}.get(size, size)
+    corners = np.array(list(product((-1.0, 1.0), repeat=free)))
+    generated = [corners[:, :3], corners[:, 1:]] if size == free + 2 else [corners]
+    columns = [part.prod(axis=1) for part in generated[: size - free]]
+    return np.column_stack([corners, *columns])
+
+
+def _degree_five(height: _Height, axes: _Axes, few: bool) -> _Rule:
+    """The rule of degree 5 for the normal distribution with points in the center, on axes and in corners.
+
+    It is that of McNamee & Stenger (1967), "Construction of fully symmetric numerical integration
+    formulas": its weights follow from the moments E[u_i²] = 1, E[u_i⁴] = 3 and E[u_i² u_j²] = 1.
+    """
+    size, corners = len(axes.root), _corners(len(axes.root), few)
+    reach = np.sqrt(2 * _CORNERS / (_CORNERS - 1))
+    on_axis, in_corner = (_CORNERS - 1) ** 2 / (4 * _CORNERS**2), 1 / _CORNERS**2
+    units = np.concatenate([np.eye(size), -np.eye(size)])
+    u = np.concatenate([np.zeros((1, size)), reach * units, np.sqrt(_CORNERS) * corners])
+    weights = np.array(
+        [1 - 2 * size * on_axis - in_corner]
+        + [on_axis] * len(units)
+        + [in_corner / len(corners)] * len(corners)
+    )
+    places, log_jacobian = axes.at(u)
+    vectors, results, levels = height(places, True)
+    log_normal = -0.5 * np.sum(np.square(u), axis=1) - 0.5 * size * np.log(2 * np.pi)
+    log_ratio = levels + log_jacobian - log_normal
+    ratio = np.exp(log_ratio - max(log_ratio.max(), np.finfo(float).min))
+    share = float((weights @ ratio) ** 2 / max(weights @ ratio**2, np.finfo(float).tiny))
+    return _Rule(places, vectors, results, np.log(weights) + log_ratio, share)
 
 
 def importance_points(
@@ -258,14 +370,12 @@ def importance_points(
     coords: Coordinates,
     maximum: Floats,
     at_maximum: Evaluated,
-    rng: np.random.Generator,
     most: int,
     report: Callable[[int, float], None],
 ) -> Points:
     """Weighted points around the maximum, flattened unconstrained hyperparameters of shape (p,); at most so many.
 
-    ``rng`` draws the axes and distances of the design; ``report`` is told the number of points, and
-    how many are effective.
+    ``report`` is told the number of points, and how many are effective.
     """
     moving = np.concatenate([coords.free, coords.more])
     origin, scales = maximum[moving].astype(float), []
@@ -279,37 +389,28 @@ def importance_points(
     root = inverse_root(varied.T @ hessian @ varied)
     newton = root.T @ (varied.T @ gradient)  # in units of the root
     newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
-    groups = max(min(POINTS[len(root)], most) // (2 * len(root)), 1)
-    proposals = [_Proposal(root @ newton, _WIDER * root)]
-    moves, heights, vectors = np.empty((0, len(root))), np.empty(0), np.empty((0, len(maximum)))
-    found: list[Evaluated | None] = []
-    turns: list[Floats] = []
-    while True:
-        if not turns:
-            strata = (np.arange(groups) + rng.uniform(size=groups)) / groups
-            turns = [strata[turn::ROUNDS] for turn in range(min(ROUNDS, groups))]
-        new = proposals[-1].points(turns.pop(0), rng)
-        more = target.at(origin + new @ varied.T, True)
-        moves = np.concatenate([moves, new])
-        vectors, heights = np.concatenate([vectors, more[0]]), np.concatenate([heights, more[2]])
-        found += more[1]
-        # All points so far together come from the mixture of the proposals so far.
-        densities = np.stack([proposal.log_density(moves) for proposal in proposals])
-        log_weights = heights - (logsumexp(densities, axis=0) - np.log(len(proposals)))
-        enough = effective(log_weights)
-        report(len(moves), enough)
-        again = len(proposals) <= ROUNDS and enough < _MIN_SHARE * len(moves) and len(moves) < most
-        if not turns and not again:
-            break
-        if not enough:
-            proposals.append(_Proposal(root @ newton, 0.5 * root))
-            continue
-        # One with the moments of the weighted points, as far as these are known.
-        weights = np.exp(log_weights - logsumexp(log_weights))
-        middle = weights @ moves
-        centered, known = moves - middle, enough / (enough + len(middle))
-        covariance = known * (centered.T * weights) @ centered + (1 - known) * root @ root.T
-        proposals.append(_Proposal(middle, _WIDER * np.linalg.cholesky(covariance)))
+    center = root @ newton
+
+    def height(places: Floats, wanted: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
+        return target.at(origin + places @ varied.T, wanted)
+
+    if len(root) <= max(_SPACING):
+        rule = _lattice(height, center, root, min(most, MOST_POINTS))
+    else:
+        few = most <= FEWER_POINTS
+        rule = _degree_five(height, _Axes.fitted(height, center, root), few)
+        if rule.share < _MIN_SHARE and np.any(np.isfinite(rule.log_weights)):
+            # Another one with the moments of the weighted points, as far as these are known.
+            weights = np.exp(rule.log_weights - logsumexp(rule.log_weights))
+            middle, enough = weights @ rule.places, effective(rule.log_weights)
+            centered, known = rule.places - middle, enough / (enough + len(middle))
+            covariance = known * (centered.T * weights) @ centered + (1 - known) * root @ root.T
+            values, axes = np.linalg.eigh(covariance)
+            again = _Axes.fitted(height, middle, axes * np.sqrt(values))
+            rule = max(rule, _degree_five(height, again, few), key=lambda other: other.share)
+    log_weights, found = rule.log_weights, rule.results
+    enough = effective(log_weights)
+    report(len(found), enough)
     kept = [(row, one) for row, one in enumerate(found) if one is not None]
     rows = [row for row, _ in kept]
     info: dict[str, Any] = {
@@ -323,15 +424,14 @@ def importance_points(
         names = {coords.names[at][0] for at in coords.more} if rest.shape[1] else set()
         info["held"] = [*coords.held, *sorted(names)]
     total: float | None = None
-    highest = float(logsumexp(log_weights[rows]))
+    highest = float(logsumexp(log_weights[rows])) if rows else 0.0
     if rows and not coords.held:
         # The integral over what is varied, and over the other directions by Laplace's method.
-        total = highest - np.log(len(log_weights))
-        total += 0.5 * rest.shape[1] * np.log(2 * np.pi)
+        total = highest + 0.5 * rest.shape[1] * np.log(2 * np.pi)
         total -= 0.5 * float(np.linalg.slogdet(rest.T @ hessian @ rest)[1])
         highest -= total  # so that weights and evidences add up to this one
     return Points(
-        vectors=vectors[rows],
+        vectors=rule.vectors[rows],
         results=[one.result for _, one in kept],
         prior_log_weights=log_weights[rows] - [one.log_evidence for _, one in kept] - highest,
         log_evidence=total,
@@ -359,6 +459,11 @@ def effective(log_weights: Floats) -> float:
     return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights)))
 
 
+def are_too_few(number: int, enough: float) -> bool:
+    """Whether so many effective points, of a number of them, are too few to be relied on."""
+    return enough < float(np.clip(_LEAST_EVEN * number, _LEAST_OF_FEW, _LEAST_OF_MANY))
+
+
 def judged(log_weights: Floats) -> dict[str, Any]:
     """What ``info`` says of weights of evidence times prior over proposal; with a warning where a few have most of the weight."""
     number, enough, message = len(log_weights), effective(log_weights), None
@@ -370,7 +475,7 @@ def judged(log_weights: Floats) -> dict[str, Any]:
                 f"Pareto's k of the weights of the hyperparameters is {shape:.2f}, above "
                 f"{MAX_PARETO_K}"
             )
-    if enough < MIN_EFFECTIVE:
+    if are_too_few(number, enough):
         message = f"only {enough:.1f} of {number} weighted hyperparameters are effective"
     if message is not None:
         warn_user(

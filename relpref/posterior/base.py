@@ -260,7 +260,7 @@ class PosteriorBase:
             Called "other" where it has no name; this posterior is called "this".
         """
         others = other if isinstance(other, Mapping) else {"other": other}
-        return find("function", "compare")({"this": self, **others})
+        return find("function", "compare")({"this": self}, others)
 
     def _encoded(self, *apart: str) -> Stored:
         """Arrays and JSON of the fields, apart from some that have another form in files."""

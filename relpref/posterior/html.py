@@ -1,5 +1,6 @@
 """A ranking as HTML, for notebooks: a table with a picture of each interval."""
 
+from collections.abc import Iterable
 from html import escape
 
 import numpy as np
@@ -12,7 +13,9 @@ from relpref.posterior.summary import percent, signed
 _WIDTH, _HEIGHT = 160, 18  # of the picture of an interval, in pixels
 
 
-def ranking_html(table: pd.DataFrame, top: int, interval: float, caption: str) -> str:
+def ranking_html(
+    table: pd.DataFrame, top: int, interval: float, caption: str, notes: Iterable[str] = ()
+) -> str:
     """Return the first rows of a ranking as an HTML table, with the intervals as inline SVG.
 
     Parameters
@@ -24,6 +27,8 @@ def ranking_html(table: pd.DataFrame, top: int, interval: float, caption: str) -
     interval : float
         Probability of the intervals.
     caption : str
+    notes : iterable of str
+        Sentences in small print below the table.
     """
     shown, color = table.head(top), Colors().accent
     numbers = shown[["lower", "mean", "upper"]].to_numpy(dtype=np.float64)
@@ -57,7 +62,8 @@ def ranking_html(table: pd.DataFrame, top: int, interval: float, caption: str) -
     head = "".join(f"<th {left_aligned}>{escape(title)}</th>" for title in columns)
     cells = [[f"<td {left_aligned}>{cell}</td>" for cell in column] for column in columns.values()]
     rows = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
+    below = "".join(f"<p><small>{escape(label(note))}</small></p>" for note in notes)
     return (
         f"<table><caption>{escape(caption)}{more}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{rows}</tbody></table>"
+        f"<tbody>{rows}</tbody></table>{below}"
     )

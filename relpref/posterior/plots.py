@@ -11,13 +11,12 @@ from relpref.posterior.names import distinct
 
 
 class Colors(NamedTuple):
-    """Colors of text, muted text, lines and bands, values, and opposing values."""
+    """Colors of text, muted text, lines and bands, and values."""
 
     ink: str = "#1b2128"
     muted: str = "#59636e"
     faint: str = "#d8dde3"
     accent: str = "#1d6096"
-    against: str = "#b0482d"
 
 
 ROW = 22.0  # points from one row to the next
@@ -86,17 +85,13 @@ def draw_forest(
     # An item about which little is known may be in a tier above that of its neighbors.
     starts = np.flatnonzero(np.diff(tiers, prepend=0))
     for first, after in pairwise([*starts, len(tiers)]):
-        tier, last = tiers[first], after - 1
+        tier = tiers[first]
         if tier % 2:
-            axes.axhspan(
-                first - 0.5, last + 0.5, color=colors.faint, alpha=0.45, linewidth=0, zorder=0
-            )
-        # At the side where the dots are not.
-        left = float(table["mean"].iloc[first : last + 1].mean()) > 0.5 * (low + high)
-        here = {
-            "transform": axes.get_yaxis_transform(),
-            "ha": "left" if left else "right",
-            "va": "center",
-        }
-        at = 0.005 if left else 0.995
-        axes.text(at, first - 0.22, f"tier {tier}", color=colors.muted, fontsize="small", **here)
+            band = {"color": colors.faint, "alpha": 0.45, "linewidth": 0, "zorder": 0}
+            axes.axhspan(first - 0.5, after - 0.5, **band)
+        # Between the lines, at the side where the first of them leaves more room.
+        lower, upper = ends[first]
+        left = bool(lower - low > high - upper)
+        here = {"transform": axes.get_yaxis_transform(), "ha": "left" if left else "right"}
+        at, where = (0.005 if left else 0.995), first - 0.5
+        axes.text(at, where, f"tier {tier}", color=colors.muted, va="top", fontsize=9, **here)

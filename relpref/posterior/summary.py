@@ -75,8 +75,7 @@ def fitted(posterior: Any) -> str:
     """The origin of the posterior."""
     model = posterior.info.get("model")
     how = {
-        "integrate": f", averaged over hyperparameters ({posterior.effective_points:.0f} effective "
-        "points)",
+        "integrate": ", averaged over hyperparameters",
         "nuts": ", averaged over draws of the hyperparameters",
         "maximize": ", hyperparameters at their maximum",
         "em": ", hyperparameters at their maximum",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, changed
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.importance import MIN_EFFECTIVE, POINT_TOLERANCE, POINTS_INFO, effective
+from relpref.infer.importance import POINT_TOLERANCE, POINTS_INFO, are_too_few, effective
 from relpref.infer.sampling import DRAWS_INFO
 from relpref.likelihoods.answers import GROUP_SD, SPREADS
 from relpref.likelihoods.tilted import unwrap
@@ -97,7 +97,8 @@ class Update:
             if draws and scheduled:  # a refit mends the weights that are warned about
                 warnings.simplefilter("ignore", InferenceWarning)
             again = run_again(posterior, origin, sites, self.values, facts, progress_bar)
-        if draws and scheduled and again.effective_points < MIN_EFFECTIVE:
+        number = len(again.belief.weights)
+        if draws and scheduled and are_too_few(number, again.effective_points):
             return refitted()
         return replace(again, origin=origin, info={**again.info, **facts})
 

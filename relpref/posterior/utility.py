@@ -211,7 +211,8 @@ class UtilityPosterior(Posterior):
     def _repr_html_(self) -> str:
         """Return the ranking of the first 20 items with their intervals, for notebooks."""
         trouble = "" if self.converged else f" Careful: {self.result.value}"
-        return ranking_html(self.ranking(), 20, 0.9, f"{self.data.describe()}.{trouble}")
+        caption, notes = f"{self.data.describe()}.{trouble}", self.info.get("notes", ())
+        return ranking_html(self.ranking(), 20, 0.9, caption, notes)
 
     def ranking(
         self, interval: float = 0.9, rng_key: Any = None, *, ranks: bool = True, top: int = 1000
@@ -496,9 +497,12 @@ class UtilityPosterior(Posterior):
     def next_pairs(self, k: int = 1, **options: Any) -> pd.DataFrame:
         """Choose the next k questions to ask, best first.
 
-        Short for `relpref.explore.next_pairs`, which has the options.
+        Short for `relpref.explore.next_pairs`, which has the options; warns if there are fewer.
         """
-        return find("function", "next_pairs")(self, k, **options)
+        table: pd.DataFrame = find("function", "next_pairs")(self, k, **options)
+        for note in table.attrs.get("notes", ()):
+            warn_user(note)
+        return table
 
     def choose(
         self,

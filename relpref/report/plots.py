@@ -22,15 +22,9 @@ from relpref.report.blocks import Picture
 
 # Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so
 # that pictures adapt to the dark mode.
-COLORS = Colors("#010101", "#020202", "#030303", "#040404", "#050505")
-INK, MUTED, FAINT, ACCENT, AGAINST = COLORS
-_VARIABLES = {
-    INK: "--ink",
-    MUTED: "--muted",
-    FAINT: "--line",
-    ACCENT: "--accent",
-    AGAINST: "--against",
-}
+COLORS = Colors("#010101", "#020202", "#030303", "#040404")
+INK, MUTED, FAINT, ACCENT = COLORS
+_VARIABLES = dict(zip(COLORS, ("--ink", "--muted", "--line", "--accent"), strict=True))
 _TOKEN = re.compile(r"@@(\d+)@@")
 _STYLE = {
     "svg.fonttype": "none",  # searchable text in the reader's font, for screen readers, too
@@ -266,37 +260,6 @@ def forest(
         return drawing.svg(name, title, description, kind=shape.kind)
 
 
-def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
-    """Picture of the probabilities that row items are better than column items, shape (n, n)."""
-    size, short = len(names), distinct(names, NARROW.longest_name)
-    left = _margin(short) + 18
-    side = min((_SINGLE - left - 4) / size, 36.0)
-    description = (
-        "One row and one column for each of the first items; the number says how probable it is "
-        "that the row's item is better."
-    )
-    with canvas(_SINGLE, size * side + 34) as drawing:
-        axes = drawing.axes(left, 4, size * side, size * side)
-        axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
-        row, column = np.nonzero(~np.eye(size, dtype=bool))
-        chance = chances[row, column]
-        for color, which in ((ACCENT, chance > 0.5), (AGAINST, chance <= 0.5)):
-            tint = {"color": color, "alpha": 0.9 * np.abs(chance[which] - 0.5), "linewidths": 0}
-            axes.scatter(column[which], row[which], marker="s", s=np.square(side), **tint)
-        for value, at in zip(chance, np.column_stack([column, row]), strict=True):
-            # Never 0 or 100, because estimates are not certain.
-            text = f"{100 * min(max(value, 0.01), 0.99):.0f}"
-            axes.text(*at, text, ha="center", va="center", color=INK, fontsize=11)
-        axes.set_xticks(range(size), [str(place + 1) for place in range(size)])
-        axes.set_yticks(range(size), [str(place + 1) for place in range(size)])
-        axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
-        axes.spines["bottom"].set_visible(False)
-        for down, (text, full) in enumerate(zip(short, names, strict=True)):
-            here = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center_baseline"}
-            axes.text(-24 / (size * side), down, drawing.words(text, full), color=INK, **here)
-        return Picture(drawing.svg(name, "Who is better than whom", description))
-
-
 def curves(tables: Sequence[pd.DataFrame], name: str) -> Picture:
     """Picture of partial effects, two in a row, all of one scale."""
     left, across, up, row = 40.0, 160.0, 110.0, 165.0
@@ -318,65 +281,6 @@ def curves(tables: Sequence[pd.DataFrame], name: str) -> Picture:
             title = str(table.index.name)
             axes.set_xlabel(drawing.words(shorten(title, 20), title))
         return Picture(drawing.svg(name, "Partial effects", description))
-
-
-_MOST_LINKS = 2000  # drawn; of more, so many evenly spread over the table
-# Layout: steps, and forces along links and to the middle.
-_ITERATIONS, _PULL, _CENTRE = 120, 4.0, 4.0
-_NAMED = 6  # items with names
-
-
-def network(names: Sequence[str], utilities: Floats, links: pd.DataFrame, name: str) -> Picture:
-    """Picture of items as dots and of links (source, target, weight).
-
-    The color of an item is that of its utility less the average.
-    """
-    places = _layout(len(names), links)
-    shown_links = links.iloc[:: -(-len(links) // _MOST_LINKS)]
-    gaps = np.full((len(shown_links), 2), np.nan)
-    ends = np.stack([places[shown_links["source"]], places[shown_links["target"]], gaps], axis=1)
-    description = (
-        "A dot for each item; linked items lie near each other. Items above the average and below "
-        "it have different colors."
-    )
-    with canvas(_SINGLE, 300) as drawing:
-        axes = drawing.axes(10, 10, _SINGLE - 20, 280)
-        axes.axis("off")
-        axes.plot(*ends.reshape(-1, 2).T, color=FAINT, linewidth=0.7, zorder=1)
-        strength = np.abs(utilities) / (np.max(np.abs(utilities)) or 1.0)
-        for color, which in ((ACCENT, utilities >= 0), (AGAINST, utilities < 0)):
-            dots = {"s": 36, "linewidths": 0, "zorder": 2}
-            axes.scatter(*places[which].T, color=color, alpha=0.15 + 0.85 * strength[which], **dots)
-        named: list[Any] = []
-        for item in np.argsort(-utilities, kind="stable")[:_NAMED]:
-            across, up = places[item]
-            if any(abs(up - other[1]) < 0.06 and abs(across - other[0]) < 0.3 for other in named):
-                continue  # the names would lie on each other
-            named.append((across, up))
-            word = drawing.words(shorten(names[item], 16), names[item])
-            side = 1 if across < 0.55 else -1
-            where: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center_baseline"}
-            axes.text(across + 0.02 * side, up, word, color=INK, fontsize=11, **where)
-        return Picture(drawing.svg(name, "Relation", description))
-
-
-def _layout(size: int, links: pd.DataFrame) -> Floats:
-    """Layout in the unit square by forces (Fruchterman and Reingold 1991)."""
-    source, target, weight = (links[name].to_numpy() for name in ("source", "target", "weight"))
-    near = np.zeros((size, size))
-    near[source, target] = near[target, source] = weight
-    degree = np.maximum(near.sum(axis=1), 1e-6 * near.max())
-    # Without the scaling by degree, items with many links would lie in one place.
-    near *= _PULL / np.sqrt(np.outer(degree, degree))
-    places, rest = np.random.default_rng(0).random((size, 2)) - 0.5, 1 / np.sqrt(size)
-    for step in np.linspace(0.1, 0.002, _ITERATIONS):
-        distance = np.sqrt(sum(np.square(np.subtract.outer(axis, axis)) for axis in places.T))
-        distance = np.maximum(distance, 0.01)
-        push = np.square(rest / distance) - near * distance / rest
-        pull = (push.sum(axis=1) - _CENTRE)[:, None] * places - push @ places
-        places += pull * (step / np.maximum(np.sqrt(np.square(pull).sum(axis=1)), 0.01))[:, None]
-    low, high = places.min(axis=0), places.max(axis=0)
-    return np.asarray((places - low) / np.maximum(high - low, 1e-9))
 
 
 _BIN, _MOST_BINS = 20, 10  # least answers of a dot, most dots

@@ -67,7 +67,6 @@ def contents(
         _questions(subject),
         _places(subject),
         _pairs(subject),
-        *_relations(subject),
         parts,
         _evidence(posterior, evidence),
         _asked(Subject(posterior, words=words)),
@@ -294,42 +293,23 @@ _PAIRED = 10
 
 
 def _pairs(subject: Subject) -> Chapter | None:
-    """Chapter with the matrix of the first items."""
-    first, names = subject.order[:_PAIRED], subject.names
+    """Chapter that compares the first items with each other."""
+    first = subject.order[:_PAIRED]
     if len(first) < 3 or not subject.posterior.data.num_answers:
         return None
-    ends = np.repeat(first, len(first)), np.tile(first, len(first))
-    better = subject.posterior.belief.differences(*ends).positive.reshape(len(first), -1)
-    picture = plots.matrix([names.full[row] for row in first], better, "pairs")
-    return Chapter(
-        "Who is better than whom",
-        "utilities.html:pairs",
-        {"picture": picture, "number": len(first)},
-    )
-
-
-_MOST_DOTS, _MOST_GRAPHS = 300, 3
-
-
-def _relations(subject: Subject) -> list[Chapter]:
-    """Chapters with pictures of the relations, in the color of the utilities."""
-    posterior = subject.posterior
-    used = [name for name in posterior.data.relations if _used(posterior, name)]
-    if posterior.data.num_items > _MOST_DOTS or not posterior.converged:
-        return []
-    chapters, mean = [], posterior.belief.mean()
-    for row, name in enumerate(used[:_MOST_GRAPHS]):
-        graph = posterior.data.relations[name]
-        links = pd.DataFrame(
-            {"source": graph.source, "target": graph.target, "weight": graph.weight}
+    better = [
+        subject.posterior.belief.differences(first, np.full(len(first), other)).positive
+        for other in first
+    ]
+    columns = [
+        (
+            f"{'~' * (place > 6)}>{place + 1}",
+            ["–" if row == place else in_hundred(p) for row, p in enumerate(chances)],
         )
-        if len(links):
-            picture = plots.network(subject.names.full, mean - mean.mean(), links, f"relation{row}")
-            facts = {"picture": picture}
-            chapters.append(
-                Chapter(f"The relation {clean(name)}", "utilities.html:relation", facts)
-            )
-    return chapters
+        for place, chances in enumerate(better)
+    ]
+    facts = {"items": subject.names.cells(first), "columns": columns}
+    return Chapter("Who is better than whom", "utilities.html:pairs", facts)
 
 
 _ITEMS, _PARTS = 10, 12

@@ -6,12 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from relpref.blas import threads_for
+from relpref.data.arrays import Floats
 from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
 from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
@@ -24,8 +24,6 @@ from relpref.rls.hold_out import RegularizationPath
 from relpref.rls.node_kernels import Kernel, RelationEstimator
 from relpref.rls.spectrum import RidgeSpectrum
 from relpref.rls.splits import concordance, per_node
-
-Floats = NDArray[np.float64]
 
 # Range of λ in units of the mean prior variance of a pair: noise from 1 % of a score's sd to a
 # hundred times. The evidence may have several maxima, hence a grid.

@@ -5,12 +5,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_is_fitted
 
 from relpref.blas import threads_for
+from relpref.data.arrays import Floats, Indices
 from relpref.errors import DataError
 from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.relation_posterior import RelationPosterior
@@ -25,9 +26,6 @@ from relpref.rls.hold_out import (
 )
 from relpref.rls.ridge import positive
 from relpref.rls.splits import EdgeKFold, Measure, PerNode, concordance, per_node
-
-Floats = NDArray[np.float64]
-Positions = NDArray[np.intp]
 
 HOLD_OUTS = ("pair", "edge", "row", "column", "both")
 REGULARIZATIONS = tuple(2.0**power for power in range(-15, 6, 2))
@@ -150,7 +148,7 @@ class ConditionalRankerCV(RelationRanker):
 
     def _held_out(
         self, problem: RelationProblem, path: RegularizationPath
-    ) -> tuple[Floats, Positions | None]:
+    ) -> tuple[Floats, Indices | None]:
         """Held-out scores, and the number of the model of each (p, m) where a node has several."""
         cv, folds = self.cv, self.folds
         if not isinstance(cv, BaseCrossValidator) and cv not in HOLD_OUTS:
@@ -176,7 +174,7 @@ class ConditionalRankerCV(RelationRanker):
         """Whether scores are squared errors of single labels."""
         return self.scoring is None and (isinstance(self.cv, EdgeKFold) or self.cv == "edge")
 
-    def _fold_numbers(self, count: int) -> Positions:
+    def _fold_numbers(self, count: int) -> Indices:
         if np.ndim(self.folds):
             return np.asarray(self.folds)
         number: Any = self.folds
@@ -184,7 +182,7 @@ class ConditionalRankerCV(RelationRanker):
             raise DataError(f"folds is {number}; {count} nodes make 2 to {count} folds")
         return np.random.default_rng(self.random_state).permutation(np.arange(count) % number)
 
-    def _score(self, truth: Floats, scores: Floats, parts: Positions | None) -> float:
+    def _score(self, truth: Floats, scores: Floats, parts: Indices | None) -> float:
         """Score of one regularization; ``parts`` are the numbers of models, see `_held_out`."""
         labels = np.where(np.isnan(scores), np.nan, truth)
         if self._squared:

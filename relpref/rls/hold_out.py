@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.model_selection import BaseCrossValidator
 
+from relpref.data.arrays import Floats, Indices
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, InferenceError
 from relpref.infer.exact.closed import KroneckerFit
@@ -28,9 +29,6 @@ from relpref.linalg import require_memory
 from relpref.result import InferenceWarning, Result, warn_user
 from relpref.rls.spectrum import centered_eigen
 from relpref.rls.splits import EdgeKFold, PerNode
-
-Floats = NDArray[np.float64]
-Positions = NDArray[np.intp]
 
 
 def leave_edge_out(
@@ -368,7 +366,7 @@ def nodes_out(
     return predictions
 
 
-def _folds(folds: ArrayLike | None, count: int, name: str) -> Positions:
+def _folds(folds: ArrayLike | None, count: int, name: str) -> Indices:
     """Checked fold numbers; a single fold where none are given."""
     if folds is None:
         return np.zeros(count, dtype=np.intp)
@@ -382,7 +380,7 @@ def _folds(folds: ArrayLike | None, count: int, name: str) -> Positions:
     return numbers.astype(np.intp)
 
 
-def _part(problem: RelationProblem, rows: Positions, columns: Positions) -> RelationProblem:
+def _part(problem: RelationProblem, rows: Indices, columns: Indices) -> RelationProblem:
     """Restrict a problem to some of the nodes."""
     nodes = _domain(problem.nodes, rows)
     objects = nodes if problem.nodes is problem.objects else _domain(problem.objects, columns)
@@ -397,16 +395,16 @@ def _part(problem: RelationProblem, rows: Positions, columns: Positions) -> Rela
         ) from None
 
 
-def _domain(domain: Domain, kept: Positions) -> Domain:
+def _domain(domain: Domain, kept: Indices) -> Domain:
     """Restrict a domain to some nodes; their positions in the kernel matrix are the features."""
 
-    def kernel(left: Positions, right: Positions | None = None) -> Floats:
+    def kernel(left: Indices, right: Indices | None = None) -> Floats:
         return domain.gram[np.ix_(left, left if right is None else right)]
 
     return Domain(tuple(domain.labels[i] for i in kept), kept, kernel, domain.name)
 
 
-def _side(domain: Domain, asked: Positions, kept: Positions) -> Side:
+def _side(domain: Domain, asked: Indices, kept: Indices) -> Side:
     """Nodes to predict for: their kernel with the nodes that were kept, and positions in these."""
     place = np.full(len(domain.labels), -1)
     place[kept] = np.arange(len(kept))
@@ -415,7 +413,7 @@ def _side(domain: Domain, asked: Positions, kept: Positions) -> Side:
 
 def splits_out(
     problem: RelationProblem, path: RegularizationPath, splitter: BaseCrossValidator
-) -> tuple[Floats, Positions]:
+) -> tuple[Floats, Indices]:
     """Scores (r, p, m) of edges from trainings without each split, and numbers of splits (p, m)."""
     values = problem.values
     # A kernel of one domain is symmetric or reciprocal, whatever ``symmetry`` the labels have.

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from relpref.data import Graph
+from relpref.data.arrays import Floats, Indices
 from relpref.data.labels import LabelIndex, read_labels
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Domain, numeric
@@ -19,7 +19,6 @@ from relpref.limits import MAX_FACTOR_ENTRY
 from relpref.linalg import checked_symmetric, require_memory
 from relpref.skeleton import evaluated
 
-Floats = NDArray[np.float64]
 Kernel = str | Callable[..., Any]
 
 
@@ -201,7 +200,7 @@ def _hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dic
     return {name: np.asarray(params[name], dtype=np.float64) for name in names}
 
 
-def _node_numbers(nodes: Any, graph: Graph) -> NDArray[np.intp]:
+def _node_numbers(nodes: Any, graph: Graph) -> Indices:
     """Check numbers of nodes: a kernel on a graph is defined for the nodes of the graph only."""
     given = dense(nodes).ravel()
     numbers = given.astype(np.intp)
@@ -244,8 +243,8 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
     kernel.require_no_keywords("kernel_params" if name == "node" else "object_kernel_params")
     columns = None
     if isinstance(nodes, pd.DataFrame):
-        labels = tuple(read_labels(nodes.index, lambda row: f"{name} {row}"))
-        LabelIndex(labels, lambda row: f"{name} {row}")  # refuses repeated labels
+        where = f"{name} {{}}".format
+        labels = LabelIndex(read_labels(nodes.index, where), where).labels  # none is repeated
         if kernel.kernel == "precomputed":
             nodes = _square(nodes, labels, name)
         columns = tuple(str(column) for column in nodes.columns)

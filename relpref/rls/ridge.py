@@ -10,11 +10,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from relpref.data.arrays import Floats, Indices
 from relpref.errors import DataError
 from relpref.linalg import require_memory
 from relpref.rls import spectrum
 from relpref.rls.node_kernels import KernelEstimator
-from relpref.rls.spectrum import Floats, Indices, LeavePairOut, RidgeSpectrum
+from relpref.rls.spectrum import LeavePairOut, RidgeSpectrum
 from relpref.rls.splits import concordance, per_node
 
 REGULARIZATIONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)

@@ -6,16 +6,13 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve
 
+from relpref.data.arrays import Floats, Indices
 from relpref.errors import DataError
 from relpref.limits import MAX_HELD_OUT_PAIRS_AT_ONCE, MAX_PREDICTIONS_AT_ONCE
 from relpref.linalg import Eigen, symmetric_eigen
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # Size of rounding in the difference of two identical examples, relative to the largest label.
 _TIE = 1e-10

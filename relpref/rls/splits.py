@@ -33,16 +33,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import kendalltau, rankdata
 from sklearn.metrics import ndcg_score
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
+from relpref.data.arrays import Floats, Indices, Mask
 from relpref.errors import DataError
-
-Positions = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(eq=False, repr=False)
@@ -64,9 +62,7 @@ class _EdgeSplitter(BaseCrossValidator):
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         return self.n_splits
 
-    def split(
-        self, X: Any, y: Any = None, groups: Any = None
-    ) -> Iterator[tuple[Positions, Positions]]:
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Indices, Indices]]:
         """Iterate over positions of training and test edges.
 
         Parameters
@@ -94,9 +90,9 @@ class _EdgeSplitter(BaseCrossValidator):
             yield np.flatnonzero(train), np.flatnonzero(test)
 
     @abstractmethod
-    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]: ...
+    def _masks(self, sources: Indices, targets: Indices) -> Iterator[tuple[Mask, Mask]]: ...
 
-    def _ends(self, edges: Any) -> tuple[Positions, Positions]:
+    def _ends(self, edges: Any) -> tuple[Indices, Indices]:
         """Number the nodes of each edge from 0; both ends alike if the relation is symmetric."""
         if isinstance(edges, pd.DataFrame) and {"source", "target"} <= set(edges.columns):
             ends = [edges["source"], edges["target"]]
@@ -112,7 +108,7 @@ class _EdgeSplitter(BaseCrossValidator):
         both = pd.factorize(pd.concat(ends, ignore_index=True))[0]
         return both[: len(ends[0])], both[len(ends[0]) :]
 
-    def _folds(self, numbers: Positions, name: str, random: Any) -> Positions:
+    def _folds(self, numbers: Indices, name: str, random: Any) -> Indices:
         """Assign folds of nearly equal sizes to everything that has a number."""
         count = int(numbers.max(initial=-1)) + 1
         if count < self.n_splits:
@@ -125,8 +121,8 @@ class _EdgeSplitter(BaseCrossValidator):
         return folds
 
     def _node_folds(
-        self, sources: Positions, targets: Positions, new: tuple[str, ...]
-    ) -> tuple[Positions, Positions]:
+        self, sources: Indices, targets: Indices, new: tuple[str, ...]
+    ) -> tuple[Indices, Indices]:
         """Folds of the two nodes of each edge.
 
         There is one set of nodes if the relation is symmetric; otherwise the ends named in ``new``
@@ -160,7 +156,7 @@ class EdgeKFold(_EdgeSplitter):
         Whether (v, w) and (w, v) are one edge, as in a symmetric or reciprocal relation.
     """
 
-    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+    def _masks(self, sources: Indices, targets: Indices) -> Iterator[tuple[Mask, Mask]]:
         if self.symmetric:
             sources, targets = np.minimum(sources, targets), np.maximum(sources, targets)
         pairs = pd.factorize(sources * (int(targets.max(initial=0)) + 1) + targets)[0]
@@ -179,7 +175,7 @@ class SourceKFold(_EdgeSplitter):
 
     _new: ClassVar = ("sources",)
 
-    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+    def _masks(self, sources: Indices, targets: Indices) -> Iterator[tuple[Mask, Mask]]:
         new, others = self._node_folds(sources, targets, self._new)
         if self._new == ("targets",):
             new, others = others, new
@@ -203,7 +199,7 @@ class BothKFold(_EdgeSplitter):
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         return self.n_splits * (self.n_splits + 1) // 2 if self.symmetric else self.n_splits**2
 
-    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+    def _masks(self, sources: Indices, targets: Indices) -> Iterator[tuple[Mask, Mask]]:
         of_sources, of_targets = self._node_folds(sources, targets, ("sources", "targets"))
         folds = range(self.n_splits)
         if not self.symmetric:
@@ -217,7 +213,6 @@ class BothKFold(_EdgeSplitter):
             yield ~new, (low == pair[0]) & (high == pair[1])
 
 
-Floats = NDArray[np.float64]
 Measure = Callable[[ArrayLike, ArrayLike], float]
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.ask import store
+from relpref.ask import Question, store
 from relpref.ask.learning import export_left, up_to_date
 from relpref.ask.loop import Loop
 from relpref.ask.schema import now
-from relpref.ask.store import AnswerStore, Question
+from relpref.ask.store import AnswerStore
 from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError, StorageError
 from relpref.explore import ExpectedGain

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from pandas.testing import assert_frame_equal
 from sklearn.base import clone
 
 import relpref
@@ -64,12 +65,12 @@ def test_kernels_by_name_as_function_and_as_matrix_are_one(ep: KroneckerGPClassi
         for new, old in ((NEW_DRUGS, DRUGS), (NEW_TARGETS, TARGETS))
     ]
     for (nodes, objects), found in zip(questions, expected, strict=True):
-        pd.testing.assert_frame_equal(function.predict_proba(nodes, objects), found)
+        assert_frame_equal(function.predict_proba(nodes, objects), found)
         given = (
             rows[0] if nodes is NEW_DRUGS else nodes,
             rows[1] if objects is NEW_TARGETS else objects,
         )
-        pd.testing.assert_frame_equal(matrix.predict_proba(*given), found)
+        assert_frame_equal(matrix.predict_proba(*given), found)
 
 
 def test_many_edges_are_predicted_piece_by_piece(
@@ -77,7 +78,7 @@ def test_many_edges_are_predicted_piece_by_piece(
 ) -> None:
     whole = ep.predict_proba()
     monkeypatch.setattr("relpref.posterior.classes._NUMBERS", 7 * len(ep.landmarks_))
-    pd.testing.assert_frame_equal(ep.predict_proba(), whole, rtol=1e-12)
+    assert_frame_equal(ep.predict_proba(), whole, rtol=1e-12)
     assert ep.predict_proba([], ["u"]).shape == (0, 1)
     labels = ep.predict()
     assert ((whole > 0.5) == (labels == 1)).all(axis=None) and set(np.unique(labels)) == {0, 1}
@@ -86,7 +87,7 @@ def test_many_edges_are_predicted_piece_by_piece(
 def test_its_posterior_is_saved_and_loaded(ep: KroneckerGPClassifier, tmp_path: Path) -> None:
     ep.posterior_.save(tmp_path / "edges.nc")
     loaded: Any = relpref.load(tmp_path / "edges.nc")
-    pd.testing.assert_frame_equal(loaded.predict_proba(), ep.posterior_.predict_proba())
+    assert_frame_equal(loaded.predict_proba(), ep.posterior_.predict_proba())
     assert loaded.predict_proba().index.names == ["source", "target"]
 
 

@@ -119,6 +119,8 @@ def test_what_is_shown_is_kept_and_cannot_act_on_the_terminal(typed: Ask, place:
     assert not any(char in said.out for char in "\x1b\u202e\x07") and "passwd" not in said.out
     assert "black" in said.out and "https://x.org/a" in said.out and len(said.out) < 3000
     assert typed("q").out == said.out.split("\n", 1)[1]
+    (place / "wide.csv").write_bytes("name,text\ntea,warm\n".encode("utf-16-le"))
+    assert "warm" in typed("q", "--show wide.csv --encoding utf-16-le --items tea,coffee").out
     (place / "items.csv").write_text("name,text\nteas,hot\n")
     said = typed("q", "--show items.csv")
     assert said.code == 2 and "items.csv, line 2" in said.err and "nearest: 'tea'" in said.err
@@ -140,6 +142,9 @@ def test_answers_go_out_and_come_in_as_a_table(typed: Ask, ask: Ask, place: Path
         "",
         "Added to run/answers.sqlite: 1 answer of more.csv\n",
     )
+    (place / "wide.csv").write_bytes("winner,loser,rater\ntea,NA,µ\n".encode("utf-16-le"))
+    assert "--encoding utf-16-le" in ask("ask run --import wide.csv").err
+    assert ask("ask run --import wide.csv --encoding utf-16-le").code == 0
     (place / "bad.csv").write_text("winner,loser\ntea,coffe\n")
     said = ask("ask run --import bad.csv")
     assert said.code == 2 and "bad.csv, line 2" in said.err

@@ -332,3 +332,13 @@ def test_one_attribute_of_a_reciprocal_relation(place: Path, ask: Ask) -> None:
     )
     said = ask(f"{GAMES} --kernel linear --force")
     assert said.code == 2 and "is 0 for every pair" in said.err and "gaussian" in said.err
+
+
+def test_files_in_a_named_encoding(place: Path, ask: Ask) -> None:
+    expected = ask(FIT_DRUGS).out
+    for file in place.glob("*.csv"):
+        file.write_bytes(file.read_text().encode("utf-16-le"))
+    (place / "more.csv").write_bytes("drug,size,charge\nµ,1,0\n".encode("utf-16-le"))
+    assert "--encoding utf-16-le" in ask(f"{FIT_DRUGS} --force").err
+    assert ask(f"{FIT_DRUGS} --force --encoding utf-16-le").out == expected
+    assert ask("conditional rank run µ --new more.csv --encoding utf-16-le").code == 0

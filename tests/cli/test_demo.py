@@ -44,7 +44,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
-    return demo.fit(few(), progress_bar=False)
+    return demo.fit(few())
 
 
 def test_later_matches_are_not_learned_from(outcome: Outcome) -> None:
@@ -165,14 +165,14 @@ def test_tiers_in_words() -> None:
 def test_an_amplitude_held_at_nothing_is_no_relation(outcome: Outcome) -> None:
     season, held = outcome.season, outcome.earlier[ALONE]
     answers = football.answers(season.matches[~season.later])
-    left_out = relpref.fit(list(SOME), answers, hyperparameters="maximize", progress_bar=False)
+    left_out = relpref.fit(list(SOME), answers, hyperparameters="maximize")
     assert held.log_evidence == pytest.approx(left_out.log_evidence, abs=0.3)
     np.testing.assert_allclose(held.mean(), left_out.mean(), atol=0.05)
 
 
 @pytest.mark.slow
 def test_the_whole_demo() -> None:
-    outcome = demo.fit(demo.read(), progress_bar=False)
+    outcome = demo.fit(demo.read())
     models = outcome.models
     # Figures of an independent script, whose kernel of the relation was another one (-2396.9).
     assert models["log_evidence"].tolist() == pytest.approx([-2426.8, -2397.4, -2427.4], abs=0.2)

@@ -44,6 +44,10 @@ def test_help_fits_one_screen_with_an_example(
     [
         ("", "the following arguments are required: COMMAND (see relpref --help)"),
         ("fitt", "invalid choice: 'fitt'"),
+        (
+            "fit a.csv --columns winner=x loser=y rater=z",
+            "write a comma between names of columns: --columns winner=x,loser=y,rater=z",
+        ),
         ("fit a.csv b.csv", "unrecognized arguments: b.csv (see relpref fit --help)"),
         ("rank", "the following arguments are required: RUN"),
         ("rank run --top 0", "0 is less than 1"),

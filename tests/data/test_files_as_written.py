@@ -193,8 +193,12 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "two separators": ("a.csv", "winner,x;loser\na,b;c\n", "parted by commas or by semicolons"),
     "unquoted decimal commas": ("a.csv", PLAIN.replace(".", ","), "line 3: 3 cells where|4 cells"),
     "a title": ("a.csv", f"Results\n\n{PLAIN}", "line 3: 3 cells .* above the header"),
-    "a comment": ("a.csv", f"# exported, 2024\n{PLAIN}", "begins with a comment"),
-    "a separator": ("a.csv", f"sep=,\n{PLAIN}", "begins with a separator"),
+    "a header in a comment": ("a.csv", "# winner,loser\na,b\nb,c\n", "may hold the names"),
+    "two tables in JSON": (
+        "a.json",
+        '{"a": [{"winner": "x", "loser": "y"}], "b": [{"winner": "y", "loser": "x"}]}',
+        "hold lists or objects",
+    ),
     "a page": ("a.xls", "<html><table></table></html>", "begins with a page"),
     "old Excel": ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"save it as \.xlsx or CSV"),
     "no Excel": ("a.xlsx", PLAIN, "not a readable Excel file"),
@@ -266,8 +270,27 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
 def test_archives_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.csv", PLAIN)
-    with pytest.raises(DataError, match="not a readable Excel file .* archive|relpref.excel"):
+    with zipfile.ZipFile(tmp_path / "a.ods", "w") as archive:
+        archive.writestr("content.xml", "<x/>")
+    with pytest.raises(DataError, match="an archive of 'a.csv'; unpack it, and give a file of it"):
         read_table(tmp_path / "a.zip")
+    with pytest.raises(DataError, match=r"an OpenDocument table .*save it as \.xlsx or CSV"):
+        read_table(tmp_path / "a.ods")
+
+
+@pytest.mark.parametrize("above", ["# exported, 2024\n", "sep=,\r\n", "#\n# two\n\n"])
+def test_comments_above_a_header_are_no_rows(tmp_path: Path, above: str) -> None:
+    table = read_table(write(tmp_path / "a.csv", f"{above}{PLAIN}"))
+    assert table.frame.equals(read_table(write(tmp_path / "b.csv", PLAIN)).frame)
+    assert table.place(0).endswith(f"line {above.count(chr(10)) + 2}")
+
+
+def test_the_only_list_of_rows_in_an_object_is_the_table(tmp_path: Path) -> None:
+    rows = [{"winner": "a", "loser": "b"}, {"winner": "b", "loser": "c"}]
+    text = json.dumps({"date": "2024", "tags": ["x"], "data": rows})
+    data = PreferenceData.from_tables(answers=write(tmp_path / "a.json", text))
+    assert data.labels == ("a", "b", "c")
+    assert data.notes == ("answers: of the object, only 'data' was read",)
 
 
 @pytest.mark.parametrize(

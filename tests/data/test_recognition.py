@@ -700,6 +700,35 @@ READ: dict[str, Any] = {
         "home_team,away_team,home_score,away_score,neutral\na,b,2,1,TRUE\nb,c,0,1,FALSE\nc,a,0,0,TRUE",
         "a>b; c>b; c=a",
     ),
+    "sides in a column of another name": (
+        "left,right,clicked,screen_side\na,b,left,right\nb,c,right,right\nc,a,left,right",
+        "a>b; c>b; c>a",
+    ),
+    "the markers of the pair in a column of another name": (
+        "tea_a,tea_b,liked\nx,y,a\ny,z,b\nz,x,both",
+        "x>y; z>y; z=x",
+    ),
+    "numbers of the pair in a column of another name": (
+        "trial,song1,song2,tapped,age\n1,x,y,1,30\n2,y,z,2,31\n3,z,x,2,32",
+        "x>y; z>y; x>z",
+    ),
+    "goals of H and G": (
+        "Heimteam,Gastteam,Tore_H,Tore_G\na,b,3,2\nb,c,1,1\nc,a,0,4",
+        "a>b; b=c; a>c",
+    ),
+    "legs of relays": (
+        "race,team,leg1,leg2,rank\n1,A,10,11,1\n1,B,11,12,2\n2,A,10,12,2\n2,B,9,11,1",
+        "A>B; B>A",
+    ),
+    "places with points": (
+        "Rennen,Fahrer,Platz\n1,a,1.\n1,b,2.\n2,b,1.\n2,a,2.",
+        "a>b; b>a",
+    ),
+    "ratings of participants": (
+        "participant,apple,pear,plum\n1,5,3,2\n2,4,5,1\n3,1,2,4",
+        "apple>pear>plum; pear>apple>plum; plum>pear>apple",
+        {"better": "high"},
+    ),
     "A B teams named A": (
         "a,b,winner\na,b,a\nb,a,a\na,c,c",
         "a>b*2; c>a",
@@ -750,6 +779,7 @@ REFUSED = {
     "numbers only": "x1,x2,y\n1,2,3\n2,3,4\n3,1,2",
     "regression": "a,b,label\n1,2,1\n2,3,0\n3,1,1",
     "race tie merged": "race,horse,odds\n1,a,2.0\n1,b,3.0\n2,a,1.5\n2,c,4",
+    "a choice of three": "q,option1,option2,option3,choice\n1,a,b,c,b\n2,b,c,a,b\n3,c,b,a,c\n4,a,c,b,b",
     "champion challenger": "champion,challenger,winner\na,b,a\nb,c,c\nc,a,a",
 }
 SPOKEN = re.compile(r"columns=(\{[^}]*\})(?:, covariates=(\[.*?\]))?|better='(low|high)'").finditer
@@ -822,6 +852,11 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
             "'home_win' .*no tie",
             ["y>x; y>z; z>x"],
         ),
+        (
+            "left,right,clicked,tapped\na,b,left,right\nb,c,right,right\nc,a,left,left",
+            "several ways: .*'clicked'.*'tapped'",
+            ["a>b; c>b; c>a", "b>a; c>b; c>a"],
+        ),
         ("heat,item,time\n1,a,2.5\n1,b,3", "better='low'", ["a>b", "b>a"]),
         ("a,b,winner\nx,y,x\ny,z,?!\nz,x,z", "row 1 .*'winner': '\\?!' is neither a label", []),
         ("team1,team2,toss_winner\na,b,a\nb,c,c", "no column says who was preferred", []),
@@ -829,7 +864,11 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ("name,price\na,1\nb,2", "'name', 'price' are not recognized as answers", []),
         ("one,two\nx,1", "'one', 'two' are not recognized as answers", []),
         ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,0", "add 'winner_tie'", []),
-        ("s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2", "a row each.*or orders, a column each", []),
+        (
+            "s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2",
+            "a row each.*or orders, a column each",
+            ["a>b>c; c>a>b; b>c>a", "x>y>z; z>x>y; y>z>x"],
+        ),
     ],
 )
 def test_refusals_name_the_ways_to_read_a_table(
@@ -896,6 +935,50 @@ def test_covariates_and_sides_are_named_as_the_table_does() -> None:
     assert read_ranks.comparisons.covariates.T.tolist() == [[-1, -5]]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Verkoster",
+        "taster",
+        "panelist",
+        "user_id",
+        "Session",
+        "participant",
+        "Prüfer",
+        "juge",
+        "juez",
+    ],
+)
+def test_who_answered_is_named_in_many_words(name: str) -> None:
+    table = frame(f"winner,loser,{name}\na,b,x\nb,c,y\na,c,x", typed=True)
+    data: Any = PreferenceData.from_tables(answers=table)
+    (note,) = (note for note in data.notes if "may say who answered" in note)
+    call = ast.literal_eval(next(SPOKEN(note))[1])
+    assert call == {"rater": name} and f"rater={name}" in note
+    read_again: Any = PreferenceData.from_tables(answers=table, columns=call)
+    assert read_again.comparisons.raters == ("x", "y")
+
+
+def test_numbers_beside_the_items_are_no_items() -> None:
+    rows = "tea,coffee,water\n5,3,4\n4,4,1\n3,2,5\n1,2,2"
+    expected = parsed("tea>water>coffee; tea=coffee>water; water>tea>coffee; coffee=water>tea")
+    for more in (
+        "id,7,12,9,1",
+        "year,3,4,3,5",
+        "Temperatur,2,3,4,1",
+        "humidity,51,60,70,55",
+        "x,1,2,3,4",
+        "gauge,4001,3500,4001,4001",
+    ):
+        cells = zip(rows.split("\n"), more.split(","), strict=True)
+        table = frame("\n".join(map(",".join, cells)), typed=True)
+        try:
+            assert read(table, better="high") == expected
+        except DataError as error:
+            calls = [ast.literal_eval(match[1]) for match in SPOKEN(str(error))]
+            assert expected in [read(table, better="high", columns=call) for call in calls]
+
+
 def test_options_are_checked() -> None:
     table = frame("winner,loser\na,b", typed=True)
     with pytest.raises(DataError, match="better='up': .*better is low or high"):
@@ -952,3 +1035,12 @@ def test_notes_say_how_to_estimate_home_advantage_and_that_neutral_ground_is_not
     home: dict[str, Any] = {"columns": {"home": "home_team"}, "covariates": ["home"]}
     notes = " ".join(PreferenceData.from_tables(answers=table, **home).notes)
     assert "'neutral' is not used; leave 'home' blank" in notes
+
+
+def test_times_and_points_that_disagree_are_two_readings() -> None:
+    table = frame("heat,swimmer,time,points\n1,a,2.5,1.5\n1,b,3.5,0.5", typed=True)
+    with pytest.raises(DataError, match="several ways: .*'time'.*or .*'points'") as caught:
+        read(table, better="low")
+    calls = [ast.literal_eval(match[1]) for match in SPOKEN(str(caught.value))]
+    answers = [read(table, better="low", columns=columns) for columns in calls]
+    assert answers == [parsed("a>b"), parsed("b>a")]

@@ -5,6 +5,7 @@ import pytest
 import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 from relpref import limits as memory
 from relpref.data_loaders import PowerLaw, power_law
@@ -42,14 +43,14 @@ def test_every_size_can_be_drawn(n: int, share: float, answers: int, seed: int) 
 
 def test_equal_seeds_give_equal_draws() -> None:
     one, again, other = (power_law(100, 300, 50, attributes=2, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one.utilities, again.utilities)
+    assert_array_equal(one.utilities, again.utilities)
     for part in ("source", "target"):
         first, second, third = (
             getattr(found.data.relations["links"], part) for found in (one, again, other)
         )
-        np.testing.assert_array_equal(first, second)
+        assert_array_equal(first, second)
         assert not np.array_equal(first, third)
-    np.testing.assert_array_equal(one.data.winner, again.data.winner)
+    assert_array_equal(one.data.winner, again.data.winner)
 
 
 def test_degrees_follow_a_power_law(drawn: PowerLaw) -> None:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from relpref.data_loaders import sushi
 from relpref.errors import DataError
@@ -43,7 +44,7 @@ def test_two_users(tmp_path: Path) -> None:
     assert full.rankings.orders()[0][:3] == ["ikura", "ebi", "ika"]
     assert full.rankings.kind == "full" and full.rankings.rankers == (501, 77)
     assert full.rankings.classes == ("east", "west")
-    np.testing.assert_array_equal(full.rankings.label, [0, 1])
+    assert_array_equal(full.rankings.label, [0, 1])
     assert full.items.loc["ikura", "minor_group"] == 6 and full.scores is None
     assert full.rankings.items.attribute_names == (
         "style",
@@ -111,8 +112,8 @@ def test_the_published_files(real_data: Path) -> None:
     assert ((some.rankings.positions >= 0).sum(axis=1) == 10).all()
     # Everybody ranked exactly what he or she scored, and scores fall along the ranking.
     assert some.scores is not None
-    np.testing.assert_array_equal(some.rankings.positions >= 0, ~np.isnan(some.scores))
+    assert_array_equal(some.rankings.positions >= 0, ~np.isnan(some.scores))
     means = [some.scores[some.rankings.positions == place].mean() for place in range(10)]
     assert (np.diff(means) < 0).all()
     west = (some.users["region_before_15"] >= 6).to_numpy()
-    np.testing.assert_array_equal(some.rankings.label, west)
+    assert_array_equal(some.rankings.label, west)

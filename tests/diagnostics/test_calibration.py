@@ -19,6 +19,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from benchmarks.calibration import LIKELIHOODS, PROGRAMS, RANKING_LOSS, SOME_NOISE, case
 from relpref.data import PreferenceData
@@ -32,7 +33,7 @@ from relpref.linalg import Dense
 
 def tried(name: str, **options: Any) -> Calibration:
     program, args, kwargs = case(name)
-    return calibrate(program, *args, **kwargs, progress_bar=False, **options)
+    return calibrate(program, *args, **kwargs, **options)
 
 
 def check(found: Calibration, *, most_failures: int = 0) -> None:
@@ -71,7 +72,7 @@ def test_a_program_of_ones_own_any_quantity_and_any_function() -> None:
     """The slope of a line: by EP at once, and by hand one by one."""
 
     def by_hand(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        return EP(program, fixed=given).run(key, *args, progress_bar=False, **kwargs)
+        return EP(program, fixed=given).run(key, *args, **kwargs)
 
     def slope(values: Any) -> Any:
         return values["weight"][0]
@@ -80,7 +81,7 @@ def test_a_program_of_ones_own_any_quantity_and_any_function() -> None:
     found = calibrate(program, X, X, simulations=100, quantity=slope)
     check(found)
     again = calibrate(program, X, X, simulations=5, quantity=slope, engine=by_hand)
-    np.testing.assert_allclose(again.pit, found.pit[:5], atol=1e-6)
+    assert_allclose(again.pit, found.pit[:5], atol=1e-6)
     points = calibrate(program, X, X, simulations=100)
     assert list(points.pits) == ["decision"] and points.p_value() > 0.001
 
@@ -100,7 +101,7 @@ def test_relations_are_asked_for_differences_of_scores() -> None:
 def test_exact_agrees_with_ep_on_a_relation() -> None:
     exact = tried("conditional_ranking", engine=Exact, simulations=12)
     ep = tried("conditional_ranking", simulations=12)
-    np.testing.assert_allclose(exact.pit, ep.pit, atol=1e-5)
+    assert_allclose(exact.pit, ep.pit, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -117,9 +118,7 @@ def test_nuts_under_the_ranking_loss(hyperparameters: Any) -> None:
     nuts = few(engine="nuts", engine_options=options)
     assert nuts.results == ("converged",) * 3 and np.all(np.isfinite(nuts.pit))
     if hyperparameters == "given":
-        np.testing.assert_allclose(
-            nuts.pit, few(engine=Exact).pit, atol=0.12
-        )  # 0.035 would be one error
+        assert_allclose(nuts.pit, few(engine=Exact).pit, atol=0.12)  # 0.035 would be one error
 
 
 def test_few_simulations_are_no_verdict() -> None:
@@ -135,18 +134,18 @@ def test_few_simulations_are_no_verdict() -> None:
 
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """Also where a kill left half a line, and with more simulations than before."""
-    run = partial(calibrate, LINE, X, X, hyperparameters="maximize", progress_bar=False)
+    run = partial(calibrate, LINE, X, X, hyperparameters="maximize")
     whole = run(simulations=7)
     file = tmp_path / "sbc.jsonl"
     run(simulations=3, file=file)
     content = file.read_bytes()
     file.write_bytes(content[:-9])
     resumed = run(simulations=7, file=file)
-    np.testing.assert_array_equal(resumed.pit, whole.pit)
+    assert_array_equal(resumed.pit, whole.pit)
     lines = [json.loads(text) for text in file.read_text().splitlines()]
     assert [entry["simulation"] for entry in lines[1:]] == list(range(7))
     before = file.read_bytes()
-    np.testing.assert_array_equal(run(simulations=7, file=file).pit, whole.pit)
+    assert_array_equal(run(simulations=7, file=file).pit, whole.pit)
     assert file.read_bytes() == before
     file.write_bytes(content.split(b"\n")[0][:20])  # killed while the first line was written
     run(simulations=1, file=file)
@@ -179,7 +178,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         return lambda values: number * values["weight"][0]
 
     def fit(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        return EP(program, fixed=given, tol=scale).run(key, *args, progress_bar=False, **kwargs)
+        return EP(program, fixed=given, tol=scale).run(key, *args, **kwargs)
 
     def run(program: Any = LINE, x: Any = X, **options: Any) -> None:
         options = {"hyperparameters": "maximize", "quantity": factor(1.0), **options}
@@ -237,9 +236,7 @@ def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path: Path) -
     assert 11 <= done < 200
     resumed = tried("xpgp", hyperparameters="maximize", simulations=done + 3, file=file)
     whole = tried("xpgp", hyperparameters="maximize", simulations=done + 3)
-    np.testing.assert_allclose(
-        resumed.pit, whole.pit, rtol=1e-9
-    )  # another process may use other threads
+    assert_allclose(resumed.pit, whole.pit, rtol=1e-9)  # another process may use other threads
     assert resumed.results == whole.results
 
 
@@ -249,7 +246,7 @@ def test_fits_that_fail_are_counted() -> None:
     def failing(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
         if np.asarray(jax.random.key_data(key))[0] % 2:
             raise InferenceError("the sites moved away", Result.diverged)
-        found = EP(program, fixed=given).run(key, *args, progress_bar=False, **kwargs)
+        found = EP(program, fixed=given).run(key, *args, **kwargs)
         return replace(found, info={**found.info, "result": "max_iterations"})
 
     found = calibrate(LINE, X, X, engine=failing, simulations=4)

@@ -15,6 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp, ndtr
 from scipy.stats import multivariate_normal, norm
 
@@ -47,8 +48,8 @@ def test_reweighted_moments_are_those_of_quadrature(posterior: UtilityPosterior,
     error = (
         5 * found.table["shift_error"].iloc[0] * found.table["exact_sd"].iloc[0]
     )  # 5 standard errors: one in a million
-    np.testing.assert_allclose(found.table["exact_mean"], [mean / 2, -mean / 2], rtol=0, atol=error)
-    np.testing.assert_allclose(
+    assert_allclose(found.table["exact_mean"], [mean / 2, -mean / 2], rtol=0, atol=error)
+    assert_allclose(
         found.table["exact_sd"],
         np.sqrt(variance) / 2,
         rtol=5 * found.table["sd_ratio_error"].iloc[0],
@@ -112,17 +113,17 @@ def test_reweighted_draws_are_the_exact_posterior(wrong: Make, gap: Any) -> None
     assert isinstance(found, UtilityPosterior)
     assert found.sample(3).shape == (3, 2)
     sides, error = np.array([[1.0, -1.0]]), 5 * np.sqrt(variance / 1000)
-    np.testing.assert_allclose(found.mean(sides), [mean], rtol=0, atol=error)
-    np.testing.assert_allclose(found.sd(sides) ** 2, [variance], rtol=5 * np.sqrt(2 / 1000))
+    assert_allclose(found.mean(sides), [mean], rtol=0, atol=error)
+    assert_allclose(found.sd(sides) ** 2, [variance], rtol=5 * np.sqrt(2 / 1000))
     preferred = found.prefer([("a", "b")]).loc[0]
-    np.testing.assert_allclose(preferred["gap_mean"], found.mean(sides)[0], rtol=1e-9)
+    assert_allclose(preferred["gap_mean"], found.mean(sides)[0], rtol=1e-9)
     assert found.ranking().index[0] == "a"
-    np.testing.assert_allclose(found.explain()["attributes"], found.explain()["mean"], atol=1e-9)
+    assert_allclose(found.explain()["attributes"], found.explain()["mean"], atol=1e-9)
     assert found.log_evidence == pytest.approx(log_evidence, abs=0.1)
     assert found.info["k_hat"] < 0.7
     assert found.info["ess"] > 1000
     assert found.info["engine"] == "EP, reweighted"
-    np.testing.assert_array_equal(found.mean(), wrong(0.5, 1.4).reweighted().mean())
+    assert_array_equal(found.mean(), wrong(0.5, 1.4).reweighted().mean())
     assert found.reweighted() is found
     with pytest.raises(InferenceError, match="cannot be relied on.*NUTS"):
         wrong(9, 0.2).reweighted()
@@ -145,8 +146,8 @@ def test_reweighting_mends_unanimous_answers() -> None:
     gap = np.array([[1.0, -1.0]])
     assert found.sd(gap)[0] < 0.7 * sd
     exact = found.reweighted(rng_key=3)
-    np.testing.assert_allclose(exact.mean(gap), [mean], atol=0.1 * sd)
-    np.testing.assert_allclose(exact.sd(gap), [sd], rtol=0.06)
+    assert_allclose(exact.mean(gap), [mean], atol=0.1 * sd)
+    assert_allclose(exact.sd(gap), [sd], rtol=0.06)
 
 
 def test_errors_are_what_keys_differ_by(wrong: Make, gap: Any) -> None:
@@ -178,30 +179,28 @@ def test_few_components_stand_for_all_of_a_mixture(posterior: UtilityPosterior) 
     exact, errors = reweighted_moments(
         mixed, some.reshape(160, 2), np.full(160, 1 / 160), np.repeat(np.arange(10), 16)
     )
-    np.testing.assert_allclose(exact["mean"], both.centred().mean(), atol=1e-12)
-    np.testing.assert_allclose(exact["sd"], both.centred().sd())
+    assert_allclose(exact["mean"], both.centred().mean(), atol=1e-12)
+    assert_allclose(exact["sd"], both.centred().sd())
     gaps = both.locations[:, 0] - both.locations[:, 1]
-    np.testing.assert_allclose(errors["mean"], gaps.std() / 2 / np.sqrt(60))
+    assert_allclose(errors["mean"], gaps.std() / 2 / np.sqrt(60))
 
 
 def test_the_weights_of_a_mixture_hold_its_evidence(posterior: UtilityPosterior) -> None:
     """So that nobody runs the engine again; where a file has equal weights and no more, it runs."""
-    fitted: Any = EP(xpgp, tol=1e-10).run(0, posterior.data, progress_bar=False, individual=False)
+    fitted: Any = EP(xpgp, tol=1e-10).run(0, posterior.data, individual=False)
     origin, draws = fitted.origin, fitted.hyperparameter_draws
     afresh = [
         origin.run(None, 0, fixed={n: v[at] for n, v in draws.items()}).log_evidence
         for at in (0, 1)
     ]
-    np.testing.assert_allclose(
-        log_evidences_of(fitted)[:2], afresh, atol=1e-4
-    )  # points have a tolerance
+    assert_allclose(log_evidences_of(fitted)[:2], afresh, atol=1e-4)  # points have a tolerance
     few = {name: value[:2] for name, value in draws.items()}
     both: Any = fitted.belief
     belief = MixtureBelief(both.locations[:2], both.scales[:2], np.ones(2) / 2)
     earlier = replace(
         fitted, belief=belief, hyperparameter_draws=few, prior_log_weights=None, log_evidence=None
     )
-    np.testing.assert_allclose(np.diff(log_evidences_of(earlier)), np.diff(afresh), atol=1e-4)
+    assert_allclose(np.diff(log_evidences_of(earlier)), np.diff(afresh), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -333,8 +332,8 @@ def test_relations_are_exact() -> None:
 def test_smoothing_of_weights() -> None:
     rng = np.random.default_rng(0)
     equal = smoothed(np.full((2, 50), 3.0))
-    np.testing.assert_allclose(np.exp(equal.log_weights), 1 / 50)
-    np.testing.assert_allclose(equal.ess, 50)
+    assert_allclose(np.exp(equal.log_weights), 1 / 50)
+    assert_allclose(equal.ess, 50)
     assert np.all(equal.k_hat == -np.inf)
     # Weights with a Pareto tail of a known shape: k-hat is near it (sd of it about 0.1 with 190
     # tail draws).
@@ -418,9 +417,7 @@ def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
         "attributes_linear_share": 0.5,
     }
     for space in ("latent", "observation"):
-        posterior = EP(xpgp, fixed=fixed, space=space).run(
-            0, data, progress_bar=False, individual=False
-        )
+        posterior = EP(xpgp, fixed=fixed, space=space).run(0, data, individual=False)
         found = certify(posterior)
         assert found.verdict == "good"
         assert found.efficiency > 0.5
@@ -435,15 +432,13 @@ def test_a_mixture_is_certified_with_its_hyperparameters() -> None:
     items = pd.DataFrame({"x": rng.standard_normal(8)}, index=labels)
     pairs = [rng.choice(labels, 2, replace=False) for _ in range(30)]
     data = PreferenceData.from_tables(items, pd.DataFrame(pairs, columns=["winner", "loser"]))
-    posterior = EP(xpgp).run(0, data, progress_bar=False, individual=False)
+    posterior = EP(xpgp).run(0, data, individual=False)
     found = certify(posterior)
     assert found.verdict == "good"
     assert "hyperparameters included" in found.sentence
     assert found.table is not None
     belief: Any = posterior.belief
-    np.testing.assert_allclose(
-        found.table["mean"], belief.centred().mean()
-    )  # all components, not the 25
+    assert_allclose(found.table["mean"], belief.centred().mean())  # all components, not the 25
     narrow = replace(posterior, belief=replace(belief, scales=0.4 * belief.scales))
     assert certify(narrow).verdict in ("doubtful", "failed")
 
@@ -456,7 +451,7 @@ def test_classifiers_by_example(classes: int) -> None:
     rankings = relpref.Rankings.from_orders([[f"i{item}" for item in order] for order in orders])
     labels = [min(order.index(0), classes - 1) for order in orders]
     posterior = EP(ranking_classifier, hyperparameters="maximize").run(
-        jax.random.key(0), rankings.with_labels(labels), progress_bar=False
+        jax.random.key(0), rankings.with_labels(labels)
     )
     found = certify(posterior)
     assert found.verdict in ("good", "doubtful")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from relpref.data import PreferenceData
 from relpref.diagnostics import check
@@ -21,16 +22,16 @@ from relpref.posterior.gaussian import DrawsBelief, GaussianBelief
 
 @pytest.mark.slow
 def test_nuts_finds_what_quadrature_finds(posterior: UtilityPosterior, gap: Any) -> None:
-    found = check(posterior, draws=1200, chains=2, warmup=200, progress_bar=False)
+    found = check(posterior, draws=1200, chains=2, warmup=200)
     assert (found.verdict, found.ok) == ("agrees", True)
     assert found.sentence.startswith("EP agrees with NUTS")
     mean, variance, _ = gap
     error = 5 / np.sqrt(found.ess)  # five standard errors
     assert found.ess > 200
-    np.testing.assert_allclose(
+    assert_allclose(
         found.table["exact_mean"], [mean / 2, -mean / 2], atol=error * np.sqrt(variance) / 2
     )
-    np.testing.assert_allclose(found.table["exact_sd"], np.sqrt(variance) / 2, rtol=error)
+    assert_allclose(found.table["exact_sd"], np.sqrt(variance) / 2, rtol=error)
     assert np.max(np.abs(found.table["shift"])) <= error
     assert found.probability_shift <= 0.05
 
@@ -65,9 +66,7 @@ def test_what_differs_is_said(
     assert narrow.verdict == "differs"
     assert "2 of 2 sds" in narrow.sentence
     assert "means" not in narrow.sentence.partition("Off by more")[2]
-    np.testing.assert_allclose(
-        narrow.table["sd_ratio"], 0.8, atol=5 * narrow.table["sd_ratio_error"].max()
-    )
+    assert_allclose(narrow.table["sd_ratio"], 0.8, atol=5 * narrow.table["sd_ratio_error"].max())
 
 
 def test_chains_that_disagree_accuse_nobody(
@@ -147,8 +146,8 @@ def test_well_answered_items_are_asked_about_together(chain: PreferenceData) -> 
 
 @pytest.mark.slow
 def test_a_part_of_the_items_under_the_whole_prior(chain: PreferenceData) -> None:
-    posterior = EP(xpgp, hyperparameters="maximize").run(0, chain, progress_bar=False)
-    found = check(posterior, max_items=20, progress_bar=False)
+    posterior = EP(xpgp, hyperparameters="maximize").run(0, chain)
+    found = check(posterior, max_items=20)
     assert found.ok
     assert len(found.table) == 20
     assert "20 of 60 items" in found.sentence
@@ -168,8 +167,7 @@ def test_engines_in_earnest(chain: PreferenceData) -> None:
     }
     ep, laplace = (
         check(
-            engine(xpgp, fixed=fixed).run(0, few, individual=False, progress_bar=False),
-            progress_bar=False,
+            engine(xpgp, fixed=fixed).run(0, few, individual=False),
         )
         for engine in (EP, Laplace)
     )
@@ -188,8 +186,8 @@ def test_what_maximising_leaves_out() -> None:
         pd.DataFrame({"x": [2.0, 1.0, 0.5, -1.0]}, index=labels), answers
     )
     engine = EP(xpgp, hyperparameters="maximize")
-    highest = engine.run(0, data, individual=False, progress_bar=False)
-    free = check(highest, hyperparameters=True, progress_bar=False)
+    highest = engine.run(0, data, individual=False)
+    free = check(highest, hyperparameters=True)
     assert free.hyperparameters is not None
     assert list(free.hyperparameters.index) == [
         "attributes_amplitude",
@@ -208,6 +206,6 @@ def test_draws_are_compared_too(posterior: UtilityPosterior) -> None:
     samples = {"utility": draws, "attributes_amplitude": np.ones(4000)}
     sampled = from_samples(samples, xpgp, *origin.args, num_chains=4, **origin.kwargs)
     # The amplitude, which these draws hold at 1, is sampled by NUTS: the draws are too narrow.
-    found = check(sampled, progress_bar=False)
+    found = check(sampled)
     assert found.hyperparameters is not None
     assert found.verdict in ("differs", "undecided")

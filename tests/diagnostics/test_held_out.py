@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 import relpref
 from relpref.data import PreferenceData
@@ -57,7 +58,7 @@ def fitted(kind: str, engine: Any = EP) -> UtilityPosterior:
     data = PreferenceData.from_tables(items, table(kind))
     likelihood = {"likelihood": Logistic()} if kind == "logistic" else {}
     fit = engine(smooth_gp, fixed=HYPERPARAMETERS, hyperparameters="maximize")
-    posterior = fit.run(0, data, progress_bar=False, **likelihood)
+    posterior = fit.run(0, data, **likelihood)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 
@@ -76,7 +77,7 @@ def without(posterior: UtilityPosterior, row: int) -> UtilityPosterior:
     fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.labels)
     smaller = origin.with_argument(data, replace(data, comparisons=fewer))
     engine = origin.engine.changed(fixed=posterior.hyperparameters)
-    found = engine.run(0, *smaller.args, progress_bar=False, **smaller.kwargs)
+    found = engine.run(0, *smaller.args, **smaller.kwargs)
     assert isinstance(found, UtilityPosterior)
     return found
 
@@ -128,14 +129,14 @@ def test_draws_are_reweighted_as_arviz_does(posterior: UtilityPosterior) -> None
     loo: Any = pytest.importorskip("arviz_stats").loo
     theirs = loo(sampled.to_datatree(), pointwise=True, reff=1.0)  # of single answers
     each = np.repeat(np.arange(len(found.table)), posterior.data.count)
-    np.testing.assert_allclose(found.table["log_score"][each], np.asarray(theirs.elpd_i), rtol=1e-8)
-    np.testing.assert_allclose(found.table["k_hat"][each], np.asarray(theirs.pareto_k), rtol=1e-8)
+    assert_allclose(found.table["log_score"][each], np.asarray(theirs.elpd_i), rtol=1e-8)
+    assert_allclose(found.table["k_hat"][each], np.asarray(theirs.pareto_k), rtol=1e-8)
     assert found.elpd == pytest.approx(theirs.elpd)
     assert found.elpd_se == pytest.approx(
         theirs.se, rel=0.02
     )  # theirs divides by the number of answers, not by one less
-    np.testing.assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
-    np.testing.assert_allclose(found.table["p_first"], found.table["probability"])
+    assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
+    assert_allclose(found.table["p_first"], found.table["probability"])
     # These draws are of the same Gaussian, whose other sites EP would not leave as they are.
     assert (
         np.abs(found.table["log_score"] - leave_one_out(posterior).table["log_score"]).max() < 0.15
@@ -148,10 +149,10 @@ def test_what_the_table_says(posterior: UtilityPosterior) -> None:
         found.table[["winner", "loser", "count"]].itertuples(index=False, name=None)
     ) == list(posterior.data.comparisons.table(LABELS).itertuples(index=False, name=None))
     assert found.num_answers == posterior.data.num_answers
-    np.testing.assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
-    np.testing.assert_allclose(found.table["probability"], found.table["p_first"])
+    assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
+    assert_allclose(found.table["probability"], found.table["p_first"])
     single = np.repeat(found.table["log_score"], posterior.data.count)
-    np.testing.assert_allclose(found.elpd_se, np.sqrt(len(single)) * single.std(ddof=1))
+    assert_allclose(found.elpd_se, np.sqrt(len(single)) * single.std(ddof=1))
     assert "p_tie" not in found.table
     assert repr(found).startswith(
         f"HeldOut(leave-one-out, {found.num_answers} answers: log loss 0."
@@ -174,26 +175,26 @@ def test_repeated_answers_leave_together(posterior: UtilityPosterior) -> None:
     answers = posterior.data.comparisons.table(LABELS)
     pairs = [frozenset(pair) for pair in zip(answers["winner"], answers["loser"], strict=True)]
     assert len(set(pairs)) < len(pairs)  # some were compared with both outcomes
-    found = k_fold(posterior, folds=len(set(pairs)), progress_bar=False)
+    found = k_fold(posterior, folds=len(set(pairs)))
     twice = [row for row, pair in enumerate(pairs) if pairs.count(pair) > 1]
     assert found.table["p_first"][twice].sum() == pytest.approx(len(twice) / 2)
     row = next(row for row in range(len(pairs)) if row not in twice)
     others = np.flatnonzero(np.arange(len(pairs)) != row)
     origin, data = posterior.origin, posterior.data
     assert origin is not None
-    smaller = origin.engine.changed().run(0, data.select_comparisons(others), progress_bar=False)
+    smaller = origin.engine.changed().run(0, data.select_comparisons(others))
     assert isinstance(smaller, UtilityPosterior)
     answer = (found.table["winner"][row], found.table["loser"][row])
     assert found.table["probability"][row] == pytest.approx(
         smaller.prefer([answer])["probability"][0]
     )
     with pytest.raises(DataError, match="7 pairs cannot make 10 folds"):
-        k_fold(posterior, folds=10, progress_bar=False)
+        k_fold(posterior, folds=10)
 
 
 def test_finished_folds_are_kept(posterior: UtilityPosterior, tmp_path: Path) -> None:
     def fold() -> pd.DataFrame:
-        return k_fold(posterior, 3, by="answer", folder=tmp_path, progress_bar=False).table
+        return k_fold(posterior, 3, by="answer", folder=tmp_path).table
 
     whole = fold()
     (file,) = tmp_path.iterdir()
@@ -202,9 +203,7 @@ def test_finished_folds_are_kept(posterior: UtilityPosterior, tmp_path: Path) ->
     file.write_bytes(first + lines[2] + lines[0] + lines[1][:50])  # interrupted, in another order
     pd.testing.assert_frame_equal(fold(), whole, check_exact=True)
     assert file.read_bytes() == first + lines[2] + lines[0] + lines[1]
-    assert k_fold(posterior, 4, by="answer", folder=tmp_path, progress_bar=False).method.startswith(
-        "4 folds"
-    )
+    assert k_fold(posterior, 4, by="answer", folder=tmp_path).method.startswith("4 folds")
     assert len(list(tmp_path.iterdir())) == 2
     file.write_bytes(first + lines[2] + b"{]\n" + lines[1])
     with pytest.raises(StorageError, match=f"{file.name}: line 3 is damaged"):
@@ -228,6 +227,40 @@ def test_models_are_compared_answer_by_answer(posterior: UtilityPosterior) -> No
         compare({"ours": posterior})
 
 
+def test_models_without_names_are_numbered(posterior: UtilityPosterior) -> None:
+    held_out = leave_one_out(posterior)
+    assert set(relpref.compare(posterior, held_out).index) == {"model 1", "model 2"}
+    assert set(compare({"ours": posterior}, held_out).index) == {"ours", "model 2"}
+    with pytest.raises(
+        DataError, match="'model 1' is a list; give posteriors .* compare\\(p, q\\)"
+    ):
+        compare([posterior, held_out])  # type: ignore[arg-type]
+
+
+def test_models_with_and_without_circumstances_of_the_answers() -> None:
+    """The same answers, with and without the side at home and the rater."""
+    ends = {"winner": [*"abbac"], "loser": [*"bccba"]}
+    table = pd.DataFrame({**ends, "home": [*"abcba"], "rater": [*"xxyyy"]})
+    fixed = {"individual_amplitude": 1.0}
+    plain = relpref.fit(answers=table[["winner", "loser"]], fixed=fixed)
+    full = relpref.fit(answers=table, covariates=["home"])
+    assert len(leave_one_out(plain).table) == 3 and len(leave_one_out(full).table) == 5
+    found = compare({"plain": plain, "full": full})
+    scores = {}
+    for name, posterior in {"plain": plain, "full": full}.items():
+        held_out = leave_one_out(posterior).table
+        rows = held_out.loc[held_out.index.repeat(held_out["count"])]
+        scores[name] = rows.sort_values(["winner", "loser"], kind="stable")["log_score"].to_numpy()
+        assert found["elpd"][name] == pytest.approx(scores[name].sum())
+    last = found.index[1]
+    gap = scores[last] - scores[found.index[0]]
+    assert found["difference"][last] == pytest.approx(gap.sum())
+    assert found["difference_se"][last] == pytest.approx(gap.std(ddof=1) * 5**0.5)
+    other = relpref.fit(answers=table.assign(tie=[0, 0, 0, 0, 1])[["winner", "loser", "tie"]])
+    with pytest.raises(DataError, match="have the columns .*compare models of the same answers"):
+        compare(full, other)
+
+
 def drawn(reports: Any, number: int) -> UtilityPosterior:
     """Draws of the prior, of reported probabilities."""
     items = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
@@ -247,7 +280,7 @@ def test_what_was_reported_stays_in_the_table() -> None:
     held_out = leave_one_out(posterior)
     for found in (held_out.table, influence(posterior).sort_index()):
         assert found["reported"].tolist() == [0.9, 0.6, 0.2]
-        np.testing.assert_allclose(found["probability"], np.exp(found["log_score"]))
+        assert_allclose(found["probability"], np.exp(found["log_score"]))
     with pytest.raises(
         DataError, match=r"row 1 .* reported=0\.6.* reported=0\.7.*; compare models of the same"
     ):
@@ -269,7 +302,7 @@ def test_models_are_compared_whatever_the_order_of_their_items() -> None:
     fit = partial(relpref.fit, answers=answers, covariates=["price"], fixed=fixed)
     models = {"one": fit(), "other": fit(items=["water", "milk", "coffee", "tea"])}
     table = compare(models)
-    np.testing.assert_allclose(table[["difference", "difference_se"]], 0.0, atol=1e-3)
+    assert_allclose(table[["difference", "difference_se"]], 0.0, atol=1e-3)
 
 
 @pytest.mark.parametrize("ask", [leave_one_out, influence])
@@ -292,7 +325,7 @@ def test_equal_raters_are_not_at_odds() -> None:
         "loser": names[np.where(wins, second, first)],
     }
     answers = pd.DataFrame({**ends, "rater": np.repeat(np.arange(8), 25)})
-    found = raters(relpref.fit(answers=answers, progress_bar=False))
+    found = raters(relpref.fit(answers=answers))
     assert found["p_value"].min() < 0.01 / 8
     assert not found["at_odds"].any()
     # If this rater prefers what is worse, the verdict is right, and is about nobody else.
@@ -300,7 +333,7 @@ def test_equal_raters_are_not_at_odds() -> None:
     answers.loc[contrary, ["winner", "loser"]] = answers.loc[
         contrary, ["loser", "winner"]
     ].to_numpy()
-    found = raters(relpref.fit(answers=answers, progress_bar=False))
+    found = raters(relpref.fit(answers=answers))
     assert found.index[found["at_odds"]].tolist() == [0]
     assert found["noise"].idxmax() == 0 and found["answers"].sum() == 200
 

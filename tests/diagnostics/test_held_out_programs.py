@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 from relpref.data import PreferenceData, Rankings, RelationData
@@ -105,8 +106,8 @@ def test_labels_of_a_relation_by_dense_algebra(symmetry: str, kind: str, loss: s
             variance = np.diagonal(
                 covariance[np.ix_(test, test)] - covariance[np.ix_(test, train)] @ weights
             )
-            np.testing.assert_allclose(table["mean"][test], mean, atol=1e-5)
-            np.testing.assert_allclose(table["sd"][test], np.sqrt(variance), rtol=1e-5)
+            assert_allclose(table["mean"][test], mean, atol=1e-5)
+            assert_allclose(table["sd"][test], np.sqrt(variance), rtol=1e-5)
 
 
 def test_the_ranking_loss_of_a_constrained_relation_has_no_density() -> None:
@@ -132,28 +133,28 @@ def rankings() -> Rankings:
 @pytest.mark.slow
 def test_an_example_leaves_with_all_its_decisions() -> None:
     data = rankings()
-    posterior = EP(ranking_classifier, fixed={"amplitude": 1.0}).run(0, data, progress_bar=False)
+    posterior = EP(ranking_classifier, fixed={"amplitude": 1.0}).run(0, data)
     assert isinstance(posterior, ClassPosterior)
     assert posterior.origin is not None
     found = leave_one_out(posterior)
     assert list(found.table["class"]) == [data.classes[label] for label in data.label]  # type: ignore[union-attr]
-    np.testing.assert_allclose(found.table[["p_0", "p_1", "p_2"]].sum(axis=1), 1)
+    assert_allclose(found.table[["p_0", "p_1", "p_2"]].sum(axis=1), 1)
     moved = influence(posterior)
     for row in (0, 3, 20):
         others = data[[other for other in range(len(data)) if other != row]]
-        without = posterior.origin.engine.changed().run(0, others, progress_bar=False)
+        without = posterior.origin.engine.changed().run(0, others)
         assert isinstance(without, ClassPosterior)
         chances = without.predict_proba(data[[row]]).to_numpy()[0]
-        np.testing.assert_allclose(found.chances[row], chances, atol=0.02)
+        assert_allclose(found.chances[row], chances, atol=0.02)
         assert found.table["probability"][row] == pytest.approx(
             chances[found.outcome[row]], abs=0.02
         )
         change = without.latent(data)["mean"] - posterior.latent()["mean"]
         largest = np.abs(change / posterior.latent()["sd"]).to_numpy().max()
         assert abs(moved["shift"][row]) == pytest.approx(largest, rel=0.1)
-    folds = k_fold(posterior, 4, progress_bar=False)
+    folds = k_fold(posterior, 4)
     assert folds.accuracy > 0.5
-    np.testing.assert_allclose(folds.chances.sum(axis=1), 1)
+    assert_allclose(folds.chances.sum(axis=1), 1)
 
 
 @pytest.mark.slow
@@ -170,9 +171,7 @@ def test_an_edge_leaves_in_both_directions(symmetry: Any) -> None:
     data = RelationData.from_tables(nodes, pd.DataFrame(labels, LABELS, LABELS), symmetry=symmetry)
     fixed = {"amplitude": 1.0, "attributes_lengthscale": 1.0}
     landmarks = edge_landmarks(data, values={"attributes_lengthscale": 1.0})
-    posterior = EP(kronecker_classifier, fixed=fixed).run(
-        0, data, landmarks=landmarks, progress_bar=False
-    )
+    posterior = EP(kronecker_classifier, fixed=fixed).run(0, data, landmarks=landmarks)
     found = leave_one_out(posterior)
     row = 4
     pair = (found.table["source"][row], found.table["target"][row])
@@ -182,14 +181,12 @@ def test_an_edge_leaves_in_both_directions(symmetry: Any) -> None:
     gone = {pair} if symmetry == "none" else {pair, pair[::-1]}
     edges = edges[[end not in gone for end in ends]]
     fewer = RelationData.from_tables(nodes, edges, symmetry=symmetry)
-    without = EP(kronecker_classifier, fixed=fixed).run(
-        0, fewer, landmarks=landmarks, progress_bar=False
-    )
+    without = EP(kronecker_classifier, fixed=fixed).run(0, fewer, landmarks=landmarks)
     assert isinstance(without, ClassPosterior)
     position = data.nodes.index(pair).astype(np.intp)
     chances = without.predict_proba(fewer.asking(position[:1], position[1:])).to_numpy()[0]
-    np.testing.assert_allclose(found.chances[row], chances, atol=0.02)
-    folds = k_fold(posterior, 5, progress_bar=False)
+    assert_allclose(found.chances[row], chances, atol=0.02)
+    folds = k_fold(posterior, 5)
     assert len(folds.table) == {"none": 36, "symmetric": 21, "reciprocal": 15}[symmetry]
 
 
@@ -213,15 +210,13 @@ def test_a_program_with_several_kinds_of_answers() -> None:
     rng = np.random.default_rng(4)
     first, second = np.array([0, 1, 2, 3, 0, 2]), np.array([1, 2, 3, 4, 4, 0])
     arguments = (1.0, first, second, np.array([1, 0, 1]), rng.normal(size=5))
-    posterior = EP(two_kinds).run(0, *arguments, progress_bar=False)
+    posterior = EP(two_kinds).run(0, *arguments)
     assert type(posterior) is Posterior
     found = leave_one_out(posterior)
     assert list(found.table["site"]) == ["compared"] * 6 + ["liked"] * 3 + ["rated"] * 5
     for row in range(6):
         kept = np.arange(6) != row
-        without = EP(two_kinds).run(
-            0, 1.0, first[kept], second[kept], *arguments[3:], progress_bar=False
-        )
+        without = EP(two_kinds).run(0, 1.0, first[kept], second[kept], *arguments[3:])
         weights = np.eye(5)[first[row]] - np.eye(5)[second[row]]
         mean, variance = without.mean(weights)[0], without.covariance(weights)[0, 0]
         truth = float(norm.logcdf(mean / np.sqrt(1 + variance)))
@@ -251,7 +246,7 @@ def test_a_mixture_is_reweighted() -> None:
         fixed={"attributes_lengthscale": 1.0, "attributes_linear_share": 0.5},
         **options,
     )
-    posterior = engine.run(0, data, individual=False, progress_bar=False)
+    posterior = engine.run(0, data, individual=False)
     assert isinstance(posterior, UtilityPosterior)
     found, moved = leave_one_out(posterior), influence(posterior)
     assert found.table["k_hat"].max() < 0.7
@@ -260,9 +255,7 @@ def test_a_mixture_is_reweighted() -> None:
         count = np.array(data.count)
         count[row] -= 1
         fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.labels)
-        without = engine.run(
-            1, replace(data, comparisons=fewer), individual=False, progress_bar=False
-        )
+        without = engine.run(1, replace(data, comparisons=fewer), individual=False)
         assert isinstance(without, UtilityPosterior)
         # 400 draws of two chains: probabilities are known to about 0.01.
         assert found.table["probability"][row] == pytest.approx(
@@ -293,9 +286,7 @@ def rated(seed: int) -> UtilityPosterior:
             "rater": np.array(list("uvwxyz"))[rater],
         }
     )
-    posterior = EP(preference_gp).run(
-        0, PreferenceData.from_tables(items, answers), progress_bar=False
-    )
+    posterior = EP(preference_gp).run(0, PreferenceData.from_tables(items, answers))
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 

@@ -94,7 +94,7 @@ def test_answers_left_out(dense: UtilityPosterior, sparse: UtilityPosterior) -> 
 
 @pytest.mark.slow
 def test_folds(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
-    one, other = (k_fold(posterior, 2, progress_bar=False) for posterior in (dense, sparse))
+    one, other = (k_fold(posterior, 2) for posterior in (dense, sparse))
     assert other.method.endswith("hyperparameters kept")
     close(other.table["log_score"], one.table["log_score"])
 
@@ -102,4 +102,4 @@ def test_folds(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
 @pytest.mark.slow
 def test_certificates(sparse: UtilityPosterior) -> None:
     assert certify(sparse, 400).verdict == "good"
-    assert check(sparse, progress_bar=False).ok
+    assert check(sparse).ok

@@ -47,7 +47,7 @@ def data() -> PreferenceData:
 
 def fit(data: PreferenceData, engine: Any = EP, likelihood: Any = None, **options: Any) -> Any:
     keywords = {"likelihood": likelihood} if likelihood is not None else {}
-    return engine(preference_gp, **options).run(0, data, progress_bar=False, **keywords)
+    return engine(preference_gp, **options).run(0, data, **keywords)
 
 
 def log_positive(mean: Any, covariance: Any) -> float:
@@ -219,7 +219,7 @@ def test_lists_keep_their_labels() -> None:
     table = leave_one_out(posterior).table
     assert table["list"].isna().tolist() == [True] + [False] * 4
     assert table["list"].tolist()[1:] == ["Monza", "Spa", "Pau", "Imola"]
-    folds = k_fold(posterior, 2, hyperparameters="keep", progress_bar=False).table
+    folds = k_fold(posterior, 2, hyperparameters="keep").table
     assert folds["list"].tolist() == table["list"].tolist()
 
 
@@ -277,7 +277,7 @@ def test_folds(grouped: bool) -> None:
         table["group"] = table["list"].map(GROUPS)
         fixed["group_sd"] = 0.7
     posterior = fit(PreferenceData.from_tables(ITEMS, table), fixed=fixed)
-    folds = k_fold(posterior, 3, hyperparameters="keep", progress_bar=False)
+    folds = k_fold(posterior, 3, hyperparameters="keep")
     assert folds.method.startswith("3 folds by group" if grouped else "3 folds by pair")
     near = leave_one_out(posterior).table
     assert len(folds.table) == len(near)

@@ -3,7 +3,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
@@ -53,7 +52,7 @@ def given(data: PreferenceData) -> UtilityPosterior:
 
 
 def fit(program: Any, data: PreferenceData, fixed: Any = None, **options: Any) -> UtilityPosterior:
-    posterior = EP(program, fixed=fixed).run(jax.random.key(0), data, progress_bar=False, **options)
+    posterior = EP(program, fixed=fixed).run(0, data, **options)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 
@@ -64,7 +63,7 @@ def of(part: str, values: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_given_hyperparameters_are_kept(data: PreferenceData, given: UtilityPosterior) -> None:
-    table = evidence_without_each(given, progress_bar=False)
+    table = evidence_without_each(given)
     columns = ["left_out", "log_evidence", "difference", "elpd_difference", "elpd_se", "note"]
     assert table.columns.tolist() == columns
     assert table["left_out"].tolist() == ["attributes", "near"]
@@ -85,14 +84,14 @@ def test_options_bound_to_the_program(data: PreferenceData, given: UtilityPoster
     assert given.origin is not None
     program = partial(partial(xpgp, **OPTIONS | {"priors": None}), priors=OPTIONS["priors"])
     bound = replace(given, origin=Origin(program, (data,), {}, given.origin.engine))
-    first, second = (evidence_without_each(one, progress_bar=False) for one in (bound, given))
+    first, second = (evidence_without_each(one) for one in (bound, given))
     pd.testing.assert_frame_equal(first, second)
 
 
 @pytest.mark.slow
 def test_fitted_hyperparameters_are_fitted_anew(data: PreferenceData) -> None:
     posterior = fit(xpgp, data)
-    table = evidence_without_each(posterior, progress_bar=False)
+    table = evidence_without_each(posterior)
     alone = fit(xpgp, data.without_relation("near"))
     assert table["log_evidence"].iloc[1] == pytest.approx(alone.log_evidence, rel=1e-7)
     elpd = leave_one_out(posterior).elpd - leave_one_out(alone).elpd
@@ -106,7 +105,7 @@ def test_a_fit_that_fails_is_a_row_without_a_number(given: UtilityPosterior) -> 
     hasty = replace(
         given, origin=replace(given.origin, engine=given.origin.engine.changed(max_sweeps=1))
     )
-    table = evidence_without_each(hasty, progress_bar=False)
+    table = evidence_without_each(hasty)
     assert table["log_evidence"].isna().all() and table["difference"].isna().all()
     assert table["note"].tolist() == ["EP on the rest ended with max_iterations"] * 2
 

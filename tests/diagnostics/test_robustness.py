@@ -48,6 +48,18 @@ def test_the_refit_has_others_among_the_first(top: int) -> None:
     assert f"{result.number} of 40 answers removed" in repr(result)
 
 
+def test_a_handful_of_answers() -> None:
+    """No warning of a refit reaches the caller; the result says what it cannot know."""
+    result = robustness(fit([("a", "b"), ("b", "c")]))
+    assert "nothing else connects 2 groups of items, so this rests on the prior" in repr(result)
+    result = robustness(fit([("a", "b")]))
+    assert repr(result) == "Robustness(no removal of answers changes who is first: 'a')"
+    posterior = fit([("a", "b"), ("b", "c"), ("a", "c")], hyperparameters="maximize")
+    stopped = replace(posterior, info={**posterior.info, "result": "max_iterations"})
+    with pytest.warns(relpref.infer.InferenceWarning, match="max_iterations"):
+        robustness(stopped)
+
+
 def test_as_few_as_an_exhaustive_search_finds() -> None:
     """The first three tables in which two answers or fewer are enough."""
     compared = 0

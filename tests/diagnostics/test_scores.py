@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from relpref.diagnostics import HeldOut
@@ -80,12 +81,12 @@ def test_two_classes_as_scikit_learn_has_them(classes: HeldOut) -> None:
 
 
 def test_comparisons_from_either_side(comparisons: HeldOut) -> None:
-    np.testing.assert_allclose(measures(exchanged(comparisons)), measures(comparisons))
+    assert_allclose(measures(exchanged(comparisons)), measures(comparisons))
     pd.testing.assert_frame_equal(exchanged(comparisons).reliability(), comparisons.reliability())
 
 
 def test_repeated_answers_count_as_often(comparisons: HeldOut) -> None:
-    np.testing.assert_allclose(measures(single(comparisons)), measures(comparisons))
+    assert_allclose(measures(single(comparisons)), measures(comparisons))
     pd.testing.assert_frame_equal(single(comparisons).reliability(7), comparisons.reliability(7))
 
 
@@ -118,7 +119,7 @@ def test_the_standard_error_of_a_bin_is_that_of_right_forecasts() -> None:
     observed = np.stack([bins["observed"] for bins in found])
     # 400 runs: standard deviations are known to 3.5 percent, averages to 5 percent of one; five
     # times that.
-    np.testing.assert_allclose(observed.std(axis=0), found[0]["se"], rtol=0.18)
+    assert_allclose(observed.std(axis=0), found[0]["se"], rtol=0.18)
     assert np.all(np.abs(observed.mean(axis=0) - found[0]["predicted"]) < 0.25 * found[0]["se"])
 
 
@@ -150,7 +151,7 @@ def test_yes_and_no_beside_comparisons_are_not_seen_from_both_sides(comparisons:
         chances=np.concatenate([turned.chances, alone.chances]),
         outcome=np.concatenate([turned.outcome, said]),
     )
-    np.testing.assert_allclose(measures(other), measures(both))
+    assert_allclose(measures(other), measures(both))
     single = replace(alone, single=np.ones(30, dtype=bool))
     assert single.auc == pytest.approx(roc_auc_score(said == 0, yes))
     rate = np.mean(said == 0)

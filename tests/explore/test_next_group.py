@@ -38,7 +38,7 @@ def posterior() -> Any:
         "individual_amplitude": 0.6,
     }
     fixed = amplitudes | {"group_sd": 1.2, "effect_scale": 0.5}
-    return EP(xpgp, fixed=fixed).run(0, data, progress_bar=False)
+    return EP(xpgp, fixed=fixed).run(0, data)
 
 
 def test_the_next_answer_is_of_a_new_group_and_of_equal_sides(posterior: Any) -> None:

@@ -143,7 +143,7 @@ def fitted(kind: str, size: int, seed: int) -> Any:
                 obs=np.ones(len(number), int),
             )
 
-    return EP(program).run(0, progress_bar=False)
+    return EP(program).run(0)
 
 
 def rows_of(kind: str, lists: Any) -> Any:

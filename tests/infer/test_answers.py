@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from pandas.testing import assert_frame_equal, assert_series_equal
 from scipy import special, stats
 
 import relpref
@@ -175,13 +176,11 @@ def test_a_rater_for_each_pair(kind: str, fitted: Any) -> None:
     asked: list[Any] = ["z", None, "x", float("nan")]
     found = fitted.prefer(pairs, rater=asked)
     for row, (pair, rater) in enumerate(zip(pairs, ["z", None, "x", None], strict=True)):
-        pd.testing.assert_series_equal(
+        assert_series_equal(
             found.iloc[row], fitted.prefer(*pair, rater=rater).iloc[0], check_names=False
         )
-    pd.testing.assert_frame_equal(fitted.prefer(pairs, rater=[None] * 4), fitted.prefer(pairs))
-    pd.testing.assert_frame_equal(
-        fitted.prefer(pairs, rater=["y"] * 4), fitted.prefer(pairs, rater="y")
-    )
+    assert_frame_equal(fitted.prefer(pairs, rater=[None] * 4), fitted.prefer(pairs))
+    assert_frame_equal(fitted.prefer(pairs, rater=["y"] * 4), fitted.prefer(pairs, rater="y"))
     assert fitted.prefer(pairs[:2], rater=["x", "z"])["probability"].sum() != 1
     with pytest.raises(
         DataError, match="rater has 3 labels for 4 questions; give one for each, or one for all"

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -71,7 +70,7 @@ def faulty(covariance: Array, factor: Array) -> None:
 
 def run(factor: float, covariance: Any = None, **options: Any) -> Any:
     covariance = np.eye(4) if covariance is None else covariance
-    return EP(faulty, **options).run(jax.random.key(0), covariance, np.float64(factor))
+    return EP(faulty, **options).run(0, covariance, np.float64(factor))
 
 
 def check_every_answer_warns(posterior: Any, result: Result) -> None:
@@ -123,7 +122,7 @@ def test_an_indefinite_precomputed_kernel(
     kernel = Precomputed((vectors * np.where(np.arange(40) == 20, -1.0, values)) @ vectors.T)
     engine = EP(xpgp, fixed={"attributes_amplitude": 1.0}, space="latent", throw=False)
     call: Any = {"attribute_kernel": kernel, "standardize": False, "normalize": False}
-    posterior: Any = engine.run(jax.random.key(0), data, **call)
+    posterior: Any = engine.run(0, data, **call)
     result = Result.prior_not_positive_definite
     assert posterior.info["result"] == result.name
     check_every_answer_warns(posterior, result)

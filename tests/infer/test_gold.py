@@ -1,7 +1,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -19,7 +18,7 @@ def run(
     data: PreferenceData, fixed: Any, space: Any = "auto", structure: Any = "auto", **kernels: Any
 ) -> Any:
     engine = EP(xpgp, fixed=fixed, space=space, structure=structure)
-    return engine.run(jax.random.key(0), data, **RAW, **kernels)
+    return engine.run(0, data, **RAW, **kernels)
 
 
 def from_columns(problem: Any) -> dict[str, Any]:

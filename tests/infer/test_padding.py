@@ -13,6 +13,7 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from pandas.testing import assert_frame_equal
 
 import relpref
 from relpref.data import PreferenceData, Relation
@@ -69,7 +70,7 @@ def close(one: Any, other: Any, tolerance: float = 1e-9) -> None:
     for name, value in other.sites.items():
         assert one.sites[name].shape == value.shape == np.shape(one.sites[name])
         assert_allclose(one.sites[name], value, rtol=1e-7, atol=1e-7, err_msg=name)
-    pd.testing.assert_frame_equal(one.explain(), other.explain(), atol=tolerance, rtol=tolerance)
+    assert_frame_equal(one.explain(), other.explain(), atol=tolerance, rtol=tolerance)
 
 
 def test_a_mixture_is_the_same_and_so_is_what_follows(unpadded: Callable[..., Any]) -> None:
@@ -77,11 +78,11 @@ def test_a_mixture_is_the_same_and_so_is_what_follows(unpadded: Callable[..., An
     fit: Any = partial(EP(xpgp).run, 0, data)
     one, other = fit(), unpadded(fit)
     close(one, other, 1e-7)
-    pd.testing.assert_frame_equal(one.ranking(), other.ranking(), atol=1e-6)
+    assert_frame_equal(one.ranking(), other.ranking(), atol=1e-6)
     more = [("e0", "e1"), ("e2", "e1")]
     close(one.update(more), unpadded(partial(other.update, more)), 1e-6)
     tables = [relpref.diagnostics.leave_one_out(posterior).table for posterior in (one, other)]
-    pd.testing.assert_frame_equal(*tables, atol=1e-6)
+    assert_frame_equal(*tables, atol=1e-6)
 
 
 def lists(number: int) -> PreferenceData:

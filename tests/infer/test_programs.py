@@ -5,7 +5,6 @@ answers.
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -46,7 +45,7 @@ def tasting(kernel: Any, answer: Any = None) -> None:
 
 @pytest.fixture(scope="module")
 def tasted() -> Any:
-    return EP(tasting).run(jax.random.key(0), KERNEL, answer=ANSWER)
+    return EP(tasting).run(0, KERNEL, answer=ANSWER)
 
 
 def test_two_sites_against_sequential_ep(

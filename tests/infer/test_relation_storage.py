@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 from scipy import sparse
 
 import relpref
@@ -34,9 +35,9 @@ def same(first: Any, path: Path, new: Any) -> None:
     first.save(path)
     second: Any = relpref.load(path)
     assert repr(second) == repr(first)
-    pd.testing.assert_frame_equal(second.mean(new), first.mean(new))
-    pd.testing.assert_frame_equal(second.sd(new, new), first.sd(new, new), atol=1e-12)
-    pd.testing.assert_frame_equal(second.ranking(new), first.ranking(new))
+    assert_frame_equal(second.mean(new), first.mean(new))
+    assert_frame_equal(second.sd(new, new), first.sd(new, new), atol=1e-12)
+    assert_frame_equal(second.ranking(new), first.ranking(new))
     assert second.hyperparameters.keys() == first.hyperparameters.keys()
     before = path.read_bytes()
     second.save(path)

@@ -45,7 +45,7 @@ def test_posterior_and_evidence_are_those_of_the_powered_likelihood() -> None:
     table = answers()
     posterior = fitted(table, tie_margin=0.4)
     first, second = (np.array([ITEMS.index(x) for x in table[end]]) for end in ("winner", "loser"))
-    draws = np.random.default_rng(1).standard_normal((400_000, len(ITEMS)))
+    draws = np.random.default_rng(1).standard_normal((200_000, len(ITEMS)))
     gap = draws[:, first] - draws[:, second]
     tied = ndtr(0.4 - gap) - ndtr(-0.4 - gap)
     log_p = np.log(np.where(table["tie"], tied, ndtr(gap - 0.4))) @ table["weight"].to_numpy()

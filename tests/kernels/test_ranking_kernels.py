@@ -46,6 +46,8 @@ def rankings(m: int = 7, seed: int = 0) -> Rankings:
 
 
 PARTIAL = Rankings.from_orders([["a", "b", "c"], ["b", "a"]])
+SAMPLED = Landmarks(Mallows(), PARTIAL[:1])
+MIRRORED = Rankings.from_orders([ITEMS], items=ITEMS[::-1])
 
 
 def gram(features: Any, data: Rankings, **parameters: Any) -> Any:
@@ -115,10 +117,16 @@ def test_kendall_and_mallows() -> None:
     prior = Mallows().parameters(data)["concentration"]
     assert float(prior.icdf(0.5)) == pytest.approx(4 / 20)
     with jax.enable_x64(True):
-        kernel = jax.jit(Mallows().gram)(data, data[:3], concentration=0.3)
-        diagonal = jax.jit(Mallows().diagonal)(data, concentration=0.3)
+        kernel, known, diagonal = jax.jit(
+            lambda data, few, strength: (
+                Mallows().gram(data, few, concentration=strength),
+                mallows_kernel(rankings().positions, concentration=0.3),
+                Mallows().diagonal(data, concentration=strength),
+            )
+        )(data, data[:3], 0.3)
     expected = mallows_kernel(data, concentration=0.3)
     assert_allclose(kernel, expected[:, :3], rtol=1e-12)
+    assert_allclose(known, expected, rtol=1e-12)
     assert_allclose(diagonal, np.diag(expected), rtol=1e-12)
     assert isinstance(Kendall(), RankingKernel)
     assert isinstance(Mallows(), GramKernel)
@@ -129,7 +137,7 @@ def test_kendall_and_mallows() -> None:
     ("kernel", "parameters"), [(Mallows(), {"concentration": 0.3}), (Kendall(), {})]
 )
 def test_landmarks(kernel: Any, parameters: Any) -> None:
-    data = rankings(12)
+    data = rankings(10)
     exact = np.asarray(kernel.gram(data, data, **parameters))
     everything = Landmarks(kernel, data)
     assert_allclose(gram(everything.features, data, **parameters), exact, atol=1e-6)
@@ -139,38 +147,24 @@ def test_landmarks(kernel: Any, parameters: Any) -> None:
     cross = exact[:, chosen]
     nystroem = cross @ np.linalg.solve(exact[np.ix_(chosen, chosen)], cross.T)
     found = gram(few.features, data, **parameters)
-    off = ~np.eye(12, dtype=bool)
+    off = ~np.eye(10, dtype=bool)
     assert_allclose(found[off], nystroem[off], atol=1e-6)
     assert_allclose(np.diag(found), np.diag(exact), rtol=1e-6)  # what is left out is the residual
     assert few.error == pytest.approx(1 - np.trace(nystroem) / np.trace(exact), abs=1e-6)
     assert few.parameters(data).keys() == parameters.keys()
     enough = Landmarks.choose(kernel, data, tol=0.2)  # at the median of the prior
     assert enough.error <= 0.2
-    assert len(enough.rankings) < 12
-
-
-def test_not_all_rankings_suit_all_kernels() -> None:
-    for kernel, options in (
-        (Cut(np.ones((3, 3))), {}),
-        (Landmarks(Mallows(), PARTIAL[:1]), {"concentration": 0.1}),
-    ):
-        for features in (kernel.features, jax.jit(kernel.features)):
-            with pytest.raises(DataError, match="GivenFeatures"):
-                features(PARTIAL, **options)
-
-
-def test_known_values_inside_a_compiled_function() -> None:
-    positions = rankings().positions
-    fixed = jax.jit(
-        lambda x: x * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions)
-    )(2.0)
-    expected = 2 * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions)
-    assert_allclose(fixed, expected, rtol=1e-5)
+    assert len(enough.rankings) < 10
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: Cut(np.ones((3, 3))).features(PARTIAL), "GivenFeatures"),
+        (lambda: jax.jit(Cut(np.ones((3, 3))).features)(PARTIAL), "GivenFeatures"),
+        (lambda: SAMPLED.features(PARTIAL, concentration=0.1), "GivenFeatures"),
+        (lambda: jax.jit(SAMPLED.features)(PARTIAL, concentration=0.1), "GivenFeatures"),
+        (lambda: jax.jit(Landmarks(Kendall(), MIRRORED).features)(rankings(4)), "another order"),
         (lambda: Cut(np.ones((3, 3)), lengthscale=1.0), "leave out"),
         (lambda: Cut(lengthscale=-1.0), "positive"),
         (lambda: Cut(lengthscale="mean"), "'learn'"),  # type: ignore[arg-type]
@@ -211,22 +205,8 @@ def test_items_are_matched_by_label(kernel: str) -> None:
         assert np.allclose(same, other, atol=1e-9) and not np.allclose(same, same[:, ::-1])
         with pytest.raises(UnknownLabelError):
             OF_ALL[kernel](first, Rankings.from_orders([["x", "y", "z"]]))
-
-
-def test_an_item_that_the_others_lack_is_not_ranked_by_them() -> None:
-    first, fewer = Rankings.from_orders([["a", "b", "c"]]), Rankings.from_orders([["c", "a"]])
-    known = Rankings.from_orders([["c", "a"]], items=list("abc"))
-    assert kendall_kernel(first, fewer) == kendall_kernel(first, known)
-
-
-def test_landmarks_of_items_in_another_order_are_refused_inside_a_program() -> None:
-    data = rankings(4)
-    landmarks = Landmarks(Kendall(), data[:2])
-    inside = jax.jit(lambda kernel, given: kernel.features(given).values)
-    with jax.enable_x64(True):
-        inside(landmarks, data)
-        with pytest.raises(DataError, match="another order"):
-            inside(landmarks, Rankings.from_orders(data.orders(), items=data.items.labels[::-1]))
+    fewer, known = (Rankings.from_orders([["c", "a"]], items=items) for items in (None, [*"abc"]))
+    assert kendall_kernel(first, fewer).tolist() == kendall_kernel(first, known).tolist()
 
 
 @pytest.mark.parametrize(
@@ -237,7 +217,7 @@ def test_landmarks_of_items_in_another_order_are_refused_inside_a_program() -> N
         (Cut(lengthscale="learn"), "graph cut", True, {"lengthscale"}),
         (Kendall(), "order alike", True, set()),
         (
-            Landmarks(Mallows(), PARTIAL[:1]),
+            SAMPLED,
             "order differently .* 1 landmark ranking stand",
             True,
             {"concentration"},

@@ -39,13 +39,6 @@ def check(function: Callable[..., Any], *args: Any, tolerance: float = 1e-13) ->
     return steps
 
 
-@pytest.fixture
-def double() -> Any:
-    """Double precision; `test_single_precision` has the same functions in the other."""
-    with jax.enable_x64(True):
-        yield
-
-
 UNARY = [
     jnp.exp, jnp.exp2, jnp.expm1, jnp.log, jnp.log1p, jnp.sqrt, jnp.cbrt, jnp.sin, jnp.cos, jnp.tan, jnp.arcsin, jnp.arctan,
     jnp.sinh, jnp.cosh, jnp.tanh, jnp.arcsinh, jnp.abs, jnp.sign, jnp.floor, jnp.ceil, jnp.isfinite, jnp.isnan, jnp.square,
@@ -193,22 +186,12 @@ SHAPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_shapes_sums_and_orders(name: str, double: Any) -> None:
-    check(SHAPES[name], A)
-
-
 INTEGER: dict[str, Any] = {
     "division": lambda x: (x // 2, x % 3, -x // 4, lax.div(x, jnp.full_like(x, 2)), lax.rem(x, jnp.full_like(x, 4))),
     "sums": lambda x: (x.sum(0), x.max(), x.min(1), abs(x), jnp.sign(x), x.prod(), x @ x.T, jnp.cumsum(x, 0)),
     "bits": lambda x: (x & 3, x | 8, x ^ 5, ~x, x << 2, x >> 1, x.astype(jnp.uint32), x > 0),
     "others": lambda x: (jnp.where(x > 0, x, 0), jnp.clip(x, -1, 4), x**2, lax.pow(x.astype(float), x), jnp.sort(x, 1)),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", INTEGER)
-def test_integers(name: str, double: Any) -> None:
-    check(INTEGER[name], INTEGERS)
 
 
 PRODUCTS: dict[str, Any] = {
@@ -219,11 +202,6 @@ PRODUCTS: dict[str, Any] = {
     "tensors": lambda a, b, x, c: jnp.tensordot(c, c, ([0, 2], [0, 2])),
     "many": lambda a, b, x, c: jax.vmap(lambda x, y: x @ y.T)(c, c),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_products(name: str, double: Any) -> None:
-    check(PRODUCTS[name], A, B, X, CUBE)
 
 
 MATRICES: dict[str, Any] = {
@@ -245,11 +223,6 @@ MATRICES: dict[str, Any] = {
     "eigenvectors": lambda a: jnp.linalg.eigh(a)[1] ** 2,
     "gradient": jax.grad(lambda a: jnp.linalg.cholesky(a).sum()),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MATRICES)
-def test_matrices(name: str, double: Any) -> None:
-    check(MATRICES[name], POSITIVE, tolerance=1e-12)
 
 
 TAKEN: dict[str, Any] = {
@@ -279,15 +252,6 @@ TAKEN: dict[str, Any] = {
     "batched add": lambda x, i: jax.vmap(lambda row, place: row.at[place].add(row))(x, i[:, None] + jnp.zeros((4, 4), int)),
     "gradient": lambda x, i: jax.grad(lambda x: (x[i, i[::-1]] ** 2).sum())(x),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", TAKEN)
-@pytest.mark.parametrize("constant", [True, False], ids=["known", "given"])
-def test_places(name: str, constant: bool, double: Any) -> None:
-    if constant:
-        check(lambda x: TAKEN[name](x, jnp.asarray(PLACES)), A)
-    else:
-        check(TAKEN[name], A, PLACES)
 
 
 def newton(x: Any) -> Any:
@@ -326,24 +290,30 @@ CONTROL: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CONTROL)
-def test_control_flow(name: str, double: Any) -> None:
-    check(CONTROL[name], A, tolerance=1e-11)
+KINDS: dict[str, tuple[dict[str, Any], list[Any], float]] = {
+    "shapes": (SHAPES, [A], 1e-13),
+    "integers": (INTEGER, [INTEGERS], 1e-13),
+    "products": (PRODUCTS, [A, B, X, CUBE], 1e-13),
+    "matrices": (MATRICES, [POSITIVE], 1e-12),
+    "places": (TAKEN, [A, PLACES], 1e-13),
+    "control flow": (CONTROL, [A], 1e-11),
+}
 
 
 @pytest.mark.parametrize(
-    ("functions", "args"),
-    [
-        (SHAPES, [A]),
-        (INTEGER, [INTEGERS]),
-        (PRODUCTS, [A, B, X, CUBE]),
-        (MATRICES, [POSITIVE]),
-        (TAKEN, [A, PLACES]),
-        (CONTROL, [A]),
-    ],
-    ids=["shapes", "integers", "products", "matrices", "places", "control flow"],
+    ("kind", "name"), [(kind, name) for kind in KINDS for name in KINDS[kind][0]]
 )
-def test_single_precision(functions: dict[str, Any], args: list[Any]) -> None:
+def test_operations(kind: str, name: str) -> None:
+    functions, args, tolerance = KINDS[kind]
+    with jax.enable_x64(True):
+        check(functions[name], *args, tolerance=tolerance)
+        if kind == "places":  # constants of the function
+            check(lambda x: functions[name](x, jnp.asarray(PLACES)), A)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_precision(kind: str) -> None:
     """All functions of a kind, compiled together."""
+    functions, args, _ = KINDS[kind]
     with jax.enable_x64(False):
         check(lambda *args: [function(*args) for function in functions.values()], *args)

@@ -55,10 +55,14 @@ def trace(program: Any, *args: Any, values: Any = HYPERPARAMETERS, **kwargs: Any
         return handlers.trace(handlers.substitute(seeded, data=values)).get_trace(*args, **kwargs)
 
 
+def sampled(sites: Any) -> list[str]:
+    return [name for name, site in sites.items() if site["type"] == "sample"]
+
+
 def test_sites_and_plates(data: PreferenceData) -> None:
     with jax.enable_x64(True):
         sites = trace(xpgp, data)
-        names = [name for name, site in sites.items() if site["type"] == "sample"]
+        names = sampled(sites)
         assert names == [*HYPERPARAMETERS, "utility", "answer"]
         assert sites["attributes_lengthscale"]["value"].shape == (2,)
         assert sites["utility"]["value"].shape == (5,)
@@ -78,8 +82,7 @@ def test_sites_and_plates(data: PreferenceData) -> None:
 
 def test_preference_gp_ignores_relations(data: PreferenceData) -> None:
     sites = trace(preference_gp, data)
-    names = [name for name, site in sites.items() if site["type"] == "sample"]
-    assert names == [
+    assert sampled(sites) == [
         "attributes_amplitude",
         "attributes_lengthscale",
         "attributes_linear_share",
@@ -173,8 +176,7 @@ def test_kernels_of_ones_own(data: PreferenceData) -> None:
         individual=False,
         values={"cites_amplitude": 2.0},
     )
-    names = [name for name, site in sites.items() if site["type"] == "sample"]
-    assert names == [
+    assert sampled(sites) == [
         "attributes_amplitude",
         "attributes_lengthscale",
         "cites_amplitude",
@@ -216,8 +218,13 @@ def test_unknown_relations_are_refused(data: PreferenceData) -> None:
 
 
 def test_no_attributes(bare: PreferenceData) -> None:
-    names = [name for name, site in trace(xpgp, bare).items() if site["type"] == "sample"]
-    assert names == ["cites_amplitude", "cites_range", "individual_amplitude", "utility", "answer"]
+    assert sampled(trace(xpgp, bare)) == [
+        "cites_amplitude",
+        "cites_range",
+        "individual_amplitude",
+        "utility",
+        "answer",
+    ]
     with pytest.raises(DataError, match="xpgp"):
         trace(preference_gp, bare, individual=False)
     sites = trace(preference_gp, bare, attribute_kernel=Precomputed(np.eye(5)))

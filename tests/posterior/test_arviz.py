@@ -4,6 +4,7 @@ from typing import Any
 import arviz
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import relpref
 from relpref.data import PreferenceData
@@ -57,11 +58,11 @@ def test_groups_and_dimensions(tree: Any, data: PreferenceData) -> None:
 def test_counts_are_laid_out_as_single_answers(tree: Any, data: PreferenceData) -> None:
     assert data.num_answers > data.num_comparisons
     assert tree["observed_data"].sizes["comparison"] == data.num_answers
-    np.testing.assert_array_equal(tree["observed_data"]["answer"], np.ones(data.num_answers))
+    assert_array_equal(tree["observed_data"]["answer"], np.ones(data.num_answers))
     rows = np.repeat(np.arange(data.num_comparisons), data.count)
     labels = np.array(data.labels)
-    np.testing.assert_array_equal(tree["constant_data"]["winner"], labels[data.winner[rows]])
-    np.testing.assert_array_equal(tree["constant_data"]["loser"], labels[data.loser[rows]])
+    assert_array_equal(tree["constant_data"]["winner"], labels[data.winner[rows]])
+    assert_array_equal(tree["constant_data"]["loser"], labels[data.loser[rows]])
 
 
 def test_log_likelihood_is_that_of_the_draws(tree: Any, data: PreferenceData) -> None:
@@ -70,16 +71,12 @@ def test_log_likelihood_is_that_of_the_draws(tree: Any, data: PreferenceData) ->
     utility = tree["posterior"]["utility"].values
     rows = np.repeat(np.arange(data.num_comparisons), data.count)
     gap = utility[..., data.winner[rows]] - utility[..., data.loser[rows]]
-    np.testing.assert_allclose(
-        tree["log_likelihood"]["answer"], log_ndtr(gap), rtol=1e-10, atol=1e-12
-    )
+    assert_allclose(tree["log_likelihood"]["answer"], log_ndtr(gap), rtol=1e-10, atol=1e-12)
     # Replicated answers favour the winner as often as the model says; 4.5 standard errors.
     replicated = tree["posterior_predictive"]["answer"].values
     assert set(np.unique(replicated)) <= {0, 1}
     expected = np.exp(log_ndtr(gap)).mean(axis=(0, 1))
-    np.testing.assert_allclose(
-        replicated.mean(axis=(0, 1)), expected, rtol=0, atol=4.5 * 0.5 / np.sqrt(1000)
-    )
+    assert_allclose(replicated.mean(axis=(0, 1)), expected, rtol=0, atol=4.5 * 0.5 / np.sqrt(1000))
 
 
 def test_every_answer_of_a_row_has_a_replicate_of_its_own(tree: Any, data: PreferenceData) -> None:
@@ -134,7 +131,7 @@ def test_draws_of_a_sampler_are_handed_over(
     drawn = tree["posterior"]
     assert (drawn.sizes["chain"], drawn.sizes["draw"]) == (2, 4)
     for name, value in samples.items():
-        np.testing.assert_array_equal(drawn[name].values.reshape(value.shape), value)
+        assert_array_equal(drawn[name].values.reshape(value.shape), value)
 
 
 def test_labels_that_are_not_text(

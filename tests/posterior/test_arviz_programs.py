@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from numpyro.infer import Predictive
 
 from relpref.data import PreferenceData, Rankings, RelationData
@@ -104,10 +105,8 @@ def fitted(request: Any, data: PreferenceData) -> tuple[str, dict[str, Any]]:
     given = make() or data
     found: dict[str, Any] = {}
     if request.param != "ranking":  # its likelihood is for the exact engine and for samplers
-        found["EP"] = EP(program, fixed=fixed).run(0, given, **keywords, progress_bar=False)
-        found["Laplace"] = Laplace(program, fixed=fixed).run(
-            0, given, **keywords, progress_bar=False
-        )
+        found["EP"] = EP(program, fixed=fixed).run(0, given, **keywords)
+        found["Laplace"] = Laplace(program, fixed=fixed).run(0, given, **keywords)
     # What a sampler hands over has the same form as draws of the prior.
     with jax.enable_x64(True):
         prior = Predictive(program, num_samples=60)(jax.random.key(2), given, **keywords)
@@ -167,7 +166,7 @@ def test_summary_loo_compare_and_forest(
             x[group].to_dataset() if NEW_ARVIZ else x[group] for x in (native["draws"], again)
         )
         for site in left.data_vars:
-            np.testing.assert_array_equal(left[site], right[site])
+            assert_array_equal(left[site], right[site])
 
 
 def test_what_the_engine_says_and_the_names_of_the_axes(
@@ -198,7 +197,7 @@ def test_what_the_engine_says_and_the_names_of_the_axes(
 )
 def relation(request: Any) -> RelationPosterior:
     program, make, _, fixed = PROGRAMS[request.param]
-    return Exact(program, fixed=fixed).run(0, make(), loss=request.param, progress_bar=False)
+    return Exact(program, fixed=fixed).run(0, make(), loss=request.param)
 
 
 def test_relations(relation: RelationPosterior, tmp_path: Path) -> None:
@@ -210,13 +209,13 @@ def test_relations(relation: RelationPosterior, tmp_path: Path) -> None:
     path = str(tmp_path / "tree.nc")
     native.to_netcdf(path)
     again = arviz.from_netcdf(path)
-    np.testing.assert_array_equal(again["observed_data"]["label"], SCORES[1])
+    assert_array_equal(again["observed_data"]["label"], SCORES[1])
     assert again["observed_data"]["labelled"].values.tolist() == list("abcde")
     new = relation.to_datatree(np.zeros((1, 2)), num_samples=8)
     assert "observed_data" not in new.children
     assert new["posterior_predictive"]["next_label"].dims == ("chain", "draw", "object")
     some = relation.to_datatree("b", ["d", "a"], num_samples=8)
-    np.testing.assert_array_equal(some["observed_data"]["label"], SCORES[1][[0, 3]])
+    assert_array_equal(some["observed_data"]["label"], SCORES[1][[0, 3]])
     assert some["observed_data"]["labelled"].values.tolist() == ["a", "d"]
 
 
@@ -237,4 +236,4 @@ def test_the_density_of_a_label_given_the_others(relation: RelationPosterior) ->
     every = list(range(5))
     expected = [joint(every) - joint([k for k in every if k != left]) for left in every]
     found = relation.log_likelihood(score[None], labels)
-    np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-5)
+    assert_allclose(found[0], expected, rtol=0, atol=1e-5)

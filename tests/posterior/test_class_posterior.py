@@ -4,8 +4,9 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
+from pandas.testing import assert_frame_equal
 from scipy.special import expit, ndtr
 from scipy.stats import kstest
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -44,9 +45,7 @@ DATA, NEW = rankings(40, 3, 0), rankings(15, 3, 1)
 
 @pytest.fixture(scope="module")
 def posterior() -> ClassPosterior:
-    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(
-        0, DATA, kernel=GIVEN, progress_bar=False
-    )
+    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, DATA, kernel=GIVEN)
     assert isinstance(found, ClassPosterior)
     return found
 
@@ -56,12 +55,12 @@ def test_probabilities(posterior: ClassPosterior) -> None:
     assert list(table.columns) == ["class 0", "class 1", "class 2"]
     assert list(table.index) == list(NEW.rankers)
     assert table.index.name == "ranker" and (table > 0).all(axis=None)
-    np.testing.assert_allclose(table.sum(axis=1), 1, rtol=1e-12)
+    assert_allclose(table.sum(axis=1), 1, rtol=1e-12)
     assert posterior.predict(NEW).tolist() == table.idxmax(axis=1).tolist()
     assert list(posterior.latent(NEW).columns) == [
         (m, c) for m in ("mean", "sd") for c in table.columns[:-1]
     ]
-    pd.testing.assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
+    assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
     assert (posterior.predict(NEW) == [NEW.classes[c] for c in NEW.label]).mean() > 0.5  # type: ignore[union-attr]
 
 
@@ -74,9 +73,9 @@ def test_latents_of_a_mixture_vary_within_and_between(posterior: ClassPosterior)
         replace(posterior, belief=belief).latent(NEW)
         for belief in (before, GaussianBelief(places[1], before.scale), mixed)
     )
-    np.testing.assert_allclose(both["mean"], alone["mean"], atol=1e-12)
+    assert_allclose(both["mean"], alone["mean"], atol=1e-12)
     between = (ahead["mean"] - alone["mean"]) ** 2
-    np.testing.assert_allclose(both["sd"] ** 2, alone["sd"] ** 2 + between, rtol=1e-10)
+    assert_allclose(both["sd"] ** 2, alone["sd"] ** 2 + between, rtol=1e-10)
 
 
 def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
@@ -86,15 +85,11 @@ def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
     assert DATA.label is not None
     label = DATA.label
     later = DATA[label > 0].with_labels([DATA.classes[code] for code in label[label > 0]])
-    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(
-        0, later, kernel=GIVEN, progress_bar=False
-    )
+    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, later, kernel=GIVEN)
     both = posterior.latent(NEW).xs("class 1", axis=1, level=1)
-    np.testing.assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
+    assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
     table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(
-        table["class 1"], (1 - table["class 0"]) * first["class 1"], atol=1e-6
-    )
+    assert_allclose(table["class 1"], (1 - table["class 0"]) * first["class 1"], atol=1e-6)
 
 
 def test_against_scikit_learn() -> None:
@@ -104,20 +99,18 @@ def test_against_scikit_learn() -> None:
     data = rankings(60, 2, 2)
     assert data.features is not None and data.label is not None
     fixed = {"amplitude": 1.3}
-    ours = Laplace(ranking_classifier, fixed=fixed).run(
-        0, data, kernel=GIVEN, link="logit", progress_bar=False
-    )
+    ours = Laplace(ranking_classifier, fixed=fixed).run(0, data, kernel=GIVEN, link="logit")
     kernel = DotProduct(sigma_0=2.0 / 1.3, sigma_0_bounds="fixed") * 1.3**2
     theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(data.features, data.label)
     new = rankings(15, 2, 3)
     assert isinstance(ours, ClassPosterior) and new.features is not None
     mean, sd = theirs.base_estimator_.latent_mean_and_variance(new.features)
-    np.testing.assert_allclose(ours.latent(new)["mean"], mean, atol=1e-6)
-    np.testing.assert_allclose(ours.latent(new)["sd"] ** 2, sd, atol=1e-6)
+    assert_allclose(ours.latent(new)["mean"], mean, atol=1e-6)
+    assert_allclose(ours.latent(new)["sd"] ** 2, sd, atol=1e-6)
     # scikit-learn approximates the average over the latent; draws do not: 15 probabilities, within
     # five standard errors.
     draws = mean + np.sqrt(sd) * np.random.default_rng(0).normal(size=(20000, 1))
-    np.testing.assert_allclose(
+    assert_allclose(
         ours.predict_proba(new)["class 1"], expit(draws).mean(axis=0), atol=5 * 0.5 / 141
     )
     assert ours.log_evidence is not None
@@ -129,13 +122,13 @@ def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
     posterior: ClassPosterior,
 ) -> None:
     other = NEW.with_labels(["something else"] * len(NEW))
-    pd.testing.assert_frame_equal(posterior.predict_proba(other), posterior.predict_proba(NEW))
+    assert_frame_equal(posterior.predict_proba(other), posterior.predict_proba(NEW))
     assert NEW.features is not None
     fixed = {"amplitude": 1.5, "intercept": np.zeros(2)}
-    by_pairs = EP(ranking_classifier, fixed=fixed).run(0, DATA, progress_bar=False)
+    by_pairs = EP(ranking_classifier, fixed=fixed).run(0, DATA)
     turned = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
     assert isinstance(by_pairs, ClassPosterior)
-    pd.testing.assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
+    assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
     with pytest.raises(DataError, match="features that were computed for items in another order"):
         posterior.predict_proba(turned.with_features(NEW.features))
 
@@ -144,11 +137,11 @@ def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
 def test_saved_and_loaded(posterior: ClassPosterior, keyword: bool, tmp_path: Path) -> None:
     if keyword:
         engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5})
-        posterior = engine.run(0, data=DATA, kernel=GIVEN, progress_bar=False)
+        posterior = engine.run(0, data=DATA, kernel=GIVEN)
     posterior.save(tmp_path / "one.nc")
     loaded = relpref.load(tmp_path / "one.nc")
     assert isinstance(loaded, ClassPosterior) and repr(loaded) == repr(posterior)
-    pd.testing.assert_frame_equal(loaded.predict_proba(NEW), posterior.predict_proba(NEW))
+    assert_frame_equal(loaded.predict_proba(NEW), posterior.predict_proba(NEW))
     loaded.save(tmp_path / "two.nc")
     assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
 
@@ -163,20 +156,18 @@ def test_arviz_has_the_decisions(posterior: ClassPosterior) -> None:
     table = posterior.predict_proba(DATA)
     assert DATA.label is not None
     chosen = table.to_numpy()[np.arange(40), DATA.label]
-    np.testing.assert_allclose(np.exp(label.values).mean(axis=(0, 1)), chosen, atol=0.1)
+    assert_allclose(np.exp(label.values).mean(axis=(0, 1)), chosen, atol=0.1)
 
 
 def test_refusals(posterior: ClassPosterior) -> None:
     with pytest.raises(
         DataError, match="the classes of the rankings are only 'yes'; a classifier needs two"
     ):
-        EP(ranking_classifier).run(0, DATA.with_labels(["yes"] * 40), progress_bar=False)
+        EP(ranking_classifier).run(0, DATA.with_labels(["yes"] * 40))
     with pytest.raises(
         DataError, match=r"the classes of the rankings are none; .* rankings.with_labels"
     ):
-        EP(ranking_classifier).run(
-            0, Rankings.from_orders([ITEMS]).with_features([[1.0]]), progress_bar=False
-        )
+        EP(ranking_classifier).run(0, Rankings.from_orders([ITEMS]).with_features([[1.0]]))
     for examples, error, message in (
         (Rankings.from_orders([ITEMS]), DataError, "carry no features"),
         (
@@ -194,13 +185,13 @@ def test_refusals(posterior: ClassPosterior) -> None:
         with pytest.raises(error, match=message):
             posterior.predict_proba(examples)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="link is 'tanh'"):
-        EP(ranking_classifier).run(0, DATA, link="tanh", progress_bar=False)
+        EP(ranking_classifier).run(0, DATA, link="tanh")
 
 
 def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:
     data = rankings(40, 3, 0)
     own = EP(lambda data: ranking_classifier(data, kernel=GIVEN), fixed={"amplitude": 1.5}).run(
-        0, data, progress_bar=False
+        0, data
     )
     own.save(tmp_path / "own.nc")
     with pytest.raises(UnsupportedProgramError, match="does not know its program"):
@@ -233,7 +224,7 @@ def test_engines_agree(way: str) -> None:
             samples = guide.sample_posterior(jax.random.key(2), fitted.params, sample_shape=(1000,))
     sampled: Posterior = from_samples(samples, ranking_classifier, DATA, kernel=GIVEN)
     engine = EP(ranking_classifier, hyperparameters="nuts", draws=60, warmup=60)
-    integrated = engine.run(0, DATA, kernel=GIVEN, progress_bar=False)
+    integrated = engine.run(0, DATA, kernel=GIVEN)
     assert isinstance(sampled, ClassPosterior) and isinstance(integrated, ClassPosterior)
     gap = sampled.predict_proba(NEW) - integrated.predict_proba(NEW)
     assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)
@@ -261,7 +252,7 @@ def test_latent_functions_are_calibrated() -> None:
         on = latent[:40] + rng.normal(size=(40, 2)) > 0
         label = np.where(on[:, 0], np.where(on[:, 1], 2, 1), 0)
         data = plain.with_labels(label.tolist(), classes=[0, 1, 2])
-        posterior = engine.run(0, data, kernel=GIVEN, progress_bar=False)
+        posterior = engine.run(0, data, kernel=GIVEN)
         assert isinstance(posterior, ClassPosterior)
         table = posterior.latent(asked)
         pit += [ndtr((latent[40, c] - table["mean", c]) / table["sd", c]).item() for c in (0, 1)]
@@ -275,4 +266,4 @@ def test_nobody_is_classified_and_many_are_in_blocks(
     assert posterior.predict_proba(NEW[:0]).shape == (0, 3)
     whole = posterior.predict_proba(rankings(20, 3, 6))
     monkeypatch.setattr("relpref.posterior.classes._NUMBERS", 1)  # blocks of 16
-    pd.testing.assert_frame_equal(posterior.predict_proba(rankings(20, 3, 6)), whole, rtol=1e-12)
+    assert_frame_equal(posterior.predict_proba(rankings(20, 3, 6)), whole, rtol=1e-12)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
 
 import relpref
@@ -165,7 +166,7 @@ def test_of_a_plane_the_effects_are_its_slopes(tmp_path: Any) -> None:
     z = (items - items.mean()) / items.std(ddof=0)
     slopes = np.linalg.lstsq(z.to_numpy(), part.to_numpy(), rcond=None)[0]
     effects = posterior.attribute_effects()
-    np.testing.assert_allclose(effects["mean"], slopes, atol=1e-7)
+    assert_allclose(effects["mean"], slopes, atol=1e-7)
     posterior.save(tmp_path / "run.nc")
     again: Any = relpref.load(tmp_path / "run.nc")
     pd.testing.assert_frame_equal(again.attribute_effects(), effects)
@@ -182,7 +183,7 @@ def test_the_plane_that_fits_best_where_a_kernel_has_no_derivative() -> None:
     design["flag"] = items["flag"] - 0.5
     part = posterior.explain()["attributes"]
     slopes = np.linalg.lstsq(design.to_numpy(), part.to_numpy(), rcond=None)[0]
-    np.testing.assert_allclose(effects["mean"], slopes, atol=1e-7)
+    assert_allclose(effects["mean"], slopes, atol=1e-7)
     assert np.all(effects["sd"] > 0) and "bent" not in set(effects["shape"])
     with pytest.raises(DataError, match="WithoutDerivative has no method cross"):
         posterior.partial_effect("x")
@@ -226,8 +227,8 @@ def test_a_partial_effect_is_a_mean_of_predictions() -> None:
     size, grid = len(items), len(curve)
     rows = np.repeat(np.eye(grid) - 1 / grid, size, axis=1) / size
     expected = belief.project(np.concatenate([np.zeros((grid, size)), rows], axis=1))
-    np.testing.assert_allclose(curve["mean"], expected.mean(), atol=1e-6)
-    np.testing.assert_allclose(curve["sd"], expected.sd(), rtol=1e-4)
+    assert_allclose(curve["mean"], expected.mean(), atol=1e-6)
+    assert_allclose(curve["sd"], expected.sd(), rtol=1e-4)
     with pytest.raises(DataError, match="there is no attribute 'z'"):
         posterior.partial_effect("z")
 
@@ -241,7 +242,7 @@ def test_bent_is_not_nothing() -> None:
     assert effects.loc["x", "p_positive"] > 0.99 and effects.loc["x", "lower"] > 0
     narrow = posterior.attribute_effects(interval=0.5)
     assert np.all(narrow["lower"] > effects["lower"])
-    np.testing.assert_array_equal(narrow["mean"], effects["mean"])
+    assert_array_equal(narrow["mean"], effects["mean"])
 
 
 def test_draws_give_nearly_the_same() -> None:
@@ -250,7 +251,7 @@ def test_draws_give_nearly_the_same() -> None:
     exact, near = posterior.attribute_effects(), drawn.attribute_effects()
     # EP and the exact posterior differ by a few hundredths of an sd, and so do 1000 draws.
     assert np.all(np.abs(near["mean"] - exact["mean"]) < 0.25 * exact["sd"])
-    np.testing.assert_allclose(near["sd"], exact["sd"], rtol=0.1)
+    assert_allclose(near["sd"], exact["sd"], rtol=0.1)
 
 
 def test_the_first_page_of_the_report_has_the_effects(tmp_path: Any) -> None:

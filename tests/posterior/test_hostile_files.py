@@ -188,9 +188,7 @@ def saved(posterior: Any) -> dict[str, Any]:
     ).with_labels(["y", "n"] * 4)
     landmarks = Landmarks(Kendall(), rankings[:4])
     fixed = {"amplitude": 1.0, "intercept": 0.0}
-    classes = EP(ranking_classifier, fixed=fixed).run(
-        0, rankings, kernel=landmarks, progress_bar=False
-    )
+    classes = EP(ranking_classifier, fixed=fixed).run(0, rankings, kernel=landmarks)
     nodes = pd.DataFrame(rng.normal(size=(3, 2)), index=["a", "b", "c"], columns=["x", "y"])
     data = RelationData.from_tables(nodes, rng.normal(size=(3, 3)))
     known = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}

@@ -28,7 +28,7 @@ def data() -> PreferenceData:
 
 @pytest.fixture(scope="module")
 def posterior(data: PreferenceData) -> Any:
-    return EP(xpgp).run(0, data, progress_bar=False)
+    return EP(xpgp).run(0, data)
 
 
 def test_ordered_far_out() -> None:
@@ -166,16 +166,14 @@ def test_a_long_order_of_exchangeable_items(likelihood: Any) -> None:
     """
     items = [f"i{number}" for number in range(17)]
     pairs = PreferenceData.from_tables(items, [(items[0], items[1])] * 3)
-    posterior: Any = EP(preference_gp).run(0, pairs, progress_bar=False, likelihood=likelihood)
+    posterior: Any = EP(preference_gp).run(0, pairs, likelihood=likelihood)
     assert len(posterior.belief.weights) > 1
     size = 15 if likelihood.noise == "Gaussian" else 8
     log_probability = np.log(posterior.order(items[2 : 2 + size]))
     assert log_probability == pytest.approx(-gammaln(size + 1), abs=0.01)
     if likelihood.noise == "Gaussian":
         rows = pd.DataFrame({"list": 0, "item": items, "place": range(1, len(items) + 1)})
-        posterior = EP(preference_gp).run(
-            0, PreferenceData.from_tables(items, rows), progress_bar=False
-        )
+        posterior = EP(preference_gp).run(0, PreferenceData.from_tables(items, rows))
         table = leave_one_out(posterior).table
         assert table["log_score"].tolist() == pytest.approx([-gammaln(18)], abs=0.01)
 
@@ -185,9 +183,7 @@ def test_against_draws(data: PreferenceData, likelihood: Any) -> None:
     """400,000 draws: false alarms in one of 10,000 for each, beside the errors that are
     promised.
     """
-    posterior: Any = EP(xpgp, hyperparameters="maximize").run(
-        0, data, progress_bar=False, likelihood=likelihood
-    )
+    posterior: Any = EP(xpgp, hyperparameters="maximize").run(0, data, likelihood=likelihood)
     rng = np.random.default_rng(1)
     seen = posterior.belief.draw(400_000, rng)
     noise = (
@@ -255,7 +251,7 @@ def seen_by_raters(engine: Any = EP, table: Any = None, **options: Any) -> Any:
     table = looks() if table is None else table
     data = PreferenceData.from_tables(NAMES, table, covariates=["home", "length", "style"])
     model = {"likelihood": options.pop("likelihood")} if "likelihood" in options else {}
-    return engine(xpgp, **options).run(0, data, progress_bar=False, **model)
+    return engine(xpgp, **options).run(0, data, **model)
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +288,7 @@ def test_a_choice_of_two_is_a_preference(looked: Any, rater: Any, home: Any) -> 
 def test_a_choice_of_two_is_a_preference_under_each_lapse(
     data: PreferenceData, lapse: bool
 ) -> None:
-    posterior: Any = EP(xpgp).run(0, data, likelihood=Probit(lapse=lapse), progress_bar=False)
+    posterior: Any = EP(xpgp).run(0, data, likelihood=Probit(lapse=lapse))
     assert not lapse or np.ptp(posterior.hyperparameter_draws["lapse"]) > 0.01
     chances = posterior.choose(["b", "d"])["probability"]
     pair = posterior.prefer([("b", "d")])["probability"][0]
@@ -358,7 +354,7 @@ def test_a_choice_by_price_as_it_was_learned() -> None:
     table = pd.DataFrame(rows, columns=["choice", "item", "chosen", "price", "rater"])
     data = PreferenceData.from_tables(NAMES, table, covariates=["price"])
     options: Any = {"hyperparameters": "maximize", "fixed": HELD}
-    posterior: Any = EP(xpgp, **options).run(0, data, progress_bar=False)
+    posterior: Any = EP(xpgp, **options).run(0, data)
 
     def chance(labels: list[str], **given: Any) -> Any:
         return posterior.choose(labels, **given)["probability"]["a"]
@@ -411,7 +407,7 @@ def test_what_was_not_learned(posterior: Any, data: PreferenceData) -> None:
         probability=0.7, rater=["ann", "bob", "ann"] + ["bob"] * 4
     )
     soft: Any = EP(xpgp, hyperparameters="maximize").run(
-        0, PreferenceData.from_tables(NAMES, table), progress_bar=False
+        0, PreferenceData.from_tables(NAMES, table)
     )
     assert soft.choose(NAMES)["probability"].sum() == pytest.approx(1, abs=1e-3)
     with pytest.raises(DataError, match="rater: the answers are reported probabilities"):

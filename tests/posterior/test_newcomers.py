@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
+from pandas.testing import assert_frame_equal
 
 import relpref
 from relpref import diagnostics, explore
@@ -53,7 +55,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     for name, cells in ({"rater": ["ann", "bob"]} | columns).items():
         table[name] = [cells[row % len(cells)] for row in range(len(table))]
     answer = pd.DataFrame([{"winner": "a", "loser": "d", "rater": "new", **new}])
-    before = relpref.fit(answers=table, **options, progress_bar=False)
+    before = relpref.fit(answers=table, **options)
     quick = before.update(answer, quick=10.0)
     assert quick.quick_answers == 1 and quick.hyperparameter_draws
     file = tmp_path_factory.mktemp("newcomers") / "quick.nc"
@@ -66,23 +68,23 @@ def test_vectors_of_hyperparameters_grow_in_every_draw(case: Case) -> None:
     for name, draws in case.before.hyperparameter_draws.items():
         after, value = case.quick.hyperparameter_draws[name], case.quick.hyperparameters[name]
         assert after.shape[1:] == np.shape(value)
-        np.testing.assert_array_equal(after[tuple(map(slice, draws.shape))], draws)
-        np.testing.assert_allclose(value, np.tensordot(case.quick.belief.weights, after, axes=1))
+        assert_array_equal(after[tuple(map(slice, draws.shape))], draws)
+        assert_allclose(value, np.tensordot(case.quick.belief.weights, after, axes=1))
         grown += after.shape != draws.shape
         if name.startswith("rater_") and after.ndim == 2:
-            np.testing.assert_allclose(after[:, -1], 1.0)  # the median of its prior
+            assert_allclose(after[:, -1], 1.0)  # the median of its prior
     assert grown
 
 
 def test_a_rater_who_is_new_is_a_typical_one(case: Case) -> None:
     for posterior in case.quick, case.stored, case.quick.update():
         new, typical = (posterior.prefer(ASK, rater=rater) for rater in ("new", None))
-        pd.testing.assert_frame_equal(new, typical)
+        assert_frame_equal(new, typical)
         mixed = posterior.prefer(ASK, rater=["new", None, "bob"])
-        pd.testing.assert_frame_equal(mixed[:2], new[:2])
+        assert_frame_equal(mixed[:2], new[:2])
         assert mixed["probability"][2] != new["probability"][2]
         about = posterior.subset(["a", "b", "c", "d"])
-        pd.testing.assert_frame_equal(about.prefer(ASK, rater="new"), new)
+        assert_frame_equal(about.prefer(ASK, rater="new"), new)
 
 
 LATER: list[Callable[[Any], Any]] = [
@@ -105,9 +107,9 @@ def test_every_later_question_is_answered_and_alike_from_a_file(case: Case) -> N
     for question in LATER:
         one, other = question(case.quick), question(case.stored)
         if isinstance(one, pd.DataFrame):
-            pd.testing.assert_frame_equal(one, other)
+            assert_frame_equal(one, other)
         else:
-            np.testing.assert_equal(one, other)
+            assert_equal(one, other)
 
 
 def test_answers_come_and_go_after_that(case: Case) -> None:
@@ -119,17 +121,15 @@ def test_answers_come_and_go_after_that(case: Case) -> None:
         for posterior in more, full:
             assert posterior.data.comparisons.raters == ("ann", "bob", "new", "newer")
             assert posterior.hyperparameter_draws["rater_noise"].shape[1:] == (4,)
-            pd.testing.assert_frame_equal(
-                posterior.prefer(ASK, rater="newer"), posterior.prefer(ASK)
-            )
-        np.testing.assert_allclose(full.mean(), more.mean(), atol=0.5 * full.sd().min())
+            assert_frame_equal(posterior.prefer(ASK, rater="newer"), posterior.prefer(ASK))
+        assert_allclose(full.mean(), more.mean(), atol=0.5 * full.sd().min())
         back = more.update(withdraw=newer, quick=10.0).update(withdraw=answer, quick=10.0)
-        np.testing.assert_allclose(back.mean(), case.before.mean(), atol=1e-8)
-        np.testing.assert_allclose(back.belief.weights, case.before.belief.weights, rtol=1e-6)
+        assert_allclose(back.mean(), case.before.mean(), atol=1e-8)
+        assert_allclose(back.belief.weights, case.before.belief.weights, rtol=1e-6)
         with pytest.warns(UserWarning, match="tied together by no comparison"):
             larger = found.extend(["e"])
         assert len(larger.ranking(rng_key=0)) == 5
-        pd.testing.assert_frame_equal(larger.prefer(ASK, rater="new"), larger.prefer(ASK))
+        assert_frame_equal(larger.prefer(ASK, rater="new"), larger.prefer(ASK))
 
 
 def test_what_rests_on_sites_follows_a_full_update(case: Case, tmp_path: Path) -> None:

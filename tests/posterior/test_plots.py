@@ -3,25 +3,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 
 from relpref import RelationData
 from relpref.errors import DataError
 from relpref.infer import Exact, Posterior
 from relpref.models import conditional_ranking
 from relpref.posterior.gaussian import GaussianBelief
+from relpref.posterior.plots import ROW, plot_forest
 
 
 @pytest.fixture(autouse=True)
 def closed() -> Iterator[None]:
-    import matplotlib
-
     matplotlib.use("agg")
     yield
-    from matplotlib import pyplot
-
     pyplot.close("all")
 
 
@@ -57,6 +56,20 @@ def test_tiers_have_bands(posterior: Any) -> None:
     assert bands(certain.plot(5)) == ["tier 1", "tier 2"]
 
 
+def test_the_name_of_a_tier_touches_no_line() -> None:
+    table = pd.DataFrame(
+        {"mean": [3.0, 0.5, 0.4], "lower": [0.0, 0.0, 0.0], "upper": 4.0, "tier": [1, 1, 2]},
+        index=[*"abc"],
+    )
+    with matplotlib.rc_context({"font.size": 12}):  # as in reports, with rows of their height
+        figure = pyplot.figure(figsize=(3, 3 * ROW / 72))
+        axes = plot_forest(table, 3, "utility", figure.add_axes((0, 0, 1, 1)))
+        figure.canvas.draw()
+    for text, row in zip(axes.texts, (0, 2), strict=True):
+        line = axes.transData.transform((0, row))[1]
+        assert text.get_window_extent().y0 > line + 2
+
+
 def test_names_are_not_mathematics(posterior: Any) -> None:
     labels = ["$x^2$", "a" * 60, *posterior.data.labels[2:]]
     axes = replace(posterior, data=replace(posterior.data, labels=tuple(labels))).plot()
@@ -78,7 +91,7 @@ def test_other_posteriors(posterior: Any) -> None:
     scores = np.random.default_rng(0).standard_normal((4, 4))
     fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}
     engine = Exact(conditional_ranking, fixed=fixed)
-    relation: Any = engine.run(0, RelationData.from_tables(nodes, scores), progress_bar=False)
+    relation: Any = engine.run(0, RelationData.from_tables(nodes, scores))
     assert words(relation.plot("a", top=2)) == list(relation.ranking("a").index[:2])
     assert (relation.tiers("a")["tier"] == relation.ranking("a")["tier"]).all()
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 import relpref
 from relpref.diagnostics import compare, k_fold
@@ -82,11 +83,11 @@ def test_columns_are_as_arguments(posterior: Any, asked: Any, expected: Any) -> 
     pairs = asked[["first", "second"]]
     assert np.abs(posterior.prefer(pairs)["probability"] - expected["probability"]).max() > 0.05
     found = posterior.prefer(asked)
-    pd.testing.assert_frame_equal(found, expected)
+    assert_frame_equal(found, expected)
     assert "notes" not in found.attrs
     # Some in columns and some as arguments.
     some = posterior.prefer(asked.drop(columns="home"), home=asked["home"].tolist())
-    pd.testing.assert_frame_equal(some, expected)
+    assert_frame_equal(some, expected)
 
 
 def test_the_side_that_is_shown_first_is_a_label_or_a_word(posterior: Any) -> None:
@@ -94,10 +95,10 @@ def test_the_side_that_is_shown_first_is_a_label_or_a_word(posterior: Any) -> No
     expected = posterior.prefer(pairs, shown_first=["i0", "i0"])
     assert not expected.equals(posterior.prefer(pairs))
     for given in ("i0", ["First", "second"], np.array(["i0", "second"])):
-        pd.testing.assert_frame_equal(posterior.prefer(pairs, shown_first=given), expected)
+        assert_frame_equal(posterior.prefer(pairs, shown_first=given), expected)
     by_word = posterior.prefer(pairs, shown_first="second")
     by_label = posterior.prefer(pairs, shown_first=["i1", "i0"])
-    pd.testing.assert_frame_equal(by_word, by_label)
+    assert_frame_equal(by_word, by_label)
     with pytest.raises(DataError, match=r"shown_first\[1\] is 'i1', which is not in the pair"):
         posterior.prefer(pairs, shown_first="i1")
 
@@ -129,13 +130,13 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_any_table(form: str, posterior: Any, asked: Any, expected: Any) -> None:
-    pd.testing.assert_frame_equal(posterior.prefer(FORMS[form](asked)), expected)
+    assert_frame_equal(posterior.prefer(FORMS[form](asked)), expected)
 
 
 def test_a_run_that_was_saved(posterior: Any, asked: Any, expected: Any, tmp_path: Path) -> None:
     posterior.save(tmp_path / "run.nc")
     loaded: Any = relpref.load(tmp_path / "run.nc")
-    pd.testing.assert_frame_equal(loaded.prefer(asked), expected)
+    assert_frame_equal(loaded.prefer(asked), expected)
 
 
 def test_answers_that_were_held_out(posterior: Any, asked: Any, expected: Any) -> None:
@@ -149,27 +150,27 @@ def test_answers_that_were_held_out(posterior: Any, asked: Any, expected: Any) -
         "strength": 1,
     }
     found = posterior.prefer(asked.assign(**outcomes))
-    pd.testing.assert_frame_equal(found, expected)
+    assert_frame_equal(found, expected)
     assert found.attrs["notes"] == (
         "pairs: the columns 'winner', 'tie', 'count', 'weight', 'group', 'strength' are not used",
     )
     with pytest.warns(UserWarning, match="pairs: the column 'venue' is not used"):
         found = posterior.prefer(asked.assign(tie=False, venue="x"))
-    pd.testing.assert_frame_equal(found, expected)
+    assert_frame_equal(found, expected)
     assert found.attrs["notes"] == ("pairs: the columns 'tie', 'venue' are not used",)
 
 
 def test_tables_of_predictions_and_questions_are_pairs(plain: Any) -> None:
     table = plain.prefer([("i0", "i1"), ("i2", "i3")])
     again = plain.prefer(table)
-    pd.testing.assert_frame_equal(again, table)
+    assert_frame_equal(again, table)
     assert "gap_sd" in again.attrs["notes"][0]
     assert len(plain.prefer(next_pairs(plain, 2, repeats=9))) == 2
     two = plain.prefer(pd.DataFrame({"one": ["i0", "i2"], "other": ["i1", "i3"]}))
-    pd.testing.assert_frame_equal(two, table)
+    assert_frame_equal(two, table)
     assert plain.prefer(table[:0]).empty
     same = plain.prefer([{"first": "i0", "second": "i1"}, {"first": "i2", "second": "i3"}])
-    pd.testing.assert_frame_equal(same, table)
+    assert_frame_equal(same, table)
 
 
 @pytest.mark.parametrize(
@@ -263,18 +264,28 @@ def test_refused(posterior: Any, asked: Any, change: Any, error: Any, message: s
 
 
 def test_short_ways(plain: Any, posterior: Any) -> None:
-    pd.testing.assert_frame_equal(plain.next_pairs(2), next_pairs(plain, 2))
+    asked = plain.next_pairs(2, repeats=9)
+    assert_frame_equal(asked, next_pairs(plain, 2, repeats=9))
     options: dict[str, Any] = {"items": ITEMS[:3], "repeats": 9, "rater": "ann"}
     expected = next_pairs(posterior, 2, **options)
-    pd.testing.assert_frame_equal(posterior.next_pairs(2, **options), expected)
+    assert_frame_equal(posterior.next_pairs(2, **options), expected)
     other = relpref.fit(
         items=ITEMS, answers=answers()[["first", "second", "winner"]], engine="laplace"
     )
     expected = compare({"this": plain, "other": other})
-    pd.testing.assert_frame_equal(plain.compare(other), expected)
+    assert_frame_equal(plain.compare(other), expected)
     named = plain.compare({"modes": other, "folds": k_fold(plain, 3)})
     assert set(named.index) == {"this", "modes", "folds"}
     assert relpref.compare is compare
+
+
+def test_fewer_questions_than_asked_for_are_noted(plain: Any) -> None:
+    with pytest.warns(
+        UserWarning, match="0 questions of 3 can be asked: .*; raise repeats to ask again"
+    ):
+        assert plain.next_pairs(3).empty
+    with pytest.warns(UserWarning, match=r"max_wrong above 0\.01 allows more"):
+        assert plain.next_pairs(repeats=99, max_wrong=0.01).empty
 
 
 def test_frames_of_polars_give_the_same_numbers() -> None:
@@ -304,4 +315,4 @@ def test_frames_of_polars_give_the_same_numbers() -> None:
         )
     for one, other in zip(*results, strict=True):
         assert isinstance(other, pd.DataFrame)
-        pd.testing.assert_frame_equal(one, other, check_exact=True)
+        assert_frame_equal(one, other, check_exact=True)

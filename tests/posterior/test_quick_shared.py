@@ -34,7 +34,7 @@ def votes(number: int, seed: int) -> pd.DataFrame:
 def fit(engine: Any = EP, fixed: Any = FIXED, **options: Any) -> Any:
     items = pd.DataFrame(index=pd.Index(ITEMS, name="item"))
     data = PreferenceData.from_tables(items, votes(14, 0), covariates=["home", "length"])
-    return engine(preference_gp, fixed=fixed, **options).run(0, data, progress_bar=False)
+    return engine(preference_gp, fixed=fixed, **options).run(0, data)
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +138,7 @@ def test_a_pair_beside_lists(grouped: bool) -> None:
     else:
         table = table.drop(columns="group")
     items = pd.DataFrame(index=pd.Index(ITEMS, name="item"))
-    posterior: Any = EP(preference_gp, fixed=fixed).run(
-        0, PreferenceData.from_tables(items, table), progress_bar=False
-    )
+    posterior: Any = EP(preference_gp, fixed=fixed).run(0, PreferenceData.from_tables(items, table))
     settled = quick_error(
         posterior.likelihood,
         posterior.hyperparameters,

@@ -19,6 +19,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import relpref
 from relpref.data import PreferenceData
@@ -50,7 +51,7 @@ def kinds(
         "fixed": posterior,
         "maximised": maximised,
         "draws": from_samples(samples, xpgp, data, num_chains=2),
-        "plain": EP(measuring).run(5, np.array([0.1, -1.0, 2.0]), progress_bar=False),
+        "plain": EP(measuring).run(5, np.array([0.1, -1.0, 2.0])),
     }
 
 
@@ -66,18 +67,18 @@ def check_same(first: Any, second: Any) -> None:
         left, right = getattr(first, name), getattr(second, name)
         assert set(left) == set(right)
         for key in left:
-            np.testing.assert_array_equal(left[key], right[key], strict=True)
-    np.testing.assert_array_equal(first.key, second.key, strict=True)
-    np.testing.assert_array_equal(first.mean(), second.mean(), strict=True)
-    np.testing.assert_array_equal(first.covariance(), second.covariance(), strict=True)
-    np.testing.assert_array_equal(first.sample(3), second.sample(3), strict=True)
+            assert_array_equal(left[key], right[key], strict=True)
+    assert_array_equal(first.key, second.key, strict=True)
+    assert_array_equal(first.mean(), second.mean(), strict=True)
+    assert_array_equal(first.covariance(), second.covariance(), strict=True)
+    assert_array_equal(first.sample(3), second.sample(3), strict=True)
     if isinstance(first, UtilityPosterior):
         assert list(map(repr, first.data.labels)) == list(map(repr, second.data.labels))
         assert first.data.notes == second.data.notes
         for left, right in zip(
             jax.tree.leaves(first.data), jax.tree.leaves(second.data), strict=True
         ):
-            np.testing.assert_array_equal(left, right, strict=True)
+            assert_array_equal(left, right, strict=True)
         pd.testing.assert_frame_equal(first.ranking(), second.ranking())
         pd.testing.assert_frame_equal(first.explain(), second.explain())
 
@@ -151,7 +152,7 @@ def test_it_is_plain_netcdf(posterior: Any, tmp_path: Path) -> None:
 
     posterior.save(tmp_path / "run.nc")
     with xarray.open_dataset(tmp_path / "run.nc", engine="h5netcdf") as file:
-        np.testing.assert_array_equal(file["mean"], posterior.mean())
+        assert_array_equal(file["mean"], posterior.mean())
         assert "created" not in " ".join(file.attrs)
 
 
@@ -387,7 +388,7 @@ def test_a_file_of_schema_3_is_updated_and_refitted_without_a_linear_part(tmp_pa
     assert old.origin.kwargs["attribute_kernel"] == SquaredExponential()
     assert old.origin.kwargs.get("individual", True)
     again = old.update()  # with the stored hyperparameters
-    np.testing.assert_allclose(again.mean(), old.mean(), atol=1e-6)
+    assert_allclose(again.mean(), old.mean(), atol=1e-6)
     more = old.update([("e0", "e1")], hyperparameters="refit")
     assert set(more.hyperparameters) == set(old.hyperparameters)
     old.save(tmp_path / "new.nc")
@@ -468,8 +469,8 @@ def test_data_and_arrays_among_options_come_back(data: PreferenceData) -> None:
     again = codec.decode(json.loads(codec.dump(stored)), kept, "origin")
     assert again["other"].labels == data.labels
     for one, other in zip(jax.tree.leaves(again["other"]), jax.tree.leaves(data), strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
-    np.testing.assert_array_equal(again["weights"], np.arange(3.0))
+        assert_array_equal(one, other, strict=True)
+    assert_array_equal(again["weights"], np.arange(3.0))
 
 
 def test_stored_labels_with_blanks_are_found_by_either_form(tmp_path: Path) -> None:

@@ -108,3 +108,7 @@ def test_a_notebook_shows_the_ranking(posterior: Any) -> None:
         html.count("<svg") == 20 and "The first 20 of 30 are shown." in html and "<b>" not in html
     )
     assert html.count("…") == 20
+    noted = replace(posterior, info={**posterior.info, "notes": ["a <note>", "another"]})
+    assert noted._repr_html_().endswith(
+        "</table><p><small>a &lt;note&gt;</small></p><p><small>another</small></p>"
+    )

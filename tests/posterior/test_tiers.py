@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.stats import studentized_range
 
 from benchmarks.tiers import simulated
@@ -115,9 +116,9 @@ def test_labels_shift_and_scale_do_not_matter() -> None:
     # The level of all utilities, about which no answer says anything.
     level = tier_columns(GaussianBelief(belief.location, belief.scale + 1.0), 0.8)
     for name, values in columns.items():
-        np.testing.assert_array_equal(other[name], values[shuffled])
-        np.testing.assert_array_equal(moved[name], values)
-        np.testing.assert_array_equal(level[name], values)
+        assert_array_equal(other[name], values[shuffled])
+        assert_array_equal(moved[name], values)
+        assert_array_equal(level[name], values)
 
 
 def test_items_that_are_the_same_to_the_model_are_never_told_apart() -> None:
@@ -125,14 +126,14 @@ def test_items_that_are_the_same_to_the_model_are_never_told_apart() -> None:
     columns = tier_columns(belief.subset(np.repeat(np.arange(6), 2)), 0.8)
     assert columns["tier"].max() > 1
     for values in columns.values():
-        np.testing.assert_array_equal(values[::2], values[1::2])
+        assert_array_equal(values[::2], values[1::2])
 
 
 def test_of_a_posterior(posterior: Any) -> None:
     tiers, ranking = posterior.tiers(), posterior.ranking()
     assert list(tiers.columns) == ["tier", "rank_lower_all", "rank_upper_all"]
     assert tiers.index.equals(ranking.index)
-    np.testing.assert_array_equal(tiers["tier"], ranking["tier"])
+    assert_array_equal(tiers["tier"], ranking["tier"])
     assert tiers["tier"].iloc[0] == 1
     assert sorted(set(tiers["tier"])) == list(range(1, tiers["tier"].max() + 1))
     assert (tiers["rank_upper_all"] - tiers["rank_lower_all"] >= 0).all()

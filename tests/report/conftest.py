@@ -17,7 +17,7 @@ from relpref.posterior.origin import Origin
 from relpref.report.blocks import Picture
 from relpref.report.page import render
 
-PICTURES = ("forest", "matrix", "network", "reliability")
+PICTURES = ("forest", "reliability")
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
 

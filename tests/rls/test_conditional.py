@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from pandas.testing import assert_frame_equal
 from scipy import sparse
 from sklearn.base import clone
 
@@ -134,7 +135,7 @@ def test_labels_are_kept_and_matched() -> None:
     edges = relation.stack().rename_axis(["source", "target"]).rename("value").reset_index()
     for given in (relation.iloc[::-1, ::-1], edges):
         again = clone(ranker).fit(nodes, given)
-        pd.testing.assert_frame_equal(ranker.predict(), again.predict())
+        assert_frame_equal(ranker.predict(), again.predict())
     table = ranker.predict(["p2", "p0"], ["p1"])
     assert list(table.index) == ["p2", "p0"] and list(table.columns) == ["p1"]
     assert list(ranker.rank().loc["p0"].sort_values()) == sorted(nodes.index)
@@ -177,7 +178,7 @@ def test_incomplete_forms_agree() -> None:
         sparse.coo_array((values, (rows, columns))),
         pd.DataFrame({**ends, "value": values}),
     ):
-        pd.testing.assert_frame_equal(from_frame, ranker.fit(nodes, given).predict())
+        assert_frame_equal(from_frame, ranker.fit(nodes, given).predict())
 
 
 def test_warm_start() -> None:
@@ -226,7 +227,7 @@ def test_a_precomputed_kernel_keeps_its_labels() -> None:
     )
     by_name = Ranker("gaussian", gamma=0.5).fit(nodes, relation)
     given = Ranker("precomputed").fit(kernel[kernel.columns[::-1]], relation)
-    pd.testing.assert_frame_equal(given.predict(), by_name.predict())
+    assert_frame_equal(given.predict(), by_name.predict())
     late = kernel.loc[["p3"]].rename(index={"p3": "late"})
     assert_allclose(given.predict(late[late.columns[::-1]]), by_name.predict(["p3"]), atol=1e-10)
     with pytest.raises(DataError, match="among themselves"):
