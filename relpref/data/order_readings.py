@@ -75,10 +75,11 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
             rank = pd.Series([*map(seconds, placing.places)]).groupby(groups).rank("dense")
             same = (*groups, *sheet.cells(item), *rank.fillna(-1))
             columns = {"list": key[0], "item": item, placing.name: placing.column}
+            named = [repr(sheet.table.called(name)) for name in (item, *key)]
             reading = Reading(
-                f"{placing.what} of {item!r} in each {' and '.join(map(repr, key))}",
+                f"{placing.what} of {named[0]} in each {' and '.join(named[1:])}",
                 partial(_with_places, sheet, key, item, placing),
-                columns if len(key) == 1 and placing.name else {},
+                {"item": item} if len(key) > 1 else columns if placing.name else {},
             )
             readings.setdefault(same, reading)
     yield from readings.values()
@@ -87,7 +88,7 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
 def _placings(sheet: Sheet) -> Iterator[Placing]:
     """Yield the columns of places, of marks of what was chosen, or of times and points."""
     for column in sheet.columns:
-        cells, called = sheet.cells(column), sheet.table.called(column)
+        cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
         parts, distinct = sheet.words(column), {cell.lower() for cell in {*cells}}
         if sheet.better:
             score = column == "score" if "score" in sheet.named else {*parts} & SCORES
@@ -115,15 +116,18 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, .
     free = [column for column in sheet.columns if column != placing.column]
     events = [name for name in free if {*sheet.noun(name).split()} & EVENTS]
     events = ["list"] if "list" in free else events[:_MOST_EVENTS]
-    others = [name for name in free if name not in events][:_MOST_EVENTS]
+    others = [name for name in free if name not in (*events, "item")][:_MOST_EVENTS]
 
     def fitting(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[float, int, Any, Any]]:
         for key in keys:
             groups = _groups(sheet, key)
             shared = placing.shared(groups) if (np.bincount(groups) > 1).all() else None
             if shared is not None:
+                # A race is no item of what a runner did in a year.
+                of_item = any({*sheet.noun(name).split()} & ITEMS for name in key)
                 for item in _items(sheet, [name for name in free if name not in key], groups):
-                    yield shared, -groups.max(), key, item
+                    if item not in events or not of_item:
+                        yield shared, -groups.max(), key, item
 
     likely = [*fitting(key for size in (1, 2, 3) for key in combinations(events, size))]
     finer: list[Any] = []
@@ -152,6 +156,11 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> l
             rank = 0 if column == "item" else numeric + (1 if item else 3)
             ranked.setdefault(rank, {}).setdefault((*pd.factorize(cells)[0],), column)
     return list(ranked[min(ranked)].values()) if ranked else []
+
+
+def numbered(cell: str) -> str:
+    """Return the number of a place such as T3, 3= or 3rd, and another cell as it is."""
+    return re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
 
 
 def are_places(cells: Collection[str]) -> bool:
@@ -236,11 +245,12 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     size = len(sheet.table.frame)
     numbers = are_times if sheet.better else are_places
 
-    def fits(cells: Collection[str]) -> bool:
+    def ranked(cells: Collection[str]) -> bool:
         given = _given(cells)
-        if len(given) < 2 or not numbers(given):
-            return False
-        return bool(sheet.better) or sorted(map(int, given)) == [*range(1, len(given) + 1)]
+        return are_places(given) and sorted(map(int, given)) == [*range(1, len(given) + 1)]
+
+    def fits(cells: Collection[str]) -> bool:
+        return len(_given(cells)) > 1 and (are_times if sheet.better else ranked)(cells)
 
     ranks = [
         column
@@ -250,6 +260,17 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         and sheet.noun(column) not in EVENTS | {""}
         and not {*sheet.words(column)} & NOT_ITEMS
     ]
+    doubtful = [
+        column
+        for column in sheet.columns
+        if column not in (*ranks, *sheet.named) and are_places(sheet.cells(column))
+    ]
+    # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
+    for more in (more for few in range(4) for more in combinations(doubtful, few)):
+        columns = [column for column in sheet.columns if column in (*ranks, *more)]
+        if len(columns) > 2 and all(map(ranked, zip(*map(sheet.cells, columns), strict=True))):
+            ranks = columns
+            break
     named = [column for column in sheet.columns if column not in ranks]
     few = len(ranks) < 3 or size < 2 or len(named) > 1 + len(sheet.columns) // 4
     if few or (sheet.better and "score" in sheet.named):
@@ -267,10 +288,10 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         odd = [column for column in ranks if sheet.better and _is_apart(sheet, column, ranks)]
         for apart in ([], odd)[: 1 + bool(odd)]:
             items = [column for column in ranks if column not in apart]
-            what = f"orders, a row each, of {listed(items)}"
+            what = f"orders, a row each, of {listed(map(sheet.table.called, items))}"
             events = [*apart, *labels]
-            columns = {"list": events[0]} if events else {}
-            yield Reading(what, partial(_melted, sheet, items, "item"), columns)
+            names = {"list": events[0]} if events else {}
+            yield Reading(what, partial(_melted, sheet, items, "item"), names)
     if "list" in named or any(sheet.noun(column) in EVENTS for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
@@ -298,7 +319,7 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, label: Any = "") -> 
     rows, at = np.nonzero(cells != "")
     read, names, places = (
         sheet.table.take(rows),
-        np.array(columns, dtype=object)[at],
+        np.array([*map(sheet.table.called, columns)], dtype=object)[at],
         cells[rows, at],
     )
     lists, items = rows, names

@@ -130,11 +130,12 @@ PLACES = terms(
     """
     place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking,
     classement, puesto, posicion, posizione, finishing position, finish position, final
-    position, final rank, race position, finish pos, finishing place, final place, rank order
+    position, final rank, race position, finish pos, finishing place, final place, rank order,
+    rk
     """
 )
-LAST = terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish")
-OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched")
+LAST = terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2")
+OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1")
 RATERS = terms(
     """
     judge, voter, annotator, rater, raters, evaluator, assessor, panelist, panellist, taster,

@@ -17,6 +17,7 @@ from relpref.data.columns import FORMS
 from relpref.data.order_readings import (
     best_and_worst,
     long_orders,
+    numbered,
     orders_by_item,
     orders_by_place,
 )
@@ -118,7 +119,8 @@ def _is_ours(sheet: Sheet) -> bool:
         ours = not cells.isdisjoint({"", "0", "-1", "0.5", "½", "True"}) or cells == {"1"}
         return ours and "result" not in sheet.named
     if outcome == "place":
-        return "place" not in sheet.named and not {cell.lower() for cell in cells} & (LAST | OUT)
+        plainly = cells == {*map(numbered, cells)} and not {*map(str.lower, cells)} & (LAST | OUT)
+        return plainly and "place" not in sheet.named
     if outcome not in ("winner", "worst"):
         return True
     ends = [name for name in sheet.columns if str(name).startswith("item_")] if form.rows else ends
@@ -235,8 +237,16 @@ def hints(read: Table, *, sides: bool) -> tuple[str, ...]:
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():
         marker = {*sheet.words("first")} - {*sheet.words("second")}
         if name not in columns and marker & favored:
-            more = "" if name == "shown_first" else f", covariates=[{name!r}]"
             first = read.called("first")
-            option = column_option({name: first}) + more
+            option = column_option({name: first})
+            if name != "shown_first":
+                call, _, command = option.partition(" (--")
+                option = f"{call}, covariates=[{name!r}] (--{command[:-1]} --covariates {name})"
             notes.append(f"{option} estimates the advantage of the side in {first!r}")
+    neutral = [read.called(column) for column in columns if "neutral" in sheet.words(column)]
+    if neutral and "home" in columns:
+        notes.append(
+            f"{neutral[0]!r} is not used; leave 'home' blank in the rows where neither side is at "
+            "home"
+        )
     return tuple(notes)

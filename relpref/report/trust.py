@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 
 from relpref.compiled import float64
+from relpref.data.arrays import counted
 from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out, raters
 from relpref.diagnostics.certificate import off
 from relpref.errors import RelprefError
 from relpref.infer import Posterior
 from relpref.infer.reweighting import Target
+from relpref.likelihoods.orders import NODES
 from relpref.posterior.gaussian import Floats
 from relpref.report import plots
 from relpref.report.blocks import clean
@@ -23,6 +25,8 @@ _FEWEST = 20  # answers for a picture of calibration
 _MOST_LATENTS = 4000  # for leaving answers out, which takes the full covariance
 _MOST_CERTIFIED = 1000  # unknowns, whose weighted draws take 2 s on one core
 _MOST_INFLUENCES = 20_000_000  # answers times latents
+_DRAWS, _FEWEST_DRAWS = 4000, 400  # to be weighted
+_MOST_NODES = 200_000_000  # of the grids of all lists and draws, which take 10 s on one core
 
 
 class Checked:
@@ -63,8 +67,17 @@ class Checked:
     @cached_property
     def certificate(self) -> Certificate | None:
         """Certificate of the engine's approximation."""
-        refused = self._refused(None if self.posterior.sampled else _MOST_CERTIFIED, answers=False)
-        return self._compute("certificate", refused, lambda: certify(self.posterior))
+        posterior: Any = self.posterior
+        refused = self._refused(None if posterior.sampled else _MOST_CERTIFIED, answers=False)
+        number = _DRAWS
+        gaussian = posterior.kind == "utilities" and posterior.engine == "EP"
+        if gaussian and (sizes := posterior.data.comparisons.list_sizes):
+            lists, _, items, tied = sizes
+            number = min(_DRAWS, _MOST_NODES // (lists * items**2 * NODES ** (1 + tied)))
+            if number < _FEWEST_DRAWS:
+                instead = "relpref check compares with NUTS"
+                refused = refused or f"with {counted(lists, 'list')} that takes long; {instead}"
+        return self._compute("certificate", refused, lambda: certify(posterior, number))
 
     @cached_property
     def prior_sd(self) -> Floats | None:

@@ -31,8 +31,8 @@ SCALE = """        if answers.confidence is not None:
 CONFIDENCE = {
     "data/columns.py": ('        Column("weight", np.float64, _weights, absent=1),\n', COLUMN),
     "data/comparisons.py": (
-        "    weight: NDArray[np.float64] | None = None\n",
-        "    confidence: NDArray[np.float64] | None = None\n",
+        "    weight: Floats | None = None\n",
+        "    confidence: Floats | None = None\n",
     ),
     "likelihoods/answers.py": (
         '        scale = 1.0 if answers.rater is None else parameters["rater_noise"][answers.rater]\n',

@@ -477,6 +477,41 @@ READ: dict[str, Any] = {
         "home.team,away.team,home.wins,away.wins\nMIL,DET,4,3\nDET,TOR,0,6",
         "MIL>DET*4; DET>MIL*3; TOR>DET*6",
     ),
+    "features called weight and group": (
+        (
+            "respondent,Price,Weight,Group,Result\n1,1,2,3,4\n2,2,1,4,3\n3,1,3,2,4\n4,4,1,2,3\n"
+            "5,1,2,3,4"
+        ),
+        (
+            "Price>Weight>Group>Result*2; Weight>Price>Result>Group; Price>Group>Weight>Result; "
+            "Weight>Group>Result>Price"
+        ),
+    ),
+    "features called weight and group, better": (
+        "respondent,Price,Weight,Group,Result\n1,1,2,3,4\n2,2,1,4,3",
+        "Price>Weight>Group>Result; Weight>Price>Result>Group",
+        {"better": "low"},
+    ),
+    "golf": (
+        (
+            "tournament,POS,PLAYER,TO PAR,R1,TOT\nOpen,T1,Ann,-3,70,140\nOpen,T1,Bo,-3,71,140\n"
+            "Open,3,Cy,-1,70,142\nOpen,CUT,Di,,75,\nMasters,1,Cy,-5,68,138\nMasters,T2,Di,0,71,143\n"
+            "Masters,T2,Bo,0,72,143\nMasters,WD,Ann,,,"
+        ),
+        "Ann=Bo>Cy>Di; Cy>Di=Bo",
+    ),
+    "shared places": (
+        "list,item,place\n1,a,1st\n1,b,2=\n1,c,2=\n1,d,DNF\n2,b,1st\n2,a,2nd\n2,c,3rd\n2,d,4th",
+        "a>b=c>d; b>a>c>d",
+    ),
+    "times of cities and years": (
+        (
+            "race,year,runner,time\nRom,1,a,2:01:05\nRom,1,b,2:02:05\nRom,2,a,2:03:05\n"
+            "Rom,2,b,DNF\nBonn,1,a,2:05:59\nBonn,1,b,2:05:00\nBonn,2,a,2:05:59\nBonn,2,b,2:06:00"
+        ),
+        "a>b*3; b>a",
+        {"better": "low"},
+    ),
     "survey better": (
         "respondent,statement 1,statement 2,Which is better?\n1,x,y,1\n1,y,z,2\n2,z,x,2",
         "x>y; z>y; x>z",
@@ -720,6 +755,10 @@ REFUSED = {
     "no opponent": "White,Black,Result\na,b,1-0\nb,c,0-1\nc,,1-0",
     "likert": "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
     "esports wins": "blueTeam,redTeam,blueWin\nG2,T1,True\nT1,GEN,False\nGEN,G2,True",
+    "times of cities and years no better": (
+        "race,year,runner,time\nRom,1,a,61\nRom,1,b,62\nRom,2,a,63\nRom,2,b,64\n"
+        "Bonn,1,a,65\nBonn,1,b,66\nBonn,2,a,67\nBonn,2,b,68"
+    ),
     "times no better": "heat,swimmer,time\n1,Ann,58.1\n1,Bo,59.3\n2,Bo,60.2\n2,Cy,59.9",
     "prices": "product,price\nx,3\ny,4",
     "leader scores": "model,elo\nx,1200\ny,1100",
@@ -755,6 +794,15 @@ def obeyed(table: pd.DataFrame, message: str) -> list[Answers]:
         calls.append({name: ast.literal_eval(text) for name, text in call.items() if text})
         calls[-1] |= {"better": better} if better else {}
     return [read(table, **call) for call in calls]
+
+
+def test_the_items_of_times_in_several_cities_and_years_can_be_named() -> None:
+    text = "city,year,who,time\nRom,1,a,61\nRom,1,b,62\nRom,2,a,63\nRom,2,b,64\nBonn,1,a,65\n"
+    table = frame(text + "Bonn,1,b,66\nBonn,2,a,67\nBonn,2,b,68", typed=False)
+    with pytest.raises(DataError, match="several ways.*'item': 'who'") as caught:
+        read(table, better="low")
+    calls = [ast.literal_eval(match[1]) for match in SPOKEN(str(caught.value))]
+    assert parsed("a>b*4") in [read(table, better="low", columns=call) for call in calls]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -977,6 +1025,16 @@ def test_times_of_events_whose_numbers_begin_again() -> None:
         read(table, better="low")
     one = table[table["town"] == "Rome"]
     assert sum(read(one, better="low").values()) == 2
+
+
+def test_notes_say_how_to_estimate_home_advantage_and_that_neutral_ground_is_not_used() -> None:
+    text = "home_team,away_team,home_score,away_score,neutral\na,b,1,0,FALSE\nb,a,2,2,TRUE"
+    table = frame(text, typed=False)
+    notes = " ".join(PreferenceData.from_tables(answers=table).notes)
+    assert "covariates=['home'] (--columns home=home_team --covariates home) estimates" in notes
+    home: dict[str, Any] = {"columns": {"home": "home_team"}, "covariates": ["home"]}
+    notes = " ".join(PreferenceData.from_tables(answers=table, **home).notes)
+    assert "'neutral' is not used; leave 'home' blank" in notes
 
 
 def test_times_and_points_that_disagree_are_two_readings() -> None:

@@ -51,7 +51,7 @@ def test_chapters(posterior: ClassPosterior, read: Any, monkeypatch: pytest.Monk
     held = HeldOut(table, "leave-one-out", (), CHANCES, outcome)
     monkeypatch.setattr("relpref.report.trust.leave_one_out", lambda _: held)
     monkeypatch.setattr(
-        "relpref.report.trust.certify", lambda _: Certificate("good", "EP is certified")
+        "relpref.report.trust.certify", lambda *_: Certificate("good", "EP is certified")
     )
     chances = pd.DataFrame(CHANCES, index=table["ranker"], columns=["no", "yes"])
     latent = pd.DataFrame({"mean": np.zeros(6), "sd": np.ones(6)}, index=table["ranker"])

@@ -321,3 +321,24 @@ def test_lists_have_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     data = PreferenceData.from_tables(answers=table)
     posterior = EP(xpgp, fixed={"individual_amplitude": 1.0}).run(0, data)
     assert Checked(posterior).facts()["density"] is False
+
+
+@pytest.mark.parametrize(
+    ("lists", "shown", "number"), [(4, 3, 4000), (100, 8, None), (20, 4, None), (40, 6, 678)]
+)
+def test_long_lists_are_certified_by_fewer_draws_or_not_at_all(
+    make: Any, monkeypatch: pytest.MonkeyPatch, lists: int, shown: int, number: int | None
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("relpref.report.trust.certify", lambda _, number: asked.append(number))
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(list("abcdefgh"))[:shown] for _ in range(lists)]
+    middle = [2] * (shown - 2)
+    places = {3: [1, 2, 3], 4: [1, *middle, 3], 6: [*range(1, 7)], 8: [1, *middle, 3]}[shown]
+    columns = ["list", "item", "place"]
+    rows = [(k, *row) for k, order in enumerate(orders) for row in zip(order, places, strict=True)]
+    table = pd.DataFrame(rows, columns=columns)
+    checked = Checked(make(PreferenceData.from_tables(answers=table)))
+    assert checked.certificate is None
+    assert asked == ([number] if number else [])
+    assert number or "lists that takes long; relpref check" in checked.why["certificate"]
