@@ -259,7 +259,7 @@ def commands(bench: Bench) -> Iterable[Row]:
     """The command line."""
     tables, made, left = bench.fresh("tables"), bench.fresh("run"), bench.fresh("cache")
     _write_tables(Problem.load(Path(bench.problem(SMALL))), tables)
-    command = partial(bench.whole, module="relpref.cli")
+    command = partial(bench.whole, module="relpref")
 
     def fit(like: Path | None = None) -> float:
         return command("fit", "--folder", str(tables), "--out", str(bench.fresh("run")), like=like)

@@ -128,7 +128,7 @@ def commands(file: Path) -> list[str]:
 def run(command: str) -> None:
     arguments = shlex.split(command)[1:]
     if "--web" in arguments or arguments[0] == "serve":
-        serve([sys.executable, "-u", "-m", "relpref.cli", *arguments])
+        serve([sys.executable, "-u", "-m", "relpref", *arguments])
         return
     assert main(arguments) == 0, command
 

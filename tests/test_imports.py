@@ -35,6 +35,7 @@ LEVEL = {
     "runs": 3,
 }
 OPEN = (
+    "__main__",
     "_version",
     "blas",
     "compiled",

@@ -59,7 +59,7 @@ def page_of(run: Path) -> Iterator[str]:
         sys.executable,
         "-u",
         "-m",
-        "relpref.cli",
+        "relpref",
         "ask",
         str(run),
         "--web",

@@ -14,7 +14,7 @@ import pytest
 
 import relpref
 
-PROGRAM = [sys.executable, "-m", "relpref.cli"]
+PROGRAM = [sys.executable, "-m", "relpref"]
 FIT = [*PROGRAM, "fit", "--folder", "tables", "--out"]
 
 

@@ -82,7 +82,7 @@ def grid(data: PreferenceData) -> Any:
     """The mixture over a grid that is even in the priors' quantiles: the exact integral, but for
     the grid's error.
     """
-    levels = (np.arange(14) + 0.5) / 14
+    levels = (np.arange(20) + 0.5) / 20
     values = np.asarray(_PRIOR.icdf(levels))
     smooth, own = np.meshgrid(values, values)
     draws = {"smooth": smooth.ravel(), "own": own.ravel()}

@@ -1,7 +1,0 @@
-"""Entry point of ``python -m relpref.cli``, the same as ``relpref``."""
-
-import sys
-
-from relpref.cli import main
-
-sys.exit(main())
