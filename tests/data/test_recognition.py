@@ -512,6 +512,11 @@ READ: dict[str, Any] = {
         "a>b*3; b>a",
         {"better": "low"},
     ),
+    "all draws": ("home,away,result\na,b,D\nb,c,D\nc,a,D", "a=b; b=c; c=a"),
+    "all drawn games": (
+        "White,Black,Result\na,b,1/2-1/2\nb,c,1/2-1/2\nc,a,1/2-1/2",
+        "a=b; b=c; c=a",
+    ),
     "survey better": (
         "respondent,statement 1,statement 2,Which is better?\n1,x,y,1\n1,y,z,2\n2,z,x,2",
         "x>y; z>y; x>z",
