@@ -517,6 +517,11 @@ READ: dict[str, Any] = {
         "White,Black,Result\na,b,1/2-1/2\nb,c,1/2-1/2\nc,a,1/2-1/2",
         "a=b; b=c; c=a",
     ),
+    "the best and the worst of features": (
+        "resp,Price,Weight,Color,Size\n1,1,0,-1,\n2,,1,0,-1\n3,-1,,1,0",
+        "Price>Weight>Color; Weight>Color>Size; Color>Size>Price",
+        {"better": "high"},
+    ),
     "survey better": (
         "respondent,statement 1,statement 2,Which is better?\n1,x,y,1\n1,y,z,2\n2,z,x,2",
         "x>y; z>y; x>z",
