@@ -522,6 +522,11 @@ READ: dict[str, Any] = {
         "Price>Weight>Color; Weight>Color>Size; Color>Size>Price",
         {"better": "high"},
     ),
+    "swimming meets": (
+        "meet,swimmer,time\n1,a,51.2\n1,b,52.1\n2,b,50.1\n2,a,53.1",
+        "a>b; b>a",
+        {"better": "low"},
+    ),
     "survey better": (
         "respondent,statement 1,statement 2,Which is better?\n1,x,y,1\n1,y,z,2\n2,z,x,2",
         "x>y; z>y; x>z",
