@@ -214,7 +214,7 @@ def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
     for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
         if number := int(rows.sum()):
             verb = "is" if number == 1 else "are"
-            said = listed(sorted({*lower[rows]}))
+            said = ", ".join(sorted({*np.array(cells, dtype=object)[rows]}))
             notes.append(f"{counted(number, 'row')} ({said}) {verb} {what}")
     read = table.assign(place=values.astype("Int64").array)
     return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))

@@ -811,6 +811,12 @@ def obeyed(table: pd.DataFrame, message: str) -> list[Answers]:
     return [read(table, **call) for call in calls]
 
 
+def test_notes_show_cells_as_they_are_written() -> None:
+    table = frame("race,driver,position\n1,a,1\n1,b,\\N\n1,c,DNF\n2,b,1\n2,a,2\n2,c,3", typed=False)
+    notes = PreferenceData.from_tables(answers=table).notes
+    assert "answers: 2 rows (DNF, \\N) are below all others of the event" in notes
+
+
 def test_the_items_of_times_in_several_cities_and_years_can_be_named() -> None:
     text = "city,year,who,time\nRom,1,a,61\nRom,1,b,62\nRom,2,a,63\nRom,2,b,64\nBonn,1,a,65\n"
     table = frame(text + "Bonn,1,b,66\nBonn,2,a,67\nBonn,2,b,68", typed=False)
