@@ -214,7 +214,7 @@ def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
     for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
         if number := int(rows.sum()):
             verb = "is" if number == 1 else "are"
-            said = listed(sorted({*lower[rows]}))
+            said = ", ".join(sorted({*np.array(cells, dtype=object)[rows]}))
             notes.append(f"{counted(number, 'row')} ({said}) {verb} {what}")
     read = table.assign(place=values.astype("Int64").array)
     return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
@@ -249,6 +249,10 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         given = _given(cells)
         return are_places(given) and sorted(map(int, given)) == [*range(1, len(given) + 1)]
 
+    def complete(cells: Sequence[str]) -> bool:
+        marked = {*_given(cells)} == {"-1", "0", "1"}
+        return ranked(cells) or (marked and cells.count("-1") == cells.count("1") == 1)
+
     def fits(cells: Collection[str]) -> bool:
         return len(_given(cells)) > 1 and (are_times if sheet.better else ranked)(cells)
 
@@ -263,12 +267,12 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     doubtful = [
         column
         for column in sheet.columns
-        if column not in (*ranks, *sheet.named) and are_places(sheet.cells(column))
-    ]
+        if column not in (*ranks, *sheet.named) and numbers(sheet.cells(column))
+    ][:_MOST_EVENTS]
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
     for more in (more for few in range(4) for more in combinations(doubtful, few)):
         columns = [column for column in sheet.columns if column in (*ranks, *more)]
-        if len(columns) > 2 and all(map(ranked, zip(*map(sheet.cells, columns), strict=True))):
+        if len(columns) > 2 and all(map(complete, zip(*map(sheet.cells, columns), strict=True))):
             ranks = columns
             break
     named = [column for column in sheet.columns if column not in ranks]

@@ -257,17 +257,19 @@ def _read(
             what = "left out" if sheet.both_bad == "drop" else "a tie"
             described += f" ({bad.sum()} times both were bad: {what})"
         ways = list[Codes]()
+        # Only the name of a column tells that it holds outcomes if all of them are ties.
+        plainly = depth > 1 or {"winner", "result"} & sheet.named
         for name, codes in tried_outcomes(sheet, pair, everything, column, depth):
             twice = any(np.array_equal(codes, other, equal_nan=True) for other in ways)
-            if _fits(codes) and not twice:
+            if _fits(codes, (-1, 0, 1) if plainly else (-1, 1)) and not twice:
                 ways.append(codes)
                 codes = np.where(bad & (sheet.both_bad == "drop"), _VOID, codes)
                 yield Outcome(described, codes, (column,), {name: column} if name else {})
 
 
-def _fits(codes: Codes) -> bool:
-    """Tell whether all cells were read, and some side won."""
-    return not np.isinf(codes).any() and bool((np.abs(codes) == 1).any())
+def _fits(codes: Codes, some: Collection[int] = (-1, 1)) -> bool:
+    """Tell whether all cells were read, and some as the codes ``some``: of a side that won."""
+    return not np.isinf(codes).any() and bool(np.isin(codes, some).any())
 
 
 def tried_outcomes(

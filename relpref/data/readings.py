@@ -151,7 +151,7 @@ EVENTS = RATERS | terms(
     list, race, event, heat, run, contest, ballot, round, match, game, tournament, question,
     task, trial, session, set, group, subject, block, choice, date, day, year, season, week,
     track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf,
-    course, epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey
+    meet, course, epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey
     """
 )
 SCORES = terms(

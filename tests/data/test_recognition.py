@@ -512,6 +512,21 @@ READ: dict[str, Any] = {
         "a>b*3; b>a",
         {"better": "low"},
     ),
+    "all draws": ("home,away,result\na,b,D\nb,c,D\nc,a,D", "a=b; b=c; c=a"),
+    "all drawn games": (
+        "White,Black,Result\na,b,1/2-1/2\nb,c,1/2-1/2\nc,a,1/2-1/2",
+        "a=b; b=c; c=a",
+    ),
+    "the best and the worst of features": (
+        "resp,Price,Weight,Color,Size\n1,1,0,-1,\n2,,1,0,-1\n3,-1,,1,0",
+        "Price>Weight>Color; Weight>Color>Size; Color>Size>Price",
+        {"better": "high"},
+    ),
+    "swimming meets": (
+        "meet,swimmer,time\n1,a,51.2\n1,b,52.1\n2,b,50.1\n2,a,53.1",
+        "a>b; b>a",
+        {"better": "low"},
+    ),
     "survey better": (
         "respondent,statement 1,statement 2,Which is better?\n1,x,y,1\n1,y,z,2\n2,z,x,2",
         "x>y; z>y; x>z",
@@ -794,6 +809,12 @@ def obeyed(table: pd.DataFrame, message: str) -> list[Answers]:
         calls.append({name: ast.literal_eval(text) for name, text in call.items() if text})
         calls[-1] |= {"better": better} if better else {}
     return [read(table, **call) for call in calls]
+
+
+def test_notes_show_cells_as_they_are_written() -> None:
+    table = frame("race,driver,position\n1,a,1\n1,b,\\N\n1,c,DNF\n2,b,1\n2,a,2\n2,c,3", typed=False)
+    notes = PreferenceData.from_tables(answers=table).notes
+    assert "answers: 2 rows (DNF, \\N) are below all others of the event" in notes
 
 
 def test_the_items_of_times_in_several_cities_and_years_can_be_named() -> None:
