@@ -87,7 +87,7 @@ class KernelCovariance(Covariance):
     @property
     @abstractmethod
     def without_matrix(self) -> Covariance:
-        """The form for more values than a matrix has room for."""
+        """The covariance in a form that needs no matrix, for many values."""
 
     def dense(self) -> Any:
         return self.in_memory().dense()

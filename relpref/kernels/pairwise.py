@@ -1,4 +1,4 @@
-"""Pairwise kernels: how alike two edges are, from how alike their nodes are.
+"""Pairwise kernels: similarities of edges, computed from the similarities of their nodes.
 
 An edge (v, w) joins the conditioning node v to the object w. K is the kernel of the conditioning
 nodes, G that of the objects. Where both are nodes of one domain, G = K.
@@ -129,7 +129,7 @@ def _entries(left: Floats, right: Floats, rows: Indices, columns: Indices) -> Fl
 
 @dataclass(frozen=True)
 class Side:
-    """The nodes at one end of the edges asked for, as the kernel sees them."""
+    """The nodes at one end of the requested edges, with their kernel."""
 
     kernel: Floats  # between the a nodes asked for and the p training nodes, shape (a, p)
     index: Indices  # which training node each of them is, -1 for a new one, shape (a,)

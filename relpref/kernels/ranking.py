@@ -1,4 +1,4 @@
-"""Kernels on rankings as programs use them: by explicit features, of unit scale."""
+"""Kernels on rankings for programs: by explicit features, of unit scale."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
