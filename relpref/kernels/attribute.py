@@ -25,10 +25,10 @@ class AttributeKernel(Protocol):
     """A covariance function of attributes, unit amplitude."""
 
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
-        """Its hyperparameters and their default priors; the site's name is ``attributes_<name>``."""
+        """Default priors of the hyperparameters; their sites are named ``attributes_<name>``."""
 
     def __call__(self, *args: Any, **parameters: Any) -> Covariance:
-        """Covariance of n attribute vectors, from an (n, d) array and the hyperparameters by name."""
+        """Covariance of n items, from their (n, d) attributes and the hyperparameters by name."""
 
     # A kernel may also have ``amplitude_prior``, the default prior of its amplitude;
     # ``describe() -> relpref.description.Description``, which reports and the command line print;
@@ -43,7 +43,7 @@ _LENGTHSCALE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Stationary(ABC):
-    """A function of the distance r of two items, r² = Σ_d (x_d − x'_d)²/ℓ_d²; its subclasses say which.
+    """Base class of functions of the distance r of two items, r² = Σ_d (x_d − x'_d)²/ℓ_d².
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Stationary(ABC):
         -------
         cross : array, shape (d, q, n)
             Covariances with the values of f at the points.
-        own : array, shape (d, q, q)
+        within : array, shape (d, q, q)
             Covariances of the sums for one attribute with each other.
         """
         points = points / lengthscale
@@ -124,7 +124,7 @@ class Stationary(ABC):
         return np.asarray(first(real(squared))), np.asarray(second(real(squared)))
 
     def describe(self) -> Description:
-        """What holds for every function of the distance; ``_SENTENCE`` of the class itself says which one it is."""
+        """Description with the sentence ``_SENTENCE`` of the class itself, where it has one."""
         return Description(
             vars(type(self)).get("_SENTENCE")
             or f"The kernel {type(self).__name__} makes items with similar attributes alike.",
@@ -158,7 +158,10 @@ class SquaredExponential(Stationary):
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Matern32(Stationary):
-    """(1 + √3 r) exp(−√3 r): once differentiable (Rasmussen & Williams 2006, eq. 4.17). See `Stationary` for r and ℓ."""
+    """(1 + √3 r) exp(−√3 r): once differentiable. See `Stationary` for r and ℓ.
+
+    Rasmussen & Williams 2006, eq. 4.17.
+    """
 
     _SENTENCE = "The Matérn 3/2 kernel gives a function of the attributes that has one derivative."
 
@@ -176,7 +179,10 @@ class Matern32(Stationary):
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Matern52(Stationary):
-    """(1 + √5 r + 5r²/3) exp(−√5 r): twice differentiable (Rasmussen & Williams 2006, eq. 4.17). See `Stationary` for r and ℓ."""
+    """(1 + √5 r + 5r²/3) exp(−√5 r): twice differentiable. See `Stationary` for r and ℓ.
+
+    Rasmussen & Williams 2006, eq. 4.17.
+    """
 
     _SENTENCE = "The Matérn 5/2 kernel gives a function of the attributes that has two derivatives."
 
@@ -204,7 +210,7 @@ class Linear:
     Notes
     -----
     The weights add up to 1, so that on standardized attributes the mean gap variance of two items
-    is 2, what the stationary kernels give far apart, and amplitudes can be compared. Hence only
+    is 2, as under the stationary kernels far apart, and amplitudes can be compared. Hence only
     ratios of the ℓ count; their prior is that of the stationary kernels. A constant shift of an
     attribute changes no gap.
     """
@@ -248,14 +254,14 @@ class Linear:
 @jax.tree_util.register_static
 @dataclass(frozen=True, kw_only=True)
 class SquaredExponentialPlusLinear:
-    """(1 − w) k_s + w k_l: utility is a smooth function of the attributes plus a weighted sum of them.
+    """(1 − w) k_s + w k_l: utility is a smooth function plus a weighted sum of the attributes.
 
     k_s is `SquaredExponential`, k_l is `Linear`, and both have the same lengthscales.
 
     Parameters
     ----------
     shared_lengthscale : bool
-        As of both kernels.
+        One ℓ for all attributes, in both kernels.
 
     Notes
     -----
@@ -273,7 +279,7 @@ class SquaredExponentialPlusLinear:
     shared_lengthscale: bool = False
 
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
-        """``lengthscale`` as of `SquaredExponential`, and ``linear_share``, w."""
+        """``lengthscale``, as for `SquaredExponential`, and ``linear_share``, w."""
         smooth = SquaredExponential(shared_lengthscale=self.shared_lengthscale).parameters(
             num_attributes
         )
@@ -302,12 +308,15 @@ class SquaredExponentialPlusLinear:
         self, points: Floats, weights: Floats, *, lengthscale: Floats, linear_share: float
     ) -> tuple[Floats, Floats]:
         """Prior covariances of weighted sums of slopes, see `Stationary.slopes`."""
-        (cross, own), (linear, own_linear) = (
+        smooth, linear = (
             kernel.slopes(points, weights, lengthscale=lengthscale)
             for kernel in (SquaredExponential(), Linear())
         )
-        share = linear_share
-        return (1 - share) * cross + share * linear, (1 - share) * own + share * own_linear
+        cross, within = (
+            (1 - linear_share) * curved + linear_share * straight
+            for curved, straight in zip(smooth, linear, strict=True)
+        )
+        return cross, within
 
     def describe(self) -> Description:
         smooth = SquaredExponential().describe()
@@ -335,7 +344,7 @@ def _shares(lengthscale: Array | float, number: int) -> Array:
 
 
 def squared_distances(points: Array) -> Array:
-    """Squared Euclidean distance of every two rows, shape (n, n); exactly 0 on the diagonal, never negative."""
+    """Squared Euclidean distances of the rows, shape (n, n), not negative; exactly 0 for i = j."""
     squared = cross_distances(points, points)
     return squared * (1 - jnp.eye(points.shape[0], dtype=squared.dtype))
 
@@ -351,7 +360,10 @@ def cross_distances(rows: Array, columns: Array) -> Array:
 
 
 def safe_sqrt(squared: Array) -> Array:
-    """Square root whose gradient at 0 is 0 instead of infinite; right where what is built on it is even in the root."""
+    """Square root whose gradient at 0 is 0 instead of infinite.
+
+    The gradient is right for functions that are even in the root.
+    """
     positive = squared > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
 
@@ -379,7 +391,7 @@ class Precomputed:
     covariance: ArrayLike | None = None
 
     def __post_init__(self) -> None:
-        """Check the matrix where it is a concrete one (JAX also rebuilds this object around tracers)."""
+        """Check a concrete matrix (JAX also rebuilds this object around tracers)."""
         if isinstance(self.covariance, np.ndarray | list | tuple):
             matrix = checked_symmetric(self.covariance, "Precomputed covariance")
             object.__setattr__(self, "covariance", matrix)
@@ -392,8 +404,7 @@ class Precomputed:
         if self.covariance is None and domain.shape[0] != domain.shape[1]:
             raise DataError(
                 "Precomputed() takes the attributes as the covariance, and their shape is "
-                f"{domain.shape}; give the matrix, "
-                "Precomputed(matrix)"
+                f"{domain.shape}; give the matrix, Precomputed(matrix)"
             )
         return Dense(real(domain if self.covariance is None else self.covariance))
 

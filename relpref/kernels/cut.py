@@ -33,10 +33,16 @@ from relpref.linalg import checked_symmetric, real, require_memory
 
 
 class SubmodularFunction(Protocol):
-    """A submodular function F of sets of items with F(∅) = 0: F(A) + F(B) ≥ F(A ∪ B) + F(A ∩ B) (GCK eq. 2)."""
+    """A submodular function F of sets of items, with F(∅) = 0.
+
+    F(A) + F(B) ≥ F(A ∪ B) + F(A ∩ B) for all sets A and B (GCK eq. 2).
+    """
 
     def __call__(self, members: Array) -> Array:
-        """F(A) of many sets: from indicators (1 = in A), shape (..., n), to values, shape (...); JAX can trace it."""
+        """F(A) of many sets, shape (...), from indicators (1 = in A), shape (..., n).
+
+        JAX can trace it.
+        """
 
 
 def submodular_features(
@@ -48,14 +54,17 @@ def submodular_features(
     rng_key: Any = 0,
     return_error: bool = False,
 ) -> Any:
-    """Features of rankings by any submodular function: the point s of least norm with s(B) ≥ F(B) for all prefixes B of a ranking.
+    """Features of rankings by any submodular function F.
+
+    A ranking's features are the point s of least norm with s(B) ≥ F(B) for all prefixes B of the
+    ranking.
 
     Parameters
     ----------
     function : SubmodularFunction
         Hashable, as functions are; one that stays the same object is compiled once.
     rankings, placements, tol, rng_key, return_error
-        As for `cut_features`; so are the returned features and errors.
+        See `cut_features`, also for the returned features and errors.
 
     Notes
     -----
@@ -76,7 +85,7 @@ def submodular_features(
 def _of_any_kind(
     function: Callable[..., Array], positions: Any, *arguments: Any, **options: Any
 ) -> Any:
-    """Features, by a compiled function of those of exhaustive rankings, and their standard errors."""
+    """Features and their standard errors, by a compiled function for exhaustive rankings."""
     if traced(positions, *arguments):
         values = exhaustive_only(function(positions, *arguments), positions)
         return values, jnp.zeros_like(values)
@@ -87,23 +96,24 @@ def _of_any_kind(
 
 @partial(lazy_jit, static_argnums=0)
 def _by_function(function: SubmodularFunction, positions: Array) -> Array:
-    """With what each block adds to F of the blocks before it, shared evenly by its items (GCK eq. 11)."""
-    own, other = positions[:, :, None], positions[:, None, :]
-    through, before = (other <= own).astype(float), (other < own).astype(float)
+    """Features of exhaustive rankings; items share evenly what their block adds (GCK eq. 11)."""
+    item, other = positions[:, :, None], positions[:, None, :]
+    through, before = (other <= item).astype(float), (other < item).astype(float)
     gains = (function(through) - function(before)) / jnp.sum(through - before, axis=-1)
     return pooled(gains, positions)
 
 
 def pooled(gains: Array, positions: Array) -> Array:
-    """Average gains over the pools of the best fit that does not rise from a more to a less preferred block, shape (m, n).
+    """Average gains over the pools of a monotone fit along each ranking, shape (m, n).
 
-    With F(B) the sum of the gains of the items in B, these are the slopes of the least concave
-    majorant of the points
-    (|B_k|, F(B_k)) over the prefixes B_k of a ranking, what the pool-adjacent-violators algorithm finds
-    (GCK algorithm 1; Best & Chakravarti 1990). A prefix is a vertex of the majorant if every chord
-    that ends there is steeper than every chord that starts there. All chords of a ranking are
-    looked at, O(n²), without branches, sort or stack, so that it runs along all rankings at once.
-    The result is linear in the gains as long as the pools stay the same, and is so differentiated.
+    The fit is the best one that does not rise from a more to a less preferred block. With F(B) the
+    sum of the gains of the items in B, the averages are the slopes of the least concave majorant of
+    the points (|B_k|, F(B_k)) over the prefixes B_k of a ranking, the result of the
+    pool-adjacent-violators algorithm (GCK algorithm 1; Best & Chakravarti 1990). A prefix is a
+    vertex of the majorant if every chord that ends there is steeper than every chord that starts
+    there. All chords of a ranking are compared, O(n²), without branches, sort or stack, so that all
+    rankings are computed at once. The result is linear in the gains as long as the pools stay the
+    same, and is differentiated as such.
     Positions are any numbers that order the blocks, the smallest first.
     """
     fixed = jax.lax.stop_gradient(gains)
@@ -154,12 +164,14 @@ def item_graph(
     lengthscale: Literal["median"] | ArrayLike = "median",
     keep: float | None = None,
 ) -> Any:
-    """Squared-exponential similarity of the items' attributes, exp(−‖v − v'‖²/(2ℓ²)) (GCK eq. 15), without loops.
+    """Squared-exponential similarity of the items' attributes, without loops.
+
+    exp(−‖v − v'‖²/(2ℓ²)) (GCK eq. 15).
 
     Parameters
     ----------
     attributes : array, shape (n, d)
-        As they are: nothing is standardized.
+        They are not standardized.
     lengthscale : "median" or array, shape () or (d,)
         ℓ. "median": the median of the Euclidean distances of the n(n − 1)/2 pairs of items.
     keep : float, optional
@@ -230,7 +242,7 @@ def heaviest(weights: Array, keep: float) -> Array:
 def checked_weights(
     weights: Any, num_items: int | None = None, labels: Sequence[Hashable] | None = None
 ) -> Any:
-    """Weights of a graph of items as they are used: symmetric, no loops.
+    """Checked weights of a graph of items, symmetric and without loops.
 
     The diagonal is ignored: an item cannot be cut from itself. A DataFrame is read by the
     ``labels`` of the items. Traced weights are only checked for their shape.
@@ -261,15 +273,15 @@ def _dense(weights: Any, labels: Sequence[Hashable] | None) -> NDArray[np.float6
         )
         return np.array(weights.toarray(), dtype=np.float64)
     if isinstance(weights, pd.DataFrame):
-        known = tuple(weights.index) if labels is None else labels
-        if labels is None and known != tuple(weights.columns):
+        names = tuple(weights.index) if labels is None else labels
+        if labels is None and names != tuple(weights.columns):
             raise DataError(
                 "item graph: index and columns are not the same labels in the same order; give "
                 "frame.loc[labels, labels]"
             )
         rows, columns = (
             LabelIndex(tuple(side), lambda row: f"item graph, {row}").locate(
-                known, lambda _: "item graph", "give every item a row and a column"
+                names, lambda _: "item graph", "give every item a row and a column"
             )
             for side in (weights.index, weights.columns)
         )
@@ -279,8 +291,8 @@ def _dense(weights: Any, labels: Sequence[Hashable] | None) -> NDArray[np.float6
     except (TypeError, ValueError):
         raise DataError(
             f"item graph: got {type(weights).__name__}; give a matrix of weights, a row and a "
-            "column for each item, or a DataFrame "
-            "labeled with the items, such as networkx.to_pandas_adjacency(graph)"
+            "column for each item, or a DataFrame labeled with the items, such as "
+            "networkx.to_pandas_adjacency(graph)"
         ) from None
 
 
@@ -304,7 +316,9 @@ def cut_features(
     rng_key: Any = 0,
     return_error: bool = False,
 ) -> Any:
-    """Cut features of rankings of any kind: a number for each item, the larger, the more preferred among its neighbors.
+    """Cut features of rankings of any kind, one for each item.
+
+    An item's feature is the larger, the more it is preferred among its neighbors.
 
     Parameters
     ----------
@@ -313,8 +327,8 @@ def cut_features(
     graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
         Weights between items, symmetric and not negative, of a DataFrame by the items' labels; or
         the name of a relation of the items. By default `item_graph` of the items' standardized
-        attributes. An item without an edge has the feature 0. Of items in different components of
-        the graph the order only says which gains are pooled.
+        attributes. An item without an edge has the feature 0. The order of items in different
+        components of the graph only determines which gains are pooled.
     normalize : bool
         Divide by `cut_scale`, so that kernels of different graphs can be compared.
     placements : "auto", "all", "sample" or "raw"
@@ -357,24 +371,21 @@ def cut_features(
     positions = position_array(rankings)
     weights = graph_weights(rankings, graph, positions.shape[1])
     values: Any
-    known: Any
+    complete: Any
     if placements != "raw":
         options: dict[str, Any] = {"placements": placements, "tol": tol, "rng_key": rng_key}
         values, error = _of_any_kind(exhaustive_features, positions, weights, **options)
     elif traced(positions, weights):
-        known = jnp.all(positions >= 0, axis=1, keepdims=True)
+        complete = jnp.all(positions >= 0, axis=1, keepdims=True)
         values = jnp.where(
-            known, exhaustive_features(positions, weights), _mean_gains(positions, weights)
+            complete, exhaustive_features(positions, weights), _mean_gains(positions, weights)
         )
         error = jnp.zeros_like(values)
     else:
-        values, error, known = (
-            np.empty(positions.shape),
-            np.zeros(positions.shape),
-            exhaustive(positions),
-        )
-        values[known] = by_rows(exhaustive_features, positions[known], weights)
-        values[~known] = by_rows(_mean_gains, positions[~known], weights)
+        complete = exhaustive(positions)
+        values, error = np.empty(positions.shape), np.zeros(positions.shape)
+        values[complete] = by_rows(exhaustive_features, positions[complete], weights)
+        values[~complete] = by_rows(_mean_gains, positions[~complete], weights)
     scale = cut_scale(weights) if normalize else 1.0
     return (values / scale, error / scale) if return_error else values / scale
 
@@ -382,9 +393,8 @@ def cut_features(
 def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> Any:
     """The graph cut kernel of rankings: inner products of cut features, shape (m, m') or (m, m).
 
-    GCK eq. 12 and 14.
-
-    ``a`` and ``b`` are as for `kendall_kernel`, the others as for `cut_features`.
+    ``a`` and ``b`` are as for `kendall_kernel`, the others as for `cut_features` (GCK eq. 12 and
+    14).
     """
     require_memory(
         8.0 * len(position_array(a)) * len(position_array(a if b is None else b)), "the cut kernel"
@@ -394,11 +404,11 @@ def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> An
 
 
 def cut_scale(weights: Any) -> Any:
-    """Root of the expected squared norm of the raw gains of a uniformly random full ranking; 1 for a graph without edges.
+    """Root mean squared norm of a random full ranking's raw gains; 1 for a graph without edges.
 
     E g_i² = ⅔ Σ_j W_ij² + ⅓ (Σ_j W_ij)²: two other items are on the same side of i in two thirds of
-    the rankings. It depends on the graph alone, so that new rankings are scaled as old ones.
-    Weights, shape (n, n), are as ``graph`` of `cut_features`.
+    the rankings. It depends on the graph alone, so that new rankings are scaled like old ones.
+    ``weights``, shape (n, n), are as ``graph`` of `cut_features`.
     """
     return in_double(_scale, checked_weights(weights))
 
@@ -408,9 +418,8 @@ def _scale(weights: ArrayLike) -> Array:
     matrix = real(weights)
     largest = jax.lax.stop_gradient(jnp.max(matrix, initial=0.0))
     linked = largest > 0
-    unit = jnp.where(
-        linked, largest, 1.0
-    )  # the squares of large and small weights alone are no numbers
+    # Squares of very large or small weights would overflow or vanish.
+    unit = jnp.where(linked, largest, 1.0)
     matrix = jnp.where(linked, matrix / unit, 1.0)
     squared = jnp.sum(2 * jnp.square(matrix)) / 3 + jnp.sum(jnp.square(jnp.sum(matrix, axis=1))) / 3
     return jnp.where(linked, unit * jnp.sqrt(squared), 1.0)
@@ -418,7 +427,7 @@ def _scale(weights: ArrayLike) -> Array:
 
 @lazy_jit
 def exhaustive_features(positions: Array, weights: Array) -> Array:
-    """Cut features of exhaustive rankings, shape (m, n), from positions of any numbering and checked weights."""
+    """Cut features of exhaustive rankings, shape (m, n), for checked weights and any numbering."""
     weights = real(weights)
 
     def add(gains: Array, position: Array, weight: Array) -> Array:
@@ -431,7 +440,10 @@ def exhaustive_features(positions: Array, weights: Array) -> Array:
 
 @lazy_jit
 def _mean_gains(positions: Array, weights: Array) -> Array:
-    """Mean raw gains over all completions, shape (m, n): a missing item is as likely in each of the l + 1 slots between l blocks."""
+    """Mean raw gains over all completions, shape (m, n).
+
+    A missing item is equally likely in each of the l + 1 slots before, between and after l blocks.
+    """
     weights = real(weights)
     blocks = jnp.max(positions, axis=1, keepdims=True) + 1
     # P(below) − P(above) of a missing item, for the block of each item; 0 for missing items, which
@@ -453,7 +465,10 @@ def graph_weights(
     lengthscale: Literal["median"] | ArrayLike = "median",
     keep: float | None = None,
 ) -> Any:
-    """Weights of the graph that an argument ``graph`` stands for, see `cut_features`; the others are of `item_graph`."""
+    """Weights of the graph that an argument ``graph`` stands for, see `cut_features`.
+
+    ``lengthscale`` and ``keep`` are as for `item_graph`.
+    """
     items = getattr(rankings, "items", None)
     if graph is None:
         attributes = require_attributes(items)

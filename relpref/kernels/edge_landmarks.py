@@ -21,14 +21,15 @@ Edges = tuple[Any, Any]
 
 
 def edge_kernel(left: Matrix, right: Matrix, sign: float, first: Edges, second: Edges) -> Any:
-    """Kernel between a edges and b edges, each as (conditioning nodes, objects), shape (a, b); JAX in, JAX out.
+    """Kernel between a edges and b edges, shape (a, b); an array of JAX for arrays of JAX.
 
+    ``first`` and ``second`` are the edges, each as (conditioning nodes, objects). The kernel is
     K(v, v') G(w, w') for ``sign`` 0; ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] for a symmetric (1)
     or reciprocal (−1) relation (CR10 section 3), with K and G, shapes (p, p) and (m, m), as
     ``left`` and ``right``.
     """
     (rows, columns), (other_rows, other_columns) = first, second
-    # The few columns first: what is gathered from then on has no more than the result's entries.
+    # The few columns first: the arrays gathered after that are no larger than the result.
     straight = left[:, other_rows][rows] * right[:, other_columns][columns]
     if not sign:
         return straight
@@ -69,27 +70,28 @@ class EdgeLandmarks:
         weights: ArrayLike | None = None,
         seed: int = 0,
     ) -> Self:
-        """Choose some of the edges at random, the less those chosen explain one the more likely it is (`pivoted_cholesky`).
+        """Choose some of the edges at random by `pivoted_cholesky`.
 
-        Arguments are those of `edge_kernel`, and the ``number`` of landmarks at most, by default as
-        many as it takes to leave nothing out, and ``weights``, shape (q,): how much it matters to
-        explain each edge. Repeated edges count once.
+        The less the chosen edges explain of another one, the more likely it is. Arguments are those
+        of `edge_kernel`; ``number``, how many landmarks at most, by default as many as it takes to
+        leave nothing out; and ``weights``, shape (q,): how much it matters to explain each edge.
+        Repeated edges count once.
         """
         left, right = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
-        own, first = np.unique(edges[0] * right.shape[0] + edges[1], return_index=True)
-        rows, columns = np.divmod(own, right.shape[0])
-        scale = np.sqrt(np.ones(len(own)) if weights is None else np.asarray(weights)[first])
+        pairs, first = np.unique(edges[0] * right.shape[0] + edges[1], return_index=True)
+        rows, columns = np.divmod(pairs, right.shape[0])
+        scale = np.sqrt(np.ones(len(pairs)) if weights is None else np.asarray(weights)[first])
 
         def column(i: int) -> Any:
-            """Of the kernel scaled by the square roots of the weights."""
-            one = rows[[i]], columns[[i]]
-            return scale * scale[i] * edge_kernel(left, right, sign, (rows, columns), one)[:, 0]
+            """Column i of the kernel, scaled by the square roots of the weights."""
+            edge = rows[[i]], columns[[i]]
+            return scale * scale[i] * edge_kernel(left, right, sign, (rows, columns), edge)[:, 0]
 
         diagonal = edge_diagonal(left, right, sign, (rows, columns))
         chosen, error = pivoted_cholesky(
             np.square(scale) * diagonal,
             column,
-            len(own) if number is None else number,
+            len(pairs) if number is None else number,
             rng=np.random.default_rng(seed),
         )
         if not len(chosen):
@@ -97,22 +99,26 @@ class EdgeLandmarks:
                 "no edge varies under the kernel: it is 0 for every edge with itself; give another "
                 "kernel or other edges"
             )
-        found = cls(rows[chosen], columns[chosen], np.float64(error))
+        landmarks = cls(rows[chosen], columns[chosen], np.float64(error))
         if weights is None:
-            return found
-        return replace(found, error=np.float64(found.left_out(left, right, sign, (rows, columns))))
+            return landmarks
+        left_out = landmarks.left_out(left, right, sign, (rows, columns))
+        return replace(landmarks, error=np.float64(left_out))
 
     def features(self, left: Array, right: Array, sign: float, edges: Edges) -> Features:
         """Features of edges, see `landmark_features`; arguments as for `edge_kernel`."""
-        own = (self.rows, self.columns)
+        landmarks = (self.rows, self.columns)
         return landmark_features(
-            edge_kernel(left, right, sign, edges, own),
-            edge_kernel(left, right, sign, own, own),
+            edge_kernel(left, right, sign, edges, landmarks),
+            edge_kernel(left, right, sign, landmarks, landmarks),
             edge_diagonal(left, right, sign, edges),
         )
 
     def left_out(self, left: ArrayLike, right: ArrayLike, sign: float, edges: Edges) -> float:
-        """Share of the prior variance of some edges that the landmarks leave out, 0 to 1; arguments as for `edge_kernel`."""
+        """Share of the edges' prior variance that the landmarks leave out, 0 to 1.
+
+        Arguments are as for `edge_kernel`.
+        """
         left, right = np.asarray(left), np.asarray(right)
         residual = evaluated(_residual, self, left, right, sign, edges)
         return float(np.sum(residual) / np.sum(edge_diagonal(left, right, sign, edges)))
@@ -129,12 +135,13 @@ def _residual(
 
 @dataclass(frozen=True)
 class EdgeGram:
-    """The q x q kernel matrix of q edges, given by their ``rows`` and ``columns`` between training nodes, shape (q,) each.
+    """The kernel matrix of q edges between training nodes, shape (q, q).
 
-    A product costs O(p²m + pm²) for a complete graph and O(q (p + m)) for a sparse one, whichever
-    is less by measured speeds; the memory is that of a few p x m matrices or less. ``left`` and
-    ``right`` are the p conditioning nodes and the m objects (`Side.training`), the same for a
-    kernel of one domain. An edge may occur several times.
+    The edges are given by their ``rows`` and ``columns``, shape (q,) each. A product costs O(p²m +
+    pm²) for a complete graph and O(q (p + m)) for a sparse one, whichever is less by measured
+    speeds; the memory is that of a few p x m matrices or less. ``left`` and ``right`` are the p
+    conditioning nodes and the m objects (`Side.training`), the same for a kernel of one domain. An
+    edge may occur several times.
     """
 
     kernel: PairwiseKernel
@@ -147,7 +154,7 @@ class EdgeGram:
     _distinct: tuple[Indices, Indices] = field(init=False, repr=False)
     """Rows and columns of the distinct pairs, row by row, where the edges are not complete."""
     _place: Indices | None = field(init=False, repr=False)
-    """Which distinct pair each edge joins; None if the edges are the distinct pairs in their order."""
+    """Number of the distinct pair that each edge joins; None if these are the edges in order."""
 
     def __post_init__(self) -> None:
         shape = self.shape
@@ -168,7 +175,10 @@ class EdgeGram:
         return len(self.rows)
 
     def weights(self, dual: Floats) -> Weights:
-        """Each edge's coefficient at its place, summed over equal edges, shape (p, m): a sparse array where that is faster."""
+        """Matrix of the edges' coefficients, summed over equal edges, shape (p, m).
+
+        It is a sparse array where that is faster.
+        """
         if self.complete:
             return dual.reshape(self.shape)
         (rows, columns), shape = self._distinct, self.shape

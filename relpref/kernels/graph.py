@@ -50,8 +50,8 @@ class Features(NamedTuple):
 def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
     """Features from a kernel's values at r landmarks: φ(x) = L⁻¹ k(Z, x) with L Lᵀ = k(Z, Z).
 
-    The prior that they and their residual stand for is the kernel's own at the landmarks and
-    between landmark and example; between two other examples it is what the landmarks explain
+    With their residual they stand for a prior that equals the kernel at the landmarks and between
+    landmark and example; between two other examples it is the covariance that the landmarks explain
     (Snelson & Ghahramani 2006, "Sparse Gaussian processes using pseudo-inputs"). If every example
     of the training data is a landmark, nothing is approximated, at new examples either. ``cross``,
     ``corner`` and ``diagonal``, shapes (m, r), (r, r) and (m,), are k(x, Z), k(Z, Z) and k(x, x).
@@ -60,22 +60,22 @@ def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
 
 
 def factored_features(cross: Array, lower: Array, diagonal: Array) -> Features:
-    """`landmark_features` by the Cholesky factor L of k(Z, Z), which does not depend on the examples."""
+    """`landmark_features` by the Cholesky factor L of k(Z, Z), which serves all examples."""
     values = solve_triangular(lower, cross.T, lower=True).T
     return Features(values, jnp.maximum(diagonal - jnp.sum(jnp.square(values), axis=1), 0.0))
 
 
 Floats = NDArray[np.float64]
 
-# What was found out about a graph too large for its spectrum; copies with another scale share it.
-_KNOWN: WeakKeyDictionary[Graph, dict[str, Any]] = WeakKeyDictionary()
+# Results kept for a graph: its solver, scale and heat kernel; copies with another scale share them.
+_CACHE: WeakKeyDictionary[Graph, dict[str, Any]] = WeakKeyDictionary()
 
 
 class KernelCovariance(Covariance):
-    """A covariance that remembers its kernel, what that looks at and its hyperparameters, and is evaluated when an engine asks.
+    """A covariance kept as a kernel, its inputs and its hyperparameters, and evaluated on demand.
 
     ``in_memory`` and ``dense`` are matrices, which JAX can trace; products and chosen entries are
-    evaluated without one, by NumPy and at known hyperparameters.
+    evaluated without a matrix, by NumPy and at hyperparameters that are numbers.
     """
 
     values: Mapping[str, Any]
@@ -87,7 +87,7 @@ class KernelCovariance(Covariance):
     @property
     @abstractmethod
     def without_matrix(self) -> Covariance:
-        """The form for more values than a matrix has room for."""
+        """The covariance in a form that needs no matrix, for many values."""
 
     def dense(self) -> Any:
         return self.in_memory().dense()
@@ -105,7 +105,10 @@ class KernelCovariance(Covariance):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class GraphCovariance(KernelCovariance):
-    """The covariance that a kernel with hyperparameters gives a graph's nodes; for ``normalize`` see `RegularizedLaplacian`."""
+    """The covariance that a kernel with hyperparameters gives a graph's nodes.
+
+    For ``normalize`` see `RegularizedLaplacian`.
+    """
 
     kernel: Any
     graph: Any
@@ -120,11 +123,11 @@ class GraphCovariance(KernelCovariance):
         return int(self.graph.num_nodes)
 
     def in_memory(self) -> Covariance:
-        found: Covariance = self.kernel(self.graph, normalize=self.normalize, **self.values)
-        return found.scaled(self.scale)
+        covariance: Covariance = self.kernel(self.graph, normalize=self.normalize, **self.values)
+        return covariance.scaled(self.scale)
 
     def at(self, values: Mapping[str, Any]) -> "GraphCovariance":
-        """At other hyperparameters of the kernel, and not scaled."""
+        """The covariance at other hyperparameters of the kernel, not scaled."""
         return replace(self, values=values, scale=1.0)
 
     @cached_property
@@ -135,9 +138,9 @@ class GraphCovariance(KernelCovariance):
                 f"{type(self.kernel).__name__} has no form for so many items; RegularizedLaplacian,"
                 " Diffusion and HiddenCommonCause have, or fit with structure='dense'"
             )
-        known = {name: float(value) for name, value in self.values.items()}
-        found: Covariance = form(self.graph, normalize=self.normalize, **known)
-        return found.scaled(float(self.scale))
+        values = {name: float(value) for name, value in self.values.items()}
+        covariance: Covariance = form(self.graph, normalize=self.normalize, **values)
+        return covariance.scaled(float(self.scale))
 
 
 @jax.tree_util.register_dataclass
@@ -155,8 +158,8 @@ class AttributeCovariance(KernelCovariance):
         return int(self.attributes.shape[0])
 
     def in_memory(self) -> Covariance:
-        found: Covariance = self.kernel(self.attributes, **self.values)
-        return found.scaled(self.scale)
+        covariance: Covariance = self.kernel(self.attributes, **self.values)
+        return covariance.scaled(self.scale)
 
     @cached_property
     def without_matrix(self) -> Covariance:
@@ -164,21 +167,21 @@ class AttributeCovariance(KernelCovariance):
         if cross is None:
             raise DataError(
                 f"{type(self.kernel).__name__} has no method cross(rows, columns, "
-                "**hyperparameters) for the covariances of some items "
-                "with others, which so many items need; write it, or fit with structure='dense'"
+                "**hyperparameters) for the covariances of some items with others, which so many "
+                "items need; write it, or fit with structure='dense'"
             )
         compiled = jax.jit(cross)
 
         def some(rows: Floats, columns: Floats) -> Floats:
             with float64():
-                found = compiled(_filled(rows), _filled(columns), **self.values)
-                return np.asarray(found)[: len(rows), : len(columns)]
+                covariances = compiled(_filled(rows), _filled(columns), **self.values)
+                return np.asarray(covariances)[: len(rows), : len(columns)]
 
         return KernelMatrix(some, np.asarray(self.attributes), float(self.scale))
 
 
 def _filled(points: Floats) -> Floats:
-    """Points, the last of them repeated up to a round number, so that few shapes are compiled for."""
+    """Points, the last one repeated up to a round number, so that few shapes are compiled."""
     step = max(64, 1 << max(0, len(points).bit_length() - 3))
     return (
         np.pad(points, ((0, -len(points) % step), (0, 0)), mode="edge") if len(points) else points
@@ -186,25 +189,28 @@ def _filled(points: Floats) -> Floats:
 
 
 def solver_of(graph: Graph) -> LaplacianSolver:
-    """The solver of a graph's Laplacian, made once."""
-    known = _KNOWN.setdefault(graph, {})
-    if "solver" not in known:
-        known["solver"] = LaplacianSolver(graph.adjacency())
-    solver: LaplacianSolver = known["solver"]
+    """The solver of a graph's Laplacian, created once."""
+    cache = _CACHE.setdefault(graph, {})
+    if "solver" not in cache:
+        cache["solver"] = LaplacianSolver(graph.adjacency())
+    solver: LaplacianSolver = cache["solver"]
     return solver
 
 
 def heat_of(graph: Graph, time: float) -> HeatKernel:
-    """The heat kernel of a graph, with what is known of it at the last time."""
-    solver, known = solver_of(graph), _KNOWN[graph]
-    heat: HeatKernel | None = known.get("heat")
+    """The heat kernel of a graph; entries computed at the last time are kept."""
+    solver, cache = solver_of(graph), _CACHE[graph]
+    heat: HeatKernel | None = cache.get("heat")
     if heat is None or heat.time != time:
-        heat = known["heat"] = HeatKernel(solver, time)
+        heat = cache["heat"] = HeatKernel(solver, time)
     return heat
 
 
 def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
-    """What kernels on a graph are scaled by, and the largest relative standard error of that scale; without the spectrum of a large one."""
+    """Reference that scales kernels on a graph, and the scale's largest relative standard error.
+
+    It is estimated if the graph is too large for its spectrum; otherwise the error is 0.
+    """
     if graph.num_nodes <= MAX_NODES_OF_SPECTRUM:
         return graph.reference, 0.0
     eigenvalues, gap_weights, error = gap_quadrature(solver_of(graph))
@@ -212,18 +218,21 @@ def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
 
 
 def with_scale(graph: Graph) -> tuple[Graph, float | None]:
-    """The graph with what its kernels are scaled by, and the error of that; None if the scale was given."""
-    known = _KNOWN.setdefault(graph, {})
+    """The graph with its `scale_reference`, and the error of that; None if the scale was given."""
+    cache = _CACHE.setdefault(graph, {})
     if graph.frozen_reference is None:
-        if "scale" not in known:
-            known["scale"] = scale_reference(graph)
-        graph = graph.with_reference(known["scale"][0])
-        _KNOWN[graph] = known
-    return graph, known["scale"][1] if "scale" in known else None
+        if "scale" not in cache:
+            cache["scale"] = scale_reference(graph)
+        graph = graph.with_reference(cache["scale"][0])
+        _CACHE[graph] = cache
+    return graph, cache["scale"][1] if "scale" in cache else None
 
 
 def gap_scale(reference: ScaleReference, function: Any, heat: bool = False) -> Array:
-    """What brings the mean gap variance of a function of the Laplacian to 2; of heat, at least a share of that between components."""
+    """Factor that brings the mean gap variance of a function of the Laplacian to 2.
+
+    For ``heat`` that variance counts as at least a share of the one between components.
+    """
     variance = jnp.sum(real(reference.gap_weights) * function(real(reference.eigenvalues)))
     return unit_scale(
         jnp.maximum(variance, _LEAST_WITHIN * _heat_between(reference) if heat else 0.0)
@@ -231,7 +240,7 @@ def gap_scale(reference: ScaleReference, function: Any, heat: bool = False) -> A
 
 
 def _scaled(covariance: Any, graph: Graph, function: Any, heat: bool = False) -> Any:
-    """As `gap_scale`, with NumPy: JAX would compile again for every graph."""
+    """Scale a covariance by `gap_scale`, with NumPy: JAX would compile again for every graph."""
     reference = graph.reference
     variance = float(
         np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues)))
@@ -245,20 +254,20 @@ class GraphKernel(Protocol):
     """A covariance function of a graph's nodes."""
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
-        """Its hyperparameters and their default priors; the site's name is ``<relation>_<name>``."""
+        """Default priors of the hyperparameters; their sites are named ``<relation>_<name>``."""
 
     def __call__(self, *args: Any, **parameters: Any) -> Covariance:
-        """Covariance of the n nodes, from the graph, ``normalize`` and the hyperparameters by name."""
+        """Covariance of the nodes, from the graph, ``normalize`` and hyperparameters by name."""
 
 
 @allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class RegularizedLaplacian:
-    """[Δ + I/ι²]⁻¹ with the combinatorial Laplacian Δ = D − W and the range ι (XPGP eq. 2 with β = 1).
+    """[Δ + I/ι²]⁻¹ with the combinatorial Laplacian Δ = D − W and the range ι.
 
-    β would be redundant with the relation's amplitude, so it is left out. One eigendecomposition of
-    Δ, made once by the data, serves every ι.
+    This is XPGP eq. 2 with β = 1: β would be redundant with the relation's amplitude. One
+    eigendecomposition of Δ, computed once by the data, serves every ι.
 
     Notes
     -----
@@ -283,10 +292,12 @@ class RegularizedLaplacian:
         return _spectral(graph, lambda eigenvalues: 1 / (eigenvalues + precision), normalize)
 
     def implicit(self, graph: Graph, *, normalize: bool = True, range: float) -> SparsePrecision:
-        """The same for a graph too large for its spectrum: a sparse precision."""
+        """The covariance of a graph too large for its spectrum: a sparse precision."""
         shift = 1 / range**2
-        found = SparsePrecision(solver_of(graph), shift)
-        return _scaled(found, graph, lambda values: 1 / (values + shift)) if normalize else found
+        covariance = SparsePrecision(solver_of(graph), shift)
+        if not normalize:
+            return covariance
+        return _scaled(covariance, graph, lambda values: 1 / (values + shift))
 
     def describe(self) -> Description:
         return Description(
@@ -336,38 +347,36 @@ class Diffusion:
         return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize, True)
 
     def implicit(self, graph: Graph, *, normalize: bool = True, time: float) -> HeatKernel:
-        """The same for a graph too large for its spectrum: products with the exponential by polynomials."""
-        found = heat_of(graph, time)
-        return (
-            _scaled(found, graph, lambda values: np.exp(-time * values), True)
-            if normalize
-            else found
-        )
+        """The covariance of a graph too large for its spectrum, by the Lanczos process."""
+        covariance = heat_of(graph, time)
+        if not normalize:
+            return covariance
+        return _scaled(covariance, graph, lambda values: np.exp(-time * values), True)
 
     def describe(self) -> Description:
         return Description(
             "The diffusion kernel makes linked items alike, as if utility spread along links like "
             "heat (Kondor and Lafferty 2002).",
             "R. I. Kondor and J. Lafferty (2002). Diffusion Kernels on Graphs and Other Discrete "
-            "Input Spaces. In: Proceedings of the "
-            "19th International Conference on Machine Learning (ICML 2002).",
+            "Input Spaces. In: Proceedings of the 19th International Conference on Machine "
+            "Learning (ICML 2002).",
             {
                 "time": "Time: how long utility has spread along links like heat. Near 0 every "
-                "item stands for itself; the longer "
-                "it is, the more those that are linked are alike."
+                "item stands for itself; the longer it is, the more those that are linked are "
+                "alike."
             },
             unit="two of its items",
         )
 
 
-# Mean gap variance within components that a scale is made of, relative to that between them.
+# Least mean gap variance within components that a scale is based on, relative to that between them.
 _LEAST_WITHIN = 0.01
 
 
 def _heat_between(reference: ScaleReference) -> Array:
-    """Mean gap variance over the pairs of different components as t → ∞; 0 without such pairs, or without an edge.
+    """Mean gap variance of exp(−tΔ) between components as t → ∞; 0 without such pairs or edges.
 
-    Of exp(−tΔ) it is 1/s + 1/s' for components of s and s' nodes.
+    For two components it is 1/s + 1/s' for components of s and s' nodes.
     """
     component = jnp.asarray(reference.component)
     node = component >= 0
@@ -383,31 +392,36 @@ def _heat_between(reference: ScaleReference) -> Array:
 def _spectral(
     graph: Graph, function: Callable[[Array], Array], normalize: bool, heat: bool = False
 ) -> Spectral:
-    """A function of the Laplacian; its mean gap variance needs only the eigenvalues, see `Spectrum`."""
+    """A function of the Laplacian, scaled by its eigenvalues alone if ``normalize``."""
     eigenvalues, vectors, _ = (real(array) for array in graph.spectrum)
-    found = Spectral(function(eigenvalues), vectors)
-    return found.scaled(gap_scale(graph.reference, function, heat)) if normalize else found
+    covariance = Spectral(function(eigenvalues), vectors)
+    if not normalize:
+        return covariance
+    return covariance.scaled(gap_scale(graph.reference, function, heat))
 
 
 def unit_scale(gap_variance: Array, negligible: float = 0.0) -> Array:
-    """What brings a mean gap variance to 2; 1 where it is negligible, as without a gap in a component, and sets no scale."""
+    """Factor that brings a mean gap variance to 2; 1 where the variance is negligible.
+
+    It is negligible, for example, where no component has two nodes.
+    """
     counts = gap_variance > negligible
     return jnp.where(counts, 2 / jnp.where(counts, gap_variance, 1), 1)
 
 
 def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Array:
-    """Scale a covariance of the nodes to a mean gap variance of 2 over the pairs within a component.
+    """Scale a covariance of the nodes to a mean gap variance of 2 within components.
 
-    The pairs are those of the graph of reference: newcomers do not change the scale by their own
-    gaps. Up to the mean gap variance ``negligible`` the covariance stays as it is.
+    The mean is over the pairs of the graph of reference: the gaps of new nodes do not change the
+    scale. Up to the mean gap variance ``negligible`` the covariance is returned unchanged.
     """
     component = jnp.asarray(graph.reference.component)
     node = component >= 0
-    known = covariance[: component.size, : component.size]
+    within = covariance[: component.size, : component.size]
     together = ((component[:, None] == component[None, :]) & node).astype(covariance.dtype)
     # Σ K_ii + K_jj − 2 K_ij over the ordered pairs; those with i = j add nothing.
-    total = 2 * jnp.sum(jnp.diagonal(known) * jnp.sum(together, axis=1)) - 2 * jnp.sum(
-        together * known
+    total = 2 * jnp.sum(jnp.diagonal(within) * jnp.sum(together, axis=1)) - 2 * jnp.sum(
+        together * within
     )
     pairs = jnp.sum(together) - jnp.sum(node)
     return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1), negligible)
@@ -416,7 +430,7 @@ def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Arr
 class GaussianProcess(TreeDistribution):
     """Zero-mean Gaussian over n values with a structured covariance.
 
-    A `NamedSum` keeps the names of its parts, which is what ``Posterior.explain`` reports.
+    A `NamedSum` keeps the names of its parts, which ``Posterior.explain`` reports.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -455,11 +469,12 @@ _NEGLIGIBLE_GAP = 0.02
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class HiddenCommonCause:
-    """Items are alike if they share hidden causes (Silva, Chu & Ghahramani 2007, sections 3.1 to 3.3; XPGP section 3.1).
+    """Kernel that makes items alike if they share hidden causes.
 
-    Every group of linked items has a hidden cause of its own, and an item is the sum of its causes
-    brought to unit variance: with U the number of groups that hold both of two items, the kernel is
-    U_ij / √(U_ii U_jj).
+    Every group of linked items has a hidden cause, and an item is the sum of the causes of its
+    groups, scaled to unit variance: with U_ij the number of groups that hold both items i and j,
+    the kernel is U_ij / √(U_ii U_jj) (Silva, Chu & Ghahramani 2007, sections 3.1 to 3.3; XPGP
+    section 3.1).
 
     Parameters
     ----------
@@ -505,7 +520,7 @@ class HiddenCommonCause:
             )
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
-        """None; the graph is checked."""
+        """No hyperparameters; the graph is checked."""
         if not graph.partial:
             self._check(graph)
         return {}
@@ -521,7 +536,10 @@ class HiddenCommonCause:
         )
 
     def implicit(self, graph: Graph, *, normalize: bool = True) -> SparseMatrix:
-        """The same by edges for a graph too large for a matrix: items that are not linked are independent."""
+        """The covariance by edges of a graph too large for a matrix.
+
+        Items that are not linked are independent.
+        """
         if self.method != "edges":
             raise DataError(
                 'HiddenCommonCause(method="cliques") has no form for so many items; take '
@@ -530,8 +548,8 @@ class HiddenCommonCause:
         self._check(graph)
         weights = graph.adjacency()
         mean = float(graph.weight.mean()) if graph.num_edges else 1.0
-        own = graph.degree + self.regularization * mean
-        scale = scipy.sparse.diags_array(1 / np.sqrt(own))
+        variance = graph.degree + self.regularization * mean
+        scale = scipy.sparse.diags_array(1 / np.sqrt(variance))
         correlation = scipy.sparse.csr_array(
             scale @ weights @ scale + scipy.sparse.eye_array(graph.num_nodes)
         )
@@ -540,10 +558,10 @@ class HiddenCommonCause:
         # As in `rescaled`: all variances are 1, and covariances that are not 0 belong to links.
         component = np.asarray(graph.reference.component)
         together = float(np.bincount(component)[component].sum())
-        known = scipy.sparse.coo_array(correlation[: component.size, : component.size])
-        inside = component[known.coords[0]] == component[known.coords[1]]
+        entries = scipy.sparse.coo_array(correlation[: component.size, : component.size])
+        inside = component[entries.coords[0]] == component[entries.coords[1]]
         pairs = together - component.size
-        gap_variance = 2 * (together - float(known.data[inside].sum())) / (pairs or 1.0)
+        gap_variance = 2 * (together - float(entries.data[inside].sum())) / (pairs or 1.0)
         return SparseMatrix(correlation).scaled(
             2 / gap_variance if gap_variance > _NEGLIGIBLE_GAP else 1.0
         )
@@ -553,8 +571,8 @@ class HiddenCommonCause:
             "The hidden common cause kernel makes items alike that share "
             f"{'links' if self.method == 'edges' else 'cliques'} (Silva, Chu and Ghahramani 2007).",
             "R. Silva, W. Chu and Z. Ghahramani (2007). Hidden Common Cause Relations in "
-            "Relational Learning. In: Advances in Neural "
-            "Information Processing Systems 20 (NIPS 2007).",
+            "Relational Learning. In: Advances in Neural Information Processing Systems 20 (NIPS "
+            "2007).",
             unit="two of its items",
         )
 
@@ -569,8 +587,7 @@ class HiddenCommonCause:
             remedy = "keep only the stronger links" if self.method == "cliques" else "give weights"
             raise DataError(
                 "HiddenCommonCause: every two items are linked alike, so all correlations are the "
-                "same and the relation "
-                f"says nothing; {remedy} or link only those above a threshold"
+                f"same and the relation says nothing; {remedy} or link only those above a threshold"
             )
 
     def _edges(self, graph: Graph) -> Array:

@@ -1,4 +1,7 @@
-"""The Mallows kernel on rankings (Jiao & Vert 2015), sampled where items are not ranked, and the Kendall kernel, always exact."""
+"""The Mallows and the Kendall kernel on rankings (Jiao & Vert 2015).
+
+Where items are not ranked, the Mallows kernel is sampled; the Kendall kernel is always exact.
+"""
 
 import zlib
 from collections.abc import Callable
@@ -50,7 +53,7 @@ def mallows_kernel(
     Parameters
     ----------
     a, b : Rankings or array of int, shape (m, n)
-        As for `kendall_kernel`.
+        See `kendall_kernel`.
     concentration : float
         λ ≥ 0. A random full ranking is n(n − 1)/4 discordant pairs away on average.
     samples : int
@@ -71,12 +74,13 @@ def mallows_kernel(
 
     Notes
     -----
-    Full, top-k and exhaustive rankings with blocks A and A' (exact): ``q^D Π_b ρ(|A_b|) Π_c ρ(|A'_c|) / Π_bc ρ(|A_b ∩ A'_c|)`` with q = e^−λ,
-    ρ(t) = [t]_q!/t! and D the number of pairs ordered strictly in both, and differently. 1 on the
-    diagonal for full rankings only.
+    Full, top-k and exhaustive rankings with blocks A and A' have the exact kernel
+    ``q^D Π_b ρ(|A_b|) Π_c ρ(|A'_c|) / Π_bc ρ(|A_b ∩ A'_c|)`` with q = e^−λ, ρ(t) = [t]_q!/t! and D
+    the number of pairs ordered strictly in both, and differently. Its diagonal is 1 for full
+    rankings only.
 
-    A sampled ranking stands for the mixture of its draws: every Gram matrix is positive
-    semidefinite; the kernel of a sampled ranking with itself, and with an equal ranking of another
+    A sampled ranking stands for the mixture of its draws, so every Gram matrix is positive
+    semidefinite. The kernel of a sampled ranking with itself, and with an equal ranking of another
     person, which has the same draws, is too large by about (1 − k)/samples.
     """
     left, right = position_pair(a, b)
@@ -91,7 +95,7 @@ def mallows_kernel(
     if samples < 2:
         raise DataError(f"mallows_kernel: samples={samples}; draw 2 at least")
     if exhaustive(left).all() and exhaustive(right).all():
-        values = _known(strength, left, right)
+        values = _exhaustive_kernel(strength, left, right)
         return (values, np.zeros_like(values)) if return_error else values
     seed = int(generator(rng_key).integers(2**63))
     draws = (_linear_extensions(side, samples, seed) for side in (left, right))
@@ -108,7 +112,7 @@ def checked_concentration(concentration: ArrayLike) -> float:
     return strength
 
 
-def _known(
+def _exhaustive_kernel(
     strength: float, left: NDArray[np.int32], right: NDArray[np.int32]
 ) -> NDArray[np.float64]:
     """Kernel between exhaustive rankings that are not traced."""
@@ -119,18 +123,21 @@ def _known(
 def mallows_variances(
     rankings: Any, *, concentration: ArrayLike, samples: int = 32, rng_key: Any = 0
 ) -> Any:
-    """Diagonal of `mallows_kernel`, shape (m,), for rankings of any kind and with the same draws; arguments as there."""
+    """Diagonal of `mallows_kernel`, shape (m,), for rankings of any kind.
+
+    Arguments and draws are those of `mallows_kernel`.
+    """
     positions = position_array(rankings)
     if traced(positions, concentration):
         return exhaustive_only(mallows_diagonal(concentration, positions), positions)
     checked_concentration(concentration)
-    known = exhaustive(positions)
+    complete = exhaustive(positions)
     result = np.empty(len(positions))
-    if known.any():
-        result[known] = in_double(mallows_diagonal, concentration, padded(positions[known]))[
-            : known.sum()
+    if complete.any():
+        result[complete] = in_double(mallows_diagonal, concentration, padded(positions[complete]))[
+            : complete.sum()
         ]
-    rest = np.flatnonzero(~known)
+    rest = np.flatnonzero(~complete)
     seed = int(generator(rng_key).integers(2**63))
     for first in range(0, rest.size, _RANKINGS_AT_ONCE):
         rows = rest[first : first + _RANKINGS_AT_ONCE]
@@ -141,7 +148,7 @@ def mallows_variances(
 
 @lazy_jit
 def _mean_within(concentration: Any, draws: Array) -> Array:
-    """Mean kernel of the draws of each ranking with each other and themselves, from shape (m, samples, n)."""
+    """Mean kernel over all pairs of draws of each ranking; draws have shape (m, samples, n)."""
     return jax.lax.map(
         lambda part: jnp.mean(jnp.exp(_log_mallows(concentration, part, part))), draws
     )
@@ -155,8 +162,8 @@ def log_mallows(concentration: Any, left: Array, right: Array) -> Array:
 
 @log_mallows.defjvp
 def _derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    # It is linear in the table and in the strength: one more sum, instead of a backward pass
-    # through every cell of every pair of rankings.
+    # The logarithm is linear in the table and in the strength: its derivative is one more sum,
+    # instead of a backward pass through every cell of every pair of rankings.
     concentration, left, right = primals
     strength = real(concentration)
     tables = jax.jvp(
@@ -175,9 +182,10 @@ def _log_mallows(concentration: Any, left: Array, right: Array) -> Array:
 
 
 def _sums(tables: Array, left: Array, right: Array) -> tuple[Array, Array]:
-    """Of every two rankings: what k tables of shares of an item, shape (k, n + 1), add up to, and how many pairs of items are discordant.
+    """Sums of k tables over the blocks of every two rankings, and numbers of discordant pairs.
 
-    The first has shape (k, m, m').
+    ``tables``, shape (k, n + 1), are as from `_share_of_an_item`; the sums have shape (k, m, m'),
+    the numbers (m, m').
     """
     size, other_size = _block_sizes(left), _block_sizes(right)
     ties = jnp.any(size > 1) & jnp.any(other_size > 1)
@@ -188,11 +196,11 @@ def _sums(tables: Array, left: Array, right: Array) -> tuple[Array, Array]:
         below, above = (position < left).astype(jnp.float32), (other > right).astype(jnp.float32)
 
         def joint(cells: Array) -> Array:
-            tied, also = (
+            tied, other_tied = (
                 (position == left).astype(jnp.float32),
                 (other == right).astype(jnp.float32),
             )
-            return cells + tables[:, (tied @ also.T).astype(jnp.int32)]
+            return cells + tables[:, (tied @ other_tied.T).astype(jnp.int32)]
 
         return discordant + (below @ above.T), jax.lax.cond(ties, joint, lambda cells: cells, cells)
 
@@ -200,20 +208,23 @@ def _sums(tables: Array, left: Array, right: Array) -> tuple[Array, Array]:
     discordant, cells = over_items(
         add, (nothing, jnp.zeros((len(tables), *nothing.shape), tables.dtype)), left, right
     )
-    own, other = (jnp.sum(tables[:, sizes], axis=2) for sizes in (size, other_size))
-    return own[:, :, None] + other[:, None] - cells, discordant
+    rows, columns = (jnp.sum(tables[:, sizes], axis=2) for sizes in (size, other_size))
+    return rows[:, :, None] + columns[:, None] - cells, discordant
 
 
 @lazy_jit
 def mallows_diagonal(concentration: Any, positions: Array) -> Array:
-    """Kernel of each exhaustive ranking with itself, shape (m,): Π_b ρ(|A_b|); 1 for full rankings."""
+    """Kernel of each exhaustive ranking with itself, shape (m,): Π_b ρ(|A_b|), 1 without ties."""
     positions = jnp.asarray(positions)
     table = _share_of_an_item(real(concentration), positions.shape[1])
     return jnp.exp(jnp.sum(table[_block_sizes(positions)], axis=1))
 
 
 def _share_of_an_item(strength: Array, n: int) -> Array:
-    """The table log ρ(t)/t for t = 0, ..., n: summed over the items of a block, the block's log ρ(t) = Σ_{u ≤ t} log([u]_q/u)."""
+    """Table of log ρ(t)/t for t = 0, ..., n, the share of each item of a block of t items.
+
+    The items of a block add up to log ρ(t) = Σ_{u ≤ t} log([u]_q/u).
+    """
     u = jnp.arange(1, n + 1)
     quotient = jnp.cumsum(jnp.exp(-strength * (u - 1))) / u
     return jnp.concatenate([jnp.zeros(1, strength.dtype), jnp.cumsum(jnp.log(quotient)) / u])
@@ -225,7 +236,7 @@ def _block_sizes(positions: Array) -> Array:
 
 
 def _linear_extensions(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]]:
-    """Exhaustive rankings as they are, and of each other one some of its linear extensions, uniformly drawn."""
+    """Uniform draws of each ranking's linear extensions; an exhaustive ranking is its only draw."""
     require_memory(
         4.0 * samples * positions.size, f"{samples} extensions of {len(positions)} rankings"
     )
@@ -261,15 +272,17 @@ def _over_extensions(strength: float, left: Draws, right: Draws) -> tuple[Floats
     for rows in _batches(left):
         for columns in _batches(right):
             at = np.ix_(rows, columns)
-            one, other = [left[i] for i in rows], [right[j] for j in columns]
-            kernel = _known(strength, np.concatenate(one), np.concatenate(other))
-            by_row, by_column = _means(kernel.T, other).T, _means(kernel, one)
-            values[at] = _means(by_row, one)
-            # Of a mean over all pairs of two samples, up to a term that is counted twice.
-            variance = _variances_of_means(by_row, one) + _variances_of_means(by_column.T, other).T
+            first, second = [left[i] for i in rows], [right[j] for j in columns]
+            kernel = _exhaustive_kernel(strength, np.concatenate(first), np.concatenate(second))
+            by_row, by_column = _means(kernel.T, second).T, _means(kernel, first)
+            values[at] = _means(by_row, first)
+            # The variance of a mean over all pairs of two samples, up to a term counted twice.
+            variance = (
+                _variances_of_means(by_row, first) + _variances_of_means(by_column.T, second).T
+            )
             # Equal rankings have the same draws: each counts twice, and their pairs with themselves
             # are a surplus of (1 − k)/samples.
-            surplus = (1 - values[at]) / np.maximum(_sizes(one) - 1, 1)
+            surplus = (1 - values[at]) / np.maximum(_sizes(first) - 1, 1)
             error[at] = np.sqrt(np.where(same[at], 2 * variance + np.square(surplus), variance))
     return values, error
 
@@ -328,12 +341,14 @@ def kendall_features(rankings: Any) -> Any:
 
 
 def kendall_kernel(a: Any, b: Any = None) -> Any:
-    """The Kendall kernel: (concordant − discordant pairs)/all pairs, as a mean over linear extensions of rankings of any kind.
+    """The Kendall kernel: (concordant − discordant pairs)/all pairs, for rankings of any kind.
+
+    It is the mean over the linear extensions of both rankings.
 
     Parameters
     ----------
     a, b : Rankings or array of int, shape (m, n)
-        Positions as of `kendall_features`; ``b`` is ``a`` by default. Items of `Rankings` are
+        Positions as for `kendall_features`; ``b`` is ``a`` by default. Items of `Rankings` are
         matched by their labels; one that ``b`` lacks is not ranked by ``b``.
 
     Returns
@@ -354,21 +369,23 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     )
     if traced(left, right):
         return _gram(left, right, False)
-    whole = bool(exhaustive(left).all() and exhaustive(right).all())
-    gram = partial(_gram, whole=whole)
+    gram = partial(_gram, integral=bool(exhaustive(left).all() and exhaustive(right).all()))
     return in_double(gram, padded(left), padded(right))[: len(left), : len(right)]
 
 
 def kendall_columns(rankings: Any) -> Callable[[int], NDArray[np.float64]]:
-    """Columns of `kendall_kernel` of rankings with themselves, one at a time, by signs that are computed once if they can be held."""
+    """Columns of `kendall_kernel` of rankings with themselves, one at a time.
+
+    Signs of pairs are computed once if memory can hold them.
+    """
     positions = position_array(rankings)
     m, n = positions.shape
     _check_items(n)
     number = n * (n - 1) // 2
-    whole = bool(exhaustive(positions).all())
-    if (4 if whole else 8) * m * number > _HELD_BYTES:
+    complete = bool(exhaustive(positions).all())
+    if (4 if complete else 8) * m * number > _HELD_BYTES:
         return lambda row: np.asarray(kendall_kernel(positions, positions[[row]])[:, 0])
-    if not whole:
+    if not complete:
         features = kendall_features(positions)
         return lambda row: np.asarray(features @ features[row])
     first, second = np.triu_indices(n, 1)
@@ -397,10 +414,13 @@ def _features(positions: Array) -> Array:
     return _signs(positions, first, second) / np.sqrt(first.size)
 
 
-@partial(lazy_jit, static_argnames="whole")
-def _gram(left: Array, right: Array, whole: bool) -> Array:
-    """Of all pairs of items, some at a time; where all items are ranked, signs are whole numbers, exact in single precision."""
-    signs = _whole_signs if whole else _signs
+@partial(lazy_jit, static_argnames="integral")
+def _gram(left: Array, right: Array, integral: bool) -> Array:
+    """Mean product of the signs of all pairs of items, computed for some pairs at a time.
+
+    Where all items are ranked, signs are integers, whose sums are exact in single precision.
+    """
+    signs = _integer_signs if integral else _signs
     pairs = np.stack(np.triu_indices(left.shape[1], 1))
     number = pairs.shape[1]
     # Filled up with pairs of an item and itself, whose sign is 0.
@@ -414,7 +434,7 @@ def _gram(left: Array, right: Array, whole: bool) -> Array:
     return gram / number
 
 
-def _whole_signs(positions: Array, first: Array, second: Array) -> Array:
+def _integer_signs(positions: Array, first: Array, second: Array) -> Array:
     return jnp.sign(positions[:, second] - positions[:, first]).astype(jnp.float32)
 
 
@@ -425,7 +445,7 @@ def _signs(positions: Any, first: Any, second: Any) -> Array:
 
 
 def _lead(positions: Array) -> Array:
-    """(k + 1 − 2c)/(k + 1) of each ranked item: the items below it less those above, over k + 1."""
+    """(k + 1 − 2c)/(k + 1) of each ranked item: (items below − items above)/(k + 1)."""
     ranked = positions >= 0
 
     def add(lead: Array, position: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Pairwise kernels: how alike two edges are, from how alike their nodes are.
+"""Pairwise kernels: similarities of edges, computed from the similarities of their nodes.
 
 An edge (v, w) joins the conditioning node v to the object w. K is the kernel of the conditioning
 nodes, G that of the objects. Where both are nodes of one domain, G = K.
@@ -20,8 +20,7 @@ ever formed, unless `matrix` is asked for: the sum Σ_e k(·, e) dual_e is made 
 kernels (the "vec trick").
 
 Kronecker, symmetric, reciprocal: Pahikkala, Waegeman, Airola, Salakoski & De Baets 2010. Cartesian:
-Kashima et al.
-2009. MLPK: Vert, Qiu & Noble 2007. Preference: Herbrich, Graepel & Obermayer 2000.
+Kashima et al. 2009. MLPK: Vert, Qiu & Noble 2007. Preference: Herbrich, Graepel & Obermayer 2000.
 """
 
 from abc import ABC, abstractmethod
@@ -56,7 +55,7 @@ GROUP_COST = 5e4  # of a Python step for all selected entries of one row
 
 
 def is_dense(entries: int, size: int) -> bool:
-    """Whether a matrix of ``size`` places with so many ``entries`` is multiplied faster as a dense one."""
+    """Whether a matrix of ``size`` places, ``entries`` of them not 0, is faster as a dense one."""
     return entries * SPARSE_COST > size
 
 
@@ -71,12 +70,15 @@ def product(left: Floats, weights: Weights, right: Floats) -> Floats:
 def product_at(
     left: Floats, weights: Weights, right: Floats, rows: Indices, columns: Indices
 ) -> Floats:
-    """(L W Rᵀ)[rows, columns], shape (q,): by the whole product, or from either side, with an inner product for each entry."""
+    """(L W Rᵀ)[rows, columns], shape (q,), in the cheapest way.
+
+    That is the full product, or an inner product for each entry, with L W or with W Rᵀ.
+    """
     (a, p), (b, m), q, entries = left.shape, right.shape, len(rows), _cost(weights)
-    whole = min(a * (entries + m * b), b * (entries + p * a))
+    full = min(a * (entries + m * b), b * (entries + p * a))
     by_row = a * entries + ENTRY_COST * q * m + GROUP_COST * min(a, q)
     by_column = b * entries + ENTRY_COST * q * p + GROUP_COST * min(b, q)
-    if whole <= min(by_row, by_column):
+    if full <= min(by_row, by_column):
         return product(left, weights, right)[rows, columns]
     if by_row <= by_column:
         return _entries(times(left, weights), right, rows, columns)
@@ -98,19 +100,18 @@ def times(left: Floats, weights: Weights) -> Floats:
 
 
 def _cost(weights: Weights) -> float:
-    """Of multiplying one row by W."""
+    """Cost of the product of one row and W."""
     size = float(weights.shape[0] * weights.shape[1])
     return min(SPARSE_COST * weights.nnz, size) if sparse.issparse(weights) else size
 
 
 def _entries(left: Floats, right: Floats, rows: Indices, columns: Indices) -> Floats:
-    """(L Rᵀ)[rows, columns]; the entries of one row are one matrix-vector product with the gathered rows of R."""
+    """(L Rᵀ)[rows, columns], by one matrix-vector product for the entries of each row."""
+    entries = np.empty(len(rows))
     if np.any(rows[1:] < rows[:-1]):
         order = np.argsort(rows, kind="stable")
-        found = np.empty(len(rows))
-        found[order] = _entries(left, right, rows[order], columns[order])
-        return found
-    found = np.empty(len(rows))
+        entries[order] = _entries(left, right, rows[order], columns[order])
+        return entries
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     ends = np.append(starts[1:], len(rows))
     half = len(right) // 2  # from here on the whole row costs less than gathering
@@ -118,17 +119,17 @@ def _entries(left: Floats, right: Floats, rows: Indices, columns: Indices) -> Fl
     for start, end in zip(starts, ends, strict=True):
         row, some = left[rows[start]], columns[start:end]
         if end - start > half:
-            found[start:end] = (right @ row)[some]
+            entries[start:end] = (right @ row)[some]
         else:
             # The mode matters: the default one, "raise", works on a copy of what it writes to.
             np.take(right, some, axis=0, out=gathered[: end - start], mode="clip")
-            np.dot(gathered[: end - start], row, out=found[start:end])
-    return found
+            np.dot(gathered[: end - start], row, out=entries[start:end])
+    return entries
 
 
 @dataclass(frozen=True)
 class Side:
-    """The nodes at one end of the edges asked for, as the kernel sees them."""
+    """The nodes at one end of the requested edges, with their kernel."""
 
     kernel: Floats  # between the a nodes asked for and the p training nodes, shape (a, p)
     index: Indices  # which training node each of them is, -1 for a new one, shape (a,)
@@ -152,18 +153,18 @@ class PairwiseKernel(ABC):
     one_domain: ClassVar[bool] = True
     """Whether conditioning nodes and objects must be nodes of one domain, with one kernel."""
     sign: ClassVar[float | None] = None
-    """Of the swapped product of kernels of nodes, 0 where there is none; None if the kernel is no such product."""
+    """Sign of the swapped product of node kernels, 0 without one; None if it is no such product."""
 
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
         """Σ_e k((i, j), e) dual_e for every pair asked for, shape (a, b)."""
         weights, nodes = self._terms(left, right, _plain(dual))
         if weights is None:
             return np.add.outer(*nodes)
-        found = product(left.kernel, weights, right.kernel)
-        return found + np.add.outer(*nodes) if nodes else found
+        scores = product(left.kernel, weights, right.kernel)
+        return scores + np.add.outer(*nodes) if nodes else scores
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        """The same for q selected pairs, shape (q,); cheap where they or the dual coefficients are few."""
+        """Scores of q selected pairs, shape (q,); cheap for few pairs or few dual coefficients."""
         weights, nodes = self._terms(left, right, _plain(dual))
         of_nodes = nodes[0][rows] + nodes[1][columns] if nodes else 0.0
         if weights is None:
@@ -217,11 +218,11 @@ class Cartesian(PairwiseKernel):
 
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
         by_left, by_right = self._halves(left, right, dual)
-        return _known(by_left, right.index).T + _known(by_right, left.index)
+        return _rows_or_zero(by_left, right.index).T + _rows_or_zero(by_right, left.index)
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
         by_left, by_right = self._halves(left, right, dual)
-        return _known(by_left, right.index[columns], rows) + _known(
+        return _rows_or_zero(by_left, right.index[columns], rows) + _rows_or_zero(
             by_right, left.index[rows], columns
         )
 
@@ -232,12 +233,12 @@ class Cartesian(PairwiseKernel):
         return by_left + right.kernel[np.ix_(pairs[1], edges[1])] * same_node
 
     def _halves(self, left: Side, right: Side, dual: Weights) -> tuple[Floats, Floats]:
-        """(K A)ᵀ, shape (m, a), and A Gᵀ, shape (p, b): a row for each training node that an edge may share."""
+        """(K A)ᵀ, shape (m, a), and A Gᵀ, shape (p, b): a row for each training node."""
         dual = _plain(dual)
         return times(left.kernel, dual).T, times(right.kernel, dual.T).T
 
 
-def _known(matrix: Floats, index: Indices, columns: Any = ...) -> Floats:
+def _rows_or_zero(matrix: Floats, index: Indices, columns: Any = ...) -> Floats:
     """Rows of a matrix, or one entry of each, and zeros for new nodes."""
     new = index < 0 if columns is not ... else (index < 0)[:, None]
     return np.where(new, 0.0, matrix[index, columns])
@@ -268,9 +269,10 @@ class Reciprocal(Symmetric):
 
 @dataclass(frozen=True)
 class Preference(PairwiseKernel):
-    """K(v, v') − K(v, w') − K(w, v') + K(w, w'): h(v, w) = f(v) − f(w), one utility for all conditioning nodes.
+    """K(v, v') − K(v, w') − K(w, v') + K(w, w'): relations with h(v, w) = f(v) − f(w).
 
-    With d_e = e_v − e_w this is d_eᵀ K d_e', and f = K (A − Aᵀ) 1.
+    All conditioning nodes share the utility f. With d_e = e_v − e_w this is d_eᵀ K d_e', and f = K
+    (A − Aᵀ) 1.
     """
 
     def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
@@ -285,11 +287,11 @@ class Preference(PairwiseKernel):
 
 @dataclass(frozen=True)
 class MLPK(PairwiseKernel):
-    """The metric learning pairwise kernel, the square of `Preference`: h(v, w) = (v − w)ᵀ M (v − w) in feature space.
+    """The metric learning pairwise kernel, the square of `Preference`.
 
-    With k_v the kernel of v with the training nodes and the Laplacian Λ = diag(t) − (A + Aᵀ), t =
-    (A + Aᵀ) 1, of the dual coefficients as weights of edges, Σ_e (d_eᵀ(k_v − k_w))² dual_e = (k_v −
-    k_w)ᵀ Λ (k_v − k_w).
+    In feature space h(v, w) = (v − w)ᵀ M (v − w). With k_v the kernel of v with the training nodes
+    and the Laplacian Λ = diag(t) − (A + Aᵀ), t = (A + Aᵀ) 1, of the dual coefficients as weights of
+    edges, Σ_e (d_eᵀ(k_v − k_w))² dual_e = (k_v − k_w)ᵀ Λ (k_v − k_w).
     """
 
     def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
@@ -310,25 +312,27 @@ class MLPK(PairwiseKernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RelationVectors:
-    """An attribute kernel on each item's row of the matrix of weights: alike is who is linked to the same (XPGP section 3.1).
+    """An attribute kernel on each item's row of the matrix of weights.
+
+    Items are alike if they are linked to the same items (XPGP section 3.1).
 
     Parameters
     ----------
     attribute_kernel : AttributeKernel
-        Of one lengthscale for all columns (``shared_lengthscale=True``), because every item is a
-        column.
+        A kernel with one lengthscale for all columns (``shared_lengthscale=True``), because every
+        item is a column.
 
     Raises
     ------
     DataError
-        When its parameters are asked for, if the kernel has one for each column.
+        If the kernel has a parameter for each column; raised by ``parameters``.
 
     Notes
     -----
     With ``normalize`` the rows are divided by the root mean square length of those with a link, so
-    that two rows without a common link are about √2 apart, which is what the prior of the
-    lengthscale (median 1) expects; and the kernel is scaled like `RegularizedLaplacian`. Without it
-    the rows are taken as they stand: give a prior that fits.
+    that two rows without a common link are about √2 apart, as the prior of the lengthscale
+    (median 1) expects; and the kernel is scaled like `RegularizedLaplacian`. Without it the rows
+    are not scaled: give a prior that fits.
     """
 
     attribute_kernel: AttributeKernel = field(default=SquaredExponential(shared_lengthscale=True))
@@ -341,7 +345,7 @@ class RelationVectors:
         )
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
-        """Those of the attribute kernel, as for one attribute."""
+        """Priors of the attribute kernel's hyperparameters, for one attribute."""
         priors = self.attribute_kernel.parameters(1)
         for name, prior in priors.items():
             if prior.shape():
@@ -372,8 +376,8 @@ class RelationVectors:
             {
                 **inner.parameters,
                 "lengthscale": "Lengthscale of a relation: how different the links of two items "
-                "can be while these are still alike; "
-                "items without a link in common differ by about 1.4.",
+                "can be while these are still alike; items without a link in common differ by "
+                "about 1.4.",
             },
             unit="two of its items",
         )

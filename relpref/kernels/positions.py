@@ -1,4 +1,4 @@
-"""Positions of items in rankings: checked, handed to compiled functions, and completed where items are not ranked."""
+"""Positions of items in rankings: checks, calls of compiled functions, and completions."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ FeatureMap = Callable[[NDArray[np.int32]], NDArray[np.float64]]
 
 
 def position_array(rankings: Any) -> Any:
-    """Positions of rankings or of an array of positions, shape (m, n); those that are not traced are checked."""
+    """Positions of rankings, or an array of positions, shape (m, n), checked unless traced."""
     positions = getattr(rankings, "positions", rankings)
     if traced(positions):
         return positions
@@ -54,14 +54,17 @@ def position_array(rankings: Any) -> Any:
         row = int(np.argmax(bad))
         raise DataError(
             f"positions of ranking {row} are {shown(array[row].tolist())}; blocks are numbered 0, "
-            "1, ... without gaps, "
-            "-1 is an item that is not ranked, and a ranking has at least one item"
+            "1, ... without gaps, -1 is an item that is not ranked, and a ranking has at least one "
+            "item"
         )
     return array.astype(np.int32, copy=False)
 
 
 def position_pair(a: Any, b: Any = None) -> tuple[Any, Any]:
-    """Positions of two sets of rankings, the items of both in the order of the first; of the first twice without a second."""
+    """Positions of two sets of rankings, the items of both in the order of the first.
+
+    Without a second set, the first one is returned twice.
+    """
     left = position_array(a)
     right = left if b is None else position_array(with_items_of(a, b))
     if left.shape[1] != right.shape[1]:
@@ -72,7 +75,10 @@ def position_pair(a: Any, b: Any = None) -> tuple[Any, Any]:
 
 
 def with_items_of(first: Any, rankings: Any) -> Any:
-    """The rankings with the items of the first ones, in their order, where both know their items; traced ones must have them already."""
+    """The rankings with the items of ``first`` in their order, if both are `Rankings`.
+
+    Traced rankings must have these items already.
+    """
     if not isinstance(first, Rankings) or not isinstance(rankings, Rankings):
         return rankings
     if not traced(first, rankings):
@@ -97,9 +103,10 @@ def exhaustive(positions: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def exhaustive_only(values: Any, positions: Any, *more: Any) -> Any:
-    """Features or kernel values, the first axis that of ``positions``, where all rankings have all items in some block.
+    """Features or kernel values, if all rankings are exhaustive.
 
-    Others are refused, and become NaN where their positions are traced: never a plausible number.
+    Axis k of ``values`` is that of the k-th array of positions. Rankings that are not exhaustive
+    are refused, and give NaN where their positions are traced, never a plausible number.
     """
     for axis, part in enumerate((positions, *more)):
         if traced(part):
@@ -112,7 +119,7 @@ def exhaustive_only(values: Any, positions: Any, *more: Any) -> Any:
 
 
 def partial_in_a_program() -> DataError:
-    """The error of a kernel that cannot be evaluated there."""
+    """Error for rankings that are not exhaustive inside a program."""
     return DataError(
         "inside a program, features of non-exhaustive rankings cannot be enumerated or sampled: "
         "compute them before, rankings.with_features(cut_features(rankings, graph, "
@@ -122,15 +129,15 @@ def partial_in_a_program() -> DataError:
 
 
 def in_double(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of arrays: inside a trace as it is, otherwise in float64 and with NumPy arrays out."""
+    """Call a function of arrays; outside of a trace in float64, returning NumPy arrays."""
     if traced(*arguments):
         return function(*arguments)
-    with _now():
+    with _eager_double():
         return jax.tree.map(np.asarray, function(*arguments))
 
 
 def padded(positions: NDArray[Any]) -> NDArray[Any]:
-    """Rankings and copies of the last one, up to a number that many sets of rankings share: few shapes, few compilations."""
+    """Rankings, the last one repeated up to a round number, so that few shapes are compiled."""
     m = len(positions)
     step = max(16, 1 << max(m.bit_length() - 3, 0))
     return np.concatenate([positions, np.repeat(positions[-1:], -m % step, axis=0)])
@@ -139,15 +146,15 @@ def padded(positions: NDArray[Any]) -> NDArray[Any]:
 def by_rows(
     function: Callable[..., Any], positions: NDArray[np.int32], *arguments: Any
 ) -> NDArray[np.float64]:
-    """Call a compiled function of positions and arguments on a few rankings after the other, in float64.
+    """Call a compiled function of positions and arguments on a few rankings at a time, in float64.
 
-    Every call has the same shape, so that there is one compilation for each number of items; and
-    what it needs stays in the cache.
+    Every call has the same shape, so that there is one compilation for each number of items, and
+    its arrays stay in the cache.
     """
     m, n = positions.shape
     rows = max(1, min(512, _CELLS_AT_ONCE // max(n, 1)))
     parts = []
-    with _now():
+    with _eager_double():
         for first in range(0, max(m, 1), rows):
             part = positions[first : first + rows]
             filled = np.concatenate([part, np.zeros((rows - len(part), n), dtype=positions.dtype)])
@@ -156,18 +163,18 @@ def by_rows(
 
 
 @contextmanager
-def _now() -> Iterator[None]:
-    """Compute in float64, and at once, also where what is known stands beside what is traced."""
-    # Only there, because at compile time JAX computes every constant of a function by itself.
+def _eager_double() -> Iterator[None]:
+    """Compute in float64, and at once, also inside the trace of another function."""
+    # Eagerly only inside a trace: there JAX would compute every constant of a function by itself.
     beside = jax.ensure_compile_time_eval() if traced(jax.device_put(0.0)) else nullcontext()
     with beside, float64():
         yield
 
 
 def over_items(step: Callable[..., Any], state: Any, *columns: Array) -> Any:
-    """Fold over the items, each with its columns of shape (m, 1): no array is larger than the rankings.
+    """Fold over the items: ``step`` takes the state and an item's columns, shape (m, 1).
 
-    Of columns with three axes each item has a slice.
+    No array is larger than the rankings. An item of columns with three axes is a slice.
     """
 
     def add(state: Any, item: tuple[Array, ...]) -> tuple[Any, None]:
@@ -179,10 +186,10 @@ def over_items(step: Callable[..., Any], state: Any, *columns: Array) -> Any:
 
 
 def expected_sign(position: Array, lead: Array, other_position: Array, other_lead: Array) -> Array:
-    """1 where an item is preferred to the other, −1 where it is the other way round, 0 for ties, and expected where one is not ranked.
+    """Sign of a pair: 1 if an item is preferred to the other, −1 for the opposite, 0 for ties.
 
-    Leads are P(preferred) − P(the other is preferred) against an item that is not ranked; 0 for one
-    that is itself not ranked.
+    If one of them is not ranked, the expected sign. Leads are P(preferred) − P(the other is
+    preferred) against an item that is not ranked; 0 for one that is not ranked itself.
     """
     both = (position >= 0) & (other_position >= 0)
     return jnp.where(both, jnp.sign(other_position - position), lead - other_lead)
@@ -191,12 +198,12 @@ def expected_sign(position: Array, lead: Array, other_position: Array, other_lea
 def mean_over_completions(
     positions: NDArray[np.int32], features: FeatureMap, *, placements: str, tol: float, rng_key: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Features of rankings of any kind, and their standard errors, each of shape (m, r) (GCK section 3.2).
+    """Features of rankings of any kind, and their standard errors, each of shape (m, r).
 
     Each item that is not ranked goes into one of the l + 1 slots before, between and after the l
     blocks, independently, and is tied with others in its slot: (l + 1)^(n − l) completions of a
-    ranking without ties. ``features`` takes positions of exhaustive rankings, numbered in any way;
-    the options are as for `relpref.kernels.cut_features`.
+    ranking without ties (GCK section 3.2). ``features`` takes positions of exhaustive rankings,
+    numbered in any way; the options are as for `relpref.kernels.cut_features`.
     """
     if placements not in ("auto", "all", "sample"):
         raise DataError(
@@ -204,24 +211,24 @@ def mean_over_completions(
         )
     if not tol > 0:
         raise DataError(f"tol is {tol}; it is a relative standard error, larger than 0")
-    known = exhaustive(positions)
-    complete = features(positions[known])
-    values = np.zeros((len(positions), complete.shape[1]))
+    complete = exhaustive(positions)
+    of_complete = features(positions[complete])
+    values = np.zeros((len(positions), of_complete.shape[1]))
     error = np.zeros_like(values)
-    values[known] = complete
+    values[complete] = of_complete
     # In logarithms: the number itself may have a hundred digits.
     bases = positions.max(axis=1, initial=-1) + 2
     logarithm = (positions < 0).sum(axis=1) * np.log10(bases)
     most = {"auto": np.log10(_AUTO_COMPLETIONS) + 1e-9, "all": np.inf, "sample": -np.inf}[
         placements
     ]
-    few = ~known & (logarithm <= most)
+    few = ~complete & (logarithm <= most)
     if few.any():
         values[few] = _enumerated(positions[few], features, logarithm[few])
-    rest = np.flatnonzero(~known & ~few)
+    rest = np.flatnonzero(~complete & ~few)
     if rest.size:
         values[rest], error[rest] = _sampled(
-            positions[rest], features, complete.shape[1], tol, rng_key
+            positions[rest], features, values.shape[1], tol, rng_key
         )
     return values, error
 
@@ -232,8 +239,8 @@ def _enumerated(
     if np.log10(np.sum(10.0 ** np.minimum(logarithm, 300.0))) > np.log10(_MAX_COMPLETIONS):
         raise DataError(
             f"placements='all': there are 10^{logarithm.max():.0f} placements of one ranking, and "
-            f"at most {_MAX_COMPLETIONS:.0e} are "
-            "enumerated in all; use placements='sample', which reports its standard error"
+            f"at most {_MAX_COMPLETIONS:.0e} are enumerated in all; use placements='sample', which "
+            "reports its standard error"
         )
     bases = positions.max(axis=1).astype(np.int64) + 2
     missing = positions < 0
@@ -260,12 +267,11 @@ def _sampled(
     positions: NDArray[np.int32], features: FeatureMap, width: int, tol: float, rng_key: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     seed = int(generator(rng_key).integers(2**63))
-    # A stream of its own for each ranking: its features do not depend on the company it is in.
+    # Each ranking has a separate stream: its features do not depend on the other rankings.
     streams = [np.random.default_rng([seed, zlib.crc32(row.tobytes())]) for row in positions]
     draws_of_round = 2 * np.minimum(positions.max(axis=1) + 2, MAX_STRATA)
-    sums = np.zeros(
-        (3, len(positions), width)
-    )  # of means of rounds, their squares, squared features
+    # Sums of means of rounds, of their squares, and of squared features.
+    sums = np.zeros((3, len(positions), width))
     rounds = np.zeros(len(positions), dtype=np.int64)
     active, more = np.arange(len(positions)), _FIRST_ROUNDS
     while active.size:
@@ -284,19 +290,19 @@ def _sampled(
         mean, square, size = sums / rounds[:, None]
         error = np.sqrt(np.maximum(square - np.square(mean), 0.0) / (rounds[:, None] - 3))
         # (r − 3, not r − 1: in units of it deviations have Student's distribution scaled to
-        # variance 1.) A mean of zero by symmetry has no relative error: what is 1e-9 of the
-        # features themselves is rounding.
-        wanted = tol * np.linalg.norm(mean, axis=1) + 1e-9 * np.sqrt(size.sum(axis=1))
+        # variance 1.) A mean of zero by symmetry has no relative error: 1e-9 of the features
+        # themselves is rounding.
+        target = tol * np.linalg.norm(mean, axis=1) + 1e-9 * np.sqrt(size.sum(axis=1))
         spread = np.linalg.norm(error, axis=1)
-        active = active[spread[active] > wanted[active]]
+        active = active[spread[active] > target[active]]
         more = int(rounds.max())
         if active.size and (draws_of_round * (rounds + more))[active].max() > _MAX_DRAWS:
-            worst = active[np.argmax(spread[active] / wanted[active])]
+            worst = active[np.argmax(spread[active] / target[active])]
             reached = spread[worst] / np.linalg.norm(mean[worst])
             raise DataError(
                 f"tol={tol}: after {rounds[worst]} rounds of placements the relative standard "
-                "error of a ranking's features is "
-                f"{reached:.2g}; ask for a tolerance of at least {1.2 * reached:.2g}"
+                f"error of a ranking's features is {reached:.2g}; ask for a tolerance of at least "
+                f"{1.2 * reached:.2g}"
             )
     return mean, error
 
@@ -304,15 +310,16 @@ def _sampled(
 def draw_completions(
     ranking: NDArray[np.int32], stream: np.random.Generator, rounds: int
 ) -> NDArray[np.int32]:
-    """Completions, stratified: in a round every missing item is in each slot twice, once in a completion and once in its mirror image.
+    """Draw stratified completions.
 
-    (Of many slots it is in each stretch of neighboring ones twice.) In each completion by itself
-    the items are independent and uniform, so that means are unbiased. Rounds are independent, so
-    that their spread gives the standard error.
+    In a round every missing item is in each slot twice, once in a completion and once in its mirror
+    image. (If there are many slots, it is twice in each stretch of neighboring ones.) In a single
+    completion the items are independent and uniform, so that means are unbiased. Rounds are
+    independent, so that their spread gives the standard error.
     """
     missing = np.flatnonzero(ranking < 0)
     slots = int(ranking.max()) + 2
-    strata = min(slots, MAX_STRATA)  # so few that there are rounds enough to tell the error
+    strata = min(slots, MAX_STRATA)  # few, so that there are enough rounds to estimate the error
     drawn = np.broadcast_to(np.arange(strata)[:, None], (rounds, strata, missing.size))
     drawn = stream.permuted(drawn, axis=1)
     if strata < slots:

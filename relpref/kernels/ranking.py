@@ -1,4 +1,4 @@
-"""Kernels on rankings as programs use them: by explicit features, of unit scale."""
+"""Kernels on rankings for programs: by explicit features, of unit scale."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -48,19 +48,22 @@ _JIAO_VERT = (
 
 @runtime_checkable
 class RankingKernel(Protocol):
-    """A covariance function of rankings, of the order of 1 at a full ranking, by its features."""
+    """A covariance function of rankings by its features, of the order of 1 for a full ranking."""
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
-        """Its hyperparameters and their default priors, by the names of their sites."""
+        """Default priors of the hyperparameters, by the names of their sites."""
 
     def features(self, *args: Any, **parameters: Any) -> Features:
-        """Features of m rankings, from these and the hyperparameters by name; traceable by JAX and differentiable."""
+        """Features of m rankings, from these and the hyperparameters by name.
+
+        JAX can trace and differentiate them.
+        """
 
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class GivenFeatures:
-    """The features that the rankings carry, whatever they were computed from; see `Rankings.with_features`."""
+    """The features that the rankings carry, see `Rankings.with_features`."""
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
         return {}
@@ -77,7 +80,9 @@ class GivenFeatures:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The graph cut kernel on exhaustive rankings by features divided by `cut_scale`, see `relpref.kernels.cut_features` (GCK).
+    """The graph cut kernel on exhaustive rankings (GCK).
+
+    The features are those of `relpref.kernels.cut_features`, divided by `cut_scale`.
 
     Parameters
     ----------
@@ -86,8 +91,8 @@ class Cut:
         instead of a DataFrame); by default a squared exponential of their standardized attributes
         (GCK eq. 15; for attributes as they are, ``item_graph(attributes)``).
     lengthscale : "median", "learn" or float
-        Of that squared exponential. "median": the median distance of two items. "learn": a
-        hyperparameter for each attribute, the site ``lengthscale``, with the prior of
+        Lengthscale of that squared exponential. "median": the median distance of two items.
+        "learn": a hyperparameter for each attribute, the site ``lengthscale``, with the prior of
         `relpref.kernels.SquaredExponential`.
     shared_lengthscale : bool
         Learn a single one.
@@ -181,10 +186,10 @@ jax.tree_util.register_pytree_node(Cut, _flatten, _unflatten)
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Kendall:
-    """The Kendall kernel on rankings of any kind, see `relpref.kernels.kendall_kernel`; 1 for a full ranking with itself.
+    """The Kendall kernel on rankings of any kind, see `relpref.kernels.kendall_kernel`.
 
-    n(n − 1)/2 features, one for each pair of items; where there are more of them than rankings,
-    take `Landmarks` of it.
+    It is 1 for a full ranking with itself. It has n(n − 1)/2 features, one for each pair of items;
+    if these are more than the rankings, use `Landmarks` of it.
     """
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
@@ -216,14 +221,16 @@ class Kendall:
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Mallows:
-    """The Mallows kernel on exhaustive rankings, see `relpref.kernels.mallows_kernel`; it has features by `Landmarks` only.
+    """The Mallows kernel on exhaustive rankings, see `relpref.kernels.mallows_kernel`.
+
+    It has features by `Landmarks` only.
 
     Notes
     -----
     Prior of the concentration λ: log-normal with log-sd 1 and median 4/(n(n − 1)). Two random full
     rankings of n items disagree on n(n − 1)/4 pairs on average, so the median gives them the kernel
-    e⁻¹, which is what two random points have under the squared exponential with the median of its
-    prior; two log-sds reach from a nearly constant kernel (.87) to independent rankings (.0006).
+    e⁻¹, like two random points under the squared exponential with the median of its prior; two
+    log-sds reach from a nearly constant kernel (.87) to independent rankings (.0006).
     """
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
@@ -268,19 +275,21 @@ class GramKernel(Protocol):
     """A covariance function of rankings by its values: `Mallows` and `Kendall`."""
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
-        """Its hyperparameters and their default priors, by the names of their sites."""
+        """Default priors of the hyperparameters, by the names of their sites."""
 
     def gram(self, *args: Any, **parameters: Any) -> Array:
-        """Kernel between rankings and others, shape (m, m'), from both and the hyperparameters by name."""
+        """Kernel between rankings, shape (m, m'), from two sets and the hyperparameters."""
 
     def diagonal(self, *args: Any, **parameters: Any) -> Array:
-        """Kernel of each ranking with itself, shape (m,), from rankings and the hyperparameters by name."""
+        """Kernel of each ranking with itself, shape (m,), from these and the hyperparameters."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Landmarks:
-    """Features from a kernel's values at landmarks, inducing points (see `relpref.kernels.landmark_features`).
+    """Features from a kernel's values at landmarks, also called inducing points.
+
+    See `relpref.kernels.landmark_features`.
 
     Parameters
     ----------
@@ -290,9 +299,9 @@ class Landmarks:
         The landmarks. If they are all the rankings of the training data, each once, nothing is
         approximated.
     error : float
-        Share of the prior variance of the rankings they were chosen from that they leave out, 0 to
-        1, at the hyperparameters for which they were chosen; NaN if they were given. Each ranking
-        has that variance by itself, see `Features`.
+        Share of the candidates' prior variance that the landmarks leave out, 0 to 1, at the
+        hyperparameters for which they were chosen; NaN if they were given. Each ranking has that
+        variance by itself, see `Features`.
     """
 
     kernel: GramKernel
@@ -309,17 +318,19 @@ class Landmarks:
         tol: float = 0.0,
         **parameters: Any,
     ) -> Self:
-        """Choose some of the rankings, each time the one that those chosen explain worst (`relpref.linalg.pivoted_cholesky`).
+        """Choose landmarks, one by one the ranking that those chosen before explain worst.
+
+        See `relpref.linalg.pivoted_cholesky`.
 
         Parameters
         ----------
         kernel : GramKernel
         rankings : Rankings
-            To choose from; equal ones are chosen once.
+            Candidates; equal ones are chosen once.
         number : int
-            How many at most.
+            Number of landmarks at most.
         tol : float
-            Share of the variance that may be left out: with fewer landmarks if they do.
+            Share of the variance that may be left out; fewer landmarks are chosen if they suffice.
         **parameters
             Hyperparameters at which to choose; the medians of their priors by default.
         """
@@ -330,8 +341,7 @@ class Landmarks:
         if unknown := set(parameters) - set(values):
             raise DataError(
                 f"Landmarks: {type(kernel).__name__} has no hyperparameter "
-                f"{', '.join(sorted(unknown))}; "
-                f"it has: {', '.join(values) or 'none'}"
+                f"{', '.join(sorted(unknown))}; it has: {', '.join(values) or 'none'}"
             )
         values |= parameters
         columns = getattr(kernel, "columns", None)
@@ -347,7 +357,10 @@ class Landmarks:
         return self.kernel.parameters(rankings)
 
     def features(self, rankings: Rankings, **parameters: Any) -> Features:
-        """Features, one for each landmark; inside a program items must be those of the landmarks, in the same order."""
+        """Features, one for each landmark.
+
+        Inside a program, items must be those of the landmarks, in the same order.
+        """
         rankings = with_items_of(self.rankings, rankings)
         return landmark_features(
             self.kernel.gram(rankings, self.rankings, **parameters),
@@ -366,8 +379,8 @@ class Landmarks:
 def medians(kernel: GramKernel, rankings: Rankings) -> dict[str, Any]:
     """The hyperparameters of a kernel at the medians of their priors."""
     priors = dict(kernel.parameters(rankings))
-    found: dict[str, Any] = evaluated(_medians, priors) if priors else {}
-    return found
+    values: dict[str, Any] = evaluated(_medians, priors) if priors else {}
+    return values
 
 
 def _medians(priors: Mapping[str, dist.Distribution]) -> dict[str, Array]:
@@ -381,7 +394,10 @@ def _plain(rankings: Rankings) -> Rankings:
 
 @dataclass(frozen=True)
 class SampledMallows:
-    """The Mallows kernel with a known concentration on rankings of any kind, outside of programs; see `mallows_kernel`."""
+    """The Mallows kernel with a fixed concentration on rankings of any kind, see `mallows_kernel`.
+
+    It cannot be used inside of programs.
+    """
 
     concentration: float
     samples: int = 32
@@ -396,7 +412,10 @@ class SampledMallows:
 
 @dataclass(frozen=True, eq=False)
 class LandmarkFeatures:
-    """Features by a kernel without hyperparameters at landmarks, for rankings of any kind, outside of programs."""
+    """Features at landmarks for rankings of any kind, by a kernel without hyperparameters.
+
+    They cannot be used inside of programs.
+    """
 
     kernel: Kendall | SampledMallows
     landmarks: Rankings
@@ -406,7 +425,7 @@ class LandmarkFeatures:
         return in_double(lambda: cholesky(self.kernel.gram(self.landmarks, self.landmarks)).lower)
 
     def features(self, rankings: Rankings) -> tuple[Features, float]:
-        """Features as NumPy arrays, and 0: their errors by sampling are those of the kernel."""
+        """Features as NumPy arrays, and 0, because sampling errors are those of the kernel."""
         rankings = with_items_of(self.landmarks, rankings)
         cross = in_double(self.kernel.gram, rankings, self.landmarks)
         diagonal = in_double(self.kernel.diagonal, rankings)
@@ -414,11 +433,11 @@ class LandmarkFeatures:
 
 
 def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) -> Rankings:
-    """Choose landmarks among rankings of any kind without sampling, for `LandmarkFeatures` of `SampledMallows`.
+    """Choose landmarks for `LandmarkFeatures` of `SampledMallows`, without sampling.
 
-    As `Landmarks.choose`, from exp(−λ · mean number of discordant pairs of the linear extensions),
-    which is a covariance function and known in closed form by the Kendall kernel; for full rankings
-    it is the Mallows kernel.
+    The choice is that of `Landmarks.choose` for the kernel exp(−λ · mean number of discordant pairs
+    of the linear extensions), which is a covariance function and has a closed form by the Kendall
+    kernel; for full rankings it is the Mallows kernel.
     """
     plain, n = _plain(rankings), rankings.shape[1]
     strength = checked_concentration(concentration) * n * (n - 1) / 4
