@@ -71,7 +71,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The distributions are imported when they are first used: they need JAX, and the models of answers do not."""
+    """Import distributions when they are first used: they need JAX, models of answers do not."""
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"relpref.likelihoods.{module}"), name)

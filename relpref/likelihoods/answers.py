@@ -1,4 +1,7 @@
-"""Models of answers, which choose a distribution by the columns of the answers. JAX is imported when that is made."""
+"""Models of answers, which choose a distribution by the columns of the answers.
+
+JAX is imported when that distribution is made.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -22,20 +25,23 @@ if TYPE_CHECKING:
 
 # Parameters with an entry for each rater, log-normal around 1, and the sds of their logarithms.
 SPREADS = {"rater_noise": "rater_spread", "rater_margin": "rater_margin_spread"}
-# Of what the answers of a group have in common, a parameter of the program for any model of
+# Sd of the deviation that the answers of a group share; a parameter of the program for any model of
 # answers.
 GROUP_SD = "group_sd"
 
 
 @runtime_checkable
 class AnswerModel(Protocol):
-    """A model of answers."""
+    """A model of answers, which a program takes as ``likelihood=``."""
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
-        """Its parameters for these columns, by site, and their default priors; those of `SPREADS` for one rater."""
+        """Parameters for these columns, by site, and their default priors.
+
+        The parameters in `SPREADS` have the priors of a single rater.
+        """
 
     def value(self, answers: Comparisons) -> "Array":
-        """What was observed, shape (m,)."""
+        """Observed values, shape (m,)."""
 
     def __call__(
         self, gap: "Array", answers: Comparisons, **parameters: "Array"
@@ -66,11 +72,11 @@ class _Noisy:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The optional columns that it has a place for."""
+        """The optional columns that the model uses."""
         raise NotImplementedError
 
     def sites(self, answers: Comparisons) -> list[str]:
-        """Names of the parameters for the columns that are there.
+        """Names of the parameters for the columns that the answers have.
 
         Raises
         ------
@@ -96,7 +102,7 @@ class _Noisy:
                     f"the likelihood {self._said} is for answers with the column {column!r}, which "
                     "is missing; leave margins out"
                 )
-        there = {
+        present = {
             "lapse": self.lapse,
             "tie_margin": answers.tie is not None,
             "strength_steps": answers.strength is not None and answers.strengths > 1,
@@ -105,15 +111,22 @@ class _Noisy:
             "rater_margin": self.margins == "rater",
             "position_bias": answers.shown_first is not None,
         }
-        return [site for site, has in there.items() if has]
+        return [site for site, is_present in present.items() if is_present]
 
     @property
     def _said(self) -> str:
-        changed = (each for each in fields(self) if getattr(self, each.name) != each.default)
-        return f"{type(self).__name__}({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
+        changed = (
+            f"{each.name}={getattr(self, each.name)!r}"
+            for each in fields(self)
+            if getattr(self, each.name) != each.default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
-        """Those of the columns that are there, see `sites`, and the scales of those of raters, which come before them."""
+        """Priors of the parameters in `sites`.
+
+        Before a parameter of raters comes the scale of its logarithm, see `SPREADS`.
+        """
         import numpyro.distributions as dist
 
         size = max(answers.strengths - 1, 1)
@@ -165,7 +178,7 @@ class _Noisy:
     def thresholds(
         self, answers: Comparisons, parameters: Mapping[str, Any], gap: "Array"
     ) -> "Array":
-        """Of a `GradedComparison`, shape (S,) or (m, S)."""
+        """Thresholds of a `GradedComparison`, shape (S,) or (m, S)."""
         import jax.numpy as jnp
 
         zero = jnp.zeros_like(gap, shape=())
@@ -218,7 +231,7 @@ class _Noisy:
         return Description(sentence, citation, _MEANINGS)
 
 
-def weighted(found: Any, answers: Comparisons) -> Any:
+def weighted(distribution: Any, answers: Comparisons) -> Any:
     """The distribution of answers, each to the power of its weight if there are weights.
 
     Raises
@@ -227,7 +240,7 @@ def weighted(found: Any, answers: Comparisons) -> Any:
         If there are lists, too.
     """
     if answers.weight is None:
-        return found
+        return distribution
     if answers.list is not None:
         raise DataError(
             "some answers have weights and some are in lists, whose probability has no power that "
@@ -236,7 +249,7 @@ def weighted(found: Any, answers: Comparisons) -> Any:
         )
     from relpref.likelihoods.weighted import WeightedComparison
 
-    return WeightedComparison(found, answers.weight)
+    return WeightedComparison(distribution, answers.weight)
 
 
 def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListComparison":
@@ -320,7 +333,10 @@ class Probit(_Noisy):
     def predict(
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
     ) -> dict[str, Floats]:
-        """Of next answers where the gaps are N(mean, variance), shape (k,), see `Comparison.predict`."""
+        """Probabilities of next answers at gaps N(mean, variance), shape (k,).
+
+        The result is that of `Comparison.predict`.
+        """
         seen = self.seen(answers, parameters)
         if answers.probability is not None:
             scale = parameters["soft_noise"] * seen["scale"]
@@ -329,7 +345,7 @@ class Probit(_Noisy):
         return graded_chances(mean, variance, **seen, margin=margin, strengths=answers.strengths)
 
     def describe(self, answers: Comparisons | None = None) -> Description:
-        """What is made of the columns of ``answers``; without any, of winners."""
+        """Description of the model for the columns of ``answers``; without them, for winners."""
         citation, kinds = None, []
         if answers is not None and answers.tie is not None:
             kinds.append("a tie where it is small")
@@ -419,11 +435,12 @@ class Logistic(_Noisy):
     def predict(
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
     ) -> dict[str, Floats]:
-        """Of next answers where the gaps are N(mean, variance), shape (k,), see `Comparison.predict`."""
-        seen, margin = (
-            self.seen(answers, parameters),
-            self.margin(answers, parameters, np.zeros(())),
-        )
+        """Probabilities of next answers at gaps N(mean, variance), shape (k,).
+
+        The result is that of `Comparison.predict`.
+        """
+        seen = self.seen(answers, parameters)
+        margin = self.margin(answers, parameters, np.zeros(()))
         if answers.tie is not None and self.ties == "davidson":
             return davidson_chances(mean, variance, **seen, margin=margin)
         return graded_chances(

@@ -27,7 +27,9 @@ def graded_chances(
     strengths: int = 1,
     chance: Callable[[Any, Any, Any], Any] = _expected_ndtr,
 ) -> dict[str, Any]:
-    """Where the gap is N(mean, variance): the ``probability`` that an answer favors the first, and of a ``tie``.
+    """Probabilities that an answer favors the first and of a tie, for a gap N(mean, variance).
+
+    They are called ``probability`` and ``tie``.
 
     ``margin`` is the smallest of the ``strengths`` thresholds; 0 means that there are no ties.
     ``chance(mean, variance, scale)`` is the probability that the gap, seen with noise, is positive;
@@ -40,7 +42,7 @@ def graded_chances(
 
 
 def with_lapses(favored: Any, tie: Any, lapse: Any, margin: Any, strengths: int) -> dict[str, Any]:
-    """What is expected of an answer that may be given at random, from the chances of one that is not."""
+    """Probabilities of an answer that may be given at random, from those without lapses."""
     if lapse is not None:
         ties = margin > 0
         grade = 1 / (2 * strengths + ties)  # probability of each of the grades that are offered
@@ -66,7 +68,7 @@ _FARTHEST = 9.5  # sds from the mean to the last node of a wide Gaussian
 def expected_sigmoid(mean: Floats, variance: Floats) -> Floats:
     """E[σ(z)], z ~ N(mean, variance), shape (k,), within 1e-12.
 
-    By the trapezoidal rule; where the Gaussian is wide, σ is a step and an odd remainder,
+    The trapezoidal rule; where the Gaussian is wide, σ is a step and an odd remainder,
     E[σ] = Φ(m/√v) + ∫ σ(−t) (N(−t; m, v) − N(t; m, v)) dt, t from 0 to ∞.
     """
     if len(mean) > _AT_ONCE:
@@ -89,9 +91,12 @@ def logistic_chance(mean: Any, variance: Any, scale: Any) -> Floats:
 
 
 def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Of a trapezoidal rule under N(mean, sd²), in sds from the mean, shape (..., k), and the distances between them.
+    """Nodes of a trapezoidal rule under N(mean, sd²), and the distances between them.
 
-    For integrands that change within about 10 of 0 and have no pole within π of the real line.
+    Both are in sds, nodes from the mean, shape (..., k).
+
+    The rule is for integrands that change within about 10 of 0 and have no pole within π of the
+    real line.
     Nodes are a fraction of the sd apart, around ``center``, in sds; where the Gaussian is wide
     their distance grows with that from 0.
     """
@@ -101,9 +106,8 @@ def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
     steps = xp.asarray(np.arange(-number, number + 1), mean.dtype)
     reach = (xp.abs(mean) + _FARTHEST * far) / _CLOSEST
     growth = xp.full_like(mean, 0.05)
-    for _ in range(
-        12
-    ):  # so that the last node lies at the reach: sinh(growth · number) = growth · reach
+    # The last node lies at the reach: sinh(growth · number) = growth · reach.
+    for _ in range(12):
         growth = xp.log(growth * reach + xp.sqrt(1 + xp.square(growth * reach))) / number
     grown, spacing = growth[..., None] * steps, (_CLOSEST / far)[..., None]
     x = spacing * xp.sinh(grown) / growth[..., None] - (mean / far)[..., None]
@@ -114,11 +118,14 @@ def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
 def davidson_chances(
     mean: Any, variance: Any, scale: Any, shift: Any, lapse: Any, margin: Any
 ) -> dict[str, Any]:
-    """As `graded_chances`, by the model of Davidson, see `relpref.likelihoods.DavidsonComparison`; within 1e-10."""
+    """Probabilities as in `graded_chances`, by the model of Davidson; within 1e-10.
+
+    See `relpref.likelihoods.DavidsonComparison`.
+    """
     given = np.broadcast_arrays(mean, variance, scale, shift, margin)
     blocks = (slice(start, start + _AT_ONCE) for start in range(0, len(given[0]), _AT_ONCE))
-    found = [_davidson(*(value[rows] for value in given)) for rows in blocks]
-    favored, tie = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    chances = [_davidson(*(value[rows] for value in given)) for rows in blocks]
+    favored, tie = (np.concatenate(parts) for parts in zip(*chances, strict=True))
     return with_lapses(favored, tie, lapse, margin, 1)
 
 

@@ -84,7 +84,10 @@ class Comparison(TreeDistribution):
 
     @property
     def outcomes(self) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
-        """Values of an answer, and how much each favors the first, from 0 to 1; None of a Gaussian number."""
+        """Values of an answer, and how much each favors the first, from 0 to 1.
+
+        None for an answer that is a Gaussian number.
+        """
         return np.array([0, 1], dtype=np.int32), np.array([0.0, 1.0])
 
     @property
@@ -97,7 +100,10 @@ class Comparison(TreeDistribution):
         return (self.gap + self.shift) / self.scale
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments under the cavity N(mean, variance) of the gap; at a variance of 0 log_prob and its derivatives."""
+        """Moments under the cavity N(mean, variance) of the gap.
+
+        At a variance of 0 they are the log probability and its derivatives.
+        """
         moments = self.standard(
             value, (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
         )
@@ -115,7 +121,7 @@ class Comparison(TreeDistribution):
         )
 
     def with_lapses(self, log_probability: Array, value: Array) -> Array:
-        """Log probability of an answer, given that without lapses."""
+        """Log probability of an answer with lapses, from that without."""
         if self.lapse is None:
             return log_probability
         return jnp.logaddexp(
@@ -147,7 +153,7 @@ class Comparison(TreeDistribution):
         raise NotImplementedError
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
-        """Of the next answer, where the gap is N(mean, variance): ``probability`` that it favors the first."""
+        """Chance of the next answer for a gap N(mean, variance): ``probability`` of the first."""
         return {
             "probability": jnp.exp(self.tilted(jnp.ones_like(mean), mean, variance).log_normalizer)
         }
@@ -172,9 +178,9 @@ class OfComparison(TreeDistribution):
 
 
 class ProbitComparison(Comparison):
-    """The first is preferred (value 1, else 0) with probability Φ((gap + shift)/scale) (XPGP section 3.2, with √2 σ = 1).
+    """The first is preferred (value 1, else 0) with probability Φ((gap + shift)/scale).
 
-    Parameters as in `Comparison`.
+    This is XPGP section 3.2 with √2 σ = 1. Parameters as in `Comparison`.
 
     Examples
     --------
@@ -200,7 +206,8 @@ class ProbitComparison(Comparison):
 class GradedComparison(Comparison):
     """A noisy gap cut into grades by thresholds that are symmetric around 0.
 
-    With z = gap + shift + scale·ε, ε standard normal, and thresholds 0 ≤ t₁ < … < t_S the answer is 0, a tie, where ``|z| < t₁``, and k
+    With z = gap + shift + scale·ε, ε standard normal, and thresholds 0 ≤ t₁ < … < t_S the answer is
+    0, a tie, where ``|z| < t₁``, and k
     or −k where z or −z lies between ``t_k`` and ``t_{k+1}``; ``t_{S+1}`` is infinite. A t₁ of 0
     means that there are no ties. One threshold is the model of Glenn & David (1960), "Ties in
     paired-comparison experiments using a modified Thurstone-Mosteller model".
@@ -275,8 +282,8 @@ class GradedComparison(Comparison):
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of a grade; minus infinity of one that does not exist."""
         value = jnp.asarray(value)
-        found = self.tilted(value, self.gap, jnp.zeros_like(self.gap)).log_normalizer
-        return jnp.where(jnp.abs(value) <= self.strengths, found, -jnp.inf)
+        log_probability = self.tilted(value, self.gap, jnp.zeros_like(self.gap)).log_normalizer
+        return jnp.where(jnp.abs(value) <= self.strengths, log_probability, -jnp.inf)
 
     def at_random(self, value: Array) -> Array | float:
         """1/(2S + 1), or 1/(2S) where there are no ties."""
@@ -301,7 +308,7 @@ class GradedComparison(Comparison):
         )
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
-        """Of the next answer: ``probability`` that it favors the first, by whatever strength, and of a ``tie``."""
+        """Chances of the next answer: ``probability`` of the first at any strength, ``tie``."""
         return graded_chances(
             mean,
             variance,
@@ -315,12 +322,12 @@ class GradedComparison(Comparison):
 
 
 class LogisticComparison(Comparison):
-    """The first is preferred (value 1, else 0) with probability σ((gap + shift)/scale), σ the logistic function.
+    """The first is preferred (value 1, else 0) with probability σ((gap + shift)/scale).
 
-    With a scale of 1 the gap is the log odds, as in Bradley & Terry (1952), "Rank analysis of
-    incomplete block designs". Tilted moments come from quadrature, to 1e-9. σ(x) is near Φ(x/1.7):
-    utilities come out about 1.7 times as large as with `ProbitComparison`. Parameters as in
-    `Comparison`.
+    σ is the logistic function. With a scale of 1 the gap is the log odds, as in Bradley & Terry
+    (1952), "Rank analysis of incomplete block designs". Tilted moments come from quadrature, to
+    1e-9. σ(x) is near Φ(x/1.7): utilities come out about 1.7 times as large as with
+    `ProbitComparison`. Parameters as in `Comparison`.
 
     Examples
     --------
@@ -342,7 +349,7 @@ class LogisticComparison(Comparison):
 
 
 class LogisticGradedComparison(GradedComparison):
-    """As `GradedComparison`, with standard logistic noise.
+    """A `GradedComparison` with standard logistic noise.
 
     One threshold t is the model of Rao & Kupper (1967), "Ties in paired-comparison experiments: a
     generalization of the Bradley-Terry model": the first is preferred with probability σ(gap − t),
@@ -359,7 +366,11 @@ class LogisticGradedComparison(GradedComparison):
     )
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """By quadrature: σ(z − a) − σ(z − b) = σ(z − a) σ(b − z) (1 − e^(a − b)), which is σ(z − a) where b is infinite."""
+        """Moments by quadrature.
+
+        σ(z − a) − σ(z − b) = σ(z − a) σ(b − z) (1 − e^(a − b)), which is σ(z − a) where b is
+        infinite.
+        """
         value = jnp.clip(value, -self.strengths, self.strengths)
         grade, sign = jnp.abs(value), jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
         top = grade == self.strengths
@@ -385,12 +396,13 @@ class LogisticGradedComparison(GradedComparison):
 
 
 class DavidsonComparison(GradedComparison):
-    """Ties as of Davidson (1970), "On extending the Bradley-Terry model to accommodate ties in paired comparison experiments".
+    """Comparisons with the ties of Davidson (1970).
 
-    With z = (gap + shift)/scale the odds of first, tie and second are e^(z/2) : ν : e^(−z/2), so
-    that, ties aside, answers are those of `LogisticComparison`. ν = e^(t/scale) − 1: two equals tie
-    as often as with the margin t in `LogisticGradedComparison`. Log-concave; moments as there.
-    Parameters as in `GradedComparison`, with one threshold t.
+    The paper is "On extending the Bradley-Terry model to accommodate ties in paired comparison
+    experiments". With z = (gap + shift)/scale the odds of first, tie and second are e^(z/2) : ν :
+    e^(−z/2), so that, ties aside, answers are those of `LogisticComparison`. ν = e^(t/scale) − 1:
+    two equals tie as often as with the margin t in `LogisticGradedComparison`. Log-concave; moments
+    as there. Parameters as in `GradedComparison`, with one threshold t.
     """
 
     noise = GUMBEL
@@ -403,7 +415,7 @@ class DavidsonComparison(GradedComparison):
         return answers[jax.random.categorical(key, chances, shape=sample_shape + self.batch_shape)]
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """By quadrature."""
+        """Moments by quadrature."""
         sign = jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
         tied = (value == 0)[..., None]
         log_nu = jnp.log(jnp.expm1(self.thresholds[..., 0] / self.scale))[..., None]
@@ -419,7 +431,7 @@ class DavidsonComparison(GradedComparison):
         return TiltedMoments(moments.log_normalizer, sign * moments.gradient, moments.curvature)
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
-        """Of the next answer: ``probability`` that it favors the first, and of a ``tie``."""
+        """Chances of the next answer: ``probability`` of the first, and ``tie``."""
         where = (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
         favored, tie = (
             jnp.exp(self.standard(jnp.full(mean.shape, answer), *where).log_normalizer)
@@ -429,12 +441,13 @@ class DavidsonComparison(GradedComparison):
 
 
 class SoftComparison(Comparison):
-    """A reported probability p that the first is the better: Φ⁻¹(p) = gap + shift + scale·ε, ε standard normal.
+    """A reported probability p that the first is the better.
 
-    A report of 0.9 says that the gap is near Φ⁻¹(0.9) = 1.28, with more force the smaller ``scale``
-    is; it is not nine answers out of ten. The answer is Gaussian on the probit scale, so
-    expectation propagation is exact; the log density is that of p itself. Parameters as in
-    `Comparison`, without lapses; ``scale`` is the error of a report.
+    Φ⁻¹(p) = gap + shift + scale·ε, ε standard normal. A report of 0.9 says that the gap is near
+    Φ⁻¹(0.9) = 1.28, with more force the smaller ``scale`` is; it is not nine answers out of ten.
+    The answer is Gaussian on the probit scale, so expectation propagation is exact; the log density
+    is that of p itself. Parameters as in `Comparison`, without lapses; ``scale`` is the error of a
+    report.
     """
 
     support = constraints.open_interval(0.0, 1.0)
@@ -465,15 +478,14 @@ class SoftComparison(Comparison):
         return TiltedMoments(log_density + 0.5 * jnp.square(report), error / total, 1 / total)
 
     def log_density_at(self, node: Array, mean: Array, variance: Array) -> Array:
-        """Log density of the report whose Φ⁻¹ lies ``node`` standard deviations above its expectation."""
+        """Log density of the report whose Φ⁻¹ is ``node`` sds above its expectation."""
         total = variance + jnp.square(self.scale)
-        report = (
-            mean + self.shift + jnp.sqrt(total) * node
-        )  # the density of Φ(report) is the report's own over φ(report)
+        report = mean + self.shift + jnp.sqrt(total) * node
+        # The density of Φ(report) is that of the report divided by φ(report).
         return -0.5 * (jnp.square(node) + jnp.log(total)) + 0.5 * jnp.square(report)
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
-        """Of the next report: ``probability``, its expectation E[Φ(gap + shift + scale·ε)]."""
+        """Expectation of the next report, E[Φ(gap + shift + scale·ε)], called ``probability``."""
         chances = graded_chances(
             mean, 1 + variance, self.scale, self.shift, chance=GradedComparison.seen_positive
         )
@@ -489,13 +501,13 @@ def predicted(
     variances: Array,
     weights: Array,
 ) -> dict[str, Array]:
-    """Expectations over the next answers by their distribution, as `AnswerModel.predict` has them of models that know no JAX.
+    """Predictions of the next answers, as `AnswerModel.predict` gives them without JAX.
 
     Gaps are mixtures of s Gaussians: means and variances of shape (s, k), weights of shape (s,),
     parameters of shape (s, ...) or (1, ...).
     """
 
-    def one(component: tuple[Mapping[str, Array], Array, Array]) -> dict[str, Array]:
+    def predict(component: tuple[Mapping[str, Array], Array, Array]) -> dict[str, Array]:
         parameters, mean, variance = component
         return model(real(mean), asked, **parameters).predict(real(mean), real(variance))
 
@@ -505,5 +517,5 @@ def predicted(
         site: jnp.broadcast_to(value, (size, *value.shape[1:]))
         for site, value in parameters.items()
     }
-    expected = jax.lax.map(one, (spread, means, variances))
+    expected = jax.lax.map(predict, (spread, means, variances))
     return {name: jnp.asarray(weights) @ value for name, value in expected.items()}
