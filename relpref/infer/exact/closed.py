@@ -1,4 +1,4 @@
-"""A complete relation under a Kronecker kernel: everything in closed form from one eigendecomposition for each kernel of nodes.
+"""Closed form of a complete relation under a Kronecker kernel, by two eigendecompositions.
 
 Scores f(v, w) are a Gaussian field with covariance K(v, v') G(w, w'), and labels are scores plus
 noise of variance λ; with the ranking loss each conditioning node also has a flat offset. With K = V
@@ -24,7 +24,7 @@ Loss = Literal["ranking", "regression"]
 
 
 class EvidenceGradient(NamedTuple):
-    """Derivatives of the log evidence by the entries of K, shape (p, p), by those of G, shape (m, m), and by λ.
+    """Derivatives of the log evidence by K, shape (p, p), G, shape (m, m), and λ.
 
     Under a constraint there is one kernel, whose derivative is ``left + right``.
     """
@@ -35,7 +35,7 @@ class EvidenceGradient(NamedTuple):
 
 
 class KroneckerSystem:
-    """The labels Y, shape (p, m), of a complete relation in the eigenbasis of its two kernels; serves every λ.
+    """Labels Y, shape (p, m), of a complete relation in the eigenbasis of its kernels, for every λ.
 
     ``left`` and ``right`` are one object where the nodes are ranked for one another. Under a
     constraint the kernel is ½(K⊗K ± swapped), and the ranking loss has no closed form. ``rotated``
@@ -57,7 +57,7 @@ class KroneckerSystem:
         self.labels = labels if r < p or s < m else None
         self.shape = p, m
         self.ones: Floats = right.vectors.sum(axis=0)  # Uᵀ1
-        # Squared norms of what of 1 and of Y lies outside the range of U and of V ⊗ U.
+        # Squared norms of the parts of 1 and of Y outside the ranges of U and of V ⊗ U.
         self.ones_outside = float(max(m - self.ones @ self.ones, 0.0)) if s < m else 0.0
         self.labels_outside = 0.0
         if self.labels is not None:
@@ -93,7 +93,7 @@ class KroneckerFit:
 
     @cached_property
     def offset_precision(self) -> Floats:
-        """c_i = 1ᵀ(κ_i G + λ)⁻¹1, shape (r,): how well the offset along an eigenvector of K is known."""
+        """Precisions c_i = 1ᵀ(κ_i G + λ)⁻¹1 of the offsets along eigenvectors of K, shape (r,)."""
         return (
             self.shrinkage @ np.square(self.system.ones)
             + self.system.ones_outside / self.regularization
@@ -101,19 +101,26 @@ class KroneckerFit:
 
     @cached_property
     def offsets(self) -> Floats:
-        """o_i = 1ᵀ(κ_i G + λ)⁻¹y_i / c_i, shape (r,), of the centered labels; zeros with the regression loss."""
+        """Offsets o_i = 1ᵀ(κ_i G + λ)⁻¹y_i / c_i of the centered labels, shape (r,).
+
+        They are zero with the regression loss.
+        """
         system = self.system
         if system.loss == "regression":
             return np.zeros(len(system.left.values))
-        known = np.einsum("ij,ij,j->i", self.shrinkage, system.rotated, system.ones)
-        # Labels are centered: what 1 and y share outside is minus what they share inside.
+        products = np.einsum("ij,ij,j->i", self.shrinkage, system.rotated, system.ones)
+        # Labels are centered: the product of 1 and y outside the range is minus that inside.
         if system.ones_outside:
-            known -= system.rotated @ system.ones / self.regularization
-        return np.asarray(known / self.offset_precision)
+            products -= system.rotated @ system.ones / self.regularization
+        return np.asarray(products / self.offset_precision)
 
     @cached_property
     def rotated_dual(self) -> Floats:
-        """Vᵀ A U, shape (r, s): M_i y_i − M_i 1 (1ᵀ M_i y_i)/(1ᵀ M_i 1), with M_i = (κ_i G + λ)⁻¹; M_i y_i for regression."""
+        """Dual in the eigenbasis, Vᵀ A U, shape (r, s).
+
+        Row i is M_i y_i − M_i 1 (1ᵀ M_i y_i)/(1ᵀ M_i 1), with M_i = (κ_i G + λ)⁻¹; M_i y_i for
+        regression.
+        """
         dual = self.shrinkage * self.system.rotated
         if self.system.loss == "ranking":
             dual -= self.shrinkage * np.multiply.outer(self.offsets, self.system.ones)
@@ -121,56 +128,60 @@ class KroneckerFit:
 
     @cached_property
     def dual(self) -> Floats:
-        """A, shape (p, m): the score of (v, w) is Σ K(v, v') A_v'w' G(w', w); rows add up to 0 with the ranking loss."""
+        """Dual A, shape (p, m): the score of (v, w) is Σ K(v, v') A_v'w' G(w', w).
+
+        Rows add up to 0 with the ranking loss.
+        """
         system = self.system
         left, right = system.left.vectors, system.right.vectors
         dual = left @ self.rotated_dual @ right.T
-        if (
-            system.labels is not None
-        ):  # outside, where the kernels are 0: the label less the offset, over λ
+        if system.labels is not None:
+            # Outside the range the kernels are 0: the label less the offset, over λ.
             outside = system.labels - left @ (system.rotated @ right.T)
             if system.loss == "ranking":
                 outside -= np.multiply.outer(left @ self.offsets, 1.0 - right @ system.ones)
             dual += outside / self.regularization
-        if (
-            system.loss == "ranking"
-        ):  # it is 0 up to rounding, which a large constant in G would show
+        if system.loss == "ranking":
+            # The mean is 0 up to rounding, which a large constant in G would magnify.
             dual -= dual.mean(axis=1, keepdims=True)
         return np.asarray(dual)
 
     @cached_property
     def offset_pull(self) -> Floats:
-        """D_ij (Uᵀ1)_j, shape (r, s): what an offset along eigenvector i does to the dual."""
+        """Change of the dual by an offset along eigenvector i of K, D_ij (Uᵀ1)_j, shape (r, s)."""
         return self.shrinkage * self.system.ones
 
     @cached_property
     def _offset_rows(self) -> Floats:
-        """What the offset along each eigenvector of K takes from the precision, shape (r, m): of rank one each."""
+        """Roots of the rank-one corrections of the precision for the offsets, shape (r, m)."""
         return (self.offset_pull @ self.system.right.vectors.T) / np.sqrt(self.offset_precision)[
             :, None
         ]
 
     @cached_property
     def block_diagonals(self) -> Floats:
-        """Diagonals of the blocks (κ_i G + λ)⁻¹, less the offsets' part with the ranking loss, one in each row; shape (r, m)."""
+        """Diagonals of the blocks (κ_i G + λ)⁻¹, one in each row; shape (r, m).
+
+        With the ranking loss the part of the offsets is subtracted.
+        """
         diagonals = self.shrinkage @ np.square(self.system.right.vectors).T
         return (
             diagonals - np.square(self._offset_rows) if self.system.loss == "ranking" else diagonals
         )
 
     def label_precision(self, rows: Positions, columns: Positions) -> Floats:
-        """What the dual of each label is divided by to give its residual when it is left out, in both directions under a constraint.
+        """Divisors of the dual that give the residual of each label when it is left out.
 
-        It is the inverse of the variance of the label given all others, or of twice that variance
-        where both directions leave.
+        Each is the inverse of the variance of the label given all others; or of twice that variance
+        under a constraint, where both directions are left out.
         """
         vectors, sign = self.system.left.vectors, SIGN[self.system.symmetry]
         diagonal = (np.square(vectors) @ self.block_diagonals)[rows, columns]
         if not sign:
             return np.asarray(diagonal)
         # Q_UU = [[q, c], [c, q]] and a_U = (a, ±a): the residual is a/(q ± c), with c = xᵀ D x and
-        # x = V_v ∘ V_w; and a/q for a label on the diagonal. (For the reciprocal kernel that is not
-        # there at all: its coefficients are zero, and remain so.)
+        # x = V_v ∘ V_w; and a/q for a label on the diagonal, whose coefficients are zero for the
+        # reciprocal kernel.
         first, second = np.minimum(rows, columns), np.maximum(rows, columns)
         distinct, place = np.unique(first * len(vectors) + second, return_inverse=True)
         first, second = np.divmod(distinct, len(vectors))
@@ -183,7 +194,10 @@ class KroneckerFit:
         return np.asarray(diagonal + sign * between[place])
 
     def node_precision(self, node: int) -> Floats:
-        """Precision matrix of the labels of one conditioning node, shape (m, m); `label_precision` has its diagonal."""
+        """Precision matrix of the labels of one conditioning node, shape (m, m).
+
+        Its diagonal is that of `label_precision`.
+        """
         system, right = self.system, self.system.right.vectors
         squared = np.square(system.left.vectors[node])
         block = (right * (squared @ self.shrinkage)) @ right.T
@@ -206,7 +220,10 @@ class KroneckerFit:
 
     @property
     def scale(self) -> float:
-        """s², the common factor of prior and noise that maximizes the evidence; it multiplies variances and no mean."""
+        """Common factor s² of prior and noise that maximizes the evidence.
+
+        It multiplies variances, and leaves means alone.
+        """
         return self.quadratic / self.system.size
 
     def log_evidence(self, scale: float = 1.0) -> float:
@@ -222,7 +239,7 @@ class KroneckerFit:
             return np.inf
         system = self.system
         (p, m), (r, count) = system.shape, self.shrinkage.shape
-        rest = np.log(self.regularization)  # the logarithm of an eigenvalue that is not there
+        rest = np.log(self.regularization)  # of each eigenvalue that is left out
         log_determinant = -float(np.sum(np.log(self.shrinkage))) + (p * m - r * count) * rest
         jacobian = 0.0
         if system.loss == "ranking":
@@ -239,7 +256,10 @@ class KroneckerFit:
         return -0.5 * (self.quadratic / scale + log_determinant + constant) + jacobian
 
     def evidence_gradient(self) -> EvidenceGradient:
-        """Of `log_evidence` at scale 1: ½(A G Aᵀ − ∂ log det/∂K), and the same for G and λ; V and U must be complete."""
+        """Gradient of `log_evidence` at scale 1: ½(A G Aᵀ − ∂ log det/∂K); G and λ likewise.
+
+        V and U must be complete.
+        """
         system, shrinkage, dual = self.system, self.shrinkage, self.rotated_dual
         kappa, gamma = system.left.values, system.right.values
         by_left, by_right = shrinkage @ gamma, shrinkage.T @ kappa

@@ -1,4 +1,4 @@
-"""The nodes of one side of a relation: their labels, features and kernel, and what a kernel says of nodes that are asked about."""
+"""The nodes of one side of a relation: their labels, features and kernel."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -27,7 +27,10 @@ _BLOCK = 64
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Nodes that a question is about: known ones, or new ones with features; ``side`` has their kernel with the training nodes."""
+    """Nodes that a question is about: training nodes, or new ones with features.
+
+    ``side`` has their kernel with the training nodes.
+    """
 
     labels: tuple[Hashable, ...]
     side: Side
@@ -102,7 +105,7 @@ class Domain:
 
     @property
     def thin(self) -> bool:
-        """Whether K has few eigenvalues that are not 0, and is known by a factor."""
+        """Whether K is given by a factor, and so has few eigenvalues that are not 0."""
         return self._factor is not None
 
     @cached_property
@@ -113,12 +116,12 @@ class Domain:
 
     @cached_property
     def thin_eigen(self) -> Eigen:
-        """Of K; from its factor, where it is known by one, the eigenvalues that are not 0."""
+        """Eigendecomposition of K; that of its factor, if K has one, leaves out eigenvalues 0."""
         return self.eigen if self._factor is None else factor_eigen(self._factor)
 
     @property
     def is_constant(self) -> bool:
-        """Whether all nodes are one and the same to K."""
+        """Whether K does not tell any two nodes apart."""
         if self._factor is not None:
             gaps = np.square(self._factor - self._factor.mean(axis=0)).sum(axis=1)
         else:
@@ -128,8 +131,8 @@ class Domain:
 
     @property
     def is_one_direction(self) -> bool:
-        """Whether K has rank 1 or less: its nodes are multiples of one another, such as of the one with the largest variance."""
-        first = int(np.argmax(self.own))
+        """Whether K has rank 1 or less, so that its nodes are multiples of one another."""
+        first = int(np.argmax(self.own))  # any other would be a multiple of this one
         row = self._factor @ self._factor[first] if self._factor is not None else self.gram[first]
         left = np.abs(self.own * self.own[first] - np.square(row))
         return bool(left.max(initial=0.0) <= _ROUNDING * self.own[first] ** 2)
@@ -207,9 +210,8 @@ class Domain:
             raise DataError(
                 f"there are no new {self.name}s: the features have the shape {features.shape}"
             )
-        expected = (
-            len(self.feature_names or ()) or given
-        )  # without any, the kernel says why it has nothing to say
+        # Without feature names any number is accepted, and the kernel raises the error.
+        expected = len(self.feature_names or ()) or given
         if self.features is not None:
             expected = self.features.shape[1] if self.features.ndim == 2 else 1
         if given != expected:
@@ -279,7 +281,10 @@ def _are_features(items: Any) -> bool:
 
 
 def numeric(features: Any, whose: str) -> Any:
-    """Finite features in double precision, in which kernels are symmetric and semidefinite; sparse ones as a CSR array."""
+    """Finite features in double precision, sparse ones as a CSR array.
+
+    In double precision kernels are symmetric and semidefinite.
+    """
     make = csr_array if issparse(features) else np.asarray
     try:
         array: Any = make(features, dtype=np.float64)
@@ -300,5 +305,5 @@ def numeric(features: Any, whose: str) -> Any:
 
 
 def centred(kernel: Floats) -> Floats:
-    """Less the mean of each row, over the training nodes."""
+    """Subtract from each row of a kernel its mean over the training nodes."""
     return kernel - kernel.mean(axis=1, keepdims=True)

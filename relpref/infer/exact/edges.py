@@ -1,4 +1,4 @@
-"""Regularized least squares on edges by conjugate gradients, on this machine or shared out to several devices."""
+"""Regularized least squares on edges by conjugate gradients, on one machine or several devices."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -78,12 +78,12 @@ def solve_edges(
     )
     options: dict[str, Any] = {"start": first, "tol": tol, "max_iterations": max_iterations}
     if mesh is None:
-        found = conjugate_gradient(system, rhs, minimise=minimise, callback=each, **options)
+        result = conjugate_gradient(system, rhs, minimise=minimise, callback=each, **options)
     else:
         edges = _on_devices(gram, groups, mesh, minimise, callback)
-        found = edges.solve(rhs, regularization, progress=progress, **options)
+        result = edges.solve(rhs, regularization, progress=progress, **options)
     # Rounding adds up outside the range, and scores of other edges would depend on it.
-    return found._replace(solution=centred(found.solution))
+    return result._replace(solution=centred(result.solution))
 
 
 def _on_devices(
@@ -118,7 +118,7 @@ def _on_devices(
 
 
 def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
-    """Refuse a mesh that does not fit so many conditioning nodes, or a callback, before anything is computed."""
+    """Refuse a mesh that does not fit the number of conditioning nodes, or has a callback."""
     row_sharding(mesh, nodes)
     if callback is not None:
         raise DataError(
@@ -128,7 +128,7 @@ def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
 
 
 def require_converged(result: CGResult, regularization: float) -> None:
-    """Refuse what conjugate gradients left unfinished."""
+    """Raise InferenceError if conjugate gradients did not converge."""
     if result.reason != "converged":
         raise InferenceError(
             f"conjugate gradients ended with {result.reason} after {result.iterations} iterations "
@@ -140,7 +140,7 @@ def require_converged(result: CGResult, regularization: float) -> None:
 
 
 def _centring(groups: ArrayLike | None) -> Callable[[Floats], Floats]:
-    """C: subtracts from each edge's value the mean of its group; without groups nothing."""
+    """Centering C, which subtracts the mean of each edge's group; the identity without groups."""
     if groups is None:
         return lambda values: values
     numbers = np.asarray(groups, dtype=np.intp)
@@ -159,11 +159,11 @@ def _centring(groups: ArrayLike | None) -> Callable[[Floats], Floats]:
 
 
 class EdgeFit:
-    """Labels of q edges with their covariance, noise included, written out, O(q³); the covariance is overwritten.
+    """Labels of q edges with their dense covariance, noise included; O(q³).
 
-    P, the matrix that makes the dual of the labels, is the inverse of the covariance, less what the
-    unknown flat offsets of ``groups`` take. A covariance that is not positive definite raises
-    LinAlgError.
+    The dual of the labels is P y, where P is the inverse of the covariance without the directions
+    of the unknown flat offsets of ``groups``. The covariance is overwritten; LinAlgError is raised
+    if it is not positive definite.
     """
 
     def __init__(self, covariance: Floats, labels: Floats, groups: Any = None) -> None:
@@ -179,13 +179,13 @@ class EdgeFit:
             self._log_determinant -= float(np.sum(np.log(counts)))
 
     def white(self, values: Floats) -> Floats:
-        """H with Hᵀ H = P, times values."""
+        """Multiply values by H, with Hᵀ H = P."""
         white = solve_triangular(self.lower, values, lower=True, check_finite=False)
         return np.asarray(white - self._offsets @ (self._offsets.T @ white))
 
     @cached_property
     def dual(self) -> Floats:
-        """P y, shape (q,)."""
+        """Dual of the labels, P y, shape (q,)."""
         return np.asarray(
             solve_triangular(
                 self.lower, self.white(self.labels), lower=True, trans="T", check_finite=False
@@ -194,26 +194,26 @@ class EdgeFit:
 
     @cached_property
     def precision(self) -> Floats:
-        """P, shape (q, q)."""
+        """Precision P, shape (q, q)."""
         white = self.white(np.eye(len(self.labels)))
         return np.asarray(white.T @ white)
 
     def log_evidence(self, scale: float = 1.0) -> float:
-        """As `KroneckerFit.log_evidence`."""
+        """Logarithm of p(y), or of its contrasts within groups; see `KroneckerFit.log_evidence`."""
         size = len(self.labels) - self._offsets.shape[1]
         quadratic = float(np.sum(np.square(self.white(self.labels)))) / scale
         return -0.5 * (quadratic + self._log_determinant + size * float(np.log(2 * np.pi * scale)))
 
     def covariance_gradient(self) -> Floats:
-        """Of `log_evidence` at scale 1 by the covariance, ½(a aᵀ − P), shape (q, q)."""
+        """Gradient of `log_evidence` at scale 1 by the covariance, ½(a aᵀ − P), shape (q, q)."""
         return 0.5 * (np.multiply.outer(self.dual, self.dual) - self.precision)
 
 
 class EarlyStopping:
-    """A callback that ends the iterations when a score no longer improves for so many of them, and keeps the best ``solution``.
+    """A callback that ends the iterations after ``patience`` of them without a better score.
 
-    The ``score`` goes from the coefficients so far, shape (q,), to a number; larger is better.
-    ``iteration`` is when the best came, and ``scores`` has that of each iteration.
+    The ``score`` maps coefficients, shape (q,), to a number; larger is better. ``solution`` and
+    ``iteration`` are those of the best score, and ``scores`` has that of each iteration.
     """
 
     def __init__(self, score: Callable[[Floats], float], patience: int) -> None:

@@ -1,4 +1,4 @@
-"""The exact engine: Gaussian labels of a relation under a Kronecker kernel, without approximation."""
+"""The exact engine: Gaussian labels of a relation under a Kronecker kernel, computed exactly."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -30,15 +30,14 @@ _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
 _FLOOR = 1e-14
 
 _NOT_INTEGRATED = (
-    "hyperparameters are at their maximum, where all scores have one closed form; "
-    "EP "
-    "on the same program averages over them"
+    "hyperparameters are at their maximum, where all scores have one closed form; EP on the same "
+    "program averages over them"
 )
-_NO_SITES = Sites(np.zeros(0), np.zeros(0))  # of the search, which knows EP
+_NO_SITES = Sites(np.zeros(0), np.zeros(0))  # the search expects sites, as EP has
 
 
 class ExactEvidence(NamedTuple):
-    """As `maximize` wants it; the gradient is by the unconstrained hyperparameters."""
+    """Evidence in the form for `maximize`, with its gradient by unconstrained hyperparameters."""
 
     log_evidence: Any
     log_prior: Any
@@ -49,7 +48,7 @@ class ExactEvidence(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Exact:
-    """Exact posterior of a program whose labels are Gaussian around scores with a Kronecker covariance.
+    """Exact posterior of a program with Gaussian labels and a Kronecker covariance of the scores.
 
     From the program alone it recognizes the pair of each label, constraints on the relation, and
     unknown offsets of conditioning nodes (the ranking loss). A complete relation is solved in
@@ -185,9 +184,9 @@ class Exact:
 
         def domain(side: Literal["nodes", "objects"], matrix: Any) -> Domain:
             kernel = ProgramKernel(origin, data, values, field, side, matrix)
-            known = None if data is None else getattr(data, side) or data.nodes
-            labels = tuple(range(len(matrix))) if known is None else known.labels
-            names = None if known is None else known.attribute_names
+            given = None if data is None else getattr(data, side) or data.nodes
+            labels = tuple(range(len(matrix))) if given is None else given.labels
+            names = None if given is None else given.attribute_names
             return Domain(labels, None, kernel, side.removesuffix("s"), names)
 
         nodes = domain("nodes", left)
@@ -198,7 +197,7 @@ class Exact:
         if search is not None:  # what the search saw
             info["noise_floor"] = _noise_floor(usual)[0]
             noise += info["noise_floor"]
-        scores, found, solver = problem.solve(
+        scores, iterations, solver = problem.solve(
             noise,
             scale=1.0,
             progress_bar=progress_bar,
@@ -208,9 +207,9 @@ class Exact:
             callback=self.callback,
         )
         info |= solver
-        converged = found is None or found.reason == "converged"
-        wanted = found is not None and found.reason == "stopped"  # by the callback
-        if search is not None and not converged and not wanted:
+        converged = iterations is None or iterations.reason == "converged"
+        stopped = iterations is not None and iterations.reason == "stopped"  # by the callback
+        if search is not None and not converged and not stopped:
             # The search has factorized this kernel many times.
             scores, converged = scores.by_edges(), True
             info["solver"] = "factor of the edges' kernel"
@@ -231,7 +230,7 @@ class Exact:
                 info["result"] = "hyperparameters_not_converged"
         info["log_prior"] = log_prior
         result = Result[info["result"]]
-        if not result.ok and self.throw and not wanted:
+        if not result.ok and self.throw and not stopped:
             raise InferenceError(f"{result.name}: {result.value}", result)
         return RelationPosterior(
             problem=problem,
@@ -243,7 +242,7 @@ class Exact:
         )
 
     def _start_of(self, problem: RelationProblem) -> Any:
-        """The dual of the posterior to start from."""
+        """Dual of the posterior ``start``, from which iterations start; None without one."""
         if self.start is None:
             return None
         dual, edges = self.start.solution.arrays().get("dual"), len(problem.values.values)
@@ -256,7 +255,7 @@ class Exact:
 
 
 def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]:
-    """Log evidence and prior, and their gradient: that by K, G and λ, pulled back through the program."""
+    """Function of log evidence and prior, whose gradient is pulled back through the program."""
     structure.require_evidence()
     converged = Info(*(jnp.asarray(0.0) for _ in Info._fields))._replace(
         code=jnp.asarray(CODES.index(Result.converged))
@@ -292,7 +291,10 @@ def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]
 
 
 def _noise_floor(problem: RelationProblem) -> tuple[float, Any, Any]:
-    """Noise that rounding adds to every label, and its derivatives by K and G; without it labels without noise have no maximum."""
+    """Noise that rounding adds to every label, and its derivatives by K and G.
+
+    Without it the evidence of labels without noise has no maximum.
+    """
 
     def size(side: Domain) -> tuple[float, Any]:
         if not problem.closed:

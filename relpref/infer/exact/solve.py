@@ -1,4 +1,4 @@
-"""Regularized least squares for conditional ranking: closed form where there is one, conjugate gradients elsewhere."""
+"""Regularized least squares for conditional ranking, in closed form or by conjugate gradients."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -61,11 +61,12 @@ class EdgeLabels(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RelationProblem:
-    """What is to be solved, for any regularization; options are those of `relpref.rls.ConditionalRanker`.
+    """A relation to be solved at any regularization.
 
-    ``nodes`` and ``objects`` are one object where the nodes are ranked for one another. Under a
-    constraint ``values`` are in both directions and less ``shift``, see
-    `RelationValues.constrained`. With a ``mesh`` of devices there is no closed form.
+    Options are those of `relpref.rls.ConditionalRanker`. ``nodes`` and ``objects`` are one object
+    where the nodes are ranked for one another. Under a constraint ``values`` are in both directions
+    and less ``shift``, see `RelationValues.constrained`. With a ``mesh`` of devices there is no
+    closed form.
 
     Raises
     ------
@@ -145,7 +146,11 @@ class RelationProblem:
 
     @cached_property
     def labels(self) -> EdgeLabels:
-        """Each label of a constrained relation once, with half the noise; but the ranking loss uses it at both its ends."""
+        """Labels with their share of the noise variance.
+
+        Each label of a constrained relation comes once, with half the noise; but twice with the
+        ranking loss, which uses it at both its ends.
+        """
         values, both = self.values, self.symmetry != "none" and self.loss == "regression"
         kept = values.distinct(self.symmetry if both else "none")
         rows, columns = values.rows[kept], values.columns[kept]
@@ -153,21 +158,28 @@ class RelationProblem:
         return EdgeLabels(kept, rows, columns, values.values[kept], share)
 
     def covariance(self, labels: EdgeLabels) -> Floats:
-        """The kernel of pairs between the ends of labels, shape (q, q)."""
+        """Kernel of pairs between the labels, shape (q, q)."""
         return self.kernel.matrix(
             *self.sides, labels.rows, labels.columns, labels.rows, labels.columns
         )
 
     @property
     def num_labels(self) -> int:
-        """Independent label values: contrasts within nodes with the ranking loss, distinct pairs under a constraint."""
+        """Number of independent label values.
+
+        They are contrasts within nodes with the ranking loss, and distinct pairs under a
+        constraint.
+        """
         q = len(self.values.distinct(self.symmetry))
         if self.symmetry == "none" and self.loss == "ranking":
             q -= int(np.sum(self.values.row_counts > 0))
         return max(q, 1)
 
     def system(self, *, full: bool = False) -> KroneckerSystem:
-        """For the closed form; serves every λ. Hold-outs need it ``full``, scores do not need eigenvalues that are 0."""
+        """The system of the closed form, for every λ.
+
+        Hold-outs need it ``full``; scores do not need eigenvalues that are 0.
+        """
         return (
             self._full_system
             if full or not (self.nodes.thin or self.objects.thin)
@@ -190,7 +202,7 @@ class RelationProblem:
         return KroneckerSystem(left, right, self.values.matrix, self.loss, self.symmetry)
 
     def closed_scores(self, regularization: float, scale: float | None = None) -> "ClosedScores":
-        """The closed form at one λ; ``scale`` None: estimated from the labels."""
+        """The closed form at one λ; the ``scale`` is estimated from the labels if it is None."""
         system = self.system()
         rounding = np.finfo(np.float64).eps * system.left.values[-1:] * system.right.values[-1:]
         if np.any(regularization < rounding):
@@ -204,7 +216,7 @@ class RelationProblem:
         return ClosedScores(self, regularization, scale)
 
     def direct(self, regularization: float, scale: float = 1.0) -> "Scores":
-        """Without iterations: by the closed form where there is one, else by a factor of the edges' kernel."""
+        """Solve without iterations, in closed form or by a factor of the edges' kernel."""
         if self.closed:
             return ClosedScores(self, regularization, scale)
         return EdgeScores.direct(self, regularization, scale)
@@ -212,7 +224,9 @@ class RelationProblem:
     def iterate(
         self, regularization: float, *, scale: float | None = None, **options: Any
     ) -> tuple["EdgeScores", CGResult]:
-        """By conjugate gradients; the λ of several solutions may be followed by warm starts. Options as for `solve_edges`.
+        """Solve by conjugate gradients; options are those of `solve_edges`.
+
+        Solutions at several λ may each start from the one before.
 
         Raises
         ------
@@ -230,17 +244,17 @@ class RelationProblem:
             right = Side.training(centred(centred(right.kernel).T))
         gram = EdgeGram(self.kernel, left, right, values.rows, values.columns)
         groups = values.rows if ranking else None
-        found = solve_edges(
+        result = solve_edges(
             gram, values.values, regularization, groups=groups, mesh=self.mesh, **options
         )
-        if found.reason == "breakdown":
+        if result.reason == "breakdown":
             self.require_semidefinite()
         # Without the solution there is no estimate of the scale. Where it is known, variances do
         # not depend on the iterations.
-        stopped = scale is None and found.reason != "converged"
+        stopped = scale is None and result.reason != "converged"
         if scale is None:  # (yᵀ P y is the labels' part of the evidence)
-            scale = np.nan if stopped else float(values.values @ found.solution) / self.num_labels
-        return EdgeScores(self, regularization, scale, found.solution, stopped), found
+            scale = np.nan if stopped else float(values.values @ result.solution) / self.num_labels
+        return EdgeScores(self, regularization, scale, result.solution, stopped), result
 
     def solve(
         self,
@@ -250,7 +264,11 @@ class RelationProblem:
         progress_bar: bool = False,
         **options: Any,
     ) -> tuple["Scores", CGResult | None, dict[str, Any]]:
-        """By the closed form where there is one, else by `iterate`: the scores, how the iterations ended, and what to report."""
+        """Solve in closed form where there is one, else by `iterate`.
+
+        Returns the scores, the result of the iterations (None without any) and entries for
+        ``info``.
+        """
         if self.closed:
             return (
                 self.closed_scores(regularization, scale),
@@ -260,9 +278,9 @@ class RelationProblem:
         with progress_line(
             "conjugate gradients", progress_bar, "iterations", "residual {:.1e}"
         ) as report:
-            scores, found = self.iterate(regularization, scale=scale, progress=report, **options)
-        info = {"iterations": found.iterations, "residual": found.residual}
-        return scores, found, {"solver": "conjugate gradients", **info}
+            scores, result = self.iterate(regularization, scale=scale, progress=report, **options)
+        info = {"iterations": result.iterations, "residual": result.residual}
+        return scores, result, {"solver": "conjugate gradients", **info}
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -272,18 +290,21 @@ class RelationProblem:
 
     @property
     def centres(self) -> bool:
-        """Whether G is centered: offsets take up what it adds to all objects, so scores are the same without cancellation."""
+        """Whether G is centered, which avoids cancellation.
+
+        Scores stay the same, because offsets take up what G adds to all objects.
+        """
         return (
             self.loss == "ranking" and self.pair_kernel == "kronecker" and self.symmetry == "none"
         )
 
     def require_semidefinite(self) -> None:
-        """Refuse matrices that are no kernels: with negative eigenvalues."""
+        """Refuse matrices with negative eigenvalues, which are no kernels."""
         self.nodes.require_semidefinite()
         self.objects.require_semidefinite()
 
     def require_variation(self) -> None:
-        """Refuse kernels by which no object can be ranked above another: of pairs they are 0, or the same for all of them."""
+        """Refuse kernels of pairs that are 0 or constant: no object could rank above another."""
         nodes, objects = self.nodes, self.objects
         kernel = (
             f"the {self.pair_kernel if self.symmetry == 'none' else self.symmetry} kernel of pairs"
@@ -313,7 +334,7 @@ class RelationProblem:
             )
 
     def require_no_leak(self) -> None:
-        """Refuse what has no closed form of hold-outs, and a relation whose labels are symmetric or reciprocal without saying so."""
+        """Refuse hold-outs without a closed form, and a relation with an undeclared constraint."""
         if not self.closed:
             raise DataError(
                 "hold-outs in closed form need a completely observed relation, the Kronecker "
@@ -335,14 +356,14 @@ class RelationProblem:
                 )
 
     def dual_matrix(self, dual: Floats) -> Weights:
-        """Coefficients of the edges by node and object, shape (p, m); edges that occur several times add up."""
+        """Coefficients by node and object, shape (p, m), with sums over repeated edges."""
         values = self.values
         if values.complete:
             return dual.reshape(values.shape)
         return sparse.coo_array((dual, (values.rows, values.columns)), shape=values.shape).tocsr()
 
     def describe(self) -> dict[str, Any]:
-        """What is worth reporting before anything is computed."""
+        """Entries for ``info`` that need no computation."""
         info: dict[str, Any] = {"edges": len(self.values.values), "complete": self.values.complete}
         if self.loss == "ranking" and self.empty_nodes:
             info["skipped_nodes"] = self.empty_nodes
@@ -367,7 +388,7 @@ class Scores(ABC):
 
     @property
     def coefficients(self) -> Floats:
-        """The dual: of all pairs, shape (p, m), where these are complete, else of the edges, shape (q,)."""
+        """Dual of all pairs, shape (p, m), if the relation is complete, else of the edges (q,)."""
         return self.dual_matrix
 
     def at(self, rows: Positions, columns: Positions) -> Floats:
@@ -375,7 +396,7 @@ class Scores(ABC):
         return self.problem.kernel.at(*self.problem.sides, self.dual_matrix, rows, columns)
 
     def mean(self, left: Asked, right: Asked) -> Floats:
-        """Posterior means of the scores of b objects for a conditioning nodes, Σ_e a_e k((v, w), e), shape (a, b)."""
+        """Posterior mean scores of b objects for a nodes, Σ_e a_e k((v, w), e), shape (a, b)."""
         side = right.side
         if self.problem.centres:
             # The dual's rows add up to 0, so what is constant in G over training objects adds only
@@ -386,7 +407,7 @@ class Scores(ABC):
         )
 
     def _constrained(self, scores: Floats, left: Asked, right: Asked) -> Floats:
-        """Scores whose rounding, too, obeys the constraint."""
+        """Scores that obey the constraint exactly, without rounding errors."""
         sign = SIGN[self.problem.symmetry]
         return 0.5 * (scores + sign * scores.T) if sign and left.side is right.side else scores
 
@@ -407,15 +428,18 @@ class Scores(ABC):
 
     @abstractmethod
     def evidence_gradient(self) -> EvidenceGradient:
-        """Of the log evidence at scale 1."""
+        """Gradient of the log evidence at scale 1."""
 
     def arrays(self) -> dict[str, Floats]:
-        """What has to be stored in addition to the problem, λ and the scale."""
+        """Arrays to be stored in addition to the problem, λ and the scale."""
         return {}
 
     @abstractmethod
     def left_out(self) -> tuple[Floats, Floats]:
-        """Dual a and precision P of the `EdgeLabels`: left out, their residuals are a/P and their variances scale/P."""
+        """Dual a and precision P of the `EdgeLabels`.
+
+        Labels that are left out have the residuals a/P and the variances scale/P.
+        """
 
     def by_edges(self) -> "EdgeScores":
         """The same from the edges' own kernel matrix."""
@@ -423,7 +447,10 @@ class Scores(ABC):
 
 
 class ClosedScores(Scores):
-    """Scores of a complete relation; computed when they are first asked for. A scale of None is estimated from the labels."""
+    """Scores of a complete relation, computed at their first use.
+
+    A scale of None is estimated from the labels.
+    """
 
     def __init__(
         self, problem: RelationProblem, regularization: float, scale: float | None = None
@@ -454,47 +481,50 @@ class ClosedScores(Scores):
     def mean(self, left: Asked, right: Asked) -> Floats:
         if self.fit.system.labels is None:
             return super().mean(left, right)
-        a, b = self._rotated(left, right)  # few eigenvalues say it with less work
+        a, b = self._rotated(left, right)  # less work with few eigenvalues
         return self._constrained(a @ self.fit.rotated_dual @ b.T, left, right)
 
     def variance(self, left: Asked, right: Asked) -> Floats:
         """O(p²) for each score of a symmetric or reciprocal relation."""
         system, fit = self.fit.system, self.fit
         a, b = self._rotated(left, right)
-        known_a, known_b = (
-            np.square(of) * _inverse(eigen.values)
-            for of, eigen in ((a, system.left), (b, system.right))
+        # Prior variances that the training nodes explain, by eigenvector.
+        parts_a, parts_b = (
+            np.square(rotated) * _inverse(eigen.values)
+            for rotated, eigen in ((a, system.left), (b, system.right))
         )
-        own_a, own_b = self.problem.nodes.diagonal(left), self.problem.objects.diagonal(right)
-        told_a, told_b = known_a.sum(axis=1), known_b.sum(axis=1)
-        variance = known_a @ (fit.regularization * fit.shrinkage) @ known_b.T
-        variance += np.multiply.outer(_untold(own_a, told_a, left), own_b)
-        variance += np.multiply.outer(np.minimum(told_a, own_a), _untold(own_b, told_b, right))
+        prior_a, prior_b = self.problem.nodes.diagonal(left), self.problem.objects.diagonal(right)
+        explained_a, explained_b = parts_a.sum(axis=1), parts_b.sum(axis=1)
+        variance = parts_a @ (fit.regularization * fit.shrinkage) @ parts_b.T
+        variance += np.multiply.outer(_unexplained(prior_a, explained_a, left), prior_b)
+        variance += np.multiply.outer(
+            np.minimum(explained_a, prior_a), _unexplained(prior_b, explained_b, right)
+        )
         if system.loss == "ranking":
             variance += (np.square(a) / fit.offset_precision) @ np.square(b @ fit.offset_pull.T).T
         if system.symmetry != "none":
             cross = self.problem.nodes.between(left, right)
             between = np.empty_like(variance)
-            for row, (mine, to_objects) in enumerate(zip(a, cross, strict=True)):
-                both, told = mine * b, b @ (_inverse(system.left.values) * mine)
+            for row, (node, to_objects) in enumerate(zip(a, cross, strict=True)):
+                both, explained = node * b, b @ (_inverse(system.left.values) * node)
                 between[row] = np.einsum("wi,ij,wj->w", both, self._swapped, both, optimize=True)
                 if left.new or right.new:
-                    between[row] += np.square(to_objects) - np.square(told)
+                    between[row] += np.square(to_objects) - np.square(explained)
             variance = 0.5 * (variance + SIGN[system.symmetry] * between)
         return self.scale * np.maximum(variance, 0.0)
 
     def _covariance(self, query: Asked, right: Asked) -> Floats:
         system, fit = self.fit.system, self.fit
         (a,), b = self._rotated(query, right)
-        known = np.square(a) * _inverse(system.left.values)
-        own, told = self.problem.nodes.diagonal(query), known.sum(keepdims=True)
-        weights = (known @ fit.shrinkage) * fit.regularization * _inverse(system.right.values)
+        parts = np.square(a) * _inverse(system.left.values)
+        variance, explained = self.problem.nodes.diagonal(query), parts.sum(keepdims=True)
+        weights = (parts @ fit.shrinkage) * fit.regularization * _inverse(system.right.values)
         covariance = (b * weights) @ b.T
         if query.new or right.new:
             prior = self.problem.objects.between(right, right)
-            covariance += _untold(own, told, query) * prior
+            covariance += _unexplained(variance, explained, query) * prior
             if right.new:
-                covariance += min(told[0], own[0]) * (
+                covariance += min(explained[0], variance[0]) * (
                     prior - (b * _inverse(system.right.values)) @ b.T
                 )
         if system.loss == "ranking":
@@ -504,8 +534,8 @@ class ClosedScores(Scores):
             between = b @ (self._swapped * np.multiply.outer(a, a)) @ b.T
             if query.new or right.new:
                 cross = self.problem.nodes.between(query, right)[0]
-                seen = b @ (_inverse(system.left.values) * a)
-                between += np.multiply.outer(cross, cross) - np.multiply.outer(seen, seen)
+                explained = b @ (_inverse(system.left.values) * a)
+                between += np.multiply.outer(cross, cross) - np.multiply.outer(explained, explained)
             covariance = 0.5 * (covariance + SIGN[system.symmetry] * between)
         return covariance
 
@@ -516,26 +546,27 @@ class ClosedScores(Scores):
 
     @cached_property
     def _swapped(self) -> Floats:
-        """λ D_ij/(κ_i κ_j), shape (r, r): between (v, w) and (w, v) of a constrained relation."""
+        """λ D_ij/(κ_i κ_j), shape (r, r), for the covariance of (v, w) and (w, v)."""
         inverse = _inverse(self.fit.system.left.values)
         return self.fit.regularization * self.fit.shrinkage * np.multiply.outer(inverse, inverse)
 
 
 def _inverse(eigenvalues: Floats) -> Floats:
-    """1/κ_i, 0 where κ_i is."""
+    """Inverses 1/κ_i, and 0 where κ_i is 0."""
     return np.divide(1.0, eigenvalues, out=np.zeros_like(eigenvalues), where=eigenvalues > 0)
 
 
-def _untold(own: Floats, told: Floats, asked: Asked) -> Floats:
-    """Prior variance of nodes that the training nodes do not tell of: 0 for those themselves."""
-    return np.maximum(own - told, 0.0) if asked.new else np.zeros_like(own)
+def _unexplained(variance: Floats, explained: Floats, asked: Asked) -> Floats:
+    """Prior variance that the training nodes do not explain: 0 for these nodes themselves."""
+    return np.maximum(variance - explained, 0.0) if asked.new else np.zeros_like(variance)
 
 
 class EdgeScores(Scores):
-    """Scores from the dual of q observed edges; all but means need a factor of their kernel, made when first asked for.
+    """Scores from the dual of q observed edges.
 
-    There are no variances where iterations ``stopped`` before the solution that the scale was to be
-    estimated from: it is NaN then.
+    All but means need a factor of the edges' kernel, which is computed at its first use. There are
+    no variances where iterations ``stopped`` before the solution from which the scale was to be
+    estimated; it is NaN then.
     """
 
     def __init__(
@@ -551,9 +582,9 @@ class EdgeScores(Scores):
 
     @classmethod
     def direct(cls, problem: RelationProblem, regularization: float, scale: float) -> "EdgeScores":
-        """With the dual P y from the factor, where there are no iterations or they would take too long."""
+        """Solve for the dual P y by the factor, without iterations."""
         scores = cls(problem, regularization, scale, np.zeros(len(problem.values.values)))
-        # One direction of a pair says it for both.
+        # The kernel covers both directions of a pair, so the dual of one is enough.
         scores.dual[problem.labels.position] = scores.fit.dual
         return scores
 
@@ -612,7 +643,7 @@ class EdgeScores(Scores):
         return self.fit.log_evidence(self.scale)
 
     def evidence_gradient(self) -> EvidenceGradient:
-        """By the derivatives of products of pairs, and of pairs with one of them reversed."""
+        """Gradient from the products of the kernels for pairs, and for pairs with one reversed."""
         problem, (_, rows, columns, _, share) = self.problem, self.problem.labels
         require_memory(40.0 * len(rows) ** 2, f"the evidence of a relation with {len(rows)} edges")
         by = self.fit.covariance_gradient()
@@ -634,7 +665,7 @@ class EdgeScores(Scores):
         return EvidenceGradient(0.5 * (left + left.T), 0.5 * (right + right.T), noise)
 
     def left_out(self) -> tuple[Floats, Floats]:
-        """O(q³) for q edges."""
+        """Dual and precision as in `Scores.left_out`, O(q³) for q edges."""
         self.problem.require_semidefinite()
         return self.fit.dual, np.diagonal(self.fit.precision)
 
@@ -644,7 +675,7 @@ class EdgeScores(Scores):
         )
 
     def _covariance(self, query: Asked, right: Asked) -> Floats:
-        """Prior − k P kᵀ, P as in `EdgeFit`; for the prior the asked nodes take the training nodes' place."""
+        """Posterior covariance: the prior less k P kᵀ, with P as in `EdgeFit`."""
         problem, labels, b = self.problem, self.problem.labels, len(right.labels)
         fit = self.fit
         problem.require_semidefinite()
@@ -653,12 +684,13 @@ class EdgeScores(Scores):
             query.side, right.side, first, second, labels.rows, labels.columns
         )
         pulled = fit.white(cross.T)
-        own = problem.nodes.between(query, query)
+        # For the prior the nodes of the question take the place of the training nodes.
+        node = problem.nodes.between(query, query)
         among, start = problem.objects.between(right, right), 0
         if problem.kernel.one_domain:  # the node and the objects after it
             to_objects, start = problem.nodes.between(query, right), 1
-            own, among = np.hstack([own, to_objects]), np.hstack([to_objects.T, among])
-        left, side = Side(own, first[:1]), Side(among, second + start)
+            node, among = np.hstack([node, to_objects]), np.hstack([to_objects.T, among])
+        left, side = Side(node, first[:1]), Side(among, second + start)
         prior = problem.kernel.matrix(left, side, first, second, first, second + start)
         return prior - pulled.T @ pulled
 

@@ -34,7 +34,7 @@ Positions = NDArray[np.intp]
 
 
 class Reading(NamedTuple):
-    """A relation at given hyperparameters: K, G (None where it is K), λ, the log density and the values of the hyperparameters."""
+    """A relation at given hyperparameters: K, G (None where it is K), λ, log prior and values."""
 
     left: Any
     right: Any
@@ -45,8 +45,9 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """A relation as a program states it, with one latent site, the scores of all pairs, and one observed one, the labels.
+    """A relation as a program states it.
 
+    The program has one latent site, the scores of all pairs, and one observed site, the labels.
     ``values`` of a constrained relation are in both directions. With ``one_domain`` the two kernels
     are one. The first label's noise has variance λ/``divisor``.
     """
@@ -59,7 +60,10 @@ class Structure:
     divisor: float
 
     def problem(self, nodes: Domain, objects: Domain) -> RelationProblem:
-        """The relation with its kernels at some hyperparameters; the same domain twice where the kernels are one."""
+        """The relation with its kernels at some hyperparameters.
+
+        Where the two kernels are one, ``nodes`` and ``objects`` are the same domain.
+        """
         return RelationProblem(nodes, objects, self.values, self.loss, self.symmetry)
 
     def require_evidence(self) -> None:
@@ -73,15 +77,13 @@ class Structure:
 
     def at(self, unconstrained: Values) -> Reading:
         """The kernels and the noise, as NumPy."""
-        found = _read(self.program, self.one_domain, unconstrained)
-        left, right = (None if k is None else np.asarray(k) for k in (found.left, found.right))
+        left, right, noise, log_prior, values = _read(self.program, self.one_domain, unconstrained)
+        left, right = (None if k is None else np.asarray(k) for k in (left, right))
         left, right = (None if k is None else 0.5 * (k + k.T) for k in (left, right))
-        return Reading(
-            left, right, self.divisor * float(found.noise), float(found.log_prior), found.values
-        )
+        return Reading(left, right, self.divisor * float(noise), float(log_prior), values)
 
     def pulled(self, unconstrained: Values, by: EvidenceGradient) -> Values:
-        """Gradient of what has these derivatives by K, G and λ, plus the log prior, by the hyperparameters."""
+        """Gradient by the hyperparameters from that by K, G and λ, and that of the log prior."""
         of_kernels = (by.left + by.right, None) if self.one_domain else (by.left, by.right)
         cotangent = jax.tree.map(jnp.asarray, (*of_kernels, self.divisor * by.noise, 1.0))
         gradient: Values = _pull(self.program, self.one_domain, unconstrained, cotangent)
@@ -109,7 +111,7 @@ def _pull(program: Program, one_domain: bool, unconstrained: Values, cotangent: 
 
 @lazy_jit
 def _observed(program: Program, scores: Array) -> tuple[Array, Array, Array, Any, Values]:
-    """Predictors and values of the labels, the sd of their noise, their groups, and the medians of the hyperparameters."""
+    """Predictors, values, noise sd and groups of the labels, and medians of the hyperparameters."""
     (label,) = program.layout.observed
     sites = program.sites(scores)
     base = unwrap(sites[label]["fn"])
@@ -119,7 +121,7 @@ def _observed(program: Program, scores: Array) -> tuple[Array, Array, Array, Any
 
 
 class _Form(NamedTuple):
-    """What of a program is no array, about the field's covariance and the likelihood."""
+    """Facts about a program's covariance and likelihood that do not depend on array values."""
 
     covariance: type
     sizes: tuple[int, int]
@@ -130,27 +132,26 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _form(call: Call, shapes: Shapes, field: str, label: str) -> _Form:
-    found: list[_Form] = []
+    forms: list[_Form] = []
 
     def record(arrays: Shapes) -> None:
-        # While the program is traced: whether two kernels are one object does not survive
-        # compilation.
+        # Read during tracing: compilation loses whether two kernels are one object.
         sites = call.trace(arrays, {})
         factors: Any = unwrap(sites[field]["fn"]).covariance
         product = isinstance(factors, Kronecker)
         sizes = (factors.left.size, factors.right.size) if product else (0, 0)
         base = type(unwrap(sites[label]["fn"]))
         one_domain = product and factors.left is factors.right
-        found.append(
+        forms.append(
             _Form(type(factors), sizes, one_domain, base, sites[label]["scale"] is not None)
         )
 
     jax.eval_shape(record, shapes)
-    return found[0]
+    return forms[0]
 
 
 def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Structure:
-    """Read a program; what does not fit is refused by its site, naming the engine that can treat it."""
+    """Read a program; an error names the site that does not fit and an engine that can treat it."""
     sites = {site.name: site for site in survey(call)}
     free = [name for name, site in sites.items() if not site.observed]
     observed = [name for name, site in sites.items() if site.observed]
@@ -185,16 +186,16 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         num_rows=int(np.prod(sites[label].shape)),
     )
     program = Program(call, layout, arrays, fixed)
-    *seen, known_groups, medians = _observed(program, np.zeros(layout.num_latents))
-    offset, given, scale = (np.asarray(x) for x in seen)
-    groups = None if known_groups is None else np.asarray(known_groups)
-    found = SparseRows.find(
+    offset, given, scale, groups, medians = _observed(program, np.zeros(layout.num_latents))
+    offset, given, scale = (np.asarray(x) for x in (offset, given, scale))
+    groups = None if groups is None else np.asarray(groups)
+    looks = SparseRows.find(
         lambda scores: np.asarray(_observed(program, scores)[0]) - offset,
         (len(offset), layout.num_latents),
     )
     pairs = None
-    if found is not None:
-        pairs = _pairs(np.asarray(found.column), np.asarray(found.entry), form.sizes, groups)
+    if looks is not None:
+        pairs = _pairs(np.asarray(looks.column), np.asarray(looks.entry), form.sizes, groups)
     if pairs is None:
         raise _refuse(
             label, "does not look at single pairs of the field, or at (f(v, w) ± f(w, v))/2"
@@ -235,7 +236,7 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
 def _pairs(
     columns: Positions, entries: Floats, shape: tuple[int, int], groups: Any
 ) -> tuple[Symmetry, Positions, Positions] | None:
-    """Which pair each row of the projection looks at, and by which constraint; None where it is no pair."""
+    """Constraint, nodes and objects of the rows of a projection; None if a row is no pair."""
     (i, j), (i2, j2) = (np.divmod(columns[:, end], shape[1]) for end in (0, 1))
     first, second = entries.T
 
@@ -247,9 +248,9 @@ def _pairs(
     if shape[0] != shape[1]:
         return None
     loops = ~(np.abs(second) > 0)
-    if groups is not None:  # of a reciprocal relation a pair of a node and itself is nothing
-        own = loops & ~(np.abs(first) > 0)
-        i, j = np.where(own, groups, i), np.where(own, groups, j)
+    if groups is not None:  # rows of a node with itself are empty in a reciprocal relation
+        empty = loops & ~(np.abs(first) > 0)
+        i, j = np.where(empty, groups, i), np.where(empty, groups, j)
     if not np.all(np.where(loops, i == j, (i == j2) & (j == i2))):
         return None
     swap = i != groups if groups is not None else np.zeros(len(i), dtype=bool)
@@ -289,7 +290,10 @@ class ProgramKernel:
     matrix: Floats
 
     def __call__(self, left: Any, right: Any = None) -> Floats:
-        """The training nodes' matrix; or rows for new attributes ``left``, against ``right`` or the training nodes (None)."""
+        """The matrix of the training nodes, or rows for new attributes ``left``.
+
+        Columns are new attributes ``right``, or the training nodes if it is None.
+        """
         if left is None:
             return self.matrix
         p, first = len(self.matrix), np.atleast_2d(np.asarray(left, dtype=np.float64))
