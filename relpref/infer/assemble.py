@@ -1,4 +1,4 @@
-"""From an engine's arrays to a posterior, whose class follows from the data that the program was given."""
+"""Posteriors from the arrays of an engine; the class follows from the data of the program."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -25,13 +25,13 @@ from relpref.posterior.origin import Origin
 from relpref.posterior.utility import UTILITY, UtilityPosterior
 from relpref.result import Result, warn_user
 
-# Variance of a gap, relative to that of a utility, below which two items are one; correlation of
-# two parts that are told apart no more.
+# Variance of a gap, relative to that of a utility, below which two items are the same; correlation
+# above which two parts cannot be told apart.
 _EQUAL, _ALIKE = 1e-8, 0.95
 
 
 class Component(NamedTuple):
-    """A posterior at one value of the hyperparameters, read off an engine's arrays, which can be forgotten then."""
+    """A posterior at one value of the hyperparameters, copied from an engine's arrays."""
 
     mean: Floats  # shape (n,)
     covariance: Floats  # shape (n, n)
@@ -43,9 +43,9 @@ class Component(NamedTuple):
 
     @classmethod
     def of(cls, layout: Layout, evidence: Evidence) -> "Component":
-        """Of an evaluation with its whole arrays."""
+        """Component of an evaluation that has its arrays."""
         mean, covariance = latent_moments(evidence)
-        alpha, found = np.asarray(evidence.alpha), {}
+        alpha, parts = np.asarray(evidence.alpha), {}
         for site, rows in layout.slices.items():
             named = {
                 part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part
@@ -59,13 +59,16 @@ class Component(NamedTuple):
                     part: np.diagonal(matrix) - np.einsum("ij,ji->i", matrix, pulled)
                     for part, matrix in named.items()
                 }
-            found[site] = means, shares
+            parts[site] = means, shares
         sites = {name: np.asarray(value) for name, value in evidence.sites._asdict().items()}
-        return cls(mean, covariance, found, sites, float(evidence.log_evidence))
+        return cls(mean, covariance, parts, sites, float(evidence.log_evidence))
 
 
 def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:
-    """By the data and the Gaussian sites: `ClassPosterior`, `UtilityPosterior`, or the plain `Posterior`."""
+    """Posterior of the class that fits the data and the Gaussian sites.
+
+    It is a `ClassPosterior`, a `UtilityPosterior` or the plain `Posterior`.
+    """
     common["hyperparameters"] = {
         name: plain(value) for name, value in common["hyperparameters"].items()
     }
@@ -82,25 +85,25 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
         )
         common["info"] = {**common["info"], **group_notes(data), **weights}
         model = origin.keywords.get("likelihood")
-        # A custom program may mean something else by the word.
-        own = isinstance(model, AnswerModel) and not isinstance(model, type)
-        likelihood: Any = model if own else Probit()
-        found = UtilityPosterior(
+        # A custom program may use the keyword for something else.
+        is_model = isinstance(model, AnswerModel) and not isinstance(model, type)
+        likelihood: Any = model if is_model else Probit()
+        posterior = UtilityPosterior(
             **common, likelihood=likelihood, slices=slices, origin=origin, data=data
         )
-        return found if len(slices) == 1 else found.with_full(common["belief"])
+        return posterior if len(slices) == 1 else posterior.with_full(common["belief"])
     return Posterior(**common, slices=slices, origin=origin)
 
 
 def _about_items(slices: dict[str, slice], data: PreferenceData) -> bool:
     """Whether Gaussian sites are utilities, after effects of covariates if there are any."""
     sizes = {site: rows.stop - rows.start for site, rows in slices.items()}
-    known = {EFFECT: len(data.comparisons.covariate_names), UTILITY: data.num_items}
-    return list(sizes)[-1:] == [UTILITY] and sizes.items() <= known.items()
+    possible = {EFFECT: len(data.comparisons.covariate_names), UTILITY: data.num_items}
+    return list(sizes)[-1:] == [UTILITY] and sizes.items() <= possible.items()
 
 
 def group_notes(data: PreferenceData) -> dict[str, Any]:
-    """What connects the items, for ``info``, with a warning where nothing does."""
+    """Entries of ``info`` on groups of items that nothing connects; warns about them."""
     if any(graph.partial for graph in data.relations.values()):
         return {}  # links lead through others
     groups = len(np.unique(data.groups()))
@@ -121,18 +124,18 @@ def prior_notes(
     blocks: Mapping[str, Mapping[str, Any]],
     positions: NDArray[np.integer[Any]] | None = None,
 ) -> dict[str, Any]:
-    """What answers cannot tell apart under the prior, for ``info``, with a warning where they were asked about it.
+    """Entries of ``info`` on items and parts that no answer can tell apart under the prior.
 
-    ``equal_priors``: two items that were compared although their utilities are one and the same a
-    priori. ``alike_parts``: pairs of parts whose covariances of differences are nearly
-    proportional, as those of a relation of short range and of the items themselves are; not of more
-    than 2000 items.
+    ``equal_priors``, with a warning: two items that were compared although the prior has the same
+    utility for both. ``alike_parts``: pairs of parts whose covariances of differences are nearly
+    proportional, such as those of a relation of short range and of the items themselves; not for
+    more than 2000 items.
 
-    ``blocks`` are the parts that the prior covariance of the utilities is the sum of, by site and
-    name; ``positions`` those of their items among the items of the data, ascending, all that
-    answers are about among them (all by default).
+    ``blocks`` are the parts whose sum is the prior covariance of the utilities, by site and name;
+    ``positions`` those of their items among the items of the data, ascending, including all items
+    of answers (all by default).
     """
-    found: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
     matrices = {name: np.asarray(part) for name, part in blocks.get(UTILITY, {}).items()}
     size = 0 if data is None else data.num_items if positions is None else len(positions)
     if (
@@ -140,7 +143,7 @@ def prior_notes(
         or not matrices
         or any(matrix.shape != (size, size) for matrix in matrices.values())
     ):
-        return found
+        return notes
     total = np.sum(list(matrices.values()), axis=0)
     ends = np.stack([data.comparisons.winner, data.comparisons.loser])
     first, second = ends if positions is None else np.searchsorted(positions, ends)
@@ -148,31 +151,33 @@ def prior_notes(
     same = variance[first] + variance[second] - 2 * total[first, second] <= _EQUAL * variance.mean()
     if same.any():
         pair = [data.labels[int(end)] for end in ends[:, np.argmax(same)]]
-        found["equal_priors"] = (
+        notes["equal_priors"] = (
             f"{pair[0]!r} and {pair[1]!r} were compared, but the prior has one utility for both "
             "(nothing that the model looks at differs), "
             "so no answer tells them apart; give each item a part of its own: leave "
             "individual=False out"
         )
-        warn_user(found["equal_priors"])
+        warn_user(notes["equal_priors"])
     gaps = {}
     for name, matrix in matrices.items():
-        if (
-            name and size <= MAX_NOTED_ITEMS
-        ):  # C K C with the centering matrix C: all that answers see
+        if name and size <= MAX_NOTED_ITEMS:
+            # C K C with the centering matrix C: answers depend on nothing else.
             rows = matrix - matrix.mean(axis=0)
             gaps[name] = rows - rows.mean(axis=1, keepdims=True)
     alike = [
-        [one, other]
-        for one, other in combinations(sorted(gaps), 2)
-        if np.vdot(gaps[one], gaps[other]) ** 2
-        > _ALIKE**2 * np.vdot(gaps[one], gaps[one]) * np.vdot(gaps[other], gaps[other])
+        [left, right]
+        for left, right in combinations(sorted(gaps), 2)
+        if np.vdot(gaps[left], gaps[right]) ** 2
+        > _ALIKE**2 * np.vdot(gaps[left], gaps[left]) * np.vdot(gaps[right], gaps[right])
     ]
-    return found | ({"alike_parts": alike} if alike else {})
+    return notes | ({"alike_parts": alike} if alike else {})
 
 
 def positive_definite(evidence: Evidence) -> bool:
-    """Whether every site's prior covariance is one, up to jitter; EP in gap space factorizes none of them."""
+    """Whether every site's prior covariance is positive definite, up to jitter.
+
+    EP in gap space factorizes none of them.
+    """
     totals = [
         sum(np.asarray(part) for part in parts.values()) for parts in evidence.blocks.values()
     ]
@@ -180,7 +185,7 @@ def positive_definite(evidence: Evidence) -> bool:
 
 
 def thinned(rows: list[Any], size: int) -> list[Any]:
-    """As many of the draws, evenly from each chain, as there is room for a covariance of each."""
+    """Draws, evenly from each chain, as many as memory allows covariances for."""
     most = max(1, MAX_NUMBERS_OF_MIXTURE // max(size, 1) ** 2 // CHAINS)
     length = len(rows) // CHAINS
     if length <= most:
@@ -201,7 +206,11 @@ def assemble(
     prior_log_weights: Floats | None = None,
     log_evidence: float | None = None,
 ) -> Posterior:
-    """A posterior of one Gaussian; or, with draws of the hyperparameters, of one for each, with weights by prior and evidence."""
+    """Posterior of the components: a single Gaussian, or a mixture.
+
+    The mixture has a component for each draw of the hyperparameters, weighted by prior and
+    evidence.
+    """
     single = prior_log_weights is None
     log_weights = np.zeros(1)
     if prior_log_weights is not None:

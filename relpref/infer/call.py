@@ -1,4 +1,4 @@
-"""A call of a numpyro program, and what its sites are, traced for shapes and types alone."""
+"""A call of a numpyro program and its sites, traced for shapes and types alone."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -24,20 +24,23 @@ from relpref.skeleton import Skeleton
 
 Values = dict[str, Any]
 Model = Callable[..., None]  # a numpyro program
-Shapes = tuple[Any, ...]  # of jax.ShapeDtypeStruct: arrays before they are looked at
+Shapes = tuple[Any, ...]  # of jax.ShapeDtypeStruct, for arrays without their values
 # Held while a program runs: numpyro's handlers are one stack for all threads.
 running = threading.RLock()
 
 
 def preference_data(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PreferenceData | None:
     """The preference data among a program's arguments."""
-    found = [a for a in (*args, *kwargs.values()) if isinstance(a, PreferenceData)]
-    return found[0] if found else None
+    data = (a for a in (*args, *kwargs.values()) if isinstance(a, PreferenceData))
+    return next(data, None)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A program and its arguments without their arrays, so that JAX compiles once for all arguments of equal shape."""
+    """A program and its arguments without their arrays.
+
+    JAX compiles once for all arguments of equal shape.
+    """
 
     program: Model
     skeleton: Skeleton  # of ``(args, kwargs)``
@@ -49,9 +52,8 @@ class Call:
     ) -> tuple["Call", tuple[Any, ...]]:
         """Separate the arrays among the arguments, in double precision, from everything else."""
         skeleton, arrays = Skeleton.split((args, dict(kwargs)))
-        return cls(
-            program, skeleton, tuple(_shape(array.shape, array.dtype) for array in arrays)
-        ), arrays
+        shapes = tuple(_shape(array.shape, array.dtype) for array in arrays)
+        return cls(program, skeleton, shapes), arrays
 
     def trace(
         self,
@@ -63,9 +65,9 @@ class Call:
     ) -> dict[str, Values]:
         """Every site of a run with given values; others are drawn from their priors.
 
-        Values are on their supports, ``unconstrained``, or ``standard``: quantiles of the priors,
-        as a standard normal variable has them. What is integrated out is at its prior mean, unless
-        a value is given.
+        Values are on their supports, ``unconstrained``, or ``standard``: prior quantiles on the
+        scale of a standard normal variable. Sites that are integrated out are at their prior mean,
+        unless a value is given.
         """
         args, kwargs = self.skeleton.join(arrays)
 
@@ -96,7 +98,7 @@ class Call:
 
 
 def is_integrated(site: Values) -> bool:
-    """Whether a site says that its values are to be integrated out, and they are independent normals of one sd."""
+    """Whether a site is marked to be integrated out and is independent normals of equal sd."""
     base = unwrap(site["fn"])
     return (
         bool(site["infer"].get(INTEGRATED))
@@ -107,12 +109,15 @@ def is_integrated(site: Values) -> bool:
 
 @lru_cache(maxsize=1024)
 def _shape(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    """One object for equal shapes: every call of a compiled function compares them, and JAX takes 10 µs for two that are not the same."""
+    """The same object for equal shapes.
+
+    Every call of a compiled function compares them; JAX takes 10 µs for two different objects.
+    """
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
 class Site(NamedTuple):
-    """What a site is, without its values."""
+    """Description of a site, without its values."""
 
     name: str
     kind: str
@@ -130,7 +135,7 @@ class Site(NamedTuple):
     log_concave: bool
     closed_form: bool
     shares_noise: bool  # whether its rows do, see `relpref.likelihoods.SharedNoise`
-    # Whether the distribution is whole when it is made again from what JAX sees of it
+    # Whether the distribution keeps all attributes when JAX flattens and restores it
     portable: bool
 
 
@@ -157,7 +162,7 @@ def survey(call: Call) -> tuple[Site, ...]:
             process = isinstance(base, GaussianProcess)
             leaves, structure = jax.tree.flatten(base)
             again = vars(jax.tree.unflatten(structure, leaves))
-            its = Site(
+            described = Site(
                 name=name,
                 kind=type(base).__name__,
                 shape=tuple(jnp.shape(site["value"])),
@@ -176,7 +181,7 @@ def survey(call: Call) -> tuple[Site, ...]:
                 shares_noise=hasattr(likelihood, "shared_noise"),
                 portable=all(part in again or hasattr(type(base), part) for part in vars(base)),
             )
-            sites.append(its)
+            sites.append(described)
 
     jax.eval_shape(record, call.shapes)
     return tuple(sites)
@@ -204,9 +209,9 @@ def broadcast_fixed(call: Call, fixed: Values) -> Values:
         if not np.all(np.isfinite(array)):
             raise DataError(f"fixed[{name!r}] is {value!r}; it must be finite")
         if name not in free:
-            known = ", ".join(free) or "none"
+            names = ", ".join(free) or "none"
             raise DataError(
-                f"fixed names the site {name!r}; the program's unobserved sites are {known}"
+                f"fixed names the site {name!r}; the program's unobserved sites are {names}"
             )
         site = sites[name]
         try:
@@ -215,7 +220,7 @@ def broadcast_fixed(call: Call, fixed: Values) -> Values:
             raise DataError(
                 f"fixed[{name!r}] has shape {array.shape}; the site has shape {site.shape}"
             ) from None
-        # The edge of an open support is let through: an amplitude of 0 switches a part off.
+        # The edge of an open support is allowed: an amplitude of 0 switches a part off.
         if not np.all(site.support(array) | site.support(np.nextafter(array, np.inf))):
             raise DataError(
                 f"fixed[{name!r}] is {value!r}, outside the site's support, {site.support}"

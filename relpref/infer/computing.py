@@ -1,4 +1,4 @@
-"""What every fit needs of the process: double precision, no fork behind it, and bounded memory for what JAX compiled."""
+"""Checks and settings of the process for every fit: precision, forks, and memory of JAX."""
 
 import os
 import sys
@@ -27,15 +27,17 @@ _forked = False  # whether this process is a forked child of one that had used J
 
 @contextmanager
 def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> Iterator[None]:
-    """Compute in float64, with a key, a program's arguments and what else an engine was ``given``, after a check that it can be done here.
+    """Compute in float64, after a check that a fit can run here.
+
+    ``args`` are the arguments of the program and ``given`` further inputs of the engine.
 
     Raises
     ------
     ClusterError
         In a forked child of a process that had used JAX, where any computation would hang.
     DataError
-        Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``, or where the key is none or the data
-        are a table.
+        Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``, or where ``rng_key`` is no key or the
+        data are a table.
     """
     if not isinstance(rng_key, int | np.integer) and not hasattr(rng_key, "dtype"):
         raise DataError(
@@ -55,8 +57,8 @@ def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> 
             "hang. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or "
             "use relpref.parallel.run_all"
         )
-    # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where
-    # they are large.
+    # Graphs are leaves: flattened they would compute spectra, which take hours where they are
+    # large.
     leaves = jax.tree.leaves((rng_key, args, given), is_leaf=_is_graph)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in (*leaves, jax.device_put(np.zeros(())))):
         raise DataError(
@@ -74,7 +76,10 @@ def _is_graph(node: Any) -> bool:
 
 
 class _Kept:
-    """What JAX keeps for sizes of data that it has compiled for: some 10 to 30 MB each, which JAX itself never drops."""
+    """Sizes of data that JAX has compiled for.
+
+    JAX keeps some 10 to 30 MB for each and never drops them.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,7 +87,7 @@ class _Kept:
         self._before: float | None = None
 
     def note(self, size: Any) -> None:
-        """Drop it all where another size would let it grow beyond the limit."""
+        """Note a size; drop what JAX keeps if it would grow beyond the limit."""
         with self._lock:
             if size in self._sizes:
                 return

@@ -1,4 +1,4 @@
-"""What the engines that approximate a posterior by a Gaussian share, and expectation propagation as one of them."""
+"""The base class of engines that approximate a posterior by a Gaussian, and EP."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
@@ -29,7 +29,7 @@ from relpref.infer.importance import (
     repeated_point,
 )
 from relpref.infer.large.fit import fit, fit_many
-from relpref.infer.plates import Averaged, Learned, learned, settled
+from relpref.infer.plates import Averaged, Learned, learned, prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.sampling import UNMIXED, Density, sample
 from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters, judged_copies
@@ -60,7 +60,9 @@ _TOO_LARGE = (
 
 @dataclass(eq=False, repr=False)
 class GaussianEngine:
-    """A Gaussian approximation of the posterior of a numpyro program, at hyperparameters it finds or integrates over.
+    """A Gaussian approximation of a numpyro program's posterior.
+
+    Hyperparameters are maximized, integrated over or sampled.
 
     Parameters
     ----------
@@ -70,19 +72,20 @@ class GaussianEngine:
         `relpref.likelihoods` have closed forms, those of others are integrated numerically. Every
         other latent site is a hyperparameter.
     hyperparameters : {"integrate", "maximize", "em", "nuts"}
-        ``"integrate"`` averages over them by 7 to 45 weighted points around the maximum of
-        evidence times prior (see `relpref.infer.importance`) and returns a weighted mixture of one
-        posterior for each. The key plays no part in it. At most six directions are varied: the scalars first, then entries of
-        vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
-        ``info["effective_points"]`` says how even the weights are. Where covariances of all points
-        would take too much memory, above about 640 items, the posterior is that at the maximum, and
-        ``info["integration"]`` says so. ``"maximize"`` climbs log evidence plus log prior by its
-        exact gradient and ignores the uncertainty around it: intervals are too narrow where answers
-        are few. ``"em"`` reaches the same place by the paper's expectation maximization (XPGP eq.
-        15-16), more slowly. ``"nuts"`` samples them from evidence times prior, starting at the
-        maximum, and returns a mixture of one posterior for each draw: the reference, and the remedy
-        where too few points are effective. The prior density at the maximum is always that of the
-        unconstrained values, so an amplitude is judged on the log scale and does not collapse to 0.
+        ``"integrate"`` averages over them by 7 to 45 weighted points around the maximum of evidence
+        times prior (see `relpref.infer.importance`) and returns a weighted mixture of one posterior
+        for each. It does not use the key. At most six directions are varied: the scalars first,
+        then entries of vectors such as length scales; ``info["held"]`` names what stays at the
+        maximum, and ``info["effective_points"]`` says how even the weights are. Where covariances
+        of all points would take too much memory, above about 640 items, the posterior is that at
+        the maximum, and ``info["integration"]`` says so. ``"maximize"`` climbs log evidence plus
+        log prior by its exact gradient and ignores the uncertainty around it: intervals are too
+        narrow where answers are few. ``"em"`` reaches the same place by the paper's expectation
+        maximization (XPGP eq. 15-16), more slowly. ``"nuts"`` samples them from evidence times
+        prior, starting at the maximum, and returns a mixture of one posterior for each draw: the
+        reference, and the remedy where too few points are effective. The prior density at the
+        maximum is always that of the unconstrained values, so an amplitude is judged on the log
+        scale and does not collapse to 0.
     fixed : mapping from site to value, optional
         Hyperparameters that are known; scalars are broadcast.
     restarts : int
@@ -113,7 +116,7 @@ class GaussianEngine:
     # Whether sites touch the likelihood at the mean, instead of matching moments
     at_mode: ClassVar[bool] = False
     evaluate: ClassVar[Callable[..., Evidence]]
-    # Its way through very many answers about very many items.
+    # Fits very many answers about very many items.
     fit_many: ClassVar[Callable[..., Any] | None] = None
 
     program: Model
@@ -143,13 +146,13 @@ class GaussianEngine:
                 f"program is {self.program!r}; {self.name} takes a numpyro program, such as "
                 "relpref.models.xpgp"
             )
-        for name, known in _CHOICES.items():
+        for name, choices in _CHOICES.items():
             given = getattr(self, name)
-            if given not in known:
+            if given not in choices:
                 hint = "; give known values with fixed=" if name == "hyperparameters" else ""
                 raise DataError(
-                    f"{name} is {given!r}; it is {', '.join(map(repr, known[:-1]))} or "
-                    f"{known[-1]!r}{hint}"
+                    f"{name} is {given!r}; it is {', '.join(map(repr, choices[:-1]))} or "
+                    f"{choices[-1]!r}{hint}"
                 )
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
@@ -160,7 +163,7 @@ class GaussianEngine:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keywords that it was made with, except ``fixed``."""
+        """The keywords of the engine, except ``fixed``."""
         names = [field.name for field in fields(self) if field.name not in ("program", "fixed")]
         return {name: getattr(self, name) for name in names}
 
@@ -202,7 +205,7 @@ class GaussianEngine:
         at: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> Posterior:
-        """As `run`, starting from the sites of an earlier posterior with the same answers.
+        """Run from the sites of an earlier posterior with the same answers, see `run`.
 
         Parameters
         ----------
@@ -224,9 +227,8 @@ class GaussianEngine:
             many = data is not None and data.num_items > MAX_DENSE_ITEMS and len(data.winner)
             if self.structure == "sparse" or (self.structure == "auto" and many):
                 return fit(self, sites, key, args, kwargs, progress_bar, at)
-            with threads_for(
-                0 if data is None else data.num_items
-            ):  # a graph's spectrum may be computed
+            # A graph's spectrum may be computed.
+            with threads_for(0 if data is None else data.num_items):
                 program = self._read(args, kwargs, self.fixed)
             with threads_for(program.layout.num_latents):
                 return self._fitted(program, sites, key, args, kwargs, progress_bar, at)
@@ -246,7 +248,7 @@ class GaussianEngine:
         # EM holds the posterior fixed where members would move with it, and averages are not
         # log-concave.
         average = not self.at_mode and self.hyperparameters != "em" and self.space != "observation"
-        return settled(program, average)
+        return prepare_plates(program, average)
 
     def _fitted(
         self,
@@ -261,7 +263,7 @@ class GaussianEngine:
         def fit(program: Program, at: Any, *, start: Any = sites, **options: Any) -> Fitted:
             return fit_hyperparameters(self, program, start, key, progress_bar, at, **options)
 
-        # Rows of lists share noise, whose scale says nothing of them one by one.
+        # Rows of lists share noise, so its scale does not belong to single rows.
         if program.scales and self.hyperparameters != "em" and not program.layout.ordered:
             plates = learned(program, fit, at)
             program, fitted = plates.program, plates.fitted
@@ -286,7 +288,7 @@ class GaussianEngine:
             place = (program, fitted.unconstrained, root, final.sites, CLOSE, self.max_sweeps)
             density = Density(self.evaluate, fitted.dual, self.warmup, *place).spread()
             draws, more = sample(density, key, self.draws, progress_bar)
-            # Of the search that the sampler started from, what is worth keeping.
+            # Entries on the search that the sampler started from.
             kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
             more = {name: info[name] for name in kept if name in info} | more
             members = {}
@@ -322,27 +324,28 @@ class GaussianEngine:
         r_hat: float | None = None,
         **kwargs: Any,
     ) -> Posterior:
-        """The mixture of one posterior for each of k draws of all hyperparameters that are not ``fixed``.
+        """The mixture of one posterior for each of k draws of the hyperparameters.
 
         Parameters
         ----------
         draws : mapping from site to array, shape (k, ...)
+            All hyperparameters that are not ``fixed``.
         rng_key, *args, **kwargs
             As for `run`.
         info : mapping, optional
-            What to report of the draws.
+            Entries for ``info`` about the draws.
         prior_log_weights : array, shape (k,), optional
             Log weights of the draws before the answers, see `Posterior`; by default the draws are
             of equal weight after them.
         r_hat : float, optional
-            Of the chains that the draws are from.
+            Convergence statistic of the chains that the draws are from.
         """
         with computing(self.name, rng_key, args, kwargs, self.fixed, draws):
             draws = {name: np.asarray(value, np.float64) for name, value in draws.items()}
             number = len(next(iter(draws.values())))
             rows = [{name: value[row] for name, value in draws.items()} for row in range(number)]
-            known = {**(self.fixed or {}), **rows[0]}
-            program = self._read(args, kwargs, known)
+            values = {**(self.fixed or {}), **rows[0]}
+            program = self._read(args, kwargs, values)
             layout = program.layout
             if layout.hyperparameters:
                 raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
@@ -363,22 +366,25 @@ class GaussianEngine:
                         break
                 infos.append(evidence.info)
                 components.append(Component.of(layout, evidence))
-            codes = [CODES[int(one.code)] for one in infos]
+            codes = [CODES[int(entry.code)] for entry in infos]
             result = max(codes, key=lambda code: (code.empty, not code.ok))
             if result.ok and r_hat is not None and r_hat > UNMIXED:
                 result = Result.hyperparameters_not_mixed
-            worst = max(infos, key=lambda one: float(one.residual))
-            told = describe(self, dual, result, worst) | {"hyperparameters": "nuts", **(info or {})}
+            worst = max(infos, key=lambda entry: float(entry.residual))
+            report = describe(self, dual, result, worst) | {
+                "hyperparameters": "nuts",
+                **(info or {}),
+            }
             evidences = np.array([component.log_evidence for component in components])
             log_evidence = None
             if prior_log_weights is None:
                 prior_log_weights = -evidences
-                told["draws"] = len(rows)
+                report["draws"] = len(rows)
             else:
                 log_weights = prior_log_weights + evidences
                 log_evidence = float(logsumexp(log_weights))
-                told |= judged(log_weights)
-            self.raise_unless_ok(result, told)
+                report |= judged(log_weights)
+            self.raise_unless_ok(result, report)
             fixed = {name: value for name, value in program.fixed.items() if name not in draws}
             kept = {name: np.stack([row[name] for row in rows]) for name in draws}
             weights = (prior_log_weights, log_evidence)
@@ -387,7 +393,7 @@ class GaussianEngine:
                 fixed,
                 components,
                 result,
-                told,
+                report,
                 rng_key,
                 Origin(self.program, args, kwargs, self),
                 kept,
@@ -397,22 +403,21 @@ class GaussianEngine:
     def _at_maximum(
         self, program: Program, fitted: Fitted, info: dict[str, Any], key: Any, origin: Origin
     ) -> Posterior:
-        found, values = fitted.evidence, program.fixed | fitted.evidence.hyperparameters
-        component, averaged = (
-            Component.of(program.layout, found),
-            self._averaged(program, fitted.dual),
-        )
+        evidence = fitted.evidence
+        values = program.fixed | evidence.hyperparameters
+        component = Component.of(program.layout, evidence)
+        averaged = self._averaged(program, fitted.dual)
         if averaged is not None and not fitted.result.empty:
-            own, known = averaged.given(fitted.unconstrained, found, None)
+            members, given_members = averaged.given(fitted.unconstrained, evidence, None)
             # The evidence is that of all that members may be.
-            component = Component.of(program.layout, known)._replace(
+            component = Component.of(program.layout, given_members)._replace(
                 log_evidence=component.log_evidence
             )
-            values |= own
+            values |= members
         return assemble(program.layout, values, [component], fitted.result, info, key, origin)
 
     def _averaged(self, program: Program, dual: bool) -> Averaged | None:
-        """How to go on where members were averaged over."""
+        """The program and its evaluation for drawing members; None where there are none."""
         if program.members is None:
             return None
 
@@ -423,7 +428,7 @@ class GaussianEngine:
         return Averaged(program, evaluate)
 
     def raise_unless_ok(self, result: Result, info: Mapping[str, Any]) -> None:
-        """Raise what ``throw`` wants to be raised."""
+        """Raise an error if the result is not converged and ``throw`` is set."""
         if not result.ok and self.throw:
             state = (
                 f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping "
@@ -444,43 +449,41 @@ class GaussianEngine:
         """The weighted mixture over importance points around the maximum."""
         layout, best = program.layout, fitted.evidence
         maximum, unravel = ravel(fitted.unconstrained)
-        # The evidence is stationary in the sites, and what a mean is off by is far below the error
-        # of few points.
+        # The evidence is stationary in the sites, and the error of a mean is far below that of few
+        # points.
         limits = (eased(POINT_TOLERANCE, self.tol, program), self.max_sweeps)
         cold = Sites(*np.zeros((2, layout.num_rows)))
-        seen, seen_sites = maximum[None], [best.sites]
+        visited, visited_sites = maximum[None], [best.sites]
 
-        def at(places: Floats, wanted: bool) -> list[Evaluated | None]:
-            nonlocal seen
-            found: list[Evaluated | None] = []
+        def at(places: Floats, with_results: bool) -> list[Evaluated | None]:
+            nonlocal visited
+            evaluations: list[Evaluated | None] = []
             for place in places:
-                nearest = seen_sites[int(np.argmin(np.square(seen - place).sum(axis=1)))]
+                nearest = visited_sites[int(np.argmin(np.square(visited - place).sum(axis=1)))]
                 unconstrained = unravel(place)
-                found.append(None)
+                evaluations.append(None)
                 for start in (nearest, cold):
                     evidence = self.evaluate(
-                        program, fitted.dual, True, unconstrained, start, *limits, wanted
+                        program, fitted.dual, True, unconstrained, start, *limits, with_results
                     )
                     gradient = ravel(evidence.gradient)[0]
-                    log_evidence, log_prior = (
-                        float(evidence.log_evidence),
-                        float(evidence.log_prior),
-                    )
+                    log_evidence = float(evidence.log_evidence)
+                    log_prior = float(evidence.log_prior)
                     numbers = (log_evidence, log_prior, *gradient)
                     if int(evidence.info.code) != _CONVERGED or not np.all(np.isfinite(numbers)):
                         continue
-                    seen = np.vstack([seen, place])
-                    seen_sites.append(evidence.sites)
+                    visited = np.vstack([visited, place])
+                    visited_sites.append(evidence.sites)
                     result = None
-                    if wanted:
+                    if with_results:
                         values = jax.tree.map(np.asarray, evidence.hyperparameters)
                         slim = evidence._replace(
                             drift=None, covariance=None, pulled=None, blocks={}
                         )
                         result = (Component.of(layout, evidence), values, slim)
-                    found[-1] = Evaluated(log_evidence, log_prior, gradient, result)
+                    evaluations[-1] = Evaluated(log_evidence, log_prior, gradient, result)
                     break
-            return found
+            return evaluations
 
         here = Evaluated(
             float(best.log_evidence), float(best.log_prior), ravel(best.gradient)[0], None
@@ -505,10 +508,10 @@ class GaussianEngine:
         if plates is not None:
             vectors = plates.vectors(points, rng)
             points = points.moved(vectors, at(vectors, True))
-        found = [(component, values) for component, values, _ in points.results]
+        drawn = [(component, values) for component, values, _ in points.results]
         if averaged is not None:
-            points, found = averaged.at_points(points, unravel, rng)
-        components, values = zip(*found, strict=True)
+            points, drawn = averaged.at_points(points, unravel, rng)
+        components, values = zip(*drawn, strict=True)
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
         weights = (points.prior_log_weights, points.log_evidence)
         info |= judged(weights[0] + [component.log_evidence for component in components])
@@ -524,7 +527,9 @@ class GaussianEngine:
 
 
 class EP(GaussianEngine):
-    """Expectation propagation on a numpyro program (XPGP section 4.1, on one-dimensional projections).
+    """Expectation propagation on a numpyro program.
+
+    It works on one-dimensional projections (XPGP section 4.1).
 
     The most accurate of the engines that do not sample: means within a few hundredths of a
     posterior standard deviation, the evidence within a few tenths of a nat. ``tol`` bounds the

@@ -61,12 +61,8 @@ _MAX_NEWTON = 1.5
 # Offsets from the prior's median at which a prior is tabulated, in the unconstrained space.
 _GRID = 0.05 * np.sinh(np.linspace(-8.0, 8.0, 801))
 _FARTHEST = 6.5  # standard deviations; the map is linear beyond
-POINTS_INFO = (
-    "points",
-    "directions",
-    "failed_points",
-    "held",
-)  # of ``info``, what updates do not change
+# Entries of ``info`` that updates do not change.
+POINTS_INFO = ("points", "directions", "failed_points", "held")
 
 
 class Evaluated(NamedTuple):
@@ -91,22 +87,18 @@ class Points(NamedTuple):
     # Of prior over proposal, shape (k,). Plus the log evidences of the points they are those of
     # evidence times prior over proposal, and log Σ exp of these is ``log_evidence``.
     prior_log_weights: Floats
-    log_evidence: (
-        float | None
-    )  # log of the evidence averaged over the prior; None where sites are held
+    # Log of the evidence averaged over the prior; None where sites are held.
+    log_evidence: float | None
     info: dict[str, Any]
 
-    def moved(self, vectors: Floats, found: list[Evaluated | None]) -> "Points":
-        """With other vectors and their results, of the same weights; as they were where the engine failed."""
-        prior, results, kept = (
-            self.prior_log_weights.copy(),
-            list(self.results),
-            self.vectors.copy(),
-        )
-        for row, one in enumerate(found):
-            if one is not None:
-                prior[row] += results[row][0].log_evidence - one.log_evidence
-                results[row], kept[row] = one.result, vectors[row]
+    def moved(self, vectors: Floats, evaluations: list[Evaluated | None]) -> "Points":
+        """Points of the same weights at other vectors; unchanged where the engine failed."""
+        prior, results = self.prior_log_weights.copy(), list(self.results)
+        kept = self.vectors.copy()
+        for row, evaluation in enumerate(evaluations):
+            if evaluation is not None:
+                prior[row] += results[row][0].log_evidence - evaluation.log_evidence
+                results[row], kept[row] = evaluation.result, vectors[row]
         return self._replace(vectors=kept, results=results, prior_log_weights=prior)
 
     def split(self) -> "Points":
@@ -124,7 +116,7 @@ class Points(NamedTuple):
 
 
 class _Scale(NamedTuple):
-    """A table of the monotone map of one coordinate from z, where its prior is standard normal, to its unconstrained value x."""
+    """A table of the monotone map of a coordinate from z ~ N(0, 1) to its unconstrained value x."""
 
     z: Floats
     x: Floats
@@ -146,7 +138,10 @@ class Coordinates:
 
 
 def coordinates(program: Program, maximum: Values) -> Coordinates:
-    """Standardize the hyperparameters, at the values of the maximum where one prior depends on another."""
+    """Standardize the hyperparameters.
+
+    Where a prior depends on another hyperparameter, that one is at its maximum.
+    """
     values = {name: np.asarray(value) for name, value in maximum.items()}
     plated = {site.name for site in survey(program.compiled.call) if site.plated}
     densities = _prior_densities(program.compiled, tuple(sorted(set(values) - plated)), values)
@@ -164,7 +159,8 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
             centers = np.ravel(program.medians[name])
             columns = np.reshape(densities[name], (len(_GRID), size)).T
             scales += [
-                _scale(center + _GRID, one) for center, one in zip(centers, columns, strict=True)
+                _scale(center + _GRID, column)
+                for center, column in zip(centers, columns, strict=True)
             ]
         else:
             scales += [None] * size
@@ -177,16 +173,19 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
 
 @partial(lazy_jit, static_argnums=1)
 def _prior_densities(program: Program, names: tuple[str, ...], values: Values) -> dict[str, Array]:
-    """Log densities of unconstrained hyperparameters around the medians of their priors, of those with independent coordinates."""
-    sites, found = program.sites(jnp.zeros(program.layout.num_latents), values), {}
+    """Log densities of unconstrained hyperparameters around the medians of their priors.
+
+    Only priors with independent coordinates have an entry.
+    """
+    sites, densities = program.sites(jnp.zeros(program.layout.num_latents), values), {}
     for name in names:
         prior, median = unwrap(sites[name]["fn"]), program.medians[name]
         if not prior.event_dim and tuple(prior.batch_shape) in ((), median.shape):
             transform = biject_to(prior.support)
             raw = median + jnp.reshape(jnp.asarray(_GRID), (-1,) + (1,) * median.ndim)
             value = transform(raw)
-            found[name] = prior.log_prob(value) + transform.log_abs_det_jacobian(raw, value)
-    return found
+            densities[name] = prior.log_prob(value) + transform.log_abs_det_jacobian(raw, value)
+    return densities
 
 
 def _scale(x: Floats, log_density: Floats) -> _Scale | None:
@@ -214,28 +213,38 @@ def _line(at: Any, x: Floats, y: Floats) -> tuple[Any, Any]:
 
 
 class _Target(NamedTuple):
-    """Evidence times prior as a function of z, the standardized hyperparameters; of several, shape (k, d), at once."""
+    """Evidence times prior as a function of standardized hyperparameters z, shape (k, d)."""
 
     evaluate: Evaluate
     maximum: Floats
     moving: NDArray[np.int64]  # coordinates that z has
     scales: list[tuple[int, _Scale]]  # of entries of z
 
-    def at(self, z: Floats, wanted: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
-        """Flattened unconstrained hyperparameters, shape (k, p), their evaluations, and log evidence times prior as a density of z."""
+    def at(self, z: Floats, with_results: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
+        """Evaluate at z.
+
+        Returns flattened unconstrained hyperparameters, shape (k, p), their evaluations, and log
+        evidence times prior as a density of z.
+        """
         x = np.repeat(self.maximum[None], len(z), axis=0)
         x[:, self.moving] = z
         height = np.zeros(len(z))
         for column, scale in self.scales:
             x[:, self.moving[column]], slope = _line(z[:, column], scale.z, scale.x)
             height += np.log(slope)
-        found = self.evaluate(x, wanted)
-        here = [-np.inf if one is None else one.log_evidence + one.log_prior for one in found]
-        return x, found, here + height
+        evaluations = self.evaluate(x, with_results)
+        here = [
+            -np.inf if evaluation is None else evaluation.log_evidence + evaluation.log_prior
+            for evaluation in evaluations
+        ]
+        return x, evaluations, here + height
 
-    def gradient(self, z: Floats, found: Evaluated) -> Floats:
-        """Of the height at one z, shape (d,); on the standardized scale that of the prior is −z."""
-        gradient = found.gradient[self.moving].copy()
+    def gradient(self, z: Floats, evaluation: Evaluated) -> Floats:
+        """Gradient of the height at one z, shape (d,).
+
+        That of the prior is −z on the standardized scale.
+        """
+        gradient = evaluation.gradient[self.moving].copy()
         for column, scale in self.scales:
             slope = _line(z[column], scale.z, scale.x)[1]
             of_prior = _line(z[column], scale.z, scale.log_density)[1]  # by z, as the slope
@@ -341,7 +350,7 @@ def _corners(size: int, few: bool) -> Floats:
 
 
 def _degree_five(height: _Height, axes: _Axes, few: bool) -> _Rule:
-    """The rule of degree 5 for the normal distribution with points in the center, on axes and in corners.
+    """The rule of degree 5 for the normal distribution: center, points on axes and corners.
 
     It is that of McNamee & Stenger (1967), "Construction of fully symmetric numerical integration
     formulas": its weights follow from the moments E[u_i²] = 1, E[u_i⁴] = 3 and E[u_i² u_j²] = 1.
@@ -373,9 +382,10 @@ def importance_points(
     most: int,
     report: Callable[[int, float], None],
 ) -> Points:
-    """Weighted points around the maximum, flattened unconstrained hyperparameters of shape (p,); at most so many.
+    """At most ``most`` weighted points around the maximum.
 
-    ``report`` is told the number of points, and how many are effective.
+    ``maximum`` has the flattened unconstrained hyperparameters, shape (p,). ``report`` is called
+    with the number of points and the effective number.
     """
     moving = np.concatenate([coords.free, coords.more])
     origin, scales = maximum[moving].astype(float), []
@@ -391,8 +401,8 @@ def importance_points(
     newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
     center = root @ newton
 
-    def height(places: Floats, wanted: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
-        return target.at(origin + places @ varied.T, wanted)
+    def height(places: Floats, with_results: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
+        return target.at(origin + places @ varied.T, with_results)
 
     if len(root) <= max(_SPACING):
         rule = _lattice(height, center, root, min(most, MOST_POINTS))
@@ -400,26 +410,28 @@ def importance_points(
         few = most <= FEWER_POINTS
         rule = _degree_five(height, _Axes.fitted(height, center, root), few)
         if rule.share < _MIN_SHARE and np.any(np.isfinite(rule.log_weights)):
-            # Another one with the moments of the weighted points, as far as these are known.
+            # Another one with the moments of the weighted points, as far as they determine these.
             weights = np.exp(rule.log_weights - logsumexp(rule.log_weights))
             middle, enough = weights @ rule.places, effective(rule.log_weights)
-            centered, known = rule.places - middle, enough / (enough + len(middle))
-            covariance = known * (centered.T * weights) @ centered + (1 - known) * root @ root.T
+            centered, confidence = rule.places - middle, enough / (enough + len(middle))
+            covariance = (
+                confidence * (centered.T * weights) @ centered + (1 - confidence) * root @ root.T
+            )
             values, axes = np.linalg.eigh(covariance)
             again = _Axes.fitted(height, middle, axes * np.sqrt(values))
             rule = max(rule, _degree_five(height, again, few), key=lambda other: other.share)
-    log_weights, found = rule.log_weights, rule.results
+    log_weights, evaluations = rule.log_weights, rule.results
     enough = effective(log_weights)
-    report(len(found), enough)
-    kept = [(row, one) for row, one in enumerate(found) if one is not None]
-    rows = [row for row, _ in kept]
+    report(len(evaluations), enough)
+    rows = [row for row, evaluation in enumerate(evaluations) if evaluation is not None]
+    kept = [evaluation for evaluation in evaluations if evaluation is not None]
     info: dict[str, Any] = {
         "points": len(kept),
         "effective_points": enough,
         "directions": len(root),
     }
-    if len(found) > len(kept):
-        info["failed_points"] = len(found) - len(kept)
+    if len(evaluations) > len(kept):
+        info["failed_points"] = len(evaluations) - len(kept)
     if rest.shape[1] or coords.held:
         names = {coords.names[at][0] for at in coords.more} if rest.shape[1] else set()
         info["held"] = [*coords.held, *sorted(names)]
@@ -432,24 +444,24 @@ def importance_points(
         highest -= total  # so that weights and evidences add up to this one
     return Points(
         vectors=rule.vectors[rows],
-        results=[one.result for _, one in kept],
-        prior_log_weights=log_weights[rows] - [one.log_evidence for _, one in kept] - highest,
+        results=[evaluation.result for evaluation in kept],
+        prior_log_weights=log_weights[rows] - [each.log_evidence for each in kept] - highest,
         log_evidence=total,
         info=info,
     )
 
 
 def repeated_point(result: Any, here: Evaluated) -> Points:
-    """Points of equal weight at hyperparameters that are known, for members to be drawn at each."""
+    """Points of equal weight at fixed hyperparameters, for members to be drawn at each."""
     equal = np.full(MIN_POINTS, -np.log(MIN_POINTS))
     info = {"points": MIN_POINTS, "effective_points": float(MIN_POINTS), "directions": 0}
     return Points(np.empty((MIN_POINTS, 0)), [result] * MIN_POINTS, equal, here.log_evidence, info)
 
 
 def most_points(size: int) -> int:
-    """How many points there may be for so many latents."""
-    room = MAX_NUMBERS_OF_POINTS // max(size, 1) ** 2
-    return min(room, FEWER_POINTS) if size > _SMALL else room
+    """Largest number of points for so many latents."""
+    most = MAX_NUMBERS_OF_POINTS // max(size, 1) ** 2
+    return min(most, FEWER_POINTS) if size > _SMALL else most
 
 
 def effective(log_weights: Floats) -> float:
@@ -465,7 +477,10 @@ def are_too_few(number: int, enough: float) -> bool:
 
 
 def judged(log_weights: Floats) -> dict[str, Any]:
-    """What ``info`` says of weights of evidence times prior over proposal; with a warning where a few have most of the weight."""
+    """Entries of ``info`` about weights of evidence times prior over proposal.
+
+    Warns where a few points have most of the weight.
+    """
     number, enough, message = len(log_weights), effective(log_weights), None
     info = {"points": number, "effective_points": enough}
     if number >= PARETO_POINTS:
@@ -487,23 +502,29 @@ def judged(log_weights: Floats) -> dict[str, Any]:
 
 
 def _curvature(target: _Target, origin: Floats, at_maximum: Evaluated) -> tuple[Floats, Floats]:
-    """Minus the Hessian, with eigenvalues bounded from below, and the gradient at the maximum, by differences of the exact gradient."""
+    """Minus the Hessian and the gradient at the maximum.
+
+    The Hessian is by differences of the exact gradient, with eigenvalues bounded from below.
+    """
     here = target.gradient(origin, at_maximum)
     hessian = np.eye(len(here))
     left = np.arange(len(here))
     for step in (_STEP, -_STEP):
         places = origin + step * np.eye(len(here))[left]
-        there = target.at(places, False)[1] if len(left) else []
-        for row, place, one in zip(left, places, there, strict=True):
-            if one is not None:
-                hessian[row] = (here - target.gradient(place, one)) / step
-        left = left[[one is None for one in there]]
+        evaluations = target.at(places, False)[1] if len(left) else []
+        for row, place, evaluation in zip(left, places, evaluations, strict=True):
+            if evaluation is not None:
+                hessian[row] = (here - target.gradient(place, evaluation)) / step
+        left = left[[evaluation is None for evaluation in evaluations]]
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     return (vectors * np.maximum(values, _LEAST_CURVATURE)) @ vectors.T, here
 
 
 def _directions(hessian: Floats, free: int) -> tuple[Floats, Floats]:
-    """Bases of what is varied and of the rest: the scalars first, then the flattest directions of the vectors' entries."""
+    """Bases of the directions that are varied and of the rest.
+
+    Scalars come first, then the flattest directions of the vectors' entries.
+    """
     size = len(hessian)
     if size <= MAX_DIRECTIONS:
         return np.eye(size), np.empty((size, 0))
@@ -520,8 +541,8 @@ def _directions(hessian: Floats, free: int) -> tuple[Floats, Floats]:
 def inverse_root(precision: Floats, least: float = 0.0) -> Floats:
     """A root of the inverse, eigenvalues bounded from below; the identity where it is not finite.
 
-    By eigenvectors: where noise of almost nothing fits best, curvatures differ by more than a
-    Cholesky factor bears.
+    It is computed from eigenvectors: where noise near 0 fits best, curvatures differ by more than
+    a Cholesky factor allows.
     """
     if not np.all(np.isfinite(precision)):
         return np.eye(len(precision))

@@ -1,4 +1,6 @@
-"""Answers whose rows are one outcome, such as lists, at a point: for Laplace's approximation, which has a block of curvature for each.
+"""Joint likelihoods of rows that are one outcome, such as lists, for Laplace's approximation.
+
+The curvature has a block for each outcome.
 
 Of a list, the log probability f is a function of all of its rows x. Its Gaussian site has the slope
 ∂f and the precision H = −∂²f, which is no diagonal. As nothing is integrated out of it, the latent
@@ -23,14 +25,12 @@ from relpref.infer.program import Program
 from relpref.lazy_jit import lazy_jit
 from relpref.linalg.arrays import Array, namespace
 
-_SHORT, _LONG = (
-    1e-3,
-    3e-3,
-)  # steps of first and of second differences, where the noise of an answer is 1
+# Steps of first and of second differences, where the noise of an answer is 1.
+_SHORT, _LONG = 1e-3, 3e-3
 
 
 class Around(NamedTuple):
-    """What is known of f at a point."""
+    """Height, slope and second derivatives of f at a point."""
 
     height: Array  # Σ f
     slope: Array  # shape (m,)
@@ -38,7 +38,7 @@ class Around(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """Functions of the projections x, shape (m,), and which rows they are about."""
+    """Functions of the projections x, shape (m,), and the rows that they depend on."""
 
     arrow: Arrow
     directions: Array  # 1 where a row has this place in its group, shape (m, w)
@@ -64,24 +64,27 @@ class Joint(NamedTuple):
         return self.slopes(points)[1] @ shares
 
     def weights(self, precision: Array, second: Array) -> Weights:
-        """Of all sites, from the precisions of single answers and second derivatives."""
+        """Weights of all sites, from precisions of single answers and second derivatives."""
         blocks, xp = self.arrow.blocks, namespace(second)
-        room = xp.concatenate([-second, 0 * self.directions[:1]])
-        squares = (room[group.rows][:, :, : group.rows.shape[1]] for group in blocks.groups)
+        padded = xp.concatenate([-second, 0 * self.directions[:1]])
+        squares = (padded[group.rows][:, :, : group.rows.shape[1]] for group in blocks.groups)
         groups = tuple(0.5 * (square + square.swapaxes(1, 2)) for square in squares)
         return Weights(precision[blocks.alone], groups)
 
     def times(self, weights: Weights, vector: Array) -> Array:
         """The weights times a vector, shape (m,)."""
         blocks = self.arrow.blocks
-        seen = zip(weights.groups, blocks.cut(vector), strict=True)
+        pairs = zip(weights.groups, blocks.cut(vector), strict=True)
         return blocks.joined(
             weights.alone * vector[blocks.alone],
-            [(block @ its[:, :, None])[:, :, 0] for block, its in seen],
+            [(block @ part[:, :, None])[:, :, 0] for block, part in pairs],
         )
 
     def roots(self, covariance: Array) -> Array:
-        """R, where RRᵀ are the covariances of a row with the rows of its group, given that of the latents, shape (m, w)."""
+        """R, shape (m, w), where RRᵀ are the covariances of a row with the rows of its group.
+
+        ``covariance`` is that of the latents.
+        """
         assert self.arrow.rows is not None
         squares, xp = [], namespace(covariance)
         for columns, entries in self.arrow.rows.items:
@@ -96,31 +99,37 @@ class Joint(NamedTuple):
 
 
 def slope_along(value: Array, direction: Array) -> tuple[Array, Array]:
-    """Points, shape (m, k), and shares of the values there, whose sum is the derivative along a direction."""
+    """Points, shape (m, k), and shares of the values there.
+
+    The weighted sum of the values is the derivative along a direction.
+    """
     step = _step(_SHORT, direction)
     return _around(value, step * direction[:, None]), np.array([0.0, 0.5, -0.5]) / step
 
 
 def half_trace(value: Array, roots: Array) -> tuple[Array, Array]:
-    """As `slope_along`, for half the sum of the second derivatives along the roots."""
+    """Points and shares for half the sum of the second derivatives along the roots.
+
+    See `slope_along`.
+    """
     step, width = _step(_LONG, roots), roots.shape[1]
     return _around(value, step * roots), np.append(-width, np.full(2 * width, 0.5)) / step**2
 
 
 def _step(most: float, directions: Array) -> Array:
-    """That takes no row farther."""
+    """Step that moves no row by more than ``most``."""
     xp = namespace(directions)
     return most / xp.maximum(xp.max(xp.abs(directions), initial=0.0), 1e-30)
 
 
 def _around(value: Array, moves: Array) -> Array:
-    """A point, and those at both ends of moves of shape (m, w), shape (m, 1 + 2w)."""
+    """A point and the ends of moves of shape (m, w) on both sides, shape (m, 1 + 2w)."""
     middle = value[:, None]
     return namespace(value, moves).concatenate([middle, middle + moves, middle - moves], axis=1)
 
 
 def _columns(blocks: Blocks, squares: Sequence[Array]) -> Array:
-    """The rows of blocks of shape (g, p, p), by the rows that they are about, shape (m, w)."""
+    """Rows of blocks of shape (g, p, p), in the order of the projections, shape (m, w)."""
     width = max(square.shape[2] for square in squares)
     xp = namespace(*squares)
     wide = [xp.pad(square, ((0, 0), (0, 0), (0, width - square.shape[2]))) for square in squares]
@@ -138,19 +147,20 @@ def _directions(arrow: Arrow) -> Array:
 
 
 def heights(observations: tuple[Observation, ...], offset: Array, points: Array) -> Array:
-    """Log probability of all groups of rows that are one outcome, at points of shape (m, k), shape (k,)."""
+    """Log probability of all groups of rows that are one outcome, shape (k,).
+
+    ``points`` has the shape (m, k).
+    """
 
     def height(value: Array) -> Array:
         start, total = 0, jnp.zeros(())
         for likelihood, answers, _ in observations:
             rows = slice(start, start + answers.size)
             start += answers.size
-            whole = getattr(likelihood, "log_prob_of_lists", None)
-            if whole is not None:
-                total = (
-                    total
-                    + whole(answers, jnp.reshape(value[rows] + offset[rows], answers.shape)).sum()
-                )
+            log_prob = getattr(likelihood, "log_prob_of_lists", None)
+            if log_prob is not None:
+                predictor = jnp.reshape(value[rows] + offset[rows], answers.shape)
+                total = total + log_prob(answers, predictor).sum()
         return total
 
     return jax.vmap(height, 1)(points)
@@ -160,11 +170,11 @@ def slopes(reading: Reading, points: Array) -> tuple[Array, Array]:
     """See `Joint.slopes`."""
 
     def total(points: Array) -> tuple[Array, Array]:
-        found = heights(reading.observations, reading.offset, points)
-        return found.sum(), found
+        height = heights(reading.observations, reading.offset, points)
+        return height.sum(), height
 
-    slope, found = jax.grad(total, has_aux=True)(points)
-    return found, slope
+    slope, height = jax.grad(total, has_aux=True)(points)
+    return height, slope
 
 
 @lazy_jit
@@ -173,17 +183,20 @@ def _slopes(program: Program, unconstrained: Values, points: Array) -> tuple[Arr
 
 
 def joint_of(arrow: Arrow, reading: Reading) -> Joint:
-    """Of a program that JAX traces."""
+    """Joint likelihood of a program that JAX traces."""
     return Joint(arrow, _directions(arrow), partial(slopes, reading))
 
 
 def joint_on_host(
     arrow: Arrow, program: Program, unconstrained: Values, fill: Callable[[Array], Array]
 ) -> Joint:
-    """Of NumPy's arrays; ``fill`` adds the rows that the ``program`` has beyond those of the arrow."""
+    """Joint likelihood on arrays of NumPy.
 
-    def its(points: Array) -> tuple[Array, Array]:
-        found, slope = _slopes(program, unconstrained, fill(points))
-        return found, slope[: len(points)]
+    ``fill`` adds the rows that the ``program`` has beyond those of the arrow.
+    """
 
-    return Joint(arrow, _directions(arrow), its)
+    def slopes(points: Array) -> tuple[Array, Array]:
+        height, slope = _slopes(program, unconstrained, fill(points))
+        return height, slope[: len(points)]
+
+    return Joint(arrow, _directions(arrow), slopes)

@@ -17,11 +17,11 @@ from relpref.likelihoods import TiltedMoments
 from relpref.linalg.arrays import Array, cond, namespace, while_loop
 from relpref.result import Result
 
-_SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
+_SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is expected
 
 
 class Point(NamedTuple):
-    """A point on the way."""
+    """A point of the ascent."""
 
     value: Array  # x, the projections, shape (m,)
     dual: Array  # β with x = (prior covariance of the projections) β, shape (m,)
@@ -30,7 +30,7 @@ class Point(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the next step needs: where it starts, and what the last one saw."""
+    """State before the next step: its start, and results of the last step."""
 
     point: Point
     fit: Fit
@@ -49,13 +49,16 @@ def sites_at(problem: Problem, value: Array) -> Sites:
 
 
 def climbing(sites: Sites, value: Array) -> Sites:
-    """Sites of the same slope at x, those of a negative curvature without it."""
+    """Sites of the same slope at x, with negative curvatures set to 0."""
     precision = namespace(sites.precision).maximum(sites.precision, 0.0)
     return Sites(precision, sites.shift + (precision - sites.precision) * value)
 
 
 def at_point(problem: Problem, value: Array) -> tuple[Array, TiltedMoments]:
-    """How often each row was answered, 0 for those of `Problem.joint`, and what it says at x, anything for those."""
+    """Counts of the rows and the moments of their likelihoods at x.
+
+    Rows of `Problem.joint` have the count 0 and any moments.
+    """
     if problem.joint is None:
         return problem.counts, problem.tilted(value, namespace(value).zeros_like(value))
     alone = problem.joint.alone
@@ -63,7 +66,7 @@ def at_point(problem: Problem, value: Array) -> tuple[Array, TiltedMoments]:
 
 
 def point_at(problem: Problem, value: Array, dual: Array) -> Point:
-    """Of x and β; every row counts as often as it was answered."""
+    """Point of x and β; every row counts as often as it was answered."""
     xp = namespace(problem.counts, value)
     counts, moments = at_point(problem, value)
     height = xp.sum(counts * moments.log_normalizer) - 0.5 * xp.vdot(dual, value)
@@ -92,7 +95,10 @@ def touching(problem: Problem, point: Point) -> Fit:
 
 
 def beginning(problem: Problem, sites: Sites) -> Fit:
-    """The posterior under the given sites; where rows are taken together, the prior with the mean that has this dual vector."""
+    """The posterior under the given sites.
+
+    Where rows are taken together, the prior with the mean that has their dual vector.
+    """
     if problem.joint is None:
         return posterior(problem, with_known(problem.known, sites))
     nothing = problem.joint.weights(0 * problem.counts, 0 * problem.joint.directions)
@@ -107,7 +113,10 @@ def beginning(problem: Problem, sites: Sites) -> Fit:
 def run(
     problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int | Array
 ) -> tuple[Fit, Info]:
-    """Climb from the mean under the given sites until a full step moves nothing; the residual is its largest move, in posterior sds."""
+    """Climb from the mean under the given sites until a full step moves nothing.
+
+    The residual is the largest move of a full step, in posterior sds.
+    """
     xp = namespace(problem.counts, sites.precision)
 
     def point(fit: Fit) -> Point:
@@ -117,22 +126,22 @@ def run(
         here = state.point
         fit = touching(problem, here)
         if not concave:
-            # Away from a mode the curvature may leave nothing proper; without its negative part the
-            # step still climbs.
+            # Away from a mode the curvature may make the posterior improper; without its negative
+            # part the step still climbs.
             proper = xp.all(xp.isfinite(fit.marginals.mean)) & xp.all(fit.marginals.variance >= 0)
             fit = cond(
                 proper,
                 lambda: fit,
                 lambda: posterior(problem, climbing(sites_at(problem, here.value), here.value)),
             )
-        there = point(fit)
+        ahead = point(fit)
         sd = xp.sqrt(fit.marginals.variance)
-        move = xp.abs(there.value - here.value) / xp.where(sd == 0, 1.0, sd)
+        move = xp.abs(ahead.value - here.value) / xp.where(sd == 0, 1.0, sd)
         residual = xp.max(move, initial=0.0)
 
         def blend(fraction: Array) -> Point:
-            value = here.value + fraction * (there.value - here.value)
-            dual = here.dual + fraction * (there.dual - here.dual)
+            value = here.value + fraction * (ahead.value - here.value)
+            dual = here.dual + fraction * (ahead.dual - here.dual)
             return point_at(problem, value, dual)
 
         def too_long(carry: tuple[Array, Point]) -> Array:
@@ -142,7 +151,7 @@ def run(
             return ~higher & (fraction > _SHORTEST)
 
         fraction, reached = while_loop(
-            too_long, lambda carry: (0.5 * carry[0], blend(0.5 * carry[0])), (xp.ones(()), there)
+            too_long, lambda carry: (0.5 * carry[0], blend(0.5 * carry[0])), (xp.ones(()), ahead)
         )
         finite = xp.isfinite(residual) & xp.all(xp.isfinite(fit.sites.precision))
         positive = xp.all((fit.sites.precision >= 0) | ~xp.asarray(problem.log_concave)) | ~finite
@@ -175,7 +184,10 @@ def run(
 
 
 def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:
-    """Find the mode; Laplace's evidence and what the answers do to it (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
+    """Find the mode, Laplace's evidence and its gradient.
+
+    See Rasmussen & Williams (2006), eq. 3.32 and 5.21-5.24.
+    """
     fit, info = run(problem, sites, tolerance, max_sweeps)
     value = fit.marginals.mean
     dual = dual_vector(problem, fit)
@@ -185,7 +197,7 @@ def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> 
 
 
 def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
-    """What the answers do to the evidence, see `Approximation`.
+    """Dependence of the evidence on the answers, see `Approximation`.
 
     The log determinant depends on the mode through the curvatures there: slope = its derivative in
     x, pulled back through dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the
@@ -208,7 +220,7 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
         pulled = slope - counts * fit.sites.precision * response
     else:
         pulled = slope - joint.times(fit.factor.precision, response)
-    # G times what was pulled back is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
+    # G times the pullback is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
     answers = Partial(
         _pull_of_answers, counts, value, point, spread, dual, pulled, response, *among
     )
@@ -226,26 +238,26 @@ def _pull_of_answers(
     *rest: Any,
 ) -> Array:
     *among, moving = rest
-    found = tilted(moving.observations, moving.offset, value, point)
+    moments = tilted(moving.observations, moving.offset, value, point)
     moved = moving.projection.apply(moving.covariance.matmul(moving.projection.adjoint(dual)))
-    own: Any = 0.0
+    total: Any = 0.0
     if among:  # of rows that are taken together
         each = (value[:, None], np.ones(1)), half_trace(value, *among), slope_along(value, response)
         points, shares = (jnp.concatenate(part, axis=-1) for part in zip(*each, strict=True))
-        own = jnp.vdot(shares, heights(moving.observations, moving.offset, points))
-    return own + (
-        jnp.vdot(counts, found.log_normalizer)
-        - 0.5 * jnp.vdot(spread, found.curvature)
+        total = jnp.vdot(shares, heights(moving.observations, moving.offset, points))
+    return total + (
+        jnp.vdot(counts, moments.log_normalizer)
+        - 0.5 * jnp.vdot(spread, moments.curvature)
         + jnp.vdot(pulled, moved)
-        # G dg: what the moving slopes do to x, the prior held still.
-        + jnp.vdot(response, counts * found.gradient)
+        # G dg: the move of x with the slopes, under a fixed prior.
+        + jnp.vdot(response, counts * moments.gradient)
     )
 
 
 class Laplace(GaussianEngine):
     """Laplace's approximation on a numpyro program: a Gaussian at the posterior's mode.
 
-    The baseline that most packages use. It takes a handful of Newton steps, but the mode of a
+    The baseline of most packages. It takes a handful of Newton steps, but the mode of a
     skewed posterior lies off its mean: expect means half a posterior standard deviation off, and an
     evidence off by nats where answers are few. ``tol`` bounds the last Newton step, in posterior
     standard deviations.

@@ -32,7 +32,7 @@ Found = Posterior | RelationPosterior
 
 
 class _Problem(NamedTuple):
-    """What one fit is about, and its random key."""
+    """The label, arguments and random key of one fit."""
 
     label: Any
     args: tuple[Any, ...]
@@ -49,7 +49,7 @@ def fit_many(
     progress_bar: bool = True,
     **kwargs: Any,
 ) -> Iterator[tuple[Any, Found]]:
-    """Fit a program to each of many data sets, independently, and yield each posterior when it is finished.
+    """Fit a program to each of many data sets and yield each posterior when it is finished.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ def fit_many(
         From the label of each problem to its data, a tuple where the program takes several
         arguments; the labels of a sequence are the positions.
     rng_key : JAX key or int
-        Each problem has a key of its own, from this one and its label: a posterior does not depend
-        on what else is fitted.
+        Each problem has a key derived from this one and its label: a posterior does not depend on
+        the other problems.
     scheduler : str, optional
         Where, see `relpref.parallel.run_all`; here, one after the other, by default. The posteriors
         are the same.
     folder : path, optional
-        Finished posteriors are saved there, each in a file of its own, and read back by the next
+        Finished posteriors are saved there, each in a separate file, and read back by the next
         call, which fits only what is missing or has other data, options or key.
     progress_bar : bool
         Show progress if stderr is a terminal.
@@ -105,16 +105,17 @@ def fit_many(
     root = as_key(rng_key)
     left, files = [], []
     kept = None if folder is None else made(folder)
-    known = fingerprint((__version__, type(engine).__name__, vars(engine), kwargs)) if kept else ""
+    settings = (
+        fingerprint((__version__, type(engine).__name__, vars(engine), kwargs)) if kept else ""
+    )
     for label, data in named.items():
         word = int.from_bytes(hashlib.sha256(repr(label).encode()).digest()[:4], "big")
-        own = key_words(jax.random.fold_in(root, np.uint32(word)))
-        problem = _Problem(label, data if isinstance(data, tuple) else (data,), own)
+        key = key_words(jax.random.fold_in(root, np.uint32(word)))
+        problem = _Problem(label, data if isinstance(data, tuple) else (data,), key)
         if kept is not None:
-            # The label as far as it can stand in a name, and a digest of all that the fit depends
-            # on.
+            # The label, as far as a file name allows it, and a digest of all inputs of the fit.
             words = re.sub(r"\W+", "-", str(label))[:40]
-            file = kept / f"{words}-{fingerprint((known, *problem))}.nc"
+            file = kept / f"{words}-{fingerprint((settings, *problem))}.nc"
             if file.exists():
                 yield label, _read(file, engine, problem, kwargs)
                 continue
@@ -144,7 +145,10 @@ def _fit(engine: GaussianEngine | Exact, kwargs: Mapping[str, Any], problem: _Pr
 def _read(
     file: Path, engine: GaussianEngine | Exact, problem: _Problem, kwargs: Mapping[str, Any]
 ) -> Found:
-    """From a file, which knows programs of relpref alone: this is the caller's."""
+    """Read a posterior and give it the caller's program.
+
+    A file identifies programs of relpref only.
+    """
     posterior = storage.load(file)
     if not isinstance(posterior, UtilityPosterior) or not isinstance(engine, GaussianEngine):
         return posterior

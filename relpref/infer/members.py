@@ -1,14 +1,15 @@
-"""Hyperparameters of which every answer sees one of many, such as its rater's noise: integrated over, one member at a time.
+"""Integrals over hyperparameters of members, such as the noise of each rater.
 
-Let θ_r be the values of member r, with independent priors, and let row i of the answers be that of
-member r(i). The approximation is q(u) Π_r q(θ_r), with one Gaussian site and one site on θ_r for
-each row. Under a cavity N(m_i, v_i) of its projection a row says Ẑ_i(θ) = ∫ p(y_i | z, θ) N(z; m_i,
-v_i) dz of its member. So at a fixed point of EP
+Each answer depends on the hyperparameters of one member. Let θ_r be the values of member r, with
+independent priors, and let row i of the answers be that of member r(i). The approximation is q(u)
+Π_r q(θ_r), with one Gaussian site and one site on θ_r for each row. Under a cavity N(m_i, v_i) of
+its projection a row says Ẑ_i(θ) = ∫ p(y_i | z, θ) N(z; m_i, v_i) dz about its member. So at a fixed
+point of EP
 
     q(θ_r) ∝ p(θ_r) Π_{i of r} Ẑ_i(θ_r),    log Z_r = log ∫ p(θ) Π_{i of r} Ẑ_i(θ) dθ,
 
 and ∂ log Z_r/∂m_i and its derivative are the moments that a Gaussian site matches: averages over
-q(θ_r) of what is known of a row with known θ. Integrals are sums over nodes z_k of a standard
+q(θ_r) of those of a row with given θ. Integrals are sums over nodes z_k of a standard
 normal variable, θ = F⁻¹(Φ(z)) with the prior's distribution function F, which may depend on other
 hyperparameters, such as one scale for all members.
 """
@@ -30,20 +31,18 @@ from relpref.pytree import register
 
 Floats = NDArray[np.float64]
 
-# The trapezoidal rule on ±3 sds of the prior resolves a member's posterior down to half a step.
-# Answers know the logarithm of a noise to about 2.9/√n, so steps are halved from so many answers of
-# one member on.
+# The trapezoidal rule on ±3 sds of the prior resolves a member's posterior down to half a step. n
+# answers determine the logarithm of a noise to about 2.9/√n, so steps are halved from so many
+# answers of one member on.
 _RANGE, _MORE_NODES = 3.0, (33, 133, 530)
 _OF_SEVERAL = 2  # at most, of several sites: 13 nodes for each
-_FINER, _LEAST = (
-    16,
-    1e-200,
-)  # steps of a quantile's table in one between nodes, and the least probability that it sees
+# Steps of a quantile's table between two nodes, and the least probability in it.
+_FINER, _LEAST = 16, 1e-200
 
 
 @dataclass(frozen=True)
 class Members:
-    """Which sites have an entry for each member, and whose rows are whose."""
+    """The sites with an entry for each member, and the member of each row."""
 
     names: tuple[str, ...]
     number: int  # of members
@@ -52,14 +51,14 @@ class Members:
 
     @classmethod
     def of(cls, names: tuple[str, ...], number: int, row: Any, counts: Any) -> "Members":
-        """With as many nodes as the member with the most answers needs."""
+        """Members with as many nodes as the one with the most answers needs."""
         most = np.bincount(row, counts, number).max(initial=0.0)
         steps = 2 ** int(np.searchsorted(_MORE_NODES, most))
         return cls(names, number, steps if len(names) == 1 else min(steps, _OF_SEVERAL), row)
 
     @property
     def nodes(self) -> tuple[Floats, Floats]:
-        """Of z, shape (K, sites), and the logarithms of their weights, shape (K,)."""
+        """Nodes of z, shape (K, sites), and the logarithms of their weights, shape (K,)."""
         reach = int(_RANGE * self.steps)
         line = np.arange(-reach, reach + 1) / self.steps
         grid = np.array(list(product(line, repeat=len(self.names))))
@@ -71,7 +70,7 @@ register(Members, leaves=("row",), static=("names", "number", "steps"))
 
 
 class Known(NamedTuple):
-    """What the answers say of the members."""
+    """Posterior of the members."""
 
     probability: Array  # q at the nodes, shape (K, number)
     log_normalizer: Array  # log Z_r, shape (number,)
@@ -80,7 +79,10 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OfMembers:
-    """A likelihood whose rows are averaged over what is known of their members; a row's log Ẑ is its equal share of log Z_r."""
+    """A likelihood whose rows are averaged over the posterior of their members.
+
+    A row's log Ẑ is its equal share of log Z_r.
+    """
 
     each: Any  # the likelihood at every node, with a first axis in each of its arrays
     members: Members
@@ -92,25 +94,25 @@ class OfMembers:
         return jnp.ravel(self.each.predictor[0])
 
     def known(self, value: Array, mean: Array, variance: Array) -> Known:
-        """Under cavities of all rows."""
+        """Posterior of the members under cavities of all rows."""
         _, log_weights = self.members.nodes
         each = jax.vmap(lambda likelihood: likelihood.tilted(value, mean, variance))(self.each)
-        said = jnp.where(self.counts > 0, self.counts * each.log_normalizer, 0.0)
-        nothing = jnp.zeros((len(log_weights), self.members.number), said.dtype)
-        joint = nothing.at[:, self.members.row].add(said) + log_weights[:, None]
+        log_likelihood = jnp.where(self.counts > 0, self.counts * each.log_normalizer, 0.0)
+        nothing = jnp.zeros((len(log_weights), self.members.number), log_likelihood.dtype)
+        joint = nothing.at[:, self.members.row].add(log_likelihood) + log_weights[:, None]
         total = jax.nn.logsumexp(joint, axis=0)
         return Known(jnp.exp(joint - total), total, each)
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of rows, averaged over their members."""
-        known, row = self.known(value, mean, variance), self.members.row
-        probability = known.probability[:, row]
+        posterior, row = self.known(value, mean, variance), self.members.row
+        probability = posterior.probability[:, row]
         answers = jnp.zeros(self.members.number, self.counts.dtype).at[row].add(self.counts)
-        gradient = jnp.sum(probability * known.each.gradient, axis=0)
+        gradient = jnp.sum(probability * posterior.each.gradient, axis=0)
         second = jnp.sum(
-            probability * (jnp.square(known.each.gradient) - known.each.curvature), axis=0
+            probability * (jnp.square(posterior.each.gradient) - posterior.each.curvature), axis=0
         )
-        share = known.log_normalizer / jnp.where(answers > 0, answers, 1.0)
+        share = posterior.log_normalizer / jnp.where(answers > 0, answers, 1.0)
         return TiltedMoments(share[row], gradient, jnp.square(gradient) - second)
 
 
@@ -120,39 +122,40 @@ register(OfMembers, leaves=("each", "members", "counts"))
 def quantiles(members: Members, probability: Floats, at: Floats) -> Floats:
     """Quantiles of z of each member under q, shape (sites, number), at probabilities of that shape.
 
-    Those of a second site are given the value of the first; between the nodes the logarithm of a
-    density is a spline.
+    Quantiles of a second site are conditional on the value of the first. Between the nodes the
+    logarithm of a density is a spline.
     """
     line = np.unique(members.nodes[0][:, 0])
     fine = np.linspace(line[0], line[-1], _FINER * (len(line) - 1) + 1)
-    found = np.empty((len(members.names), members.number))
+    result = np.empty((len(members.names), members.number))
     joint = probability.reshape(*(len(line),) * len(members.names), members.number)
-    for site, wanted in enumerate(at):
+    for site, probabilities in enumerate(at):
         marginal = joint.reshape(len(line), -1, members.number).sum(axis=1)
         density = np.exp(CubicSpline(line, np.log(np.maximum(marginal, _LEAST)))(fine))
         below = cumulative_trapezoid(density, axis=0, initial=0)
         below /= below[-1]
         for member in range(members.number):
-            found[site, member] = np.interp(wanted[member], below[:, member], fine)
-        place = (found[site] - line[0]) * members.steps
+            result[site, member] = np.interp(probabilities[member], below[:, member], fine)
+        place = (result[site] - line[0]) * members.steps
         left = np.minimum(place.astype(np.int64), len(line) - 2)
         everyone, share = np.arange(members.number), place - left
         joint = (
             joint[left, ..., everyone].T * (1 - share) + joint[left + 1, ..., everyone].T * share
         )
-    return found
+    return result
 
 
 def means(members: Members, probability: Floats) -> Floats:
-    """Of z of each member under q, shape (sites, number)."""
+    """Means of z of each member under q, shape (sites, number)."""
     return members.nodes[0].T @ probability
 
 
 def strata(weights: Floats, number: int, rng: np.random.Generator) -> Floats:
-    """Probabilities for weighted points, shape (points, number): of each of ``number`` variables as even as the weights allow.
+    """Probabilities of ``number`` variables for weighted points, shape (points, number).
 
-    A Latin hypercube: each variable takes the points in an order of its own, and a point the middle
-    of its share. Of few variables the orders are hardly correlated (Iman & Conover 1982, "A
+    They are as even as the weights allow, a Latin hypercube: each variable has a different order of
+    the points, and each point is in the middle of its share. With few variables the orders are
+    hardly correlated (Iman & Conover 1982, "A
     distribution-free approach to inducing rank correlation among input variables").
     """
     scores = rng.standard_normal((len(weights), number))

@@ -1,4 +1,7 @@
-"""Hyperparameters inside of plates: which are averaged over by members, and what becomes of the scale of those that are not."""
+"""Hyperparameters inside of plates.
+
+Some are averaged over by members; of the others the scales of their priors are learned.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,20 +32,20 @@ from relpref.linalg.arrays import Array, ravel
 from relpref.result import CODES, Result
 
 _CONVERGED = CODES.index(Result.converged)
-_EXACT = 1e-6  # relative error of a derivative by which a row says whose it is
-# Searches with entries of plates, at most; before each but the first their scale is found
+_EXACT = 1e-6  # relative error of a derivative that tells whose row it is
+# Most searches with entries of plates; before each but the first their scale is estimated.
 _TURNS = 6
 _SETTLED = 0.03  # by how much the logarithms of scales may still move
 _LEAST_CURVATURE = 0.5
 _LOG_SCALES = np.linspace(-6.0, 3.0, 361)
 
 
-def settled(program: Program, average: bool) -> Program:
-    """The program as an engine treats its plates.
+def prepare_plates(program: Program, average: bool) -> Program:
+    """Prepare the plates of a program for an engine.
 
     Hyperparameters in a plate, of which each row depends on one entry, are averaged over if the
-    engine can ``average``. Where they are not, a maximum would make their common scale 0 or
-    infinite: it is known then, at its prior's median, until it is `learned`.
+    engine can ``average``. Otherwise a maximum would make their common scale 0 or infinite, so it
+    is fixed at its prior's median until it is `learned`.
     """
     sites = {site.name: site for site in survey(program.compiled.call)}
     if not any(site.plated and not site.observed for site in sites.values()):
@@ -51,12 +54,16 @@ def settled(program: Program, average: bool) -> Program:
     members = _members(program, sites, depends) if average else None
     averaged = set() if members is None else set(members.names)
     idle = {
-        name: its.scales for name, its in depends.items() if its.none and not its.scales & averaged
+        name: dependence.scales
+        for name, dependence in depends.items()
+        if dependence.none and not dependence.scales & averaged
     }
     if idle:
         medians = program.constrained({name: program.medians[name][None] for name in idle})
         program = _without(program.at({name: np.asarray(medians[name])[0] for name in idle}), idle)
-        scales = [(site, name) for name, its in idle.items() for site in its if len(its) == 1]
+        scales = [
+            (site, name) for name, plates in idle.items() for site in plates if len(plates) == 1
+        ]
         program = replace(
             program, scales=tuple(pair for pair in scales if _is_scale(program, sites, *pair))
         )
@@ -72,8 +79,10 @@ def settled(program: Program, average: bool) -> Program:
 
 
 def _without(program: Program, names: Any) -> Program:
-    """The program with these among its hyperparameters no more."""
-    left = tuple(one for one in program.layout.hyperparameters if one[0] not in names)
+    """The program without these hyperparameters."""
+    left = tuple(
+        (name, shape) for name, shape in program.layout.hyperparameters if name not in names
+    )
     medians = {name: value for name, value in program.medians.items() if name not in names}
     filled = None if program.filled is None else _without(program.filled, names)
     return replace(
@@ -85,7 +94,7 @@ def _without(program: Program, names: Any) -> Program:
 
 
 class _Dependence(NamedTuple):
-    """What is computed from the value of a hyperparameter."""
+    """Kinds of distributions that depend on a hyperparameter."""
 
     likelihoods: bool
     others: bool  # predictors, and distributions of latents
@@ -99,87 +108,88 @@ class _Dependence(NamedTuple):
 
 
 def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence]:
-    """By hyperparameter."""
-    its, layout = program.compiled, program.layout
+    """Dependence on each hyperparameter, by name."""
+    compiled, layout = program.compiled, program.layout
     names, with_quantiles = [name for name, _ in layout.hyperparameters], set[str]()
     plated = [name for name in names if sites[name].plated]
 
     def computed(values: list[Array]) -> list[list[Array]]:
         unconstrained = dict(zip(names, values, strict=True))
-        origin = jnp.zeros(its.layout.num_latents)
-        found = its.sites(origin, unconstrained)
+        origin = jnp.zeros(compiled.layout.num_latents)
+        traces = compiled.sites(origin, unconstrained)
         with_quantiles.update(
-            name for name in names if prior_quantile(found[name]["fn"], 0.5) is not None
+            name for name in names if prior_quantile(traces[name]["fn"], 0.5) is not None
         )
         latents = [name for name, _ in (*layout.latents, *layout.integrated)]
         parts = [layout.observed, latents, *([name] for name in plated)]
         leaves = [
-            [leaf for name in part for leaf in jax.tree.leaves(found[name]["fn"])] for part in parts
+            [leaf for name in part for leaf in jax.tree.leaves(traces[name]["fn"])]
+            for part in parts
         ]
-        leaves[1].append(its.predictors(origin + 1.0, unconstrained))
+        leaves[1].append(compiled.predictors(origin + 1.0, unconstrained))
         return leaves
 
     given = [jnp.asarray(program.medians[name]) for name in names]
     traced, shape = jax.make_jaxpr(computed, return_shape=True)(given)
     ends = np.cumsum([len(part) for part in shape])[:-1]
-    found = {}
+    dependence = {}
     for at, name in enumerate(names):
         marks = reached(traced.jaxpr, [at == other for other in range(len(names))])
         likelihoods, others, *priors = (
             bool(part.any()) for part in np.split(np.array(marks, bool), ends)
         )
         scales = frozenset(site for site, mark in zip(plated, priors, strict=True) if mark)
-        found[name] = _Dependence(likelihoods, others, scales, name in with_quantiles)
-    return found
+        dependence[name] = _Dependence(likelihoods, others, scales, name in with_quantiles)
+    return dependence
 
 
 def _members(
     program: Program, sites: dict[str, Site], depends: dict[str, _Dependence]
 ) -> Members | None:
-    """Of the plates that can be averaged over."""
-    layout, its = program.layout, program.compiled
-    # Noise of lists is scaled by their rater; that of groups is not, and is as it was.
-    refused = (
-        layout.quadrature or len(layout.observed) > 1 or layout.joint or layout.observation_only
-    )
-    refused = refused or any(
-        sites[name].closed_form or sites[name].shares_noise for name in layout.observed
-    )
-    if refused:
+    """Members of the plates that can be averaged over; None where there are none."""
+    layout, compiled = program.layout, program.compiled
+    if layout.quadrature or len(layout.observed) > 1 or layout.joint or layout.observation_only:
+        return None
+    # Noise of lists is scaled by their rater; that of groups is not.
+    if any(sites[name].closed_form or sites[name].shares_noise for name in layout.observed):
         return None
     rows: dict[str, Any] = {}
     for name, shape in layout.hyperparameters:
         alone = depends[name].likelihoods and not depends[name].others and depends[name].quantiles
-        row = _row(its, name, *shape) if sites[name].plated and alone and len(shape) == 1 else None
-        one = next(iter(rows), name)
+        usable = sites[name].plated and alone and len(shape) == 1
+        row = _row(compiled, name, *shape) if usable else None
+        first = next(iter(rows), name)
         if (
             row is not None
-            and sites[one].shape == shape
-            and np.array_equal(rows.get(one, row), row)
+            and sites[first].shape == shape
+            and np.array_equal(rows.get(first, row), row)
         ):
             rows[name] = row
     if not rows:
         return None
     name = next(iter(rows))
-    return Members.of(tuple(rows), sites[name].shape[0], rows[name], np.asarray(its.counts))
+    return Members.of(tuple(rows), sites[name].shape[0], rows[name], np.asarray(compiled.counts))
 
 
 def _row(program: Program, name: str, number: int) -> Any:
-    """The entry of a hyperparameter that each row depends on, shape (m,); None where one depends on several."""
+    """The entry of a hyperparameter that each row depends on, shape (m,).
+
+    None where a row depends on several.
+    """
     rng = np.random.default_rng(0)
     cavity = (
         rng.normal(0.3, 1, program.layout.num_rows),
         rng.uniform(0.5, 1.5, program.layout.num_rows),
     )
     marks = np.stack([np.ones(number), np.arange(1.0, number + 1), rng.uniform(1, 2, number)])
-    # A row that depends on one entry has a derivative in proportion to what that entry moves by.
-    one, place, check = np.asarray(_touched(program, name, program.medians, *cavity, marks))
-    moved = np.where(one == 0, 1.0, one)
+    # A row that depends on one entry has a derivative proportional to the move of that entry.
+    unit, place, check = np.asarray(_touched(program, name, program.medians, *cavity, marks))
+    moved = np.where(unit == 0, 1.0, unit)
     row = np.rint(place / moved - 1).astype(np.int64)
-    row = np.where(one == 0, 0, row)
+    row = np.where(unit == 0, 0, row)
     if np.any((row < 0) | (row >= number)):
         return None
-    errors = [np.abs(place - (row + 1) * one), np.abs(check - marks[2][row] * one)]
+    errors = [np.abs(place - (row + 1) * unit), np.abs(check - marks[2][row] * unit)]
     return None if any(np.any(error > _EXACT * np.abs(moved) * number) for error in errors) else row
 
 
@@ -187,7 +197,7 @@ def _row(program: Program, name: str, number: int) -> Any:
 def _touched(
     program: Program, name: str, unconstrained: Values, mean: Array, variance: Array, marks: Array
 ) -> Array:
-    """Derivatives of every row's log normalizer where the entries of a hyperparameter move by each of ``marks``."""
+    """Derivatives of every row's log normalizer as a hyperparameter moves by each of ``marks``."""
 
     def log_normalizers(value: Array) -> Array:
         reading = program.read({**unconstrained, name: value})
@@ -204,27 +214,30 @@ class Averaged(NamedTuple):
     program: Program
     evaluate: Any  # of the engine, from a program, unconstrained hyperparameters and sites
 
-    def said(self, unconstrained: Values, evidence: Evidence) -> Floats:
-        """What the answers say of the members there, see `relpref.infer.members.Known`; shape (K, number)."""
-        its = self.program.compiled
+    def probability(self, unconstrained: Values, evidence: Evidence) -> Floats:
+        """Posterior of the members at the nodes, shape (K, number).
+
+        See `relpref.infer.members.Known`.
+        """
+        compiled = self.program.compiled
         cavity = cavities(np.asarray(self.program.counts), evidence.sites, evidence.marginals)
-        room = its.layout.num_rows
-        return np.asarray(
-            _said(its, unconstrained, *(filled(np.asarray(part), room) for part in cavity))
-        )
+        parts = (filled(np.asarray(part), compiled.layout.num_rows) for part in cavity)
+        return np.asarray(_probability(compiled, unconstrained, *parts))
 
     def given(
         self, unconstrained: Values, evidence: Evidence, at: Floats | None
     ) -> tuple[Values, Evidence]:
-        """Values of the members, and the evidence where they are known.
+        """Values of the members, and the evidence where they are given.
 
-        At quantiles of what is known of each, of probabilities ``at``, shape (sites, number), or,
-        without, at the means of z.
+        The values are quantiles of the posterior of each member at probabilities ``at``, shape
+        (sites, number); without ``at``, the means of z.
         """
         members = self.program.members
         assert members is not None
-        said = self.said(unconstrained, evidence)
-        standard = means(members, said) if at is None else quantiles(members, said, at)
+        probability = self.probability(unconstrained, evidence)
+        standard = (
+            means(members, probability) if at is None else quantiles(members, probability, at)
+        )
         values = self.program.values_of_members(unconstrained, standard)
         values = {name: np.asarray(value) for name, value in values.items()}
         return values, self.evaluate(self.program.at(values), unconstrained, evidence.sites)
@@ -232,9 +245,10 @@ class Averaged(NamedTuple):
     def at_points(
         self, points: Points, unravel: Any, rng: np.random.Generator
     ) -> tuple[Points, list[tuple[Component, Values]]]:
-        """Weighted points with members drawn for each, as evenly as their weights allow, and what is known there.
+        """Weighted points with members drawn for each, and their components and hyperparameters.
 
-        Results of the points are components, hyperparameters and evidences.
+        Members are drawn as evenly as the weights allow. Results of the points are components,
+        hyperparameters and evidences.
         """
         members = self.program.members
         assert members is not None
@@ -243,14 +257,16 @@ class Averaged(NamedTuple):
         weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
         shape = (len(weights), len(members.names), members.number)
         places = strata(weights, shape[1] * shape[2], rng).reshape(shape)
-        found, prior = [], points.prior_log_weights.copy()
+        drawn, prior = [], points.prior_log_weights.copy()
         for row, (component, values, evidence) in enumerate(points.results):
-            own, known = self.given(unravel(points.vectors[row]), evidence, places[row])
-            if int(known.info.code) == _CONVERGED and np.isfinite(float(known.log_evidence)):
-                component = Component.of(self.program.layout, known)
+            unconstrained = unravel(points.vectors[row])
+            drawn_members, conditional = self.given(unconstrained, evidence, places[row])
+            converged = int(conditional.info.code) == _CONVERGED
+            if converged and np.isfinite(float(conditional.log_evidence)):
+                component = Component.of(self.program.layout, conditional)
                 prior[row] += evidences[row] - component.log_evidence  # the weights stay
-            found.append((component, values | own))
-        return points._replace(prior_log_weights=prior), found
+            drawn.append((component, values | drawn_members))
+        return points._replace(prior_log_weights=prior), drawn
 
     def at_draws(self, draws: Values, sites: Sites, rng: np.random.Generator) -> Values:
         """Members for draws of the other hyperparameters, unconstrained; shapes (k, ...)."""
@@ -258,29 +274,31 @@ class Averaged(NamedTuple):
         assert members is not None
         number = len(next(iter(draws.values())))
         places = strata(np.full(number, 1 / number), len(members.names) * members.number, rng)
-        found = []
+        rows = []
         for row in range(number):
             unconstrained = {name: value[row] for name, value in draws.items()}
             evidence = self.evaluate(self.program, unconstrained, sites)
-            said = self.said(unconstrained, evidence)
+            probability = self.probability(unconstrained, evidence)
             standard = quantiles(
-                members, said, places[row].reshape(len(members.names), members.number)
+                members, probability, places[row].reshape(len(members.names), members.number)
             )
-            found.append(self.program.values_of_members(unconstrained, standard))
-        return {name: np.stack([np.asarray(one[name]) for one in found]) for name in members.names}
+            rows.append(self.program.values_of_members(unconstrained, standard))
+        return {
+            name: np.stack([np.asarray(entry[name]) for entry in rows]) for name in members.names
+        }
 
 
 @lazy_jit
-def _said(program: Program, unconstrained: Values, mean: Array, variance: Array) -> Array:
+def _probability(program: Program, unconstrained: Values, mean: Array, variance: Array) -> Array:
     reading = program.read(unconstrained)
     likelihood: Any
     ((likelihood, value, _),) = reading.observations
-    known: Array = likelihood.known(value, mean + reading.offset, variance).probability
-    return known
+    probability: Array = likelihood.known(value, mean + reading.offset, variance).probability
+    return probability
 
 
 def _is_scale(program: Program, sites: dict[str, Site], site: str, name: str) -> bool:
-    """Whether a hyperparameter is the sd of all entries of one in a plate, unconstrained and around 0."""
+    """Whether ``name`` is the sd of all entries of the plated ``site``, unconstrained, around 0."""
     if sites[site].kind not in ("LogNormal", "Normal") or sites[name].shape:
         return False
     location, scale = _normal(program.compiled, site, program.medians)
@@ -294,7 +312,7 @@ def _normal(program: Program, site: str, unconstrained: Values) -> tuple[Array, 
 
 
 class Learned(NamedTuple):
-    """What was found of hyperparameters in plates at their maximum."""
+    """Hyperparameters in plates at their maximum."""
 
     program: Program  # with the scales of their priors
     fitted: Fitted
@@ -302,7 +320,10 @@ class Learned(NamedTuple):
     root: Floats  # of the covariance of these entries, shape (k, k)
 
     def vectors(self, points: Points, rng: np.random.Generator) -> Floats:
-        """Flattened hyperparameters of weighted points, with entries drawn for each, as evenly as the weights allow."""
+        """Flattened hyperparameters of weighted points, with entries drawn for each.
+
+        They are drawn as evenly as the weights allow.
+        """
         evidences = [component.log_evidence for component, _, _ in points.results]
         log_weights = points.prior_log_weights + evidences
         weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
@@ -319,65 +340,67 @@ def learned(
     The search begins with typical entries. At a maximum x̂ the answers say h'x − ½ x'Jx of the
     entries x of a plate. With x ~ N(0, s²) their evidence is ½ h'(J + s⁻²)⁻¹h − ½ log det(1 + s²J)
     then. The median of s by this and its prior is the next one, and J + s⁻² scales the next search.
-    ``fit`` goes from a program, the hyperparameters to start at, and what else
-    `relpref.infer.search.fit_hyperparameters` is to be given.
+    ``fit`` takes a program, the hyperparameters to start at, and further arguments of
+    `relpref.infer.search.fit_hyperparameters`.
     """
     names = [site for site, _ in program.scales]
     typical = program.constrained({name: program.medians[name][None] for name in names})
     plain = _without(program.at({name: np.asarray(typical[name])[0] for name in names}), names)
-    found = fit(plain, at_first)
-    evaluations = found.info["evaluations"]
+    fitted = fit(plain, at_first)
+    evaluations = fitted.info["evaluations"]
     for turn in range(_TURNS):
-        vector, unravel = ravel(program.medians | found.unconstrained)
-        bent, numbers = (
-            _curvature(program, unravel(vector), found.evidence),
-            unravel(np.arange(len(vector))),
-        )
+        vector, unravel = ravel(program.medians | fitted.unconstrained)
+        bent = _curvature(program, unravel(vector), fitted.evidence)
+        numbers = unravel(np.arange(len(vector)))
         if not np.all(np.isfinite(bent)):
             break
         prior, values = np.ones_like(vector), dict[str, float]()
         for site, name in program.scales:
             where = numbers[site].astype(int)
-            known, x = float(program.fixed[name]), vector[where]
-            said = bent[np.ix_(where, where)]
-            # Typical entries are no maximum, of which this holds.
-            scale = _scale(program.compiled, name, said, said @ x + x / known**2) if turn else known
-            values[name], prior[where] = scale, scale**-2
+            sd, x = float(program.fixed[name]), vector[where]
+            information = bent[np.ix_(where, where)]
+            if turn:  # at first entries are typical, and this holds at a maximum only
+                sd = _scale(program.compiled, name, information, information @ x + x / sd**2)
+            values[name], prior[where] = sd, sd**-2
         bent += np.diag(prior)
         moved = max(abs(np.log(value / program.fixed[name])) for name, value in values.items())
         if turn and moved < _SETTLED:
             break
         program = program.at(values)
-        start, at_first = found.evidence.sites._asdict(), found.evidence.hyperparameters
+        start, at_first = fitted.evidence.sites._asdict(), fitted.evidence.hyperparameters
         root = inverse_root(bent, _LEAST_CURVATURE)
-        found = fit(program, at_first, start=start, root=root)
-        evaluations += found.info["evaluations"]
-    found.info["evaluations"] = evaluations
+        fitted = fit(program, at_first, start=start, root=root)
+        evaluations += fitted.info["evaluations"]
+    fitted.info["evaluations"] = evaluations
     where = np.concatenate([numbers[name].astype(int) for name in names])
     least = min(prior[where])
-    return Learned(program, found, where, inverse_root(bent[np.ix_(where, where)], least))
+    return Learned(program, fitted, where, inverse_root(bent[np.ix_(where, where)], least))
 
 
 def _curvature(program: Program, unconstrained: Values, evidence: Evidence) -> Floats:
-    """Minus second derivatives of the log evidence in the flattened unconstrained hyperparameters, shape (p, p).
+    """Minus second derivatives of the log evidence in the hyperparameters, shape (p, p).
 
-    Those of Σ log Ẑ at fixed cavities, less what the latent vector gives way by: F'ΣF, F = A'∂β
-    with the derivatives ∂β of log Ẑ in the cavities' means and the hyperparameters. What moves the
-    prior of the latents does not count.
+    The hyperparameters are flattened and unconstrained. The derivatives are those of Σ log Ẑ at
+    fixed cavities, less the response of the latent vector, F'ΣF, F = A'∂β, with the derivatives ∂β
+    of log Ẑ in the cavities' means and the hyperparameters. Changes of the latents' prior are left
+    out.
     """
-    its, number = program.compiled, program.layout.num_rows
+    compiled, number = program.compiled, program.layout.num_rows
     cavity = cavities(np.asarray(program.counts), evidence.sites, evidence.marginals)
-    given = (filled(np.asarray(part), its.layout.num_rows) for part in cavity)
-    bent, moving = map(np.asarray, _bent(its, unconstrained, *given))
+    given = (filled(np.asarray(part), compiled.layout.num_rows) for part in cavity)
+    bent, moving = map(np.asarray, _bent(compiled, unconstrained, *given))
     if program.rows is None or evidence.covariance is None:
         return bent
     pulled = program.rows.back(moving[:number])
-    found: Floats = bent - pulled.T @ evidence.covariance @ pulled
-    return found
+    curvature: Floats = bent - pulled.T @ evidence.covariance @ pulled
+    return curvature
 
 
 def _scale(program: Program, name: str, curvature: Floats, slope: Floats) -> float:
-    """Median of a scale by what the answers say of entries, h'x − ½ x'Jx, shapes (n, n) and (n,)."""
+    """Posterior median of a scale, given the answers' h'x − ½ x'Jx of the entries x.
+
+    ``curvature`` is J, shape (n, n), and ``slope`` h, shape (n,).
+    """
     scales, log_prior = map(np.asarray, _scales(program, name))
     values, vectors = np.linalg.eigh(curvature)
     values, squares = np.maximum(values, 0.0), np.square(vectors.T @ slope)
@@ -407,18 +430,18 @@ def _scales(program: Program, name: str) -> tuple[Array, Array]:
 def _bent(
     program: Program, unconstrained: Values, mean: Array, variance: Array
 ) -> tuple[Array, Array]:
-    """Of `_curvature`: minus the second derivatives at fixed cavities, and ∂β, shape (m, p)."""
+    """Minus the second derivatives at fixed cavities, and ∂β, shape (m, p), of `_curvature`."""
     vector, unravel = ravel_pytree(unconstrained)
 
-    def said(vector: Array) -> tuple[Array, Array]:
+    def log_normalizer(vector: Array) -> tuple[Array, Array]:
         reading = program.read(unravel(vector))
-        found = tilted(reading.observations, reading.offset, mean, variance)
-        counts = jnp.concatenate([one.counts for one in reading.observations])
-        return jnp.vdot(counts, found.log_normalizer), counts * found.gradient
+        moments = tilted(reading.observations, reading.offset, mean, variance)
+        counts = jnp.concatenate([observation.counts for observation in reading.observations])
+        return jnp.vdot(counts, moments.log_normalizer), counts * moments.gradient
 
     def slopes(vector: Array) -> tuple[Array, Array]:
-        slope, pull = jax.grad(said, has_aux=True)(vector)
+        slope, pull = jax.grad(log_normalizer, has_aux=True)(vector)
         return -slope, pull
 
-    found: tuple[Array, Array] = jax.jacfwd(slopes)(vector)
-    return found
+    derivatives: tuple[Array, Array] = jax.jacfwd(slopes)(vector)
+    return derivatives

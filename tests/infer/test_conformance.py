@@ -19,7 +19,7 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
 from relpref.infer.evidence import evaluate, expectation_propagation, use_dual_space
-from relpref.infer.plates import settled
+from relpref.infer.plates import prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.kernels import Features, GaussianProcess
@@ -179,7 +179,7 @@ def prepared(name: str, engine: Any) -> Any:
         program = Program.of(case.program, (case.given,), case.options or {})
         if engine is Laplace and program.layout.ordered:
             program = program.at_a_point()
-        return settled(program, True) if case.averaged else program
+        return prepare_plates(program, True) if case.averaged else program
 
 
 def evaluator(name: str, engine: Any, dual: bool) -> Callable[..., Any]:

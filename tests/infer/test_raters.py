@@ -14,7 +14,7 @@ from relpref import PreferenceData
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
 from relpref.infer.members import Members, means, quantiles, strata
-from relpref.infer.plates import _LOG_SCALES, _scale, settled
+from relpref.infer.plates import _LOG_SCALES, _scale, prepare_plates
 from relpref.infer.program import Program
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Probit
@@ -139,7 +139,7 @@ def test_a_scale_is_the_median_of_its_posterior() -> None:
     root = rng.normal(size=(6, 6))
     curvature, observed = root @ root.T + 0.1 * np.eye(6), rng.normal(0, 0.7, 6)
     with jax.enable_x64(True):
-        program = settled(Program.of(preference_gp, (data(),), OPTIONS), False)
+        program = prepare_plates(Program.of(preference_gp, (data(),), OPTIONS), False)
         assert program.scales == (("rater_noise", "rater_spread"),)
         scale = _scale(program, "rater_spread", curvature, curvature @ observed)
     scales, noise = np.exp(_LOG_SCALES), np.linalg.inv(curvature)

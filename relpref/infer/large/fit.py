@@ -22,7 +22,7 @@ from relpref.infer.gradient import tilted
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, PosteriorCovariance, Unknown
 from relpref.infer.large.problem import NODES, LargeProblem, LargeReading, Positions, touched
 from relpref.infer.large.sparse_ep import fit as fit_sparse
-from relpref.infer.plates import settled
+from relpref.infer.plates import prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
 from relpref.infer.search import fit_hyperparameters, judged_copies
@@ -160,7 +160,7 @@ def search(
         return {}, {}, Result.converged
     learnable = part.learnable(fixed)
     tables = {name: one.table(positions, fixed, progress_bar) for name, one in learnable.items()}
-    program = settled(Program.of(*part.reduced(positions, tables), fixed), average=False)
+    program = prepare_plates(Program.of(*part.reduced(positions, tables), fixed), average=False)
     # In observation space an interpolated covariance need not be positive definite.
     whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them
     fitted = fit_hyperparameters(
