@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed
+from relpref.data.arrays import Floats, counted, listed
 from relpref.data.readings import (
     BEST,
     CHOSEN,
@@ -289,7 +289,12 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
     ]
     if not by_column and all(map(fits, zip(*map(sheet.cells, ranks), strict=True))):
-        odd = [column for column in ranks if sheet.better and _is_apart(sheet, column, ranks)]
+        values = np.array([[*map(seconds, sheet.cells(column))] for column in ranks])
+        odd = [
+            column
+            for at, column in enumerate(ranks)
+            if sheet.better and _is_apart(values[at], np.delete(values, at, axis=0))
+        ]
         for apart in ([], odd)[: 1 + bool(odd)]:
             items = [column for column in ranks if column not in apart]
             what = f"orders, a row each, of {listed(map(sheet.table.called, items))}"
@@ -304,10 +309,8 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         yield Reading(what, reading, {"item": labels[0]})
 
 
-def _is_apart(sheet: Sheet, column: Any, columns: Sequence[Any]) -> bool:
+def _is_apart(values: Floats, others: Floats) -> bool:
     """Tell whether numbers may be no times or points: they count rows, or are far from others."""
-    values = np.array([seconds(cell) for cell in sheet.cells(column)])
-    others = [seconds(cell) for name in columns if name != column for cell in sheet.cells(name)]
     low, high = np.nanmin(others), np.nanmax(others)
     far = max(np.nanmin(values) - high, low - np.nanmax(values)) > high - low
     return bool(far or (len(values) > 3 and (np.diff(values) == 1).all()))

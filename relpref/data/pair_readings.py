@@ -267,8 +267,8 @@ def _read(
                 yield Outcome(described, codes, (column,), {name: column} if name else {})
 
 
-def _fits(codes: Codes, some: Collection[int] = (-1, 1)) -> bool:
-    """Tell whether all cells were read, and some as the codes ``some``: of a side that won."""
+def _fits(codes: Codes, some: Sequence[int] = (-1, 1)) -> bool:
+    """Tell whether all cells were read, and at least one as one of some codes."""
     return not np.isinf(codes).any() and bool(np.isin(codes, some).any())
 
 
