@@ -1,4 +1,4 @@
-"""One code for NumPy's arrays and for JAX's: control flow and factorizations that follow what they are given.
+"""Control flow and factorizations for arrays of NumPy and of JAX.
 
 On JAX's arrays, traced or not, everything is a JAX operation; on NumPy's nothing is traced or
 compiled.
@@ -34,20 +34,18 @@ def namespace(*arrays: Any) -> Any:
 
 
 def while_loop(more: Callable[[Carry], Any], step: Callable[[Carry], Carry], start: Carry) -> Carry:
-    """As ``jax.lax.while_loop``."""
+    """``jax.lax.while_loop``, or the same loop in Python for arrays of NumPy."""
     if not on_host(start):
         return jax.lax.while_loop(more, step, start)
     state = start
-    with np.errstate(
-        all="ignore"
-    ):  # as in JAX, numbers that are not finite are looked at afterwards
+    with np.errstate(all="ignore"):  # as in JAX, callers check for numbers that are not finite
         while more(state):
             state = step(state)
     return state
 
 
 def fori_loop(number: int, step: Callable[[Any, Carry], Carry], start: Carry) -> Carry:
-    """As ``jax.lax.fori_loop`` from 0 on."""
+    """``jax.lax.fori_loop`` from 0, or the same loop in Python for arrays of NumPy."""
     if not on_host(start):
         return jax.lax.fori_loop(0, number, step, start)
     state = start
@@ -57,14 +55,17 @@ def fori_loop(number: int, step: Callable[[Any, Carry], Carry], start: Carry) ->
 
 
 def cond(predicate: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
-    """As ``jax.lax.cond``."""
+    """``jax.lax.cond``, or a call of one of the functions if the predicate is not JAX's."""
     if namespace(predicate) is jnp:
         return jax.lax.cond(predicate, yes, no, *operands)
     return yes(*operands) if predicate else no(*operands)
 
 
 def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """``where`` on all leaves of two trees of arrays; of two trees of NumPy, for a number, one of them itself."""
+    """``where`` on all leaves of two trees of arrays.
+
+    A condition of NumPy that is a single number returns one of the trees itself.
+    """
     if np.ndim(condition) == 0 and namespace(condition) is np:
         return yes if condition else no
     return jax.tree.map(
@@ -73,7 +74,10 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def factorize(matrix: Any) -> Any:
-    """L, lower triangular, with L Lᵀ = matrix, shape (n, n); not finite where there is none. Only the lower triangle is read."""
+    """Lower triangular L with L Lᵀ = matrix, shape (n, n); not finite if the matrix has none.
+
+    Only the lower triangle of the matrix is read.
+    """
     if isinstance(matrix, jax.Array):
         return jnp.linalg.cholesky(matrix, symmetrize_input=False)
     if not len(matrix):
@@ -84,7 +88,7 @@ def factorize(matrix: Any) -> Any:
 
 
 def solve_lower(lower: Any, right: Any, *, transposed: bool = False) -> Any:
-    """L⁻¹ times ``right``, or L⁻ᵀ times it, for a lower triangular matrix; shape of ``right``, (n,) or (n, k)."""
+    """L⁻¹ or, ``transposed``, L⁻ᵀ times ``right``, shape (n,) or (n, k); L is lower triangular."""
     if isinstance(lower, jax.Array) or isinstance(right, jax.Array):
         return jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=int(transposed))
     if not right.size:
@@ -96,7 +100,7 @@ def solve_lower(lower: Any, right: Any, *, transposed: bool = False) -> Any:
 
 
 def ravel(values: Mapping[str, Any]) -> tuple[NDArray[np.float64], Callable[[Any], dict[str, Any]]]:
-    """Arrays as one vector, by their names' order, and the way back; of NumPy."""
+    """Arrays as one vector of NumPy, in the order of their names, and the inverse function."""
     shapes = {name: np.shape(values[name]) for name in sorted(values)}
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
 

@@ -1,4 +1,7 @@
-"""Conjugate gradients for many right-hand sides at once, on the host or on JAX devices, and threads to run them in."""
+"""Conjugate gradients for many right-hand sides at once, on the host or on JAX devices.
+
+Also threads to run them in.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,13 +22,12 @@ Reason = Literal["converged", "max_iterations", "stopped", "breakdown"]
 Minimise = Literal["error", "residual"]
 Callback = Callable[[int, Any, float], bool | None]
 
-CHUNK = (
-    2**17
-)  # entries worked on at a time: they stay in a core's cache from one operation to the next
+# Entries of a chunk: they stay in a core's cache from one operation to the next.
+CHUNK = 2**17
 
 
 class BlockCG(NamedTuple):
-    """How the iterations ended."""
+    """Result of `block_cg`."""
 
     values: Any  # a solution in each column, shape (n, k); finite, whatever the reason
     steps: int
@@ -47,21 +49,21 @@ def block_cg(
     verify: bool = False,
     callback: Callback | None = None,
 ) -> BlockCG:
-    """Solve A X = B for a symmetric positive (semi)definite A; every column has step lengths of its own.
+    """Solve A X = B for a symmetric positive (semi)definite A.
 
-    A column that has converged stays as it is, whatever the others need; on the host, when half of
-    the columns have, the rest continues without them. The result for a column does not depend on
-    the others.
+    Each column has separate step lengths. A column that has converged does not change any more; on
+    the host, when half of the columns have converged, the rest continues without them. The result
+    for a column does not depend on the others.
 
     ``apply`` and ``precondition`` (M⁻¹, by default the identity) go from a block and an array of
     its shape to the product. For NumPy arrays that may be written into the second argument; for JAX
-    arrays it is to be ignored. ``rhs``, shape (n, k), has the precision to compute in; a NumPy
+    arrays it is ignored. ``rhs``, shape (n, k), has the precision to compute in; a NumPy
     array is overwritten unless ``verify``, which recomputes the residual if a column converged by
     the recurrence, and continues from the true one. ``tol`` bounds √(rᵀM⁻¹r / bᵀM⁻¹b), for all
-    columns or each: with M the diagonal this norm weighs an entry by its own scale. The callback is
-    told, after each iteration, its number, the solutions so far (live: copy them to keep them) and
-    the largest residual; if it returns True, the iterations stop. For ``minimise`` see
-    `conjugate_gradient`; "residual" is without a preconditioner.
+    columns or each: with M the diagonal this norm weighs each entry by its scale. After each
+    iteration the callback is called with the number of the iteration, the solutions so far (live:
+    copy them to keep them) and the largest residual; if it returns True, the iterations stop. For
+    ``minimise`` see `conjugate_gradient`; "residual" is without a preconditioner.
     """
     host, by_residual = isinstance(rhs, np.ndarray), minimise == "residual"
     xp: Any = np if host else jnp
@@ -74,9 +76,8 @@ def block_cg(
     pushed = through(residual)
     target = inner(residual, pushed)
     values, squared = 0 * rhs, target.copy()
-    if (
-        start is not None
-    ):  # a right-hand side of zeros is solved by zeros, and no guess is near enough
+    if start is not None:
+        # The solution for a right-hand side of zeros is zero, and no guess is near enough.
         values = xp.where(target > 0, start, values)
         residual = rhs - apply(values, xp.empty_like(rhs))
         pushed = through(residual)
@@ -96,10 +97,10 @@ def block_cg(
     while not stopped:
         reached = running[live] & (squared <= enough[live])
         if verify and reached.any():
-            # Rounding takes the recurrence's residual away from the true one: look, and go on from
-            # the true one.
-            own = rhs if live.size == count else rhs[:, live]
-            residual = xp.where(reached, own - apply(solution, xp.empty_like(residual)), residual)
+            # By rounding, the recurrence's residual drifts away from the true one: compute that,
+            # and continue from it.
+            given = rhs if live.size == count else rhs[:, live]
+            residual = xp.where(reached, given - apply(solution, xp.empty_like(residual)), residual)
             pushed = through(residual)
             squared = np.where(reached, inner(residual, pushed), squared)
             solved = squared <= enough[live]
@@ -144,11 +145,11 @@ def block_cg(
             pushed = through(residual)
             following = np.where(active, inner(residual, pushed), squared)
         good &= np.isfinite(following)
-        if (bad := active & ~good).any():  # the solution stays finite, whatever comes
+        if (bad := active & ~good).any():  # the solution stays finite
             sound[live[bad]] = False
             length, following = np.where(bad, 0.0, length), np.where(bad, squared, following)
             residual, direction, image = (
-                xp.where(bad, 0.0, one) for one in (residual, direction, image)
+                xp.where(bad, 0.0, block) for block in (residual, direction, image)
             )
             pushed = through(residual)
         squared = following
@@ -168,7 +169,7 @@ def block_cg(
 
 
 def _stored(values: Any, live: Any, solution: Any) -> Any:
-    """All solutions, those of the live columns brought in."""
+    """All solutions, with those of the live columns updated."""
     if solution is values or not isinstance(values, np.ndarray):
         return solution
     values[:, live] = solution
@@ -181,7 +182,9 @@ def _combined(block: Any, turn: Any, other: Any, length: Any) -> Any:
         return _on_devices(
             block, 1.0 if turn is None else turn, other, 1.0 if length is None else length
         )
-    turn, length = (None if one is None else one.astype(block.dtype) for one in (turn, length))
+    turn, length = (
+        None if factor is None else factor.astype(block.dtype) for factor in (turn, length)
+    )
     for rows in chunks(block):
         if turn is not None:
             block[rows] *= turn
@@ -218,12 +221,12 @@ def chunks(block: Block) -> Iterator[slice]:
 
 
 class CGResult(NamedTuple):
-    """How conjugate gradients ended.
+    """Result of `conjugate_gradient`.
 
     The reason is "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is
-    not positive semidefinite, a product was not finite, or the tolerance is out of reach, in double
-    precision or because b is not in the range of A; with the smallest residuals the solution is
-    then one of least squares.
+    not positive semidefinite, a product was not finite, or the tolerance cannot be reached, in
+    double precision or because b is not in the range of A; with ``minimise="residual"`` the
+    solution is then one of least squares.
     """
 
     solution: Floats  # of the shape of the right-hand side; finite, whatever the reason
@@ -244,13 +247,13 @@ def conjugate_gradient(
 ) -> CGResult:
     """Solve A x = b for a symmetric positive definite A, or a semidefinite one with b in its range.
 
-    ``apply`` is A times an array of the shape of ``rhs``, b, which may be any; it must neither
-    change its argument nor keep it. It ends at the relative residual ‖b − A x‖ / ‖b‖ = ``tol``, by
-    the callback (see `block_cg`; early stopping regularizes), or after ten times as many iterations
-    as b has entries. What is least after each of them is (x − x*)ᵀ A (x − x*), conjugate gradients;
-    or with ``minimise="residual"`` ‖b − A x‖, conjugate residuals (in exact arithmetic the iterates
-    of MINRES), which suits regularization by stopping early. DataError if ``rhs`` or ``start`` is
-    not finite.
+    ``apply`` multiplies A with an array of the shape of ``rhs``, b, which may be any; it must
+    neither change its argument nor keep it. Iterations end at the relative residual ‖b − A x‖ / ‖b‖
+    = ``tol``, by the callback (see `block_cg`; early stopping regularizes), or after ten times as
+    many of them as b has entries. Each one minimizes (x − x*)ᵀ A (x − x*), conjugate gradients; or
+    with ``minimise="residual"`` ‖b − A x‖, conjugate residuals (in exact arithmetic the iterates of
+    MINRES), which suits regularization by stopping early. DataError if ``rhs`` or ``start`` is not
+    finite.
     """
     check_finite(rhs, start)
     shape = rhs.shape
@@ -263,7 +266,7 @@ def conjugate_gradient(
     def each(iteration: int, solution: Floats, residual: float) -> bool:
         return callback is not None and bool(callback(iteration, solution.reshape(shape), residual))
 
-    found = block_cg(
+    result = block_cg(
         product,
         np.array(rhs, dtype=np.float64).reshape(-1, 1),
         start=None if start is None else np.array(start, dtype=np.float64).reshape(-1, 1),
@@ -274,7 +277,7 @@ def conjugate_gradient(
         callback=each,
     )
     return CGResult(
-        found.values.reshape(shape), found.steps, float(found.residual[0]), found.reason
+        result.values.reshape(shape), result.steps, float(result.residual[0]), result.reason
     )
 
 
@@ -304,9 +307,9 @@ def in_threads(
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> Iterator[tuple[slice, Result]]:
-    """Call a function with each run of columns, one run for each core at a time, and yield the results in their order.
+    """Call a function with each run of columns, on all cores, and yield the results in order.
 
-    ``progress`` is told, after each run, how many columns of how many are done.
+    ``progress`` is called after each run with the numbers of finished and of all columns.
     """
     total, done = sum(part.stop - part.start for part in parts), 0
     with ThreadPoolExecutor(max(min(workers or cores(), len(parts)), 1)) as pool:

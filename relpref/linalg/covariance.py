@@ -1,4 +1,4 @@
-"""Covariances by what can be asked of them: products, chosen entries, or all of the matrix.
+"""Covariances as objects that give products, chosen entries, or the full matrix.
 
 Everything outside this folder asks a covariance for what it needs and never assumes that a matrix
 lies underneath.
@@ -39,7 +39,7 @@ _SAMPLED = 400
 
 
 class Covariance(ABC):
-    """A symmetric positive semidefinite n x n matrix K, evaluated where it is asked for.
+    """A symmetric positive semidefinite n x n matrix K, evaluated on demand.
 
     A subclass has ``size`` and ``scaled``, and ``dense`` or, where there are too many values for a
     matrix, ``block`` and ``matmul``; everything else follows from these.
@@ -48,12 +48,12 @@ class Covariance(ABC):
     is_matrix: ClassVar[bool] = False
     """Whether it holds a matrix of all values."""
     depends_on_others: ClassVar[bool] = False
-    """Whether covariances among some values cannot be told without the others, as those of a graph's nodes."""
+    """Whether covariances of some values depend on the others, as for a graph's nodes."""
     sparse_inverse: ClassVar[bool] = False
     """Whether ``inverse()`` is a sparse matrix."""
     factor: Any = None
     """F of a covariance F Fᵀ of low rank."""
-    _together: ClassVar[int] = 1000  # values whose variances are looked at together
+    _together: ClassVar[int] = 1000  # values whose variances are computed together
 
     if TYPE_CHECKING:  # a field or a property
 
@@ -78,11 +78,11 @@ class Covariance(ABC):
         return self.dense()[np.asarray(rows)][:, np.asarray(columns)]
 
     def in_memory(self) -> "Covariance":
-        """The same by matrices that JAX can differentiate, for engines that factorize."""
+        """K by matrices that JAX can differentiate, for engines that factorize."""
         return self
 
     def congruence(self, apply: LinearMap) -> Array:
-        """A K Aᵀ, shape (m, m), for the linear map ``apply`` from (n,) to (m,): first the rows, then the columns."""
+        """A K Aᵀ, shape (m, m), for the linear map ``apply`` from shape (n,) to (m,)."""
         rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.dense())
         return jax.vmap(apply)(rows)
 
@@ -95,7 +95,7 @@ class Covariance(ABC):
         return cholesky(self.dense())
 
     def row_means(self, rows: Any) -> Any:
-        """Mean of each of some rows, shape (r,): the covariance of a value with the average of all."""
+        """Means of some rows, shape (r,): covariances of values with the average of all."""
         return self.matmul(np.full(self.size, 1 / self.size))[np.asarray(rows)]
 
     def average(self) -> float:
@@ -113,11 +113,11 @@ class Covariance(ABC):
         return np.maximum(self.variances(rows) - 2 * self.row_means(rows) + self.average(), 0.0)
 
     def showing(self, progress: Callable[[], Progress]) -> "Covariance":
-        """The same, its long solves reporting to a progress of their own."""
+        """K whose long solves report to a progress that ``progress`` creates."""
         return self
 
     def low_rank(self, most: int, tol: float, rng: np.random.Generator) -> "LowRank | None":
-        """What `nystrom` makes of a kernel matrix; None for others, which have sparse forms."""
+        """Result of `nystrom` for a kernel matrix; None for others, which have sparse forms."""
         return None
 
 
@@ -237,7 +237,7 @@ register(NamedSum, leaves=("parts",), static=("size",))
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BlockDiagonal(Covariance):
-    """The joint covariance of independent Gaussian vectors, at least one, laid one after the other."""
+    """The joint covariance of one or more independent Gaussian vectors, one after the other."""
 
     blocks: tuple[Any, ...]
 
@@ -247,7 +247,7 @@ class BlockDiagonal(Covariance):
 
     @property
     def slices(self) -> tuple[slice, ...]:
-        """Where each block lies in the joint vector."""
+        """Position of each block in the joint vector."""
         ends = list(accumulate((block.size for block in self.blocks), initial=0))
         return tuple(slice(start, stop) for start, stop in pairwise(ends))
 
@@ -256,7 +256,7 @@ class BlockDiagonal(Covariance):
         return jnp.concatenate([block.matmul(vectors[rows]) for block, rows in placed])
 
     def congruence(self, apply: LinearMap) -> Array:
-        """A K Aᵀ as the sum over blocks, each seen through its own columns of A."""
+        """A K Aᵀ as the sum over blocks, each with the columns of A that act on it."""
 
         def restricted(rows: slice, vector: Array) -> Array:
             return apply(jnp.pad(vector, (rows.start, self.size - rows.stop)))
@@ -337,7 +337,7 @@ class LowRank(Covariance):
     """F Fᵀ, shape (n, n)."""
 
     factor: Any = None  # F, shape (n, r)
-    left_out: float = 0.0  # share of the trace that it leaves out of the matrix that it stands for
+    left_out: float = 0.0  # share of the trace of the approximated matrix
 
     @property
     def size(self) -> int:
@@ -365,7 +365,7 @@ class LowRank(Covariance):
 
 
 class ConstantRows(Covariance):
-    """A covariance whose rows all have one mean, as Δ1 = 0."""
+    """A covariance whose rows all have the same mean, because Δ1 = 0."""
 
     @property
     @abstractmethod
@@ -381,7 +381,7 @@ class ConstantRows(Covariance):
 @partial(jax.tree_util.register_dataclass, data_fields=("scale",), meta_fields=("size",))
 @dataclass(frozen=True, eq=False)
 class Identity(ConstantRows):
-    """scale I: so many independent values of one variance."""
+    """scale I: ``size`` independent values of one variance."""
 
     sparse_inverse: ClassVar[bool] = True
     size: int
@@ -415,7 +415,7 @@ class Identity(ConstantRows):
 
     @property
     def is_treelike(self) -> bool:
-        """Whether a factor of K⁻¹ is about as sparse as it is and worth having; a diagonal needs none."""
+        """Whether a sparse factor of K⁻¹ is useful; a diagonal needs none."""
         return False
 
 
@@ -445,9 +445,8 @@ class KernelMatrix(Covariance):
 
     _together: ClassVar[int] = 64  # a call costs more than the covariances beside these variances
 
-    function: Callable[
-        [Any, Any], Any
-    ]  # from points of shapes (r, d) and (c, d) to their covariances, shape (r, c)
+    # From points of shapes (r, d) and (c, d) to their covariances, shape (r, c).
+    function: Callable[[Any, Any], Any]
     points: Floats  # shape (n, d)
     scale: float = 1.0
 
@@ -465,7 +464,7 @@ class KernelMatrix(Covariance):
         return int(self.points.shape[0])
 
     def matmul(self, vectors: ArrayLike) -> Floats:
-        """K times vectors of shape (n,) or (n, k); rows that are all 0 in them cost nothing."""
+        """K times vectors of shape (n,) or (n, k); rows of zeros in the vectors cost nothing."""
         given = np.asarray(vectors, dtype=np.float64)
         used = np.flatnonzero(given.reshape(self.size, -1).any(axis=1))
         product = np.empty(given.shape)
@@ -481,7 +480,7 @@ class KernelMatrix(Covariance):
         return block
 
     def row_means(self, rows: ArrayLike) -> Floats:
-        """Mean of each of some rows; from a sample of the columns where they are too many."""
+        """Means of some rows, from a sample of the columns if these are too many."""
         row = np.asarray(rows, dtype=np.intp).reshape(-1)
         count = min(self.size, max(100, _EVALUATIONS // max(row.size, 1)))
         columns = np.arange(self.size)
@@ -492,7 +491,7 @@ class KernelMatrix(Covariance):
         )
 
     def average(self) -> float:
-        """Mean of all entries, from a sample of the rows where they are too many for exact means."""
+        """Mean of all entries, from a sample of the rows if these are too many."""
         count = self.size if self.size**2 <= _EVALUATIONS // 20 else _SAMPLED
         rows = np.random.default_rng(0).choice(self.size, count, replace=False)
         return float(self.row_means(rows).mean())
@@ -522,10 +521,10 @@ class KernelMatrix(Covariance):
 def nystrom(
     matrix: KernelMatrix, most: int, tol: float = 1e-6, *, rng: np.random.Generator | None = None
 ) -> LowRank:
-    """Replace K by ``K_·Z K_ZZ⁻¹ K_Z·``, with points Z chosen as by `pivoted_cholesky` (Williams & Seeger 2001).
+    """Replace K by ``K_·Z K_ZZ⁻¹ K_Z·`` for points Z chosen by `pivoted_cholesky`.
 
-    ``left_out`` of the result bounds the largest eigenvalue of the difference, relative to the
-    trace; no variance is overstated.
+    This is the Nyström approximation (Williams & Seeger 2001). ``left_out`` of the result bounds
+    the largest eigenvalue of the difference, relative to the trace; no variance is overstated.
     """
     everyone = np.arange(matrix.size)
     chosen, left_out = pivoted_cholesky(

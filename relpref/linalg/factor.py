@@ -1,4 +1,4 @@
-"""Eigendecompositions and factors of kernel matrices, and what is wrong with a matrix that is not a kernel."""
+"""Eigendecompositions and factors of kernel matrices, and checks of such matrices."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -32,9 +32,9 @@ class Eigen(NamedTuple):
 def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: float = 0.0) -> Eigen:
     """Decompose a positive semidefinite matrix; eigenvalues within rounding become 0.
 
-    Beside a small λ in 1/(eigenvalue + λ) they would count, and identical nodes or a kernel of low
-    rank lose most digits. ``scale`` is the size of what the matrix was computed from, where it is
-    larger than the matrix: its rounding is in it too. DataError, which calls the matrix ``name``,
+    Otherwise identical nodes or a kernel of low rank would lose most digits of 1/(eigenvalue + λ)
+    for a small λ. ``scale`` is the size of the numbers from which the matrix was computed, if they
+    are larger than the matrix: it has their rounding. DataError, which calls the matrix ``name``,
     if it is not square, finite, symmetric and positive semidefinite.
     """
     square = checked_symmetric(matrix, name)
@@ -46,15 +46,14 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: fl
         negative = int(np.sum(values < 0))
         raise DataError(
             f"the {name} is indefinite: its smallest eigenvalue is {values[0]:.3g}, its largest "
-            f"{values[-1]:.3g}, "
-            f"{negative} of {len(values)} are negative; give "
+            f"{values[-1]:.3g}, {negative} of {len(values)} are negative; give "
             "relpref.linalg.nearest_semidefinite(K), which sets those to 0"
         )
     return Eigen(np.where(values > _TYPICAL * np.sqrt(len(values)) * unit, values, 0.0), vectors)
 
 
 def factor_eigen(factor: ArrayLike) -> Eigen:
-    """Decompose F Fᵀ from a finite F of shape (n, d), O(n d²), without the eigenvalues within rounding."""
+    """Decompose F Fᵀ, F finite of shape (n, d), without eigenvalues within rounding; O(n d²)."""
     left, singular, _ = svd(
         np.asarray(factor, dtype=np.float64), full_matrices=False, check_finite=False
     )
@@ -64,7 +63,7 @@ def factor_eigen(factor: ArrayLike) -> Eigen:
 
 
 def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:
-    """The matrix as float64, or a DataError that says where it is not square, finite and symmetric."""
+    """The matrix as float64; DataError where it is not square, finite and symmetric."""
     square = np.asarray(matrix, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
         raise DataError(f"the {name} has shape {square.shape}; it must be square")
@@ -81,15 +80,16 @@ def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:
     ):
         raise DataError(
             f"the {name} is not symmetric: entry ({row}, {column}) is {square[row, column]:.6g} "
-            f"and ({column}, {row}) is "
-            f"{square[column, row]:.6g}, the largest difference; give (K + K.T) / 2 if that is "
-            "what you mean"
+            f"and ({column}, {row}) is {square[column, row]:.6g}, the largest difference; give "
+            "(K + K.T) / 2 if that is what you mean"
         )
     return square
 
 
 def nearest_semidefinite(matrix: ArrayLike) -> Floats:
-    """The positive semidefinite matrix nearest to (K + Kᵀ)/2 in the Frobenius norm: negative eigenvalues set to 0 (Higham 1988).
+    """The positive semidefinite matrix nearest to (K + Kᵀ)/2 in the Frobenius norm.
+
+    Negative eigenvalues become 0 (Higham 1988).
 
     Parameters
     ----------
@@ -105,14 +105,14 @@ def nearest_semidefinite(matrix: ArrayLike) -> Floats:
 
 
 def real(values: Any) -> jax.Array:
-    """As an array of JAX's default float: float64 inside ``enable_x64`` and float32 outside."""
+    """Array of JAX's default float type: float64 inside ``enable_x64`` and float32 outside."""
     # The dtype is named because ``jnp.asarray`` alone may hand back the float64 version of an array
     # that was a constant of a program compiled in double precision before.
     return jnp.asarray(values, dtype=float)
 
 
 def symmetric_lu(matrix: Any) -> Any:
-    """A sparse factorization of a sparse symmetric positive definite matrix; its ``solve`` takes vectors."""
+    """Factorization of a sparse symmetric positive definite matrix; its ``solve`` takes vectors."""
     return scipy.sparse.linalg.splu(
         scipy.sparse.csc_array(matrix),
         permc_spec="MMD_AT_PLUS_A",
@@ -131,15 +131,15 @@ class Factor(NamedTuple):
 
 
 def cholesky(matrix: Any) -> Factor:
-    """Factorise a covariance, adding the smallest jitter of a fixed ladder that makes it positive definite.
+    """Factorize a covariance, adding the smallest jitter that makes it positive definite.
 
-    The ladder is 0, then 1 to 1e5 times ``n * eps * mean(diag)``, with eps that of the matrix's
-    dtype. The search is not differentiated; the factor is.
+    The jitters tried are 0, then 1 to 1e5 times ``n * eps * mean(diag)``, with eps that of the
+    matrix's dtype. The search is not differentiated; the factor is.
 
     Parameters
     ----------
     matrix : array, shape (n, n)
-        Symmetric; only the lower triangle is read. Of NumPy, so is the factor.
+        Symmetric; only the lower triangle is read. The factor of an array of NumPy is one of NumPy.
     """
     if isinstance(matrix, jax.Array):
         return _cholesky(matrix)
@@ -178,7 +178,7 @@ def _cholesky(matrix: Array) -> Factor:
 
 @jax.custom_jvp
 def _attach(matrix: Array, jitter: Array, lower: Array) -> Array:
-    """Return ``lower``, the factor already found, as a differentiable function of ``matrix``."""
+    """Return ``lower``, the factor already computed, as a differentiable function of ``matrix``."""
     return lower
 
 
@@ -207,17 +207,17 @@ def pivoted_cholesky(
     *,
     rng: np.random.Generator | None = None,
 ) -> tuple[NDArray[np.intp], float]:
-    """Choose rows one after the other, each time the one that those chosen explain worst.
+    """Choose rows one by one, each time the row that those chosen before explain worst.
 
-    That is where the Schur complement ``k_ii − K_iZ K_ZZ⁻¹ K_Zi`` is largest; the sum of these is
-    the trace that is left out when K is replaced by ``K_·Z K_ZZ⁻¹ K_Z·`` (Harbrecht, Peters &
+    Its Schur complement ``k_ii − K_iZ K_ZZ⁻¹ K_Zi`` is largest; the sum of these is the trace that
+    is left out when K is replaced by ``K_·Z K_ZZ⁻¹ K_Z·`` (Harbrecht, Peters &
     Schneider 2012). Only the columns of the chosen rows are asked for; O(m r²) for r rows out of m.
 
     ``column`` goes from a row's number to its column of K, shape (m,). At most so many rows are
     chosen, fewer where they leave out no more than the share ``tol`` of the trace or the matrix has
     a smaller rank. With ``rng`` they are chosen at random instead, with probabilities in proportion
-    to what is unexplained (Chen, Epperly, Tropp & Webber 2023, "Randomly pivoted Cholesky"): where
-    eigenvalues fall slowly that explains more than outliers do. Returned are the rows in the order
+    to their Schur complements (Chen, Epperly, Tropp & Webber 2023, "Randomly pivoted Cholesky"):
+    where eigenvalues fall slowly these explain more than outliers do. Returns the rows in the order
     of choice, and the share of the trace that they leave out. DataError if an entry is not finite,
     the matrix is not positive semidefinite, or memory would not suffice.
     """
@@ -275,7 +275,6 @@ def _refuse_negative(left: NDArray[np.float64], largest: float) -> None:
         at = int(np.argmin(left))
         raise DataError(
             f"the matrix is not positive semidefinite: {left[at]:.3g} remains of its diagonal at "
-            f"entry {at}; "
-            "correct the similarity or kernel"
+            f"entry {at}; correct the similarity or kernel"
         )
     np.maximum(left, 0.0, out=left)

@@ -1,4 +1,4 @@
-"""Covariances of a graph's nodes by solutions with its Laplacian: sparse precisions, and the heat kernel."""
+"""Covariances of a graph's nodes by its Laplacian: sparse precisions, and the heat kernel."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,10 @@ _KEPT, _MOST_COLUMNS = 2**26, 64
 
 
 class _OfGraph(ConstantRows):
-    """A function of a graph's Laplacian, by a solver that may tell how many columns of how many are done."""
+    """A function of a graph's Laplacian, by a solver.
+
+    ``progress`` is called with the numbers of finished and of all columns.
+    """
 
     solver: LaplacianSolver
     scale: float
@@ -48,17 +51,17 @@ class SparsePrecision(_OfGraph):
     solver: LaplacianSolver  # of the graph; shared by all shifts and scales
     shift: float
     scale: float = 1.0
-    # Of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a posterior mean
-    # by less than a thousandth of its standard deviation, also where answers say much more than the
-    # prior.
+    # Tolerance of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a
+    # posterior mean by less than a thousandth of its standard deviation, also where answers say
+    # much more than the prior.
     tol: float = 3e-5
-    progress: Progress | None = None  # told how many columns of how many are solved
+    progress: Progress | None = None
 
     def matmul(self, vectors: Any) -> Floats:
         return self.scale * self.solver.solve(self.shift, vectors, self.tol, self.progress).values
 
     def block(self, rows: Any, columns: Any) -> Floats:
-        """K[rows][:, columns]; what was asked for before is kept, see `LaplacianSolver.block`."""
+        """K[rows][:, columns]; entries computed before are kept, see `LaplacianSolver.block`."""
         return self.scale * self.solver.block(self.shift, rows, columns, self.tol, self.progress)
 
     def inverse(self) -> Any:
@@ -85,7 +88,7 @@ class HeatKernel(_OfGraph):
     time: float
     scale: float = 1.0
     tol: float = 1e-6  # bound on the error of a product, relative to the vector's length
-    progress: Progress | None = None  # told how many columns of how many are done
+    progress: Progress | None = None
     _seen: SeenBlock = field(default_factory=SeenBlock, repr=False)
 
     def matmul(self, vectors: ArrayLike) -> Floats:
@@ -97,13 +100,13 @@ class HeatKernel(_OfGraph):
         return product.reshape(given.shape)
 
     def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """K[rows][:, columns]; what was asked for before is kept."""
+        """K[rows][:, columns]; entries computed before are kept."""
         positions = self.solver.positions
         return self.scale * self._seen.entries(positions(rows), positions(columns), self._columns)
 
     @property
     def row_sum(self) -> float:
-        """No heat is lost."""
+        """The eigenvalue of vectors that are constant on components: no heat is lost."""
         return self.scale
 
     def _columns(
@@ -123,7 +126,10 @@ class HeatKernel(_OfGraph):
                 self.progress(stop, count)
 
     def _flowed(self, vectors: Floats) -> Floats:
-        """exp(−tΔ) times vectors: what is constant on a component stays, the rest by its Krylov space."""
+        """exp(−tΔ) times vectors, by the Krylov space of the part without constants.
+
+        Vectors that are constant on a component do not change.
+        """
         solver, shift = self.solver, _SHIFT / self.time
         start = solver.centred(vectors)
         norm = np.linalg.norm(start, axis=0)
@@ -131,23 +137,23 @@ class HeatKernel(_OfGraph):
         def apply(block: Floats) -> Floats:
             return solver.centred(solver.solve(shift, block, tol=1e-2 * self.tol).values)
 
-        found = lanczos(apply, start, _steps(self.tol), keep=True)
+        process = lanczos(apply, start, _steps(self.tol), keep=True)
         weights = _weights(
-            found, lambda nodes: np.exp(-self.time * np.maximum(1.0 / nodes - shift, 0.0))
+            process, lambda nodes: np.exp(-self.time * np.maximum(1.0 / nodes - shift, 0.0))
         )
         flowed = np.asarray(vectors - start)
-        for vector, weight in zip(found.vectors, weights, strict=True):
+        for vector, weight in zip(process.vectors, weights, strict=True):
             flowed += vector * (weight * norm)
         return flowed
 
 
 @cache
 def _steps(tol: float) -> int:
-    """How many steps any graph, time and vector take at most.
+    """Number of steps that suffices for any graph, time and vector.
 
-    With x = s/(λ + s) in (0, 1], exp(−tλ) = exp(st (1 − 1/x)) is one function as st is fixed. k
-    steps are exact for polynomials in x of degree k − 1, and else err by twice what the best of
-    these leaves of that function: at most its further Chebyshev coefficients.
+    With x = s/(λ + s) in (0, 1], exp(−tλ) = exp(st (1 − 1/x)) is one function, because st is fixed.
+    k steps are exact for polynomials in x of degree k − 1; otherwise their error is at most twice
+    that of the best of these polynomials, bounded by the further Chebyshev coefficients.
     """
 
     def function(y: Any) -> Any:
@@ -158,9 +164,9 @@ def _steps(tol: float) -> int:
     return int(np.argmax(left <= tol)) or len(left)
 
 
-def _weights(found: Tridiagonal, function: Callable[[Floats], Floats]) -> Floats:
-    """f(T) e₁ of each process, shape (steps so far, p)."""
-    weights = np.zeros((len(found.vectors), found.length.size))
-    for number, values, vectors in found.spectra():
+def _weights(process: Tridiagonal, function: Callable[[Floats], Floats]) -> Floats:
+    """f(T) e₁ for each start vector, shape (steps so far, p)."""
+    weights = np.zeros((len(process.vectors), process.length.size))
+    for number, values, vectors in process.spectra():
         weights[: len(values), number] = vectors @ (function(values) * vectors[0])
     return weights

@@ -1,4 +1,7 @@
-"""Solutions with a graph's Laplacian plus a multiple of the identity: products with a graph prior's covariance."""
+"""Solutions with a graph's Laplacian plus a multiple of the identity.
+
+They are products with the covariance of a graph prior.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -46,7 +49,7 @@ _DENSE, _DENSE_SIZE = 0.1, 4000
 
 @dataclass(frozen=True, eq=False)
 class OrderedLaplacian:
-    """Δ = D − W with the nodes in an order of its own: large components first, in each the hubs first.
+    """Δ = D − W with large components first, and in each component the hubs first.
 
     Most products need the rows of hubs; side by side they stay in the cache.
     """
@@ -57,7 +60,10 @@ class OrderedLaplacian:
 
     @classmethod
     def of(cls, adjacency: Any) -> "OrderedLaplacian":
-        """Lay out the graph of a symmetric matrix of positive weights without loops; DataError if it is something else."""
+        """Lay out the graph of a symmetric matrix of positive weights without loops.
+
+        DataError for any other matrix.
+        """
         weights = _checked(adjacency)
         size = weights.shape[0]
         count, component = scipy.sparse.csgraph.connected_components(weights, directed=False)
@@ -92,11 +98,12 @@ class OrderedLaplacian:
 
     @cached_property
     def is_narrow(self) -> bool:
-        """Whether few nodes separate any large component, as in grids, road networks and chains: factors are sparse then.
+        """Whether few nodes separate any large component, so that factors are sparse.
 
-        The levels of a breadth-first search from a far end are such separators: in a planar graph
-        of s nodes the widest has some √s, in a random one a large share of all. (It has fewer than
-        3 s links: what has more need not be searched.)
+        Examples are grids, road networks and chains. The levels of a breadth-first search from a
+        far end are such separators: in a planar graph of s nodes the widest has some √s nodes, in a
+        random one a large share of all. (A planar graph has fewer than 3 s links: a graph with more
+        need not be searched.)
         """
         if self.links > _LINKS * self.size or self.sizes[0] < _LARGE:
             return False
@@ -118,13 +125,13 @@ class OrderedLaplacian:
 
     def _rows(self, data: Any) -> list[Any]:
         """Runs of rows of Δ, without copies of the data."""
-        found = []
+        runs = []
         for at in range(0, self.size, _RUN):
             pointers = self.matrix.indptr[at : at + _RUN + 1]
             inside = slice(pointers[0], pointers[-1])
             parts = (data[inside], self.matrix.indices[inside], pointers - pointers[0])
-            found.append(scipy.sparse.csr_array(parts, shape=(pointers.size - 1, self.size)))
-        return found
+            runs.append(scipy.sparse.csr_array(parts, shape=(pointers.size - 1, self.size)))
+        return runs
 
     @cached_property
     def _double(self) -> list[Any]:
@@ -135,7 +142,7 @@ class OrderedLaplacian:
         return self._rows(self.matrix.data.astype(np.float32))
 
     def suits_single(self, shift: float) -> bool:
-        """Whether the entries of Δ + shift I and their products stay far from the ends of single precision's range."""
+        """Whether single precision holds the entries of Δ + shift I and their products."""
         smallest, largest = self._extremes
         return min(smallest, shift) >= 1e-15 and largest + shift <= 1e15
 
@@ -155,7 +162,7 @@ class OrderedLaplacian:
         return out
 
     def center(self, block: Block) -> None:
-        """Take from each column its mean over each component, in place."""
+        """Subtract each column's mean over each component, in place."""
         self.spread(block, -self.means(block))
 
     def jacobi(self, scale: Block) -> Callable[[Block, Block], Block]:
@@ -181,7 +188,7 @@ class OrderedLaplacian:
         return total / self.sizes[:, None]
 
     def spread(self, block: Block, means: Floats) -> None:
-        """Add to each entry what its component has in ``means``, shape (c, k), in place."""
+        """Add the components' ``means``, shape (c, k), to the entries of their nodes, in place."""
         means = means.astype(block.dtype)
         large, end = self._large
         for number, (start, stop) in enumerate(large):
@@ -191,13 +198,16 @@ class OrderedLaplacian:
 
     @cached_property
     def _large(self) -> tuple[list[tuple[int, int]], int]:
-        """Where each large component begins and ends, and where the others begin."""
+        """Start and end of each large component, and the start of the others."""
         ends = np.cumsum([0, *self.sizes[self.sizes >= _LARGE]]).tolist()
         return list(pairwise(ends)), ends[-1]
 
 
 def _is_narrow(matrix: Any) -> bool:
-    """Whether no level of a breadth-first search has more than some √n nodes; the search begins where another one ended."""
+    """Whether no level of a breadth-first search has more than some √n nodes.
+
+    The search starts at the node where another one ended.
+    """
     start = scipy.sparse.csgraph.breadth_first_order(
         matrix, 0, directed=False, return_predecessors=False
     )[-1]
@@ -241,21 +251,23 @@ def _checked(adjacency: Any) -> Any:
             "the adjacency matrix is not symmetric; give each link in both directions, with one "
             "weight"
         )
-    if not np.array_equal(
-        weights.data, other.data
-    ):  # by rounding, as after adding up links in another order
+    if not np.array_equal(weights.data, other.data):
+        # They differ by rounding, for example of links added up in another order.
         weights = 0.5 * (weights + other)
         weights.sort_indices()
     return weights
 
 
 class Solution(NamedTuple):
-    """Solutions of (Δ + shift I) X = B; the residual is the largest √(rᵀM⁻¹r / bᵀM⁻¹b) among the columns, M = diag(Δ) + shift."""
+    """Solutions of (Δ + shift I) X = B.
+
+    The residual is the largest √(rᵀM⁻¹r / bᵀM⁻¹b) of the columns with M = diag(Δ) + shift.
+    """
 
     values: Floats  # of the shape of B
     iterations: int  # products with the Laplacian for the block of columns that needed most
     residual: float  # with r = b − (Δ + shift I) x recomputed in double precision
-    method: str  # what solved them
+    method: str
 
 
 def _weighted(block: Block, weight: Floats) -> Floats:
@@ -268,7 +280,10 @@ def _weighted(block: Block, weight: Floats) -> Floats:
 
 @dataclass
 class SeenBlock:
-    """K_SS of a matrix K for the positions S seen so far, in the order of arrival; computed for a shift to a tolerance."""
+    """K_SS of a matrix K for the positions S seen so far, in the order of arrival.
+
+    The entries are computed for the given shift and tolerance.
+    """
 
     shift: float = np.nan
     tol: float = np.inf
@@ -278,22 +293,22 @@ class SeenBlock:
     _growing: Any = field(default_factory=threading.Lock, repr=False)
 
     def entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
-        """K[rows][:, columns], in any order, also repeated, computed as far as it was not seen.
+        """K[rows][:, columns], in any order, also repeated; only new entries are computed.
 
-        ``compute`` makes of columns and rows, ascending, runs of the columns and their entries in
-        the rows, as they come.
+        ``compute`` takes columns and rows, ascending, and yields runs of the columns with their
+        entries in the rows, as soon as they are computed.
         """
         with self._growing:
-            return self._found(rows, columns, compute)
+            return self._locked_entries(rows, columns, compute)
 
-    def _found(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
+    def _locked_entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
         row, row_at = np.unique(rows, return_inverse=True)
         column, column_at = np.unique(columns, return_inverse=True)
-        wanted = np.union1d(self.positions, np.union1d(row, column))
-        fresh = np.setdiff1d(wanted, self.positions)
-        if fresh.size <= min(row.size, column.size) and wanted.size <= MAX_CACHED_POSITIONS:
-            for part, values in compute(fresh, wanted):
-                self._add(fresh[part], wanted, values)
+        union = np.union1d(self.positions, np.union1d(row, column))
+        fresh = np.setdiff1d(union, self.positions)
+        if fresh.size <= min(row.size, column.size) and union.size <= MAX_CACHED_POSITIONS:
+            for part, values in compute(fresh, union):
+                self._add(fresh[part], union, values)
             order = np.argsort(self.positions)
             at = [
                 order[np.searchsorted(self.positions, some, sorter=order)]
@@ -302,11 +317,11 @@ class SeenBlock:
             return self._entries[np.ix_(*at)]
         # Many rows of few columns, or more than are kept: the fewer are computed in full.
         if row.size < column.size:
-            return self._found(columns, rows, compute).T
-        found = np.empty((row.size, column.size))
+            return self._locked_entries(columns, rows, compute).T
+        block = np.empty((row.size, column.size))
         for part, values in compute(column, row):
-            found[:, part] = values
-        return found[np.ix_(row_at, column_at)]
+            block[:, part] = values
+        return block[np.ix_(row_at, column_at)]
 
     def _add(self, fresh: Positions, rows: Positions, columns: Floats) -> None:
         """Keep the columns K[rows, fresh]; ``rows``, ascending, holds S and ``fresh``."""
@@ -317,22 +332,23 @@ class SeenBlock:
             larger = np.empty((capacity, capacity))
             larger[:count, :count] = self._entries[:count, :count]
             self._entries = larger
-        old = columns[np.searchsorted(rows, self.positions)]
-        own = columns[np.searchsorted(rows, fresh)]
-        self._entries[:count, count:total] = old
-        self._entries[count:total, :count] = old.T
-        self._entries[count:total, count:total] = 0.5 * (own + own.T)
+        cross = columns[np.searchsorted(rows, self.positions)]
+        corner = columns[np.searchsorted(rows, fresh)]
+        self._entries[:count, count:total] = cross
+        self._entries[count:total, :count] = cross.T
+        self._entries[count:total, count:total] = 0.5 * (corner + corner.T)
         self.positions = np.concatenate([self.positions, fresh])
 
 
 class LaplacianSolver:
-    """Solves with Δ + shift I, Δ = D − W, of an undirected graph of up to millions of nodes, W a scipy array of positive weights.
+    """Solver for Δ + shift I, Δ = D − W, of an undirected graph of up to millions of nodes.
 
-    Where that is cheap (few nodes, a forest), by a sparse factorization; else by conjugate
-    gradients on blocks of columns, with the diagonal as preconditioner, in single precision with
-    residuals in double, on all cores that the process may use. The constants of each component are
-    eigenvectors (Δ1 = 0) and are treated exactly, so that the smallest shift does no harm.
-    DataError if W is not symmetric, has loops, or holds so many links that it is no sparse matrix.
+    W is a scipy array of positive weights. Where a sparse factorization is cheap (few nodes, a
+    forest), it is used; otherwise conjugate gradients on blocks of columns, with the diagonal as
+    preconditioner, in single precision with residuals in double, on all cores that the process may
+    use. The constants of each component are eigenvectors (Δ1 = 0) and are treated exactly, so that
+    the smallest shift does no harm. DataError if W is not symmetric, has loops, or holds so many
+    links that it is no sparse matrix.
     """
 
     _workers: ClassVar[int | None] = None  # all cores
@@ -344,16 +360,15 @@ class LaplacianSolver:
         if self.size >= _DENSE_SIZE and links > _DENSE * self.size * (self.size - 1) / 2:
             raise DataError(
                 f"the graph has {links} links between {self.size} nodes, more than {_DENSE:.0%} of "
-                "all pairs: too many for the "
-                "sparse structure; drop weak links, or fit with structure='dense' where memory "
-                "allows matrices of all"
+                "all pairs: too many for the sparse structure; drop weak links, or fit with "
+                "structure='dense' where memory allows matrices of all"
             )
         self._lock = threading.Lock()
         self._factor: tuple[float, Any] = (np.nan, None)
         self._seen = SeenBlock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes: the links travel, what was factorized and seen does not."""
+        """Pickle the links alone, without factors and computed entries."""
         laplacian = self.laplacian()
         return type(self), (
             scipy.sparse.csr_array(scipy.sparse.diags_array(laplacian.diagonal()) - laplacian),
@@ -361,7 +376,10 @@ class LaplacianSolver:
 
     @property
     def is_treelike(self) -> bool:
-        """Whether factors of Δ + shift I are about as sparse as the graph: a forest, or the like of a road network."""
+        """Whether factors of Δ + shift I are about as sparse as the graph.
+
+        Examples are forests and road networks.
+        """
         laplacian = self._laplacian
         return laplacian.is_forest or (laplacian.links <= 1.5 * self.size and laplacian.is_narrow)
 
@@ -390,11 +408,11 @@ class LaplacianSolver:
     def solve(
         self, shift: float, rhs: ArrayLike, tol: float = 1e-6, progress: Progress | None = None
     ) -> Solution:
-        """Solve (Δ + shift I) X = B, shape (n,) or (n, k), until the residual is below ``tol``, see `Solution`.
+        """Solve (Δ + shift I) X = B, shape (n,) or (n, k), to the residual ``tol``, see `Solution`.
 
         DataError if the shift is not positive, or B not finite or of another length; InferenceError
-        if the tolerance was not reached. ``progress`` is told how many columns of how many are
-        solved.
+        if the tolerance was not reached. ``progress`` is called with the numbers of solved and of
+        all columns.
         """
         given = np.asarray(rhs, dtype=np.float64)
         if given.ndim not in (1, 2) or given.shape[0] != self.size:
@@ -411,10 +429,12 @@ class LaplacianSolver:
             return self._checked_solve(shift, matrix[order, part], tol)
 
         iterations, residual, methods = 0, 0.0, {}
-        for part, found in in_threads(solve, self._parts(matrix.shape[1]), progress, self._workers):
-            values[order, part] = found.values
-            iterations, residual = max(iterations, found.iterations), max(residual, found.residual)
-            methods[found.method] = True
+        parts = self._parts(matrix.shape[1])
+        for part, solution in in_threads(solve, parts, progress, self._workers):
+            values[order, part] = solution.values
+            iterations = max(iterations, solution.iterations)
+            residual = max(residual, solution.residual)
+            methods[solution.method] = True
         return Solution(
             values.reshape(given.shape), iterations, residual, ", ".join(methods) or "none"
         )
@@ -437,8 +457,8 @@ class LaplacianSolver:
         if seen.shift != shift or tol < seen.tol:
             seen = self._seen = SeenBlock(shift, tol)
 
-        def compute(fresh: Positions, wanted: Positions) -> Iterator[tuple[slice, Floats]]:
-            at, kept = self._laplacian.rank[fresh], self._laplacian.rank[wanted]
+        def compute(fresh: Positions, rows: Positions) -> Iterator[tuple[slice, Floats]]:
+            at, kept = self._laplacian.rank[fresh], self._laplacian.rank[rows]
 
             def solve(part: slice) -> Floats:
                 units = np.zeros((self.size, at[part].size))
@@ -450,7 +470,7 @@ class LaplacianSolver:
         return seen.entries(self.positions(rows), self.positions(columns), compute)
 
     def positions(self, positions: ArrayLike) -> Positions:
-        """Positions of nodes as they are used, or an error that names those that are none."""
+        """Positions of nodes as an array, shape (k,); DataError if some are out of range."""
         given = np.asarray(positions, dtype=np.intp).reshape(-1)
         if given.size and (given.min() < 0 or given.max() >= self.size):
             raise DataError(
@@ -463,36 +483,36 @@ class LaplacianSolver:
         return [slice(start, min(start + width, count)) for start in range(0, count, width)]
 
     def _checked_solve(self, shift: float, rhs: Floats, tol: float) -> Solution:
-        """A block solved, in the order of the layout."""
+        """Solve for a block in the order of the layout; InferenceError above the tolerance."""
         if not (np.isfinite(shift) and shift > 0):
             raise DataError(
                 f"the shift is {shift}; it is positive and finite (one over the range squared)"
             )
-        # Δ1 = 0 on each component: the constant part of the solution is known, the rest is sought
-        # without it.
+        # Δ1 = 0 on each component, which gives the constant part of the solution; the rest is
+        # computed without it.
         laplacian = self._laplacian
         constant, rest = laplacian.means(rhs) / shift, rhs.copy()
         laplacian.center(rest)
         scale = (1.0 / (laplacian.degree + shift))[:, None]
         norm = np.sqrt(_weighted(rhs, scale))
         norm[norm == 0] = 1.0
-        found = self._refined(shift, rest, scale, norm, tol)
-        laplacian.spread(found.values, constant)
-        if not found.residual <= tol:
+        solution = self._refined(shift, rest, scale, norm, tol)
+        laplacian.spread(solution.values, constant)
+        if not solution.residual <= tol:
             raise InferenceError(
-                f"{found.method} left a residual of {found.residual:.2g} after {found.iterations} "
-                "products with the graph of "
-                f"{self.size} nodes, {tol:.2g} was asked for; a shorter range (a larger shift, "
-                f"here {shift:.3g}), fewer links "
-                "or a larger tolerance make that easier",
-                found,
+                f"{solution.method} left a residual of {solution.residual:.2g} after "
+                f"{solution.iterations} products with the graph of {self.size} nodes, {tol:.2g} "
+                "was "
+                f"asked for; a shorter range (a larger shift, here {shift:.3g}), fewer links or a "
+                "larger tolerance make that easier",
+                solution,
             )
-        return found
+        return solution
 
     def _refined(
         self, shift: float, rhs: Floats, scale: Floats, norm: Floats, tol: float
     ) -> Solution:
-        """Correct the solution until its residual, relative to ``norm``, is small enough, or no smaller any more.
+        """Correct the solution until its residual relative to ``norm`` is ``tol`` or stalls.
 
         ``rhs`` has no constants on components, and ``scale`` is one over the diagonal of Δ + shift
         I.
@@ -508,29 +528,29 @@ class LaplacianSolver:
             if worst <= tol or not np.isfinite(worst) or steps >= _MOST_STEPS:
                 break
             if worst > 0.3 * last:
-                # Single precision gains nothing any more; then double precision either.
+                # Further rounds in this precision gain nothing.
                 if direct or precision is np.float64:
                     break
                 precision = np.float64
             last = worst
             if direct:
-                correction = self._factorised(shift).solve(residual)
+                correction = self._factorized(shift).solve(residual)
                 steps += 1
             else:
-                # Each column as long as 1, whatever the range of single precision; those that are
-                # done stay as they are.
+                # Each column is scaled to length 1, because of the range of single precision;
+                # columns within the tolerance do not change.
                 length = np.where(left > tol, left, 1.0)
                 residual /= length * norm
                 floor = _SINGLE if precision is np.float32 else 1e-12
-                found = block_cg(
+                result = block_cg(
                     lambda block, out: laplacian.apply(shift, block, out),
                     residual.astype(precision),
                     precondition=laplacian.jacobi(scale.astype(precision)),
                     tol=np.where(left > tol, np.maximum(0.7 * tol / length, floor), 1.0),
                     max_steps=_MOST_STEPS - steps,
                 )
-                correction = found.values * (length * norm)
-                steps += found.steps
+                correction = result.values * (length * norm)
+                steps += result.steps
             laplacian.center(correction)
             values += correction
             laplacian.apply(shift, values, residual)
@@ -538,7 +558,7 @@ class LaplacianSolver:
         method = "a sparse factorization" if direct else "conjugate gradients (Jacobi)"
         return Solution(values, steps, worst, method)
 
-    def _factorised(self, shift: float) -> Any:
+    def _factorized(self, shift: float) -> Any:
         with self._lock:
             if self._factor[0] != shift:
                 # A shift that vanishes beside the degrees would leave a singular matrix; refinement

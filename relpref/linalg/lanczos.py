@@ -1,4 +1,4 @@
-"""The Lanczos process, and what it tells of a large graph's spectrum."""
+"""The Lanczos process, and estimates of a large graph's spectrum by it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,17 +17,16 @@ _KEPT = 2**26
 
 @dataclass(frozen=True, eq=False)
 class Tridiagonal:
-    """What the Lanczos process makes of each of p vectors v: A ≈ V T Vᵀ with a tridiagonal T, v = |v| V e₁."""
+    """Results of the Lanczos process for p vectors v: A ≈ V T Vᵀ, T tridiagonal, v = |v| V e₁."""
 
-    length: NDArray[
-        np.intp
-    ]  # rows of T: the steps, or fewer where the process ended by itself; 0 for v = 0
+    # Rows of T: the steps, or fewer where the process ended by itself; 0 for v = 0.
+    length: NDArray[np.intp]
     diagonal: Floats  # of T, shape (p, k)
-    beside: Floats  # beside it; column k is what comes next
+    beside: Floats  # off-diagonal of T, with the entry that would come next
     vectors: list[Floats]  # columns of the V's, shape (n, p) each, if they are kept
 
     def spectra(self) -> Iterator[tuple[int, Floats, Floats]]:
-        """Number, eigenvalues and eigenvectors of T of each process that has one."""
+        """Number of each vector that has a T, with the eigenvalues and eigenvectors of T."""
         for number, end in enumerate(self.length):
             if end:
                 beside = self.beside[number, : end - 1]
@@ -37,10 +36,10 @@ class Tridiagonal:
 def lanczos(
     apply: Callable[[Floats], Floats], start: Floats, steps: int, *, keep: bool
 ) -> Tridiagonal:
-    """Run the Lanczos process (1950) of a symmetric A on several vectors side by side, with ``steps`` products at most.
+    """Run the Lanczos process (1950) of a symmetric A on several vectors side by side.
 
-    With ``keep`` all vectors are kept, and held orthogonal; else rounding lets copies of
-    eigenvalues turn up.
+    It takes ``steps`` products at most. With ``keep`` all vectors are kept, and held orthogonal;
+    otherwise rounding produces copies of eigenvalues.
     """
     count = start.shape[1]
     norm = np.linalg.norm(start, axis=0)
@@ -92,8 +91,8 @@ def gap_quadrature(solver: LaplacianSolver, *, seed: int = 0) -> GapQuadrature:
     constants left out. A probe v of random signs gives vᵀ f(Δ) v, whose expectation is the trace,
     by a Gauss quadrature, which the Lanczos process yields (Golub & Meurant 1994; Ubaru, Chen &
     Saad 2017). The weight s_c is a constant on each component, so diag(s), Δ and the projection
-    commute, and scaling a probe by √s weighs the traces by s; every probe is brought to the known
-    ‖v‖², which takes the spread of that away.
+    commute, and scaling a probe by √s weighs the traces by s; every probe is scaled to the exact
+    mean of ‖v‖², which removes the spread of that.
 
     The Lanczos process runs on (Δ + s₀)⁻¹, s₀ a tenth of the mean degree: kernels depend on the
     smallest eigenvalues of Δ, which hubs (the largest ones) would hide from it for hundreds of
@@ -108,14 +107,14 @@ def gap_quadrature(solver: LaplacianSolver, *, seed: int = 0) -> GapQuadrature:
     mean_degree = float(degree[degree > 0].mean())
     middle = 0.1 * mean_degree
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (solver.size, probes))
-    found = lanczos(
+    process = lanczos(
         lambda vectors: solver.centred(solver.solve(middle, vectors, tol=1e-6).values),
         solver.centred(np.sqrt(sizes)[:, None] * signs),
         steps,
         keep=solver.size * probes * steps <= _KEPT,
     )
     nodes, weights = np.zeros((probes, steps)), np.zeros((probes, steps))
-    for probe, values, vectors in found.spectra():
+    for probe, values, vectors in process.spectra():
         # Rounding may leave an eigenvalue just below zero.
         nodes[probe, : len(values)] = np.maximum(1.0 / values - middle, 0.0)
         weights[probe, : len(values)] = vectors[0] ** 2 * pairs
