@@ -1,4 +1,4 @@
-"""What a program says of observed values at draws of its sites: their likelihood, and values of the same kind."""
+"""Likelihood of observed values at draws of a program's sites, and replicates of these values."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,18 +19,18 @@ from relpref.likelihoods.tilted import unwrap
 def replicates(
     origin: Any, draws: dict[str, Any], seed: int
 ) -> tuple[dict[str, Any], dict[str, list[str]], tuple[Any, Any, Any]]:
-    """Draws of all sites in the program's shapes, the plates that these lie in, and what `answers` says at each draw."""
+    """Draws of all sites in the program's shapes, their plates, and `answers` at each draw."""
     with float64():
         program = origin.read()
         call, arrays, layout = program.call, program.arrays, program.layout
         draws = draws | {name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}
-        one = {name: value[0] for name, value in draws.items()}
+        first = {name: value[0] for name, value in draws.items()}
         keys = jax.random.split(jax.random.key(seed), len(next(iter(draws.values()))))
         kinds = () if program.arrow is None else program.arrow.kinds
-        own = kinds[len(kinds) - len(layout.integrated) :]
-        shares = [np.square(kind.entry).sum(axis=1) for kind in own]
-        found = jax.device_get(answers(call, layout, arrays, draws, keys, shares))
-        return draws, plate_dimensions(call, arrays, one), found
+        integrated = kinds[len(kinds) - len(layout.integrated) :]
+        shares = [np.square(kind.entry).sum(axis=1) for kind in integrated]
+        likelihoods = jax.device_get(answers(call, layout, arrays, draws, keys, shares))
+        return draws, plate_dimensions(call, arrays, first), likelihoods
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -42,26 +42,27 @@ def answers(
     keys: Array,
     shares: Sequence[Array] = (),
 ) -> tuple[Values, Values, Values]:
-    """Log likelihood and replicates of the observed values at each of s draws, shape (s, m), and these values, shape (m,), by site.
+    """Log likelihood and replicates of the observed values at s draws, and these values, by site.
 
-    The likelihood is that of one answer of each row; labels that depend on each other
-    (`CentredNormal`) are each given the others. What is integrated out, with variances of
-    ``shares`` times its own in the predictors, is so for each answer by itself, and other groups
-    are drawn for replicates.
+    The first two have the shape (s, m), the values have the shape (m,). The likelihood is that of
+    one answer of each row; labels that depend on each other (`CentredNormal`) are each given the
+    others. Sites that are integrated out have variances of ``shares`` times their variance in the
+    predictors; they are integrated out for each answer by itself, and other groups are drawn for
+    replicates.
     """
 
-    def one(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
+    def at_draw(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
         values, key = inputs
         sites = call.trace(arrays, values)
-        own = {name: sites[name]["fn"] for name, _ in layout.integrated}
+        integrated = {name: sites[name]["fn"] for name, _ in layout.integrated}
         variance = sum(
             share * jnp.square(unwrap(fn).scale)
-            for share, fn in zip(shares, own.values(), strict=True)
+            for share, fn in zip(shares, integrated.values(), strict=True)
         )
         log_likelihood = {name: _pointwise(variance, **sites[name]) for name in layout.observed}
         drawn = {
             name: fn.sample(jax.random.fold_in(key, at))
-            for at, (name, fn) in enumerate(own.items(), start=1)
+            for at, (name, fn) in enumerate(integrated.items(), start=1)
         }
         sites = call.trace(arrays, {**values, **drawn}) if drawn else sites
         keys = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
@@ -71,7 +72,7 @@ def answers(
 
     first = call.trace(arrays, {name: value[0] for name, value in draws.items()})
     observed = {name: jnp.asarray(first[name]["value"]) for name in layout.observed}
-    return *jax.lax.map(one, (draws, keys)), observed
+    return *jax.lax.map(at_draw, (draws, keys)), observed
 
 
 def _pointwise(variance: Any, fn: Any, value: Any, **site: Any) -> Array:
@@ -86,7 +87,10 @@ def _pointwise(variance: Any, fn: Any, value: Any, **site: Any) -> Array:
 
 
 def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dict[str, list[str]]:
-    """Names of the plates that a program's sites lie in, axis by axis; of sites whose every axis lies in one."""
+    """Names of the plates of a program's sites, axis by axis.
+
+    Sites with an axis outside of plates are left out.
+    """
     plates: dict[str, list[str]] = {}
 
     def look(arrays: tuple[Any, ...], values: Values) -> None:

@@ -1,7 +1,8 @@
-"""A posterior as a proposal for the exact one: importance weights of its draws (Vehtari et al. 2024).
+"""Importance weights of a posterior's draws for the exact posterior (Vehtari et al. 2024).
 
-The exact posterior p(u | answers) ∝ p(answers | u) N(u; location, K) is known up to its evidence. Where the Gaussian q that an engine
-found is near it, the weights p(answers | u) N(u; location, K) / q(u) of draws of q vary little.
+The exact posterior p(u | answers) ∝ p(answers | u) N(u; location, K) is known up to its evidence.
+Where the Gaussian q of an engine is near it, the weights p(answers | u) N(u; location, K) / q(u) of
+draws of q vary little.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ from relpref.posterior.gaussian import Floats, GaussianBelief, generator, root_o
 
 MIN_DRAWS = 100  # from which a tail can be fitted
 MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look so by luck
-# Directions in which the prior varies less than that, relative to the one in which it varies most,
+# Directions in which the prior varies less than this, relative to the one in which it varies most,
 # are left out: their standard deviation is a hundred-thousandth of the largest, and rounding would
 # decide what is seen of them.
 _MIN_VARIANCE = 1e-10
@@ -45,21 +46,17 @@ _GROUPS = 50  # of draws, by which errors are found
 # draws may see the foot of a tail that is light further out) and the verdict is decided. Not where
 # that could not help, nor where there is no memory for it.
 _ROUNDS = (1, 1, 2, 4, 8)
-_WIDER = (
-    1.0,
-    2.5,
-)  # a Gaussian that is too narrow is no proposal; a wider one is, in a few dimensions
+# A Gaussian that is too narrow is no proposal; a wider one is, in a few dimensions.
+_WIDER = (1.0, 2.5)
 _MUCH_WIDER = 1.2
-_ALIKE, _MAX_SHARE = (
-    0.9,
-    0.02,
-)  # effective share of draws whose weights hardly differ, and the largest weight
+# Effective share of draws whose weights hardly differ, and the largest weight.
+_ALIKE, _MAX_SHARE = 0.9, 0.02
 _RESAMPLED_FROM = 1000  # effective draws
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """p(answers | u) N(u; location, covariance), by a program all of whose hyperparameters are fixed."""
+    """p(answers | u) N(u; location, covariance) of a program with fixed hyperparameters."""
 
     program: Program
     location: Floats
@@ -67,7 +64,7 @@ class Target:
 
     @classmethod
     def of(cls, posterior: Posterior, hyperparameters: Values) -> "Target":
-        """The posterior's program at some hyperparameters, all of them; inside ``enable_x64``."""
+        """The posterior's program at values of all hyperparameters; inside ``enable_x64``."""
         origin = posterior.origin
         if origin is None:
             raise UnsupportedProgramError(
@@ -82,7 +79,7 @@ class Target:
         return cls(program, *map(np.asarray, _prior(program)))
 
     def at(self, hyperparameters: Values) -> "Target":
-        """At other values of the same hyperparameters; nothing is traced again."""
+        """The target at other values of the same hyperparameters; nothing is traced again."""
         values = {
             name: np.broadcast_to(hyperparameters[name], np.shape(v))
             for name, v in self.program.fixed.items()
@@ -95,9 +92,10 @@ class Target:
         return directions(self.covariance)
 
     def proposal(self, belief: GaussianBelief) -> tuple[Floats, Floats]:
-        """Mean and root of the covariance of a Gaussian, in coordinates w with u = location + root w, whose prior is N(0, I).
+        """Mean and root of the covariance of a Gaussian in whitened coordinates.
 
-        Directions in which the prior does not vary have no part in it.
+        These are w with u = location + root w, whose prior is N(0, I). Directions in which the
+        prior does not vary are left out.
         """
         mean, covariance = whitened(self.root, belief.location - self.location, belief.scale)
         return mean, root_of(covariance)
@@ -110,9 +108,10 @@ class Target:
         wider: float,
         sites: Sites | None = None,
     ) -> tuple[Floats, Floats]:
-        """Pairs of antithetic draws of a `proposal` with ``wider`` sds, and their log weights, whose mean estimates the evidence.
+        """Antithetic pairs of draws of a `proposal` with ``wider`` sds, and their log weights.
 
-        Where answers are in groups, the ``sites`` of EP tell from where effects of these are drawn.
+        The mean of the weights estimates the evidence. Where answers are in groups, the ``sites``
+        of EP give the distribution from which their effects are drawn.
         """
         mean, lower = proposal[0], wider * proposal[1]
         half = rng.standard_normal((number // 2, len(mean)))
@@ -132,7 +131,7 @@ class Target:
     def _with_effects(
         self, draws: Floats, sites: Sites, block: int, rng: np.random.Generator
     ) -> Floats:
-        """Log of p(answers, ε | u)/q(ε | u) at effects ε of groups that are drawn from q, shape (s,).
+        """Log of p(answers, ε | u)/q(ε | u) at effects ε of groups drawn from q, shape (s,).
 
         The noise of a group's rows is Fε with ε ~ N(0, I), see `relpref.infer.arrow`, and their
         sites give q, for u and −u noise that is antithetic. A precision that is negative counts as
@@ -166,17 +165,20 @@ class Target:
 
 
 def directions(covariance: Floats) -> Floats:
-    """R with R Rᵀ = covariance, shape (n, r): orthogonal columns, one for each direction in which there is variance."""
+    """R with R Rᵀ = covariance, shape (n, r), and orthogonal columns.
+
+    There is a column for each direction in which there is variance.
+    """
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _MIN_VARIANCE * max(values.max(initial=0.0), np.finfo(float).tiny)
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
 def whitened(root: Floats, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-    """Mean and covariance of w, where ``root`` w, of `directions`, has the given ones."""
+    """Mean and covariance of w, where ``root`` w has the given ones; see `directions`."""
     inverse = (root / np.sum(np.square(root), axis=0)).T
-    found = inverse @ covariance @ inverse.T
-    return inverse @ mean, 0.5 * (found + found.T)
+    white = inverse @ covariance @ inverse.T
+    return inverse @ mean, 0.5 * (white + white.T)
 
 
 @lazy_jit
@@ -197,18 +199,18 @@ def _predictors(program: Program, block: int, draws: Array) -> Array:
 
 @lazy_jit(static_argnums=1)
 def _log_likelihoods_at(program: Program, block: int, predictors: Array) -> Array:
-    """Of answers at their predictors, shape (s,)."""
+    """Log likelihoods of answers at their predictors, shape (s,)."""
     observations = program.read().observations
 
-    def one(at: Array) -> Array:
+    def at_draw(at: Array) -> Array:
         moments = tilted(observations, jnp.zeros_like(at), at, jnp.zeros_like(at))
         return jnp.vdot(program.counts, moments.log_normalizer)
 
-    return jax.lax.map(one, predictors, batch_size=block)
+    return jax.lax.map(at_draw, predictors, batch_size=block)
 
 
 def log_likelihood(program: Program, vector: Array) -> Array:
-    """Σ log p(answer | u) by the distributions' own densities, each row counted as often as it was answered."""
+    """Σ log p(answer | u) by the distributions' densities, each row times its count."""
     sites = program.sites(vector)
     total = jnp.zeros(())
     for name in program.layout.observed:
@@ -230,44 +232,47 @@ class WeightedDraws(NamedTuple):
 
     @property
     def reliable(self) -> bool:
-        """Whether the weights can be relied on: by the shape of their tail, or because they hardly differ.
+        """Whether the weights are reliable: by the shape of their tail, or as they hardly differ.
 
-        Where nearly all are equal the few others look like a heavy tail to k-hat, however light it
+        Where nearly all are equal k-hat takes the few others for a heavy tail, however light it
         is.
         """
-        found, number = self.smoothed, len(self.log_weights)
-        alike = found.ess >= _ALIKE * number and np.max(found.log_weights) <= np.log(_MAX_SHARE)
-        return bool((found.k_hat <= threshold(number) or alike) and found.ess >= MIN_EFFECTIVE)
+        weights, number = self.smoothed, len(self.log_weights)
+        alike = weights.ess >= _ALIKE * number and np.max(weights.log_weights) <= np.log(_MAX_SHARE)
+        return bool((weights.k_hat <= threshold(number) or alike) and weights.ess >= MIN_EFFECTIVE)
 
     @property
     def log_evidence(self) -> float:
-        """Of the exact model at the hyperparameters; NaN of several components and of weights that cannot be relied on."""
+        """Log evidence of the exact model at the hyperparameters.
+
+        It is NaN for several components and for unreliable weights.
+        """
         if len(self.values) > 1 or not self.reliable:
             return np.nan
         highest = self.log_weights.max()
         return float(highest + np.log(np.mean(np.exp(self.log_weights - highest))))
 
     def moments(self, posterior: Posterior) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Means and sds of the exact posterior by these weights, and their errors, see `reweighted_moments`."""
+        """Means and sds of the exact posterior, and their errors, see `reweighted_moments`."""
         return reweighted_moments(
             posterior, self.draws, np.exp(self.smoothed.log_weights), self.groups
         )
 
 
 def lists_in_groups(posterior: Posterior) -> bool:
-    """Whether answers of lists also share what is integrated out."""
+    """Whether answers of lists also share effects that are integrated out."""
     if posterior.origin is None:
         return False
     with float64():
         origin = posterior.origin
         sites = survey(Call.split(origin.program, origin.args, origin.kwargs)[0])
-        return any(one.integrated for one in sites) and any(one.shares_noise for one in sites)
+        return any(site.integrated for site in sites) and any(site.shares_noise for site in sites)
 
 
 def weighted_draws(
     posterior: Posterior, num_samples: int, rng: np.random.Generator, wider: float = 1.0
 ) -> Iterator[WeightedDraws]:
-    """Twice as many draws each time, until 16 times ``num_samples`` or as many as there is memory for.
+    """Weighted draws, twice as many each time, up to 16 times ``num_samples`` or the memory.
 
     Raises
     ------
@@ -294,27 +299,29 @@ def weighted_draws(
         draws, log_weights = (np.concatenate(part) for part in zip(*parts, strict=True))
         repeats, number = len(parts) // len(proposals), len(log_weights)
         component = np.tile(np.repeat(np.arange(len(proposals)), each), repeats)
-        # Of a mixture the draws of one component may know of one another, of a Gaussian the pairs.
+        # Draws are independent between the components of a mixture, or between the pairs of a
+        # Gaussian.
         pairs = np.tile(np.arange(each // 2) % _GROUPS, 2 * repeats)
         groups = component if len(proposals) > 1 else pairs
         values = [each[3] for each in proposals]
-        found = WeightedDraws(draws, log_weights, smoothed(log_weights), groups, component, values)
-        yield found
-        hopeless = float(found.smoothed.ess) / number * sum(_ROUNDS) * num_samples < MIN_EFFECTIVE
-        if (hopeless and not found.reliable) or 2 * number > most:
+        batch = WeightedDraws(draws, log_weights, smoothed(log_weights), groups, component, values)
+        yield batch
+        hopeless = float(batch.smoothed.ess) / number * sum(_ROUNDS) * num_samples < MIN_EFFECTIVE
+        if (hopeless and not batch.reliable) or 2 * number > most:
             return
 
 
 def _proposals(
     posterior: Posterior,
 ) -> Iterator[tuple[Target, tuple[Floats, Floats], float, dict[str, Any], Sites | None]]:
-    """Of the Gaussian, or of some components of a mixture; with what is taken off their log weights, and their hyperparameters.
+    """Targets and proposals for a Gaussian, or for some components of a mixture.
 
-    And, where answers are in groups, their sites.
+    Each comes with the number to subtract from its log weights, its hyperparameters, and, where
+    answers are in groups, their sites.
 
     A mixture draws its hyperparameters θ by the weights of its components, which are p(θ) Z_q(θ)
-    with the engine's evidence: for the
-    joint posterior the weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
+    with the engine's evidence. For the joint posterior the weight of θ and u together is
+    p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
     """
     belief: Any = posterior.full
 
@@ -349,7 +356,10 @@ def _proposals(
 
 
 def log_evidences_of(posterior: Posterior) -> Floats:
-    """The engine's log evidence at each component of a mixture, shape (K,), by its weight; less that of all where it is not known."""
+    """The engine's log evidence at each component of a mixture, shape (K,), by its weight.
+
+    Where that of the mixture is not known, each is relative to it.
+    """
     prior, weights = posterior.prior_log_weights, np.asarray(posterior.full.weights)
     if prior is None:  # files of earlier versions have none: their draws are of equal weight
         origin = posterior.origin
@@ -365,14 +375,13 @@ def log_evidences_of(posterior: Posterior) -> Floats:
 def reweighted_moments(
     posterior: Posterior, draws: Floats, weights: Floats, groups: NDArray[np.intp]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Means and sds of the exact posterior, as `Posterior.reported` has them, and their errors, by the jackknife over groups.
+    """Means and sds of the exact posterior, as in `Posterior.reported`, and their errors.
 
-    What the weights change in the posterior's draws (shape (s, n), weights adding up to 1) changes
-    what is known of it without draws, the mean by a difference, the sd by a factor; most of the
-    noise of the draws cancels.
+    Errors are those of the jackknife over groups. The change that the weights, which add up to 1,
+    make in the moments of the posterior's draws, shape (s, n), is applied to its exact moments: to
+    the mean as a difference, to the sd as a factor. Most of the noise of the draws cancels.
     """
-    # Weighted draws are at no hyperparameters of their own: a classifier's features are taken at
-    # the averages.
+    # Weighted draws have no hyperparameters: a classifier's features are taken at the averages.
     held, reported = replace(posterior, hyperparameter_draws={}), posterior.reported()
     plain = np.full(len(draws), 1 / len(draws))
     seen = held.displayed(draws)
@@ -400,7 +409,10 @@ def reweighted_moments(
 def _without_each(
     held: Posterior, draws: Floats, seen: Floats | None, weights: Floats, groups: NDArray[np.intp]
 ) -> Floats:
-    """Means, and logarithms of sds, as reported: by all draws, and without each group of them; shape (1 + groups, 2, rows)."""
+    """Reported means and log sds by all draws, and without each group of them.
+
+    The shape is (1 + groups, 2, rows).
+    """
     number = int(groups.max()) + 1
     left = 1 - np.append(0.0, np.bincount(groups, weights, number))
     if seen is None:
@@ -412,11 +424,11 @@ def _without_each(
         shifts = [nothing, *(-(some @ those) for some, those in several)]
         squares = [np.multiply.outer(nothing, nothing)]
         squares += [(some[:, None] * those).T @ those for some, those in several]
-        whole, tables = np.sum(squares, axis=0), []
+        square_sum, tables = np.sum(squares, axis=0), []
         for share, shift, square in zip(
             left, np.array(shifts) / left[:, None], squares, strict=True
         ):
-            scale = (whole - square) / share - np.outer(shift, shift)
+            scale = (square_sum - square) / share - np.outer(shift, shift)
             tables.append(held.reported(GaussianBelief(center + shift, scale)))
         mean, sd = (np.stack([table[name] for table in tables]) for name in ("mean", "sd"))
     else:
@@ -447,41 +459,41 @@ def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterio
         return posterior
     rng = generator(posterior.key if rng_key is None else rng_key)
     for wider in _WIDER:
-        for found in weighted_draws(posterior, num_samples, rng, wider):
-            if found.reliable and float(found.smoothed.ess) >= min(num_samples, _RESAMPLED_FROM):
+        for batch in weighted_draws(posterior, num_samples, rng, wider):
+            if batch.reliable and float(batch.smoothed.ess) >= min(num_samples, _RESAMPLED_FROM):
                 break
-        if not found.reliable:
+        if not batch.reliable:
             continue
         # Where the exact posterior is much wider than the draws, these do not reach its tails.
-        exact_sd = found.moments(posterior)[0]["sd"]
+        exact_sd = batch.moments(posterior)[0]["sd"]
         if wider > 1 or not (exact_sd > _MUCH_WIDER * posterior.reported()["sd"]).any():
             break
     k_hat, ess, number = (
-        float(found.smoothed.k_hat),
-        float(found.smoothed.ess),
-        len(found.log_weights),
+        float(batch.smoothed.k_hat),
+        float(batch.smoothed.ess),
+        len(batch.log_weights),
     )
-    if not found.reliable:
+    if not batch.reliable:
         raise InferenceError(
             f"the weights of {number} draws cannot be relied on (k-hat {k_hat:.2f}, {ess:.0f} "
             "effective draws), so there are no "
             "reweighted ones; raise num_samples, or run NUTS on the same program and from_samples",
-            found.smoothed,
+            batch.smoothed,
         )
     # Systematic resampling: a draw of weight w comes w·s times, plus or minus one.
-    total = np.cumsum(np.exp(found.smoothed.log_weights))
+    total = np.cumsum(np.exp(batch.smoothed.log_weights))
     places = (np.arange(num_samples) + rng.random()) / num_samples * total[-1]
     kept = rng.permutation(np.minimum(np.searchsorted(total, places), number - 1))
-    values = [found.values[at] for at in found.component[kept]]
+    values = [batch.values[at] for at in batch.component[kept]]
     samples = {
-        name: np.stack([np.asarray(value[name]) for value in values]) for name in found.values[0]
+        name: np.stack([np.asarray(value[name]) for value in values]) for name in batch.values[0]
     }
-    samples |= {site: found.draws[kept][:, its] for site, its in posterior.slices.items()}
+    samples |= {site: batch.draws[kept][:, columns] for site, columns in posterior.slices.items()}
     origin = posterior.origin
     assert origin is not None  # or there were no weights
     result = from_samples(
         samples, origin.program, *origin.args, rng_key=posterior.key, **origin.kwargs
     )
     info = {**result.info, "engine": f"{posterior.engine}, reweighted", "k_hat": k_hat, "ess": ess}
-    log_evidence = found.log_evidence if np.isfinite(found.log_evidence) else None
+    log_evidence = batch.log_evidence if np.isfinite(batch.log_evidence) else None
     return replace(result, info=info, log_evidence=log_evidence)

@@ -1,4 +1,4 @@
-"""From the samples of numpyro's own inference (NUTS, SVI, anything) to the same posterior surface as the engines'."""
+"""Posteriors from samples of numpyro's inference: NUTS, SVI or any other."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -44,12 +44,13 @@ class Whitened(Reparam):
 
 
 def noncentered(program: Model) -> Callable[..., Any]:
-    """Return the program with every `GaussianProcess` and every vector or matrix of normals whitened, for NUTS and SVI.
+    """Return the program with its Gaussian sites whitened, for NUTS and SVI.
 
-    Whitened, utilities and the hyperparameters of their covariance are hardly coupled in the
-    posterior, and NUTS takes far fewer steps. The sites are ``<site>_base`` and, as a deterministic
-    site, ``<site>``. Run it inside ``jax.enable_x64(True)``: a float32 Cholesky factor of a smooth
-    kernel needs a jitter that is visible in the results from some 200 items on.
+    These are every `GaussianProcess` and every vector or matrix of normals. Whitened, utilities and
+    the hyperparameters of their covariance are hardly coupled in the posterior, and NUTS takes far
+    fewer steps. The sites are ``<site>_base`` and, as a deterministic site, ``<site>``. Run it
+    inside ``jax.enable_x64(True)``: a float32 Cholesky factor of a smooth kernel needs a jitter
+    that is visible in the results from some 200 items on.
 
     Examples
     --------
@@ -133,7 +134,7 @@ def from_samples(
     >>> samples = {"utility": draws, "individual_amplitude": np.ones(50)}
     >>> posterior = from_samples(samples, xpgp, data)
     """
-    told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
+    fields = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
     with float64():
         origin = Origin(program, args, kwargs)
         given = origin.read()
@@ -146,7 +147,7 @@ def from_samples(
                 f"samples lack the site {missing[0]!r}; they hold {', '.join(samples) or 'nothing'}"
             )
         draws = {name: jnp.asarray(np.asarray(samples[name]), float) for name in needed}
-        lengths = {name: len(value) for name, value in (draws | told).items()}
+        lengths = {name: len(value) for name, value in (draws | fields).items()}
         if len(set(lengths.values())) != 1 or min(lengths.values()) < 2:
             raise DataError(
                 f"samples hold different numbers of draws, or fewer than two: {lengths}"
@@ -170,18 +171,16 @@ def from_samples(
     }
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
     summaries = {}
-    for (
-        name,
-        total,
-    ) in values.items():  # means of parts, and their covariances with the total over the draws
+    # Means of parts, and their covariances with the total over the draws.
+    for name, total in values.items():
         centered = (total - total.mean(axis=0)) / (len(total) - 1)
-        own = {part: np.asarray(value) for part, value in parts[name].items()}
-        covariances = {part: (centered * value).sum(axis=0) for part, value in own.items()}
+        drawn = {part: np.asarray(value) for part, value in parts[name].items()}
+        covariances = {part: (centered * value).sum(axis=0) for part, value in drawn.items()}
         summaries[name] = Parts(
-            {part: value.mean(axis=0) for part, value in own.items()}, covariances
+            {part: value.mean(axis=0) for part, value in drawn.items()}, covariances
         )
     common = {
-        "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1), told),
+        "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1), fields),
         "parts": summaries,
         "hyperparameters": {
             name: value.mean(axis=0) for name, value in hyperparameter_draws.items()
@@ -204,9 +203,12 @@ def from_samples(
 def _latent_parts(
     call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, fixed: bool = False
 ) -> tuple[Values, dict[str, dict[str, Array]]]:
-    """Gaussian sites at each draw, and the expectation of their named parts given them, K_p K⁻¹ u; ``fixed`` hyperparameters do not move."""
+    """Gaussian sites at each draw, and the expectation of their named parts given them, K_p K⁻¹ u.
 
-    def one(values: Values) -> tuple[Values, dict[str, dict[str, Array]]]:
+    ``fixed`` hyperparameters do not move.
+    """
+
+    def at_draw(values: Values) -> tuple[Values, dict[str, dict[str, Array]]]:
         placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
         sites = call.trace(arrays, {**placeholder, **values})
         latents, parts = {}, {}
@@ -232,7 +234,7 @@ def _latent_parts(
         return latents, parts
 
     if fixed:
-        known = {name: draws[name][0] for name, _ in layout.hyperparameters}
-        moving = {name: value for name, value in draws.items() if name not in known}
-        return jax.vmap(lambda values: one({**known, **values}))(moving)
-    return jax.lax.map(one, draws)
+        constant = {name: draws[name][0] for name, _ in layout.hyperparameters}
+        moving = {name: value for name, value in draws.items() if name not in constant}
+        return jax.vmap(lambda values: at_draw({**constant, **values}))(moving)
+    return jax.lax.map(at_draw, draws)

@@ -29,7 +29,10 @@ _ROUND = 25  # steps between two looks at the progress
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Density:
-    """Evidence times prior as a density of z, where the unconstrained hyperparameters are ``center`` + ``root`` z."""
+    """Evidence times prior as a density of z.
+
+    The unconstrained hyperparameters are ``center`` + ``root`` z.
+    """
 
     evaluate: Callable[..., Evidence] = field(metadata={"static": True})  # of an engine
     dual: bool = field(metadata={"static": True})  # whether it works in observation space
@@ -37,7 +40,7 @@ class Density:
     program: Program
     center: Values
     root: Any
-    # sites and tolerance and max_sweeps: what the engine starts from, and how far it goes
+    # Start of the engine and its limits.
     sites: Sites
     tolerance: float
     max_sweeps: int
@@ -58,7 +61,7 @@ class Density:
         return evidence, self.root.T @ ravel_pytree(evidence.gradient)[0]
 
     def potential(self, z: Array) -> Array:
-        """Minus the log density, with the engine's exact gradient; infinite where the engine fails."""
+        """Minus the log density, with the engine's exact gradient; infinite where it fails."""
         here = jax.lax.stop_gradient(z)
         evidence, gradient = self.at(here)
         height = evidence.log_evidence + evidence.log_prior
@@ -75,7 +78,10 @@ class Density:
         return begin(z, self.warmup, step_size=0.5, dense_mass=True, rng_key=key), step
 
     def spread(self) -> "Density":
-        """With a root of the inverse curvature at the center, which is found by central differences of the gradient."""
+        """A density with a root of the inverse curvature at the center.
+
+        The curvature comes from central differences of the gradient.
+        """
         steps = _STEP * np.eye(self.root.shape[0])
         gradients = [[np.asarray(self.at(sign * step)[1]) for sign in (-1, 1)] for step in steps]
         hessian = np.stack([(before - after) / (2 * _STEP) for before, after in gradients])
@@ -85,7 +91,10 @@ class Density:
 def sample(
     density: Density, key: Any, draws: int, progress_bar: bool
 ) -> tuple[Values, dict[str, Any]]:
-    """Unconstrained hyperparameters from evidence times prior, by NUTS, chain after chain; and `DRAWS_INFO` of them."""
+    """Draws of unconstrained hyperparameters by NUTS, chain after chain, and `DRAWS_INFO`.
+
+    Their density is evidence times prior.
+    """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     center, unravel = ravel_pytree(density.center)
@@ -95,9 +104,9 @@ def sample(
         for chain in range(CHAINS):
             first, second = jax.random.split(jax.random.fold_in(key, chain))
             state = _begin(density, jax.random.normal(first, center.shape, center.dtype), second)
-            for wanted, kept in ((density.warmup, False), (length, True)):
-                for done in range(0, wanted, _ROUND):
-                    number = min(_ROUND, wanted - done)
+            for steps, kept in ((density.warmup, False), (length, True)):
+                for done in range(0, steps, _ROUND):
+                    number = min(_ROUND, steps - done)
                     state, z, diverged = _advance(density, state, number)
                     for _ in range(number):
                         report(0, float(state.adapt_state.step_size))
@@ -124,13 +133,13 @@ def _begin(density: Density, z: Array, key: Any) -> Any:
 
 @jax.jit
 def _advance(density: Density, state: Any, number: int) -> tuple[Any, Array, Array]:
-    """Up to `_ROUND` steps of a chain: its state, and where each of them led, whether it diverged."""
+    """Up to `_ROUND` steps of a chain: its state, the points reached, and which steps diverged."""
     _, step = density.kernel(state.z, state.rng_key)
 
-    def one(row: Any, carried: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
+    def advance(row: Any, carried: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         state, z, diverging = carried
         state = step(state)
         return state, z.at[row].set(state.z), diverging.at[row].set(state.diverging)
 
-    room = (jnp.zeros((_ROUND, len(state.z)), state.z.dtype), jnp.zeros(_ROUND, bool))
-    return jax.lax.fori_loop(0, number, one, (state, *room))
+    empty = (jnp.zeros((_ROUND, len(state.z)), state.z.dtype), jnp.zeros(_ROUND, bool))
+    return jax.lax.fori_loop(0, number, advance, (state, *empty))

@@ -44,10 +44,10 @@ _CONVERGED = CODES.index(Result.converged)
 
 @dataclass
 class Search:
-    """What a search found."""
+    """Result of a search for hyperparameters."""
 
     unconstrained: Values  # best hyperparameters
-    # There; of another engine anything with its log_evidence, log_prior, gradient, sites and info.
+    # Evidence there, or anything with log_evidence, log_prior, gradient, sites and info.
     evidence: Any
     evaluations: int = 0
     gradient_norm: float = np.inf  # largest absolute entry of the gradient there
@@ -70,12 +70,14 @@ def maximize(
     answers: float = 0.0,
     root: Floats | None = None,
 ) -> Search:
-    """Climb with L-BFGS from one starting point, each evaluation warm-started from the best sites so far, or from the given ones.
+    """Climb with L-BFGS from one starting point.
+
+    Each evaluation starts from the best sites so far, or from the given ones.
 
     ``evaluate`` goes from unconstrained hyperparameters and starting sites to the evidence there;
-    ``report`` is told the number of evaluations and the objective after each. The more ``answers``
+    ``report`` takes the number of evaluations and the objective after each. The more ``answers``
     there are, the larger is the evidence, and the smaller the part of it that a last step may gain.
-    ``root`` is one of the inverse of the curvature, shape (p, p), as far as that is known.
+    ``root`` is a root of an estimate of the inverse curvature, shape (p, p).
     """
     from scipy.optimize import minimize
 
@@ -112,13 +114,13 @@ def maximize(
     if best is None:
         return Search(start, evaluate(start, sites), count, failures=failures)
     best.evaluations, best.failures = count, failures
-    # A line search that finds no better point at the noise level of the evidence has arrived, too.
+    # A line search that finds no better point because of noise in the evidence has converged.
     best.converged = bool(outcome.success) or best.gradient_norm < 1e-2
     return best
 
 
 def usable(evidence: Any) -> bool:
-    """Whether EP ended near enough to a fixed point for its evidence and gradient to mean something."""
+    """Whether EP ended near enough to a fixed point for its evidence and gradient to be used."""
     near = (
         int(evidence.info.code) == _CONVERGED
         or float(evidence.info.residual) < 10 * SEARCH_TOLERANCE
@@ -127,7 +129,7 @@ def usable(evidence: Any) -> bool:
     return near and all(bool(np.all(np.isfinite(number))) for number in numbers)
 
 
-# Of the quadrature under each predictor's marginal, for likelihoods with parameters of their own.
+# Nodes of the quadrature under each predictor's marginal, for likelihoods with parameters.
 _NODES = 24
 
 
@@ -139,9 +141,9 @@ def expectation_maximization(
     max_steps: int,
     report: Callable[[int, float], None],
 ) -> Search:
-    """Alternate the engine at fixed hyperparameters (E) with hyperparameters for a fixed posterior (M); steps are counted as pairs.
+    """Alternate the engine at fixed hyperparameters (E) and their update for its posterior (M).
 
-    Parameters as of `maximize`; ``evaluate`` takes ``whole``, too.
+    A pair of both is one step. Parameters as in `maximize`; ``evaluate`` also takes ``whole``.
     """
     best = Search(start, evaluate(start, sites, whole=True), 1)
     evidence = best.evidence
@@ -173,15 +175,17 @@ def _maximize_bound(program: Program, start: Values, evidence: Evidence) -> Valu
         value, slope = _lower_bound(program, at, mean, covariance, evidence.marginals)
         return -float(value), -ravel(slope)[0]
 
-    found = minimize(objective, vector, jac=True, method="L-BFGS-B", options={"maxiter": 50})
-    return unravel(found.x)
+    optimum = minimize(objective, vector, jac=True, method="L-BFGS-B", options={"maxiter": 50})
+    return unravel(optimum.x)
 
 
 @lazy_jit
 def _lower_bound(
     program: Program, unconstrained: Values, mean: Array, covariance: Array, marginals: Any
 ) -> tuple[Array, Values]:
-    """E_q[log N(u; 0, K)] + E_q[log p(answers | u)] + log prior and its gradient; q is held fixed (XPGP eq. 15-16).
+    """Lower bound of the log evidence plus log prior, and its gradient; q is held fixed.
+
+    The bound is E_q[log N(u; 0, K)] + E_q[log p(answers | u)] + log prior (XPGP eq. 15-16).
 
     The paper leaves the second term out, because its likelihood has no parameters; where it has
     some, they move by it.
@@ -209,12 +213,12 @@ def _lower_bound(
     return value, slope
 
 
-# By how many posterior sds a mean, and by which factor an sd, may be off before it is said.
+# Error of a mean in posterior sds, and of an sd as a factor, from which there is a warning.
 _SHIFT, _RATIO = 0.1, 1.25
 
 
 class Fitted(NamedTuple):
-    """What an engine found at the hyperparameters that it found."""
+    """Result of an engine at its best hyperparameters."""
 
     evidence: Evidence
     result: Result
@@ -248,11 +252,11 @@ def fit_hyperparameters(
     at_first : mapping, optional
         Hyperparameters where the first search starts, instead of their priors' medians.
     whole : bool, optional
-        Whether the (n, n) arrays of a posterior are needed; None: not even room for them.
+        Whether the (n, n) arrays of a posterior are needed; None: nor is memory for them.
     space : str, optional
-        In place of the engine's.
+        Space to work in, in place of the engine's.
     root : array, shape (p, p), optional
-        Of the search, see `maximize`.
+        Root of the search, see `maximize`.
     """
     layout, tol = program.layout, engine.tol
     dual = use_dual_space(layout, space or engine.space)
@@ -304,7 +308,7 @@ def fit_hyperparameters(
                     search = other
         assert search is not None
         unconstrained, first = search.unconstrained, search.evidence.sites
-    # What one of k equal answers may be off by, all of them are off by k times.
+    # An error in the site of one of k equal answers counts k times.
     most = float(np.max(program.counts, initial=1.0))
     closest = max(min(tol, _OFF / most), _ROUNDING)
     final = at(unconstrained, first, closest, whole)
@@ -330,7 +334,10 @@ def fit_hyperparameters(
 
 
 def judged_copies(engine: Any, program: Program, fitted: Fitted) -> Fitted:
-    """With what ``info`` says of answers that were given many times; with a warning where they are beyond a Gaussian."""
+    """Add the error of answers that were given many times to ``info``.
+
+    Warn where a Gaussian is not good enough for them.
+    """
     final, result, info = fitted.evidence, fitted.result, fitted.info
     if program.layout.repeated and engine.copies and final.info.code == _CONVERGED:
         shift, ratio = error_of_copies(program, fitted.unconstrained, final)
@@ -348,18 +355,21 @@ def judged_copies(engine: Any, program: Program, fitted: Fitted) -> Fitted:
 
 
 def eased(tolerance: float, tol: float, program: Program) -> float:
-    """A tolerance of sites where those of an engine, ``tol``, are not needed yet; of one copy, of which the largest row has many."""
+    """A tolerance of the sites while the final one of an engine, ``tol``, is not needed yet.
+
+    It is that of a single answer: ``tolerance`` is divided by the largest count of a row.
+    """
     return max(tol, tolerance / max(float(np.max(program.counts, initial=0.0)), 1.0))
 
 
-def describe(engine: Any, dual: bool, result: Result, found: Any) -> dict[str, Any]:
-    """What a posterior's ``info`` says of the run."""
+def describe(engine: Any, dual: bool, result: Result, outcome: Any) -> dict[str, Any]:
+    """Entries of a posterior's ``info`` about the run."""
     return {
         "engine": engine.name,
         "result": result.name,
-        "iterations": int(found.sweeps),
-        "residual": float(found.residual),
-        "damping": float(found.damping),
+        "iterations": int(outcome.sweeps),
+        "residual": float(outcome.residual),
+        "damping": float(outcome.damping),
         "space": "observation" if dual else "latent",
-        "jitter": float(found.jitter),
+        "jitter": float(outcome.jitter),
     }

@@ -1,4 +1,4 @@
-"""Likelihoods of labels: classes by a probit or logit link, and values with an offset for each group."""
+"""Likelihoods of labels: classes by a link, and values with an offset for each group."""
 
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +25,7 @@ class ProbitBernoulli(TreeDistribution):
     ----------
     predictor : Array, shape (m,) or (m, k)
     spread : Array, broadcasts to the predictor, or None
-        Variance of Gaussian noise of each row's own; None where there is none.
+        Variance of independent Gaussian noise of each row; None where there is none.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -72,7 +72,10 @@ class ProbitBernoulli(TreeDistribution):
 
 
 class LogitBernoulli(ProbitBernoulli):
-    """1 with probability E σ(predictor + e), σ the logistic function; parameters as in `ProbitBernoulli`."""
+    """1 with probability E σ(predictor + e), σ the logistic function.
+
+    Parameters as in `ProbitBernoulli`.
+    """
 
     comparison: ClassVar[type[ProbitComparison] | type[LogisticComparison]] = LogisticComparison
 
@@ -83,7 +86,7 @@ def bernoulli(link: Link) -> type[ProbitBernoulli]:
     Raises
     ------
     DataError
-        If there is none.
+        If there is no such link.
     """
     if link not in ("probit", "logit"):
         raise DataError(f"link is {link!r}; it is 'probit' or 'logit'")
@@ -149,7 +152,7 @@ class CentredNormal(TreeDistribution):
         return -0.5 * spread - contrasts * (jnp.log(self.scale) + 0.5 * jnp.log(2 * jnp.pi))
 
     def conditional_log_prob(self, value: Array) -> Array:
-        """Log density of each label given the others of its group, shape (q,); 0 for one that is alone.
+        """Log density of each label given the others of its group, shape (q,); 0 without others.
 
         Given k − 1 others the offset is Gaussian around the average of their errors, with variance
         scale²/(k − 1).
@@ -159,5 +162,5 @@ class CentredNormal(TreeDistribution):
         sums = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(error)[self.groups]
         others = jnp.maximum(counts - 1.0, 1.0)
         scale = self.scale * jnp.sqrt(1.0 + 1.0 / others)
-        found = dist.Normal((sums - error) / others, scale).log_prob(error)
-        return jnp.where(counts > 1.0, found, 0.0)
+        log_density = dist.Normal((sums - error) / others, scale).log_prob(error)
+        return jnp.where(counts > 1.0, log_density, 0.0)

@@ -1,4 +1,4 @@
-"""Answers about lists: orders, choices, best and worst, whose rows share the noise of their items."""
+"""Answers about lists: orders, choices, best and worst, whose rows share noise of items."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,10 +20,11 @@ from relpref.likelihoods.tilted import (
 
 
 class ListSizes(NamedTuple):
-    """How large the lists of some answers are: shapes of what is computed of them, so that each may be too large.
+    """Sizes of the lists among some answers.
 
-    ``lists`` are how many, ``rows`` and ``items`` those of the longest, and ``tied`` is whether a
-    block that is neither the first nor the last of its list has several items.
+    They are shapes of arrays, so each may be larger than the lists need. ``lists`` is the number of
+    lists, ``rows`` and ``items`` are those of the longest, and ``tied`` is whether a block that is
+    neither the first nor the last of its list has several items.
     """
 
     lists: int
@@ -33,10 +34,11 @@ class ListSizes(NamedTuple):
 
 
 class SharedNoise(NamedTuple):
-    """Gaussian noise that rows share: row r of a group has sd_r (ε_first − ε_second), with ε ~ N(0, 1) for each item of the group.
+    """Gaussian noise that rows share.
 
-    ``group``, ``first`` and ``second`` are whole numbers, ``group`` −1 where there is no such
-    noise; all of shape (m,).
+    Row r of a group has the noise sd_r (ε_first − ε_second), with ε ~ N(0, 1) for each item of the
+    group. ``group``, ``first`` and ``second`` are whole numbers, ``group`` −1 where there is no
+    such noise; all have the shape (m,).
     """
 
     group: Array
@@ -60,7 +62,7 @@ class ListComparison(OfComparison):
         The distribution of answers that are in no list. Its gaps are those of all rows, and its
         scale is that of the noise in lists.
     number : array of int, shape (m,)
-        Which list a row belongs to; −1 where to none.
+        List of each row; −1 where it is in none.
     winner, loser : array of int, shape (m,)
         The items of a row. The rows of a list are sorted by them.
     sizes : ListSizes
@@ -85,7 +87,7 @@ class ListComparison(OfComparison):
 
     @property
     def without_moments(self) -> str | None:
-        """Why expectation propagation does not take it."""
+        """Reason why expectation propagation cannot fit these lists, or None."""
         if self.single.noise is not GUMBEL:
             return None
         return (
@@ -96,7 +98,7 @@ class ListComparison(OfComparison):
 
     @property
     def without_mode(self) -> str | None:
-        """Why Laplace's method does not take it."""
+        """Reason why Laplace's method cannot fit these lists, or None."""
         if self.single.noise is GUMBEL:
             return None
         return (
@@ -115,11 +117,14 @@ class ListComparison(OfComparison):
 
     @property
     def shared_noise(self) -> tuple[SharedNoise, ...]:
-        """Of lists: items have noise of variance ½, so that the gap of two has that of a comparison."""
+        """Noise of the items of lists, of variance ½: the gap of two has that of a comparison."""
         return (SharedNoise(self.number, self.winner, self.loser, NOISE * self._scale),)
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments of answers; of a list's row those of the sign of its predictor, noise included (z = m/√v)."""
+        """Moments of answers.
+
+        Those of a list's row are of the sign of its predictor, noise included (z = m/√v).
+        """
         listed = self.number >= 0
         sign = jnp.where(value, 1.0, -1.0).astype(mean.dtype)
         inverse = 1 / jnp.sqrt(jnp.where(listed & (variance > 0), variance, 1e-30))
@@ -128,31 +133,40 @@ class ListComparison(OfComparison):
         hard = (log_ndtr(z), sign * mills_ratio(z) * inverse, log_ndtr_curvature(z) * inverse**2)
         alone = self.single.tilted(value, mean, variance)
         return TiltedMoments(
-            *(jnp.where(listed, one, other) for one, other in zip(hard, alone, strict=True))
+            *(jnp.where(listed, row, single) for row, single in zip(hard, alone, strict=True))
         )
 
     def log_prob(self, value: ArrayLike) -> Array:
-        """Log probability of answers; of a list all of it at its first row. NaN where a list's row has another value than 1."""
+        """Log probability of answers; that of a list is at its first row.
+
+        It is NaN where a row of the list has another value than 1.
+        """
         alone = self.single.log_prob(value)
         listed = self.number >= 0
-        rows, there = self._rows()
-        found = self.log_prob_of_lists(value, self.single.gap)
+        rows, present = self._rows()
+        lists = self.log_prob_of_lists(value, self.single.gap)
         # What lies beyond the rows is dropped.
-        first = jnp.where(there[:, 0], rows[:, 0], len(listed))
-        return jnp.where(listed, 0.0, alone).at[first].set(found.astype(alone.dtype), mode="drop")
+        first = jnp.where(present[:, 0], rows[:, 0], len(listed))
+        return jnp.where(listed, 0.0, alone).at[first].set(lists.astype(alone.dtype), mode="drop")
 
     def log_prob_of_lists(self, value: ArrayLike, gap: Array) -> Array:
-        """Log probability of each list, shape (lists,), at gaps of its rows, shape (m,); 0 where there is no list."""
-        rows, there = self._rows()
-        utility, block = self._slots(rows, there, gap)
-        found = log_probability(utility, block, self.single.noise, tied=self.sizes.tied)
-        as_seen = jnp.all(jnp.where(there, jnp.asarray(value)[rows] == 1, True), axis=1)
-        return jnp.where(as_seen, found, jnp.nan)
+        """Log probability of each list, shape (lists,), at gaps of the rows, shape (m,).
+
+        It is 0 where there is no list.
+        """
+        rows, present = self._rows()
+        utility, block = self._slots(rows, present, gap)
+        log_probabilities = log_probability(utility, block, self.single.noise, tied=self.sizes.tied)
+        as_seen = jnp.all(jnp.where(present, jnp.asarray(value)[rows] == 1, True), axis=1)
+        return jnp.where(as_seen, log_probabilities, jnp.nan)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Which of each row's two is seen above the other; the rows of a list look at the same noise."""
+        """Draws of answers: whether the first item of each row is seen above the second.
+
+        The rows of a list share their noise.
+        """
         alone, among = jax.random.split(key)
-        rows, there = self._rows()
+        rows, present = self._rows()
         shape = (*sample_shape, self.sizes.lists, 2 * self.sizes.rows)
         gumbel, dtype = self.single.noise is GUMBEL, self.single.gap.dtype
         noise = (
@@ -173,51 +187,55 @@ class ListComparison(OfComparison):
             for place in places
         )
         seen = (self.single.gap / self._scale)[rows] + above - below > 0
-        at = jnp.where(there, rows, len(self.number))
+        at = jnp.where(present, rows, len(self.number))
         single = self.single.sample(alone, sample_shape)
         return single.at[..., at].set(seen.astype(single.dtype), mode="drop")
 
     def _rows(self) -> tuple[Array, Array]:
-        """The rows of each list in order, and which places have one; shape (lists, rows) each."""
-        number = jnp.asarray(self.number)  # made again from its leaves, it holds NumPy's arrays
+        """Rows of each list in order, and whether a place has a row; shape (lists, rows) each."""
+        # After `tree_unflatten` the leaves may be NumPy's arrays.
+        number = jnp.asarray(self.number)
         order = jnp.argsort(number, stable=True)
         counts = jnp.zeros(self.sizes.lists + 1, int).at[number + 1].add(1)
         place = jnp.arange(self.sizes.rows)
         start = jnp.cumsum(counts)[:-1, None]
         return order[jnp.minimum(start + place, len(order) - 1)], place < counts[1:, None]
 
-    def _slots(self, rows: Array, there: Array, gap: Array) -> tuple[Array, Array]:
-        """Utilities of each list's items up to a constant, and the numbers of their blocks; shape (lists, items) each."""
-        gap = jnp.where(there, (gap / self._scale)[rows], 0.0)
+    def _slots(self, rows: Array, present: Array, gap: Array) -> tuple[Array, Array]:
+        """Utilities of each list's items, up to a constant, and the numbers of their blocks.
+
+        The shapes are (lists, items).
+        """
+        gap = jnp.where(present, (gap / self._scale)[rows], 0.0)
         winner, loser = (
-            jnp.where(there, jnp.asarray(item)[rows], -1) for item in (self.winner, self.loser)
+            jnp.where(present, jnp.asarray(item)[rows], -1) for item in (self.winner, self.loser)
         )
         at = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
 
-        def first(one: Array, other: Array) -> tuple[Array, Array]:
-            """The first row in which ``other`` is the item that is ``one`` in each row, and whether there is any."""
-            same = (one[:, :, None] == other[:, None, :]) & there[:, None, :]
+        def first(item: Array, other: Array) -> tuple[Array, Array]:
+            """First row whose ``other`` is the ``item`` of each row, and whether there is any."""
+            same = (item[:, :, None] == other[:, None, :]) & present[:, None, :]
             return jnp.argmax(same, axis=2), same.any(axis=2)
 
-        def its(values: Array, place: Array) -> Array:
+        def take(values: Array, place: Array) -> Array:
             return jnp.take_along_axis(values, place, axis=1)
 
-        # Where a winner comes from: a row above that it lost. The path up to the first block is
-        # found by doubling its length.
+        # A winner that is not in the first block lost in a row above. The path up to the first
+        # block is found by doubling its length.
         before, lost = first(winner, loser)
         place, level = jnp.where(lost, before, at), lost.astype(jnp.int32)
-        below = jnp.where(lost, its(gap, before), 0.0)
+        below = jnp.where(lost, take(gap, before), 0.0)
         for _ in range(max(rows.shape[1] - 1, 1).bit_length()):
-            below, level = below + its(below, place), level + its(level, place)
-            place = its(place, place)
-        # Of the first block: less than its first item by the difference of their gaps to one that
-        # lost to both.
-        beside = its(gap, first(loser, loser)[0]) - gap
-        utility = -(below + its(beside, place))
-        of_winner = there & (first(winner, winner)[0] == at)
-        of_loser = there & (first(loser, loser)[0] == at) & ~first(loser, winner)[1]
+            below, level = below + take(below, place), level + take(level, place)
+            place = take(place, place)
+        # An item of the first block is below the first item by the difference of their gaps to one
+        # that lost to both.
+        beside = take(gap, first(loser, loser)[0]) - gap
+        utility = -(below + take(beside, place))
+        of_winner = present & (first(winner, winner)[0] == at)
+        of_loser = present & (first(loser, loser)[0] == at) & ~first(loser, winner)[1]
         valid = jnp.concatenate([of_winner, of_loser], axis=1)
         chosen = jnp.argsort(~valid, axis=1, stable=True)[:, : self.sizes.items]
-        utilities = its(jnp.concatenate([utility, utility - gap], axis=1), chosen)
-        blocks = its(jnp.concatenate([level, level + 1], axis=1), chosen)
-        return utilities, jnp.where(its(valid, chosen), blocks, -1)
+        utilities = take(jnp.concatenate([utility, utility - gap], axis=1), chosen)
+        blocks = take(jnp.concatenate([level, level + 1], axis=1), chosen)
+        return utilities, jnp.where(take(valid, chosen), blocks, -1)

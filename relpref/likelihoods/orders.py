@@ -44,11 +44,14 @@ GAUSSIAN, GUMBEL = Noise.GAUSSIAN, Noise.GUMBEL
 
 
 class _State(NamedTuple):
-    """After some blocks: log H on the grid and its derivative, shape (p, g), and what was found of lists that have no more."""
+    """Log H on the grid after some blocks and its derivative, shape (p, g), and results.
+
+    ``result`` is the log probability of the lists that have no further blocks, shape (p,).
+    """
 
     log_above: Array
     slope: Array
-    found: Array
+    result: Array
 
 
 def log_probability(
@@ -59,7 +62,7 @@ def log_probability(
     Parameters
     ----------
     utility : array, shape (p, k)
-        Of the items of each list, in units of a comparison's noise.
+        Utilities of the items of each list, in units of a comparison's noise.
     block : array of int, shape (p, k)
         0 for the best, 1 for the next, ...; −1 where a list has fewer items.
     noise : Noise
@@ -76,15 +79,16 @@ def log_probability(
     if noise is GUMBEL:
         return _plackett_luce(utility, block, tied=tied)
     _, size = utility.shape
-    there = block >= 0
-    low = jnp.min(jnp.where(there, utility, jnp.inf), axis=1, initial=1e30)
-    high = jnp.max(jnp.where(there, utility, -jnp.inf), axis=1, initial=-1e30)
-    low, high = (jnp.where(there.any(axis=1), end, 0.0) for end in (low, high))
+    present = block >= 0
+    low = jnp.min(jnp.where(present, utility, jnp.inf), axis=1, initial=1e30)
+    high = jnp.max(jnp.where(present, utility, -jnp.inf), axis=1, initial=-1e30)
+    low, high = (jnp.where(present.any(axis=1), end, 0.0) for end in (low, high))
     # The integrals do not depend on where their nodes are.
     low, high = map(jax.lax.stop_gradient, (low, high))
     step = (high - low + 2 * _REACH) / (NODES - 1)
     grid = (low - _REACH)[:, None] + step[:, None] * np.arange(NODES)
-    near = jnp.where(there, utility, low[:, None])  # what is not there is not looked at, and finite
+    # A place without an item has no effect, but must be finite.
+    near = jnp.where(present, utility, low[:, None])
     distance = (grid[:, None, :] - near[:, :, None]) / NOISE
     log_density = -(distance**2) / 2 - np.log(NOISE * np.sqrt(2 * np.pi))
     score = -distance / NOISE
@@ -103,20 +107,21 @@ def log_probability(
 
     def after(at: Any, state: _State) -> _State:
         number = at + 1
-        its = members(number)
-        one = its.sum(axis=2) == 1
-        # Of the largest of the block, and with H: of the last block all there is.
+        inside = members(number)
+        alone = inside.sum(axis=2) == 1
+        # Density of the largest of the block, then times H, whose integral is the result of the
+        # last block.
         rates = jnp.where((block == number)[:, :, None], log_rate, _NOTHING)
-        largest = total(its, log_below) + jax.nn.logsumexp(rates, axis=1)
-        log_flow = jnp.where(one, total(its, log_density), largest) + state.log_above
+        largest = total(inside, log_below) + jax.nn.logsumexp(rates, axis=1)
+        log_flow = jnp.where(alone, total(inside, log_density), largest) + state.log_above
         ended = jnp.log(step) + jax.nn.logsumexp(log_flow, axis=-1)
         # ∫ from t on by the trapezoidal rule and the first term of Euler and Maclaurin's formula,
         # which need f and f' at t.
-        steep = total(its, score) + state.slope
-        own = log_flow + jnp.log(0.5 + jnp.maximum(step[:, None] * steep / 12, -0.45))
+        steep = total(inside, score) + state.slope
+        log_node = log_flow + jnp.log(0.5 + jnp.maximum(step[:, None] * steep / 12, -0.45))
         # Node by node, which compiles in a quarter of the time of an associative scan.
         beyond = jax.lax.scan(_add, _NOTHING + 0 * low, log_flow.T, reverse=True)[1].T
-        log_above = jnp.log(step)[:, None] + jnp.logaddexp(own, beyond)
+        log_above = jnp.log(step)[:, None] + jnp.logaddexp(log_node, beyond)
         slope = -jnp.exp(log_flow - log_above)
 
         if tied:
@@ -125,15 +130,15 @@ def log_probability(
             )
             steps = (several[:, 2:] - several[:, :-2]) / (2 * step[:, None])
             rates = jnp.concatenate([steps[:, :1], steps, steps[:, -1:]], axis=1)
-            log_above, slope = jnp.where(one, log_above, several), jnp.where(one, slope, rates)
+            log_above, slope = jnp.where(alone, log_above, several), jnp.where(alone, slope, rates)
         going = (number < last)[:, None]
         return _State(
             jnp.where(going, log_above, state.log_above),
             jnp.where(going, slope, state.slope),
-            jnp.where(number == last, ended, state.found),
+            jnp.where(number == last, ended, state.result),
         )
 
-    return jax.lax.fori_loop(0, max(size - 1, 0), after, start).found
+    return jax.lax.fori_loop(0, max(size - 1, 0), after, start).result
 
 
 def _plackett_luce(utility: Array, block: Array, *, tied: bool) -> Array:
@@ -178,16 +183,19 @@ def _add(sums: Array, node: Array) -> tuple[Array, Array]:
 
 
 def _log_above_ties(
-    log_density: Array, log_below: Array, log_above: Array, its: Array, step: Array
+    log_density: Array, log_below: Array, log_above: Array, members: Array, step: Array
 ) -> Array:
-    """Log H after a block of several items, shape (p, g): an integral over x for each t, some lists at a time."""
-    number = log_below.shape[-1]
-    floor = max(np.finfo(log_below.dtype).tiny, 1e-75)  # of which third derivatives are numbers
-    later = (
-        np.arange(number)[None, :] > np.arange(number)[:, None]
-    )  # x, along the second axis, above t
+    """Log H after a block of several items, shape (p, g).
 
-    def one(given: tuple[Array, ...]) -> Array:
+    It takes an integral over x for each t, for some lists at a time.
+    """
+    number = log_below.shape[-1]
+    # Third derivatives of its logarithm are finite.
+    floor = max(np.finfo(log_below.dtype).tiny, 1e-75)
+    # x, along the second axis, above t.
+    later = np.arange(number)[None, :] > np.arange(number)[:, None]
+
+    def integrate(given: tuple[Array, ...]) -> Array:
         density, below, above, inside, width = given
 
         def add(at: Any, sums: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -201,13 +209,13 @@ def _log_above_ties(
 
         nothing = 0 * (below[0][:, None] + below[0][None, :])
         log_all, shares = jax.lax.fori_loop(0, len(inside), add, (nothing, nothing))
-        found = (
+        terms = (
             above[None, :]
             + log_all
             + jnp.log(jnp.where(inside.any(), jnp.maximum(shares, floor), 1.0))
         )
-        along = jax.nn.logsumexp(jnp.where(later, found, _NOTHING), axis=-1) + jnp.log(width)
-        # Of two items the integrand leaves 0 with the slope 2 f₁ f₂ H, of which the trapezoidal
+        along = jax.nn.logsumexp(jnp.where(later, terms, _NOTHING), axis=-1) + jnp.log(width)
+        # For two items the integrand leaves 0 with the slope 2 f₁ f₂ H, of which the trapezoidal
         # rule misses a twelfth.
         corner = (
             np.log(1 / 6)
@@ -219,5 +227,7 @@ def _log_above_ties(
 
     together = max(1, _AT_ONCE // number**2)
     return jax.lax.map(
-        jax.checkpoint(one), (log_density, log_below, log_above, its, step), batch_size=together
+        jax.checkpoint(integrate),
+        (log_density, log_below, log_above, members, step),
+        batch_size=together,
     )

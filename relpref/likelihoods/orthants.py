@@ -40,11 +40,11 @@ def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
     """Log probability that Gaussian numbers of a block are above those of the next, shape (p,).
 
     The numbers are jointly Gaussian. They are drawn one after the other, those of small blocks
-    first, each between the numbers that must be above and below it (Genz 1992, "Numerical computation of
-    multivariate normal probabilities"). Each is drawn given what is still to come: the constraints
-    of later numbers are Gaussian factors of the proposal, found by expectation propagation. Where
-    neighboring blocks have several members, the probability is a sum over parts, see `_split`.
-    Equal arguments give equal results. That of two numbers is exact.
+    first, each between the numbers that must be above and below it (Genz 1992, "Numerical
+    computation of multivariate normal probabilities"). Each is drawn given what is still to come:
+    the constraints of later numbers are Gaussian factors of the proposal, found by expectation
+    propagation. Where neighboring blocks have several members, the probability is a sum over parts,
+    see `_split`. Equal arguments give equal results. That of two numbers is exact.
 
     Parameters
     ----------
@@ -85,10 +85,10 @@ def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
         logs = np.zeros((len(rows), len(uniform)))
         for at in range(1, size):
             before, here = block[rows, :at, None], block[rows, at, None, None]
-            known = drawn[:, :at]
+            earlier = drawn[:, :at]
             above, below = (before >= 0) & (before < here), (here >= 0) & (before > here)
-            high = np.min(known, axis=1, where=above, initial=np.inf)
-            low = np.max(known, axis=1, where=below, initial=-np.inf)
+            high = np.min(earlier, axis=1, where=above, initial=np.inf)
+            low = np.max(earlier, axis=1, where=below, initial=-np.inf)
             # Of the proposal, and without the constraints.
             center = centers[at][rows, :, None] + slopes[at][rows] @ drawn[:, :at]
             sd = sds[at][rows, :, None]
@@ -114,7 +114,7 @@ def _truncated(uniform: Floats, low: Floats, high: Floats) -> tuple[Floats, Floa
 
 
 def _split(block: NDArray[Any]) -> NDArray[Any]:
-    """Split an ordered partition into parts whose probabilities add up to its own, shape (c, k).
+    """Split an ordered partition into parts whose probabilities add up to it, shape (c, k).
 
     Each part says which member of a block is nearest to a neighboring block. No two neighboring
     blocks have several members then, because given that one the others are easy to foresee. Blocks
@@ -305,8 +305,8 @@ def _derivatives(utility: Floats, places: int) -> tuple[Floats, Floats]:
     total = (weight * np.cumsum(inverse, axis=2)).mean(axis=1)
     squares = weight * np.cumsum(inverse**2, axis=2)
     upper = np.triu(squares.swapaxes(1, 2) @ weight / utility.shape[1], 1)
-    own = total - (squares * weight).mean(axis=1)
-    curvature = own[:, None] * np.eye(size) - upper - upper.swapaxes(1, 2)
+    diagonal = total - (squares * weight).mean(axis=1)
+    curvature = diagonal[:, None] * np.eye(size) - upper - upper.swapaxes(1, 2)
     return (np.arange(size) < places) - total, curvature
 
 
@@ -353,7 +353,7 @@ def _log_average(
 
 
 def _lattice(points: int, dimensions: int) -> Floats:
-    """Points of Richtmyer's lattice, of the roots of primes: shifted at random and folded."""
+    """Points of Richtmyer's lattice of roots of primes, shifted at random and folded."""
     shift = np.random.default_rng(0).uniform(size=dimensions)
     steps = np.arange(points)[:, None] * np.sqrt(_primes(dimensions))
     return np.clip(np.abs(2 * ((steps + shift) % 1) - 1), 1e-16, 1 - 1e-16)

@@ -1,4 +1,4 @@
-"""Tilted moments of any likelihood of one scalar, by adaptive quadrature around the modes of the tilted density.
+"""Tilted moments of any likelihood of one scalar, by adaptive quadrature.
 
 In units of the cavity's sd the tilted density is exp(ℓ(m + s·x) − x²/2), ℓ the log likelihood. Its
 modes lie between the cavity's mean and the mode of ℓ: there panels are laid whose widths grow
@@ -41,7 +41,10 @@ _WEAK = 1e-7
 
 
 class ByQuadrature:
-    """A likelihood p(y | z) of which only the log density is known: from values and predictors to log p(y | z), row by row."""
+    """A likelihood p(y | z) that is given by its log density.
+
+    The density maps values and predictors to log p(y | z), row by row.
+    """
 
     def __init__(
         self,
@@ -80,12 +83,12 @@ def quadrature_moments(log_density: Log, mean: Array, variance: Array) -> Tilted
     m, v = jax.lax.stop_gradient((mean, variance))
 
     def at(z: Array) -> Array:
-        found = log(z, *given)
-        return jnp.where(jnp.isnan(found), -jnp.inf, found)
+        value = log(z, *given)
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
     def frozen(z: Array) -> Array:
-        found = log(z, *still)
-        return jnp.where(jnp.isnan(found), -jnp.inf, found)
+        value = log(z, *still)
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
     def slope(z: Array) -> Array:
         return jax.jvp(at, (z,), (jnp.ones_like(z),))[1]
@@ -126,11 +129,14 @@ def quadrature_moments(log_density: Log, mean: Array, variance: Array) -> Tilted
 
 
 def _mesh(log: Log, mean: Array, sd: Array) -> tuple[Array, Array, Array]:
-    """Nodes in sds from the mean, their log weights, shape (q, m) each, and the largest exponent that was seen, shape (m,)."""
+    """Nodes in sds from the mean, their log weights, and the largest exponent.
+
+    The shapes are (q, m), (q, m) and (m,).
+    """
 
     def slope(x: Array) -> Array:  # of ℓ, in x
-        found = jax.jvp(lambda x: log(mean + sd * x), (x,), (jnp.ones_like(x),))[1]
-        return jnp.where(jnp.isfinite(found), found, 0.0)
+        derivative = jax.jvp(lambda x: log(mean + sd * x), (x,), (jnp.ones_like(x),))[1]
+        return jnp.where(jnp.isfinite(derivative), derivative, 0.0)
 
     side = jnp.where(slope(jnp.zeros_like(mean)) < 0, -1.0, 1.0).astype(mean.dtype)
 
@@ -138,7 +144,7 @@ def _mesh(log: Log, mean: Array, sd: Array) -> tuple[Array, Array, Array]:
         return side * slope(side * t)
 
     def bisect(low: Array, high: Array, pull: Any) -> Array:
-        """Where uphill(t) − pull·t changes its sign from plus to minus."""
+        """Points between ``low`` and ``high`` where uphill(t) − pull·t falls to 0."""
 
         def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = ends

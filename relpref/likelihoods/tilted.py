@@ -1,4 +1,4 @@
-"""What an engine asks of a likelihood: its moments under a one-dimensional Gaussian cavity."""
+"""Moments of likelihoods under a one-dimensional Gaussian cavity, which engines need."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -42,27 +42,39 @@ class TiltedMoments(NamedTuple):
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A numpyro distribution p(y | z) of a scalar predictor z that knows its tilted moments; it may declare ``log_concave``."""
+    """A numpyro distribution p(y | z) of a scalar predictor z, with tilted moments.
+
+    It may declare ``log_concave``.
+    """
 
     @property
     def predictor(self) -> Array:
-        """z, shape (m,): what the program computed from its latent Gaussians."""
+        """z, shape (m,), as the program computes it from its latent Gaussians."""
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments under the cavity N(mean, variance), elementwise; value, mean and variance have shape (m,)."""
+        """Moments under the cavity N(mean, variance), elementwise.
+
+        Value, mean and variance have shape (m,).
+        """
 
 
 def is_log_concave(likelihood: Likelihood) -> bool:
-    """Whether a likelihood declares log p(y | z) to be concave in z for every y; then a negative site precision is an error."""
+    """Whether a likelihood declares log p(y | z) to be concave in z for every y.
+
+    Then a negative site precision is an error.
+    """
     return bool(getattr(likelihood, "log_concave", False))
 
 
 @runtime_checkable
 class GaussianSite(Protocol):
-    """A likelihood whose density is Gaussian in the predictor: its site is known in closed form, whatever the cavity."""
+    """A likelihood whose density is Gaussian in the predictor.
+
+    The site is then available in closed form, whatever the cavity.
+    """
 
     def gaussian_site(self, value: Array) -> tuple[Array, Array]:
-        """Where the density of a value peaks in the predictor, and its precision there, 1/noise²; shape (m,) each."""
+        """Peak of a value's density in the predictor and precision there, 1/noise², (m,) each."""
 
 
 def unwrap(distribution: dist.Distribution) -> dist.Distribution:
@@ -75,7 +87,10 @@ def unwrap(distribution: dist.Distribution) -> dist.Distribution:
 
 
 def prior_quantile(distribution: dist.Distribution, probability: Any) -> Any:
-    """A quantile of a prior, or one for each entry, shape ``distribution.shape()``; None where it has no quantile function."""
+    """A quantile of a prior, or one for each entry, shape ``distribution.shape()``.
+
+    It is None where the prior has no quantile function.
+    """
     try:
         quantile = unwrap(distribution).icdf(jnp.asarray(probability))
     except (NotImplementedError, ImportError):  # numpyro says it in both ways
@@ -84,7 +99,10 @@ def prior_quantile(distribution: dist.Distribution, probability: Any) -> Any:
 
 
 class TreeDistribution(dist.Distribution):
-    """A distribution that JAX takes apart into its ``leaves``, in this order in every session, and makes again unchecked."""
+    """A distribution that is a JAX pytree of its ``leaves``, in the same order in every session.
+
+    JAX builds it again without checks.
+    """
 
     leaves: ClassVar[tuple[str, ...]] = ()
     static: ClassVar[tuple[str, ...]] = ("_batch_shape", "_event_shape")
@@ -104,7 +122,9 @@ class TreeDistribution(dist.Distribution):
 
 
 def as_likelihood(distribution: dist.Distribution) -> Likelihood:
-    """The likelihood of an observed site: one of `relpref.likelihoods`, or numpyro's ``Normal``; wrapped by plates or not.
+    """The likelihood of an observed site, wrapped by plates or not.
+
+    It is one of `relpref.likelihoods` or numpyro's ``Normal``.
 
     Raises
     ------
@@ -144,7 +164,10 @@ class GaussianLikelihood:
         return TiltedMoments(log_normalizer, error / total, 1 / total)
 
     def log_density_at(self, node: Array, mean: Array, variance: Array) -> Array:
-        """Log density of the value that lies ``node`` sds above its expectation under N(mean, variance) of the predictor."""
+        """Log density of the value that lies ``node`` sds above its expectation.
+
+        The predictor is N(mean, variance).
+        """
         total = jnp.broadcast_to(variance + jnp.square(self.scale), jnp.shape(mean))
         return -0.5 * (jnp.square(node) + jnp.log(2 * jnp.pi * total))
 
@@ -159,13 +182,16 @@ _CURVATURE_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0)
 
 
 def _tail(z: Array) -> tuple[float, Array]:
-    """Where the series take over, both sides agreeing there to the dtype's precision, and 1/z² beyond."""
+    """Point below which the series are used, and 1/z² beyond.
+
+    Both sides agree there to the dtype's precision.
+    """
     switch = -30.0 if z.dtype == jnp.float64 else -10.0
     return switch, 1.0 / jnp.square(jnp.minimum(z, switch))
 
 
 def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
-    """By coefficients of rising powers."""
+    """Value of a polynomial by coefficients of rising powers."""
     return jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), x)
 
 
@@ -175,16 +201,16 @@ def _mills_of_numpy(z: Any) -> Any:
 
 def _curvature_of_numpy(z: Any) -> Any:
     ratio, far = _mills_of_numpy(z), z < -30
-    found = ratio * (z + ratio)
+    curvature = ratio * (z + ratio)
     if np.any(far):
-        found = np.where(
-            far, np.polyval(_CURVATURE_SERIES[::-1], 1 / np.square(np.minimum(z, -30))), found
+        curvature = np.where(
+            far, np.polyval(_CURVATURE_SERIES[::-1], 1 / np.square(np.minimum(z, -30))), curvature
         )
-    return found
+    return curvature
 
 
 def _curvature_slope(z: Array) -> Array:
-    """Of `log_ndtr_curvature`, k' = r(1 − k) − k(z + r)."""
+    """Derivative of `log_ndtr_curvature`, k' = r(1 − k) − k(z + r)."""
     switch, inverse_square = _tail(z)
     near = jnp.maximum(z, switch)
     ratio, curvature = mills_ratio(near), log_ndtr_curvature(near)
@@ -239,10 +265,11 @@ _SHORT = 0.03  # width below which a difference of log Φ would lose digits
 
 
 def interval_moments(lower: Array, width: Array) -> TiltedMoments:
-    """log(Φ(l + w − x) − Φ(l − x)) at x = 0, its first derivative in x, and minus the second (between 0 and 1).
+    """Moments of an interval: log(Φ(l + w − x) − Φ(l − x)) at x = 0 and its derivatives.
 
-    A width may be infinite. It is given in the place of an upper end, because far out it would be
-    lost in the difference of two ends.
+    They are the first derivative in x, and minus the second, which is between 0 and 1. A width may
+    be infinite. It is given in the place of an upper end, because far out it would be lost in the
+    difference of two ends.
     """
     is_open = jnp.isposinf(width)
     narrow = width * jnp.maximum(jnp.abs(lower), 1.0) < _NARROW
@@ -287,7 +314,10 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
 
 @jax.custom_jvp
 def log_expected_sigmoid(mean: Array, variance: Array) -> Array:
-    """L(mean, variance) = log E[σ(z)], z ~ N(mean, variance); ∂L/∂v = ½ (g² + L''), the heat equation of E[σ]."""
+    """L(mean, variance) = log E[σ(z)], z ~ N(mean, variance).
+
+    ∂L/∂v = ½ (g² + L''), the heat equation of E[σ].
+    """
     return sigmoid_moments(mean, variance).log_normalizer
 
 
@@ -298,7 +328,7 @@ def _jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[A
 
 
 def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
-    """L(mean, variance), its derivative in the mean, and minus the second, which is never negative.
+    """L(mean, variance), its derivative in the mean, and minus the second, at least 0.
 
     Within 1e-9 (relative, where they exceed 1) in float64 up to means of 60 and variances of 1e4.
     """
@@ -312,10 +342,14 @@ def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
 
 
 def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
-    """For mean ≤ 0: the integrand is log-concave, and falls at least like a Gaussian of that variance around its mode."""
+    """Moments for mean ≤ 0 by the trapezoidal rule.
+
+    The integrand is log-concave, and falls at least like a Gaussian of that variance around its
+    mode.
+    """
     sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
-    # Of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral does not
-    # depend on it.
+    # Distance of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral
+    # does not depend on it.
     offset = jax.lax.stop_gradient(jnp.minimum(sd, -mean / jnp.maximum(sd, 1e-30)))
     x = offset[..., None] + jnp.asarray(STEPS, mean.dtype)
     z = mean[..., None] + sd[..., None] * x
@@ -330,10 +364,12 @@ def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
 
 
 def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
-    """For mean ≤ 0 and a wide Gaussian: fold the mean into [−v/2, 0], there use the step and the remainder."""
-    near = jnp.maximum(
-        mean, jnp.where(mean < -variance, mean + variance, mean)
-    )  # in [−v, 0], or E[σ] there is 0
+    """Moments for mean ≤ 0 and a wide Gaussian, by the step and the remainder.
+
+    The mean is folded into [−v/2, 0].
+    """
+    # In [−v, 0], or E[σ] there is 0.
+    near = jnp.maximum(mean, jnp.where(mean < -variance, mean + variance, mean))
     folded = jnp.clip(jnp.where(near < -variance / 2, -near - variance, near), -variance / 2, 0.0)
     inner = _step_and_remainder(folded, variance)
     inner = _choose(near < -variance / 2, _reflected(near, variance, inner), inner)
@@ -344,10 +380,13 @@ def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
 
 
 def _step_and_remainder(mean: Array, variance: Array) -> TiltedMoments:
-    """For −v/2 ≤ mean ≤ 0; with b = |m|/v and N₀ = N(0; m, v) every term is positive.
+    """Moments for −v/2 ≤ mean ≤ 0.
 
-    E[σ]/N₀   = Φ(m/√v)/N₀ + ∫ σ(−t) 2 sinh(bt) e^(−t²/2v) dt, E[σ']/N₀  = ∫ σ'(t) 2 cosh(bt)
-    e^(−t²/2v) dt,    E[σ'']/N₀ = −∫ σ''(t) 2 sinh(bt) e^(−t²/2v) dt,    t from 0 to ∞.
+    With b = |m|/v and N₀ = N(0; m, v) every term is positive, t from 0 to ∞:
+
+        E[σ]/N₀ = Φ(m/√v)/N₀ + ∫ σ(−t) 2 sinh(bt) e^(−t²/2v) dt,
+        E[σ']/N₀ = ∫ σ'(t) 2 cosh(bt) e^(−t²/2v) dt,
+        E[σ'']/N₀ = −∫ σ''(t) 2 sinh(bt) e^(−t²/2v) dt.
     """
     sd = jnp.sqrt(variance)
     t, weights = jnp.asarray(NODES, mean.dtype), jnp.asarray(WEIGHTS, mean.dtype)
@@ -363,7 +402,7 @@ def _step_and_remainder(mean: Array, variance: Array) -> TiltedMoments:
 
 
 def _flipped(below: TiltedMoments) -> TiltedMoments:
-    """At −m, from those at m ≤ 0: E[σ] there is 1 − q."""
+    """Moments at −m from those at m ≤ 0: E[σ] there is 1 − q."""
     q = jnp.exp(below.log_normalizer)
     odds = q / (1 - q)
     gradient = odds * below.gradient
@@ -372,7 +411,7 @@ def _flipped(below: TiltedMoments) -> TiltedMoments:
 
 
 def _reflected(mean: Array, variance: Array, other: TiltedMoments) -> TiltedMoments:
-    """At m, from those at −m − v."""
+    """Moments at m from those at −m − v."""
     return TiltedMoments(
         mean + 0.5 * variance + other.log_normalizer, 1 - other.gradient, other.curvature
     )
@@ -390,12 +429,12 @@ _FEW_UP_TO, _FEW_STEPS = 1.25, np.arange(-17, 18) * 0.5
 def log_concave_moments(
     log_factor: Callable[[Array], tuple[Array, Array, Array]], mean: Array, variance: Array
 ) -> TiltedMoments:
-    """Moments of a positive factor under N(mean, variance); within 1e-9 up to means of 60 and variances of 1e4.
+    """Moments of a positive factor under N(mean, variance).
 
-    ``log_factor`` is a concave function of z, shape (..., k), and returns its value, first
-    derivative and minus the second. Slopes are between −1 and 1, and what
-    `relpref.likelihoods.chances.nodes` says of integrands holds for the factor: so are
-    probabilities of outcomes under logistic noise.
+    They are within 1e-9 up to means of 60 and variances of 1e4. ``log_factor`` is a concave
+    function of z, shape (..., k), and returns its value, first derivative and minus the second.
+    Slopes are between −1 and 1, and what `relpref.likelihoods.chances.nodes` says of integrands
+    holds for the factor: so are probabilities of outcomes under logistic noise.
     """
     mean, variance = jnp.broadcast_arrays(mean, variance)
     sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
@@ -417,7 +456,7 @@ def log_concave_moments(
         spread = jnp.sum(weights * jnp.square(slope - gradient[..., None]), axis=-1)
         return total, gradient, jnp.sum(weights * bend, axis=-1) - spread
 
-    def one() -> tuple[Array, Array, Array]:
+    def point() -> tuple[Array, Array, Array]:
         x = jnp.zeros_like(mean)[..., None]
         return averaged(x, jnp.full_like(x, np.sqrt(2 * np.pi)))
 
@@ -431,5 +470,5 @@ def log_concave_moments(
         return averaged(*jax.lax.stop_gradient(nodes(mean, sd, mode, jnp)))
 
     which = jnp.any(sd > 0).astype(int) + jnp.any(sd > _FEW_UP_TO)
-    total, gradient, curvature = jax.lax.switch(which, (one, few, many))
+    total, gradient, curvature = jax.lax.switch(which, (point, few, many))
     return TiltedMoments(total, gradient, jnp.maximum(curvature, 0.0))

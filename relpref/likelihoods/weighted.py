@@ -1,4 +1,4 @@
-"""Answers that count for more or for less than one."""
+"""Weighted likelihoods, in which an answer counts for more or less than a single one."""
 
 from copy import copy
 from functools import partial
@@ -49,11 +49,14 @@ class WeightedComparison(OfComparison):
         return self.single.sample(key, sample_shape)
 
     def log_prob(self, value: ArrayLike) -> Array:
-        """W log p."""
+        """Log probability of an answer times its weight."""
         return self.weight * self.single.log_prob(value)
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments of p^w under the cavity N(mean, variance), by quadrature; of a weight of 1 those of p."""
+        """Moments of p^w under the cavity N(mean, variance), by quadrature.
+
+        Those of a weight of 1 are those of p.
+        """
         once = self.single.tilted(value, mean, variance)
         wide = variance > _NARROW
         cavity = mean, jnp.where(wide, variance, 1.0)
@@ -64,8 +67,8 @@ class WeightedComparison(OfComparison):
         )
         return TiltedMoments(
             *(
-                jnp.where(self.weight == 1, one, jnp.where(wide, other, self.weight * one))
-                for one, other in zip(once, powered, strict=True)
+                jnp.where(self.weight == 1, plain, jnp.where(wide, power, self.weight * plain))
+                for plain, power in zip(once, powered, strict=True)
             )
         )
 
@@ -75,7 +78,10 @@ class WeightedComparison(OfComparison):
         return moved.log_prob(value)
 
     def _by_panels(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """The tilted density is log-concave, and falls at least like the cavity on either side of its mode."""
+        """Moments by Gauss-Legendre panels around the mode of a log-concave tilted density.
+
+        It falls at least like the cavity on either side of the mode.
+        """
         m, v = jax.lax.stop_gradient((mean, variance))
         fixed = jax.lax.stop_gradient(self)
         sd = jnp.sqrt(v)
