@@ -317,10 +317,9 @@ class Iterative:
             if not np.all(solved.residual <= tol):
                 raise InferenceError(
                     f"conjugate gradients left a residual of {np.max(solved.residual):.2g} after "
-                    f"{solved.steps} products with the "
-                    f"posterior precision of {len(rhs)} unknowns, {tol:.2g} was asked for; shorter "
-                    "ranges, smaller "
-                    "amplitudes, fewer links or a larger tolerance make that easier",
+                    f"{solved.steps} products with the posterior precision of {len(rhs)} unknowns, "
+                    f"{tol:.2g} was asked for; shorter ranges, smaller amplitudes, fewer links or "
+                    "a larger tolerance make that easier",
                     solved,
                 )
             solution[:, part] = solved.values
