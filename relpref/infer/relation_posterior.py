@@ -52,7 +52,7 @@ class RelationPosterior(PosteriorBase):
         conditioning node are identified.
     solution : Scores
     hyperparameters, log_evidence, info, key
-        As of `relpref.posterior.base.PosteriorBase`.
+        See `relpref.posterior.base.PosteriorBase`.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class RelationPosterior(PosteriorBase):
         )
 
     def belief(self, query: Any, objects: Any = None) -> GaussianBelief:
-        """The joint distribution of the scores of objects for one conditioning node.
+        """Joint distribution of the scores of objects for one conditioning node.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class RelationPosterior(PosteriorBase):
     def ranking(
         self, query: Any, objects: Any = None, *, interval: float = 0.9, rng_key: Any = None
     ) -> pd.DataFrame:
-        """The objects for one conditioning node, best first.
+        """Rank the objects for one conditioning node, best first.
 
         Parameters
         ----------
@@ -187,8 +187,8 @@ class RelationPosterior(PosteriorBase):
         query, objects, interval
             As in `ranking`.
         top, axes
-            How many rows are drawn, and the axes of matplotlib to draw on; those of a new figure by
-            default.
+            Number of rows that are drawn, and the matplotlib axes to draw on; those of a new figure
+            by default.
 
         Returns
         -------
@@ -267,7 +267,7 @@ class RelationPosterior(PosteriorBase):
     def labels_of(self, query: Any, objects: Any = None) -> tuple[NDArray[np.intp], Floats]:
         """Known labels for a conditioning node, shape (l,), and positions of their objects.
 
-        There are none of a new node. Arguments are those of `belief`.
+        A new node has none. Arguments are those of `belief`.
         """
         asked, right = self._query(query, objects)
         if asked.new or right.new:
@@ -290,12 +290,12 @@ class RelationPosterior(PosteriorBase):
                 return np.asarray(dist.Normal(scores, noise).log_prob(labels))
             group = np.zeros(len(labels), dtype=np.int32)
 
-            def one(location: Any) -> Any:
+            def log_density(location: Any) -> Any:
                 return CentredNormal(location, noise, group, 1).conditional_log_prob(
                     jax.numpy.asarray(labels)
                 )
 
-            flat = jax.vmap(one)(jax.numpy.reshape(scores, (-1, len(labels))))
+            flat = jax.vmap(log_density)(jax.numpy.reshape(scores, (-1, len(labels))))
             return np.asarray(flat).reshape(np.shape(scores))
 
     def to_datatree(
@@ -345,7 +345,7 @@ class RelationPosterior(PosteriorBase):
         return Groups(groups, coords, dims)
 
     def arrays(self) -> Stored:
-        """Arrays and JSON for a file; a closed form is solved again when it is asked."""
+        """Arrays and JSON for a file; a closed form is not stored but solved again."""
         arrays, content = self._encoded("problem", "solution")
         problem, solution = self.problem, self.solution
         scores: dict[str, Any] = {
@@ -368,7 +368,7 @@ class RelationPosterior(PosteriorBase):
         kernel: Any = problem.nodes.kernel
         if problem.nodes.features is None and kernel.data is not None:
             kept, origin = kernel.origin.encoded()
-            if origin is not None:  # a later session can call the program for new nodes
+            if origin is not None:  # after loading, the program can be called for new nodes
                 values = {name: getattr(kernel.data, name) for name in _DATA}
                 data = encode(values, arrays, "data")
                 content["program"] = {"origin": origin, "field": kernel.field, "data": data}
@@ -377,7 +377,7 @@ class RelationPosterior(PosteriorBase):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, content: Any, program: Any = None) -> "RelationPosterior":
-        """Decode what `arrays` made; ``program`` is the user's own."""
+        """Decode the result of `arrays`; ``program`` is the user's own."""
         facts = cls._decoded(arrays, content, "problem", "solution", "nodes", "objects", "program")
         values, scores = (decode(content[name], arrays, name) for name in ("problem", "solution"))
         origin = data = None
@@ -452,7 +452,7 @@ class RelationPosterior(PosteriorBase):
 
 
 def labelled_frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:
-    """One row for each conditioning node, one column for each object."""
+    """DataFrame with a row for each conditioning node and a column for each object."""
     rows, columns = (
         pd.Index(objects(side.labels), name=name, tupleize_cols=False)
         for name, side in (("node", left), ("object", right))
@@ -462,7 +462,7 @@ def labelled_frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:
 
 def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> Any:
     values = {name: getattr(domain, name) for name in _DOMAIN}
-    if domain.features is None:  # the kernel is that of a program
+    if domain.features is None:  # a program defines the kernel
         values["kernel"] = domain.gram
     try:
         encode(values["kernel"], {}, side)

@@ -93,8 +93,7 @@ def _on_devices(
     swap, why = _SWAPS.get(gram.kernel.sign), ""
     if swap is None:
         why = (
-            f"the {type(gram.kernel).__name__} kernel is not for several devices; leave the "
-            "mesh "
+            f"the {type(gram.kernel).__name__} kernel is not for several devices; leave the mesh "
             "out, or take the Kronecker kernel"
         )
     elif groups is not None and not np.array_equal(np.asarray(groups), gram.rows):
@@ -105,8 +104,7 @@ def _on_devices(
     elif minimise != "error":
         why = (
             "the iterations on several devices do not regularize by ending early; take a positive "
-            "regularization, or leave the "
-            "mesh out"
+            "regularization, or leave the mesh out"
         )
     if swap is None or why:
         raise DataError(f"mesh: {why}")
@@ -132,9 +130,8 @@ def require_converged(result: CGResult, regularization: float) -> None:
     if result.reason != "converged":
         raise InferenceError(
             f"conjugate gradients ended with {result.reason} after {result.iterations} iterations "
-            "at the regularization "
-            f"{regularization:g}, residual {result.residual:.1e}; take a larger value, more "
-            "iterations or a wider tolerance",
+            f"at the regularization {regularization:g}, residual {result.residual:.1e}; take a "
+            "larger value, more iterations or a wider tolerance",
             Result.iterations_not_converged,
         )
 

@@ -109,8 +109,7 @@ class RelationProblem:
             why = "has a single edge" if single else "gives all its objects the same label"
             raise DataError(
                 f"relation: every conditioning node {why}, so there is nothing to rank by; use "
-                "loss='regression', "
-                "or condition on the other argument"
+                "loss='regression', or condition on the other argument"
             )
         if (
             self.loss == "regression"
@@ -208,9 +207,8 @@ class RelationProblem:
         if np.any(regularization < rounding):
             warn_user(
                 f"the regularization {regularization:g} is below the rounding of the kernel of "
-                f"pairs, {rounding[0]:.1e}, so that scores "
-                "and their uncertainty may be wrong; center or standardize the features, or raise "
-                "it",
+                f"pairs, {rounding[0]:.1e}, so that scores and their uncertainty may be wrong; "
+                "center or standardize the features, or raise it",
                 InferenceWarning,
             )
         return ClosedScores(self, regularization, scale)
@@ -329,8 +327,7 @@ class RelationProblem:
         if self.pair_kernel != "cartesian" and same and len(objects.labels) > 1:
             raise DataError(
                 f"{kernel} has no variance: to the kernel of the {objects.name}s they are all the "
-                "same, so none can be ranked above "
-                f"another; {remedy}"
+                f"same, so none can be ranked above another; {remedy}"
             )
 
     def require_no_leak(self) -> None:
@@ -338,9 +335,8 @@ class RelationProblem:
         if not self.closed:
             raise DataError(
                 "hold-outs in closed form need a completely observed relation, the Kronecker "
-                "kernel, and for the ranking loss "
-                "symmetry='none'; use leave_nodes_out or cross-validation with "
-                "relpref.rls.EdgeKFold"
+                "kernel, and for the ranking loss symmetry='none'; use leave_nodes_out or "
+                "cross-validation with relpref.rls.EdgeKFold"
             )
         if self.symmetry != "none" or self.nodes is not self.objects or len(self.nodes.gram) < 3:
             return
@@ -612,9 +608,8 @@ class EdgeScores(Scores):
         if self.stopped:
             raise DataError(
                 "the iterations ended before the solution, so there is no uncertainty of the "
-                "scores, only their mean; fit without "
-                "early stopping, callback or max_iter, at a regularization chosen by "
-                "ConditionalRankerCV"
+                "scores, only their mean; fit without early stopping, callback or max_iter, at a "
+                "regularization chosen by ConditionalRankerCV"
             )
         if not self.regularization > 0:
             raise DataError(
@@ -635,8 +630,7 @@ class EdgeScores(Scores):
         except np.linalg.LinAlgError:
             raise SingularError(
                 f"regularization is {self.regularization}, which is lost in the rounding of the "
-                "kernel of the edges; uncertainty needs "
-                "a larger one"
+                "kernel of the edges; uncertainty needs a larger one"
             ) from None
 
     def log_evidence(self) -> float:

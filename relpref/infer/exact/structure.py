@@ -159,8 +159,7 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
     if len(observed) != 1 or len(fields) != 1:
         raise UnsupportedProgramError(
             "the exact engine needs one observed site and one GaussianProcess; the program has "
-            f"{len(observed)} "
-            f"({', '.join(observed) or 'none'}) and {len(fields)}; EP or numpyro's "
+            f"{len(observed)} ({', '.join(observed) or 'none'}) and {len(fields)}; EP or numpyro's "
             "MCMC(NUTS(program)) may run it"
         )
     field, label = fields[0], observed[0]
@@ -314,8 +313,7 @@ class ProgramKernel:
         if domain.relations:
             raise UnsupportedProgramError(
                 f"the kernel of the {self.side} has a part on a graph, which new {self.side} would "
-                "change; include them in "
-                "the data with labels unknown (NaN) and fit again"
+                "change; include them in the data with labels unknown (NaN) and fit again"
             )
         labels = pd.Index([("new", row) for row in range(len(attributes))], tupleize_cols=False)
         table = pd.DataFrame(attributes, columns=list(domain.attribute_names), index=labels)

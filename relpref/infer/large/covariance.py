@@ -1,4 +1,4 @@
-"""The posterior covariance of all items from what a fit of the touched ones left behind."""
+"""The posterior covariance of all items, from a fit of the items that answers touch."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ from relpref.posterior.codec import sparse_arrays
 from relpref.posterior.gaussian import Floats, GaussianBelief, Margins, MixtureBelief
 
 _FEW = 1000  # entries of which covariances with the others are looked up
-_PAIRS = 2000  # of which covariances are worked out together
-_WHOLE = 3000  # values of which the covariance is simply worked out
+_PAIRS = 2000  # pairs whose covariances are computed together
+_MOST = 3000  # values whose covariance is computed as a matrix
 
 Positions = NDArray[np.integer[Any]]
 
 
 class PosteriorCovariance(Covariance):
-    """A covariance that knows what people ask of it."""
+    """Posterior covariance of all items, without a matrix."""
 
     def scaled(self, factor: Any) -> Covariance:
-        raise NotImplementedError  # that of a prior is
+        raise NotImplementedError  # only prior covariances are scaled
 
     def shares(self, rows: Any) -> dict[str, Floats]:
-        """Covariance of each part of the prior with the total of some entries, shape (r,); none where it is not known."""
+        """Covariance of each prior part with the total of some entries, (r,); {} if unknown."""
         return {}
 
     def changed(self, columns: Floats, weights: Floats) -> "Changed":
-        """Less W diag(c) Wᵀ."""
+        """The covariance less W diag(c) Wᵀ."""
         return Changed(self, columns, np.diag(weights))
 
     def arrays(self) -> dict[str, Any]:
-        """What a file holds of it, by name."""
+        """Arrays to be stored in a file, by name."""
         raise StorageError(
             "so many items without a covariance cannot be stored; fit again, and save what "
             "converged"
@@ -44,7 +44,7 @@ class PosteriorCovariance(Covariance):
 
 
 class _Downdated(PosteriorCovariance):
-    """Σ − U M Uᵀ, of some covariance Σ."""
+    """Σ − U M Uᵀ for a covariance Σ."""
 
     before: Any
     weights: Floats  # M, shape (k, k)
@@ -55,7 +55,7 @@ class _Downdated(PosteriorCovariance):
 
     @abstractmethod
     def _columns(self, rows: ArrayLike) -> Floats:
-        """Some rows of U, shape (r, k)."""
+        """Selected rows of U, shape (r, k)."""
 
     @property
     @abstractmethod
@@ -82,7 +82,7 @@ class _Downdated(PosteriorCovariance):
 
 @dataclass(frozen=True, eq=False)
 class Conditioned(_Downdated):
-    """K − K_·T Aᵀ M A K_T·, the covariance of a Gaussian that was looked at through r projections of a few entries T."""
+    """K − K_·T Aᵀ M A K_T·, the covariance of a Gaussian given r projections of a few entries T."""
 
     before: NamedSum  # K, of size n
     touched: Positions  # T, shape (t,)
@@ -93,7 +93,7 @@ class Conditioned(_Downdated):
     def matmul(self, vectors: ArrayLike) -> Floats:
         rest = np.array(vectors, dtype=np.float64)
         used = np.flatnonzero(rest.reshape(self.size, -1).any(axis=1))
-        if len(used) <= _FEW:  # of two entities that are compared: known, or two solutions at most
+        if len(used) <= _FEW:  # two compared entities: stored, or two solutions at most
             once = self.before.block(self.touched, used) @ rest[used]
         else:
             once = self.before.matmul(rest)[self.touched]
@@ -110,11 +110,11 @@ class Conditioned(_Downdated):
     def shares(self, rows: Positions) -> dict[str, Floats]:
         """The diagonal of K_p − K_p R K."""
         pulled = self._columns(rows) @ self.weights
-        found = {}
+        shares = {}
         for name, part in self.before.parts.items():
             seen = part.block(rows, self.touched) @ self.projection.T
-            found[name] = part.variances(rows) - np.sum(seen * pulled, axis=1)
-        return found
+            shares[name] = part.variances(rows) - np.sum(seen * pulled, axis=1)
+        return shares
 
     def arrays(self) -> dict[str, Any]:
         dual = {
@@ -127,7 +127,7 @@ class Conditioned(_Downdated):
 
 @dataclass(frozen=True, eq=False)
 class Changed(_Downdated):
-    """A covariance after k changes of rank one, whose M is a diagonal: negative for an answer that was taken back."""
+    """A covariance after k changes of rank one; M is diagonal, negative for a withdrawn answer."""
 
     before: PosteriorCovariance
     columns: Floats  # U, shape (n, k)
@@ -156,7 +156,7 @@ class Changed(_Downdated):
 
 
 class Unknown(PosteriorCovariance):
-    """Where no sweep gave a posterior: NaN throughout."""
+    """A covariance of NaN, for a fit in which no sweep gave a posterior."""
 
     def __init__(self, size: int) -> None:
         self.size = size  # type: ignore[misc]
@@ -169,7 +169,7 @@ class Unknown(PosteriorCovariance):
 
 
 class ImplicitBelief(GaussianBelief):
-    """A Gaussian whose covariance is evaluated where it is asked for; all of it for a few thousand entries at most."""
+    """A Gaussian whose covariance is evaluated for selected entries, a few thousand at most."""
 
     large: ClassVar[bool] = True
     implicit: PosteriorCovariance
@@ -205,7 +205,7 @@ class ImplicitBelief(GaussianBelief):
         self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]
     ) -> Margins:
         means, variances = [], []
-        groups = max(1, -(-len(first) // _PAIRS))  # of pairs whose covariances have room
+        groups = max(1, -(-len(first) // _PAIRS))  # of pairs whose covariances fit into memory
         for pairs in np.array_split(np.stack([first, second]), groups, axis=1):
             positions, places = np.unique(pairs, return_inverse=True)
             places = places.reshape(2, -1)
@@ -236,7 +236,7 @@ class ImplicitBelief(GaussianBelief):
         return {"mean": self.location, **self.implicit.arrays()}
 
     def _check(self, number: int, what: str) -> None:
-        if number > _WHOLE:
+        if number > _MOST:
             raise DataError(
                 f"{what} {number} items were requested; more than 4000 are computed in parts: "
                 "posterior.subset(labels) is the posterior of those, and ranking(top=...) gives "

@@ -47,8 +47,8 @@ INDUCING, LEFT_OUT = 300, 1e-3
 _MUCH = 0.05  # a share that is worth a warning
 _NOT_INTEGRATED = (
     "hyperparameters are at their maximum: without a matrix of all items the covariance of each of "
-    "many points would be a search of "
-    "its own; structure='dense' averages over them where memory allows it"
+    "many points would be a search of its own; structure='dense' averages over them where memory "
+    "allows it"
 )
 
 
@@ -73,12 +73,12 @@ def fit_reduced(
     key: Any,
     progress_bar: bool,
 ) -> Fitted:
-    """The engine on the items that answers are about, from which the others follow exactly."""
+    """Fit the items that answers are about by the engine; the other items follow exactly."""
     data, parts, space = problem.data, reading.prior.parts, engine.options["space"]
     blocks = reading.blocks(positions)
-    # By the numbers without anything that fills them up.
+    # Counted without padding.
     fewer = data.num_comparisons <= len(positions) if space == "auto" else space == "observation"
-    dual = fewer and all(is_log_concave(one.likelihood) for one in reading.observations)
+    dual = fewer and all(is_log_concave(site.likelihood) for site in reading.observations)
     # In observation space the number of items does not matter.
     program = Program.of(*problem.reduced(positions, blocks, padding=dual), values)
     space = "observation" if dual else "latent"
@@ -106,9 +106,10 @@ def _dual(
     precision: Floats,
     observation_space: bool,
 ) -> tuple[Any, Floats]:
-    """Of the posterior precision K⁻¹ + AᵀMA, what `Conditioned` wants: a projection and its weights.
+    """Projection and weights for `Conditioned`, with the posterior precision K⁻¹ + AᵀMA.
 
-    As of `relpref.infer.sites`, by SciPy: JAX would compile again for every number of answers.
+    The algebra is that of `relpref.infer.sites`, by SciPy, because JAX would compile again for
+    every number of answers.
     """
     projection, shared = reading.projection(positions), reading.shared
     try:
@@ -150,32 +151,37 @@ def search(
     progress_bar: bool,
     at_first: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Any], dict[str, Any], Result]:
-    """Climb the evidence of some of the answers: hyperparameters by site, how they were found, and how that ended."""
+    """Maximize the evidence of some of the answers.
+
+    Returns hyperparameters by site, entries for ``info``, and the result.
+    """
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in problem.data.relations.values())
     most = int(np.clip(_WORK / (NODES * max(links, 1)), _LEAST_SEARCHED, _MOST_SEARCHED))
-    some = problem.subset(most, _MOST_ANSWERS, generator(key))
-    positions = touched(some)
-    part = LargeProblem(problem.program, *problem.called_with(some), some, problem.scale_error)
+    data = problem.subset(most, _MOST_ANSWERS, generator(key))
+    positions = touched(data)
+    part = LargeProblem(problem.program, *problem.called_with(data), data, problem.scale_error)
     if not problem.free(fixed):
         return {}, {}, Result.converged
     learnable = part.learnable(fixed)
-    tables = {name: one.table(positions, fixed, progress_bar) for name, one in learnable.items()}
+    tables = {
+        name: kernel.table(positions, fixed, progress_bar) for name, kernel in learnable.items()
+    }
     program = prepare_plates(Program.of(*part.reduced(positions, tables), fixed), average=False)
+    matrices = False if engine.options["hyperparameters"] == "em" else None  # EM reads them
     # In observation space an interpolated covariance need not be positive definite.
-    whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them
     fitted = fit_hyperparameters(
-        engine, program, None, key, progress_bar, at_first, whole, "observation"
+        engine, program, None, key, progress_bar, at_first, matrices, "observation"
     )
-    found = {name: value for name, value in program.fixed.items() if name not in fixed}
-    found |= fitted.evidence.hyperparameters
-    values = {name: np.asarray(value) for name, value in found.items()}
+    learned = {name: value for name, value in program.fixed.items() if name not in fixed}
+    learned |= fitted.evidence.hyperparameters
+    values = {name: np.asarray(value) for name, value in learned.items()}
     kept = ("hyperparameters", "evaluations", "gradient_norm", "failed_evaluations", "log_prior")
     info: dict[str, Any] = {name: fitted.info[name] for name in kept if name in fitted.info}
-    info["searched_answers"] = some.num_answers
+    info["searched_answers"] = data.num_answers
     edges = [
         site
-        for name, one in learnable.items()
-        for site in one.sites.values()
+        for name, kernel in learnable.items()
+        for site in kernel.sites.values()
         if site in values and tables[name].ends_at(float(values[site]))
     ]
     if edges:
@@ -191,7 +197,7 @@ def fit_many(
     progress_bar: bool,
 ) -> Fitted:
     """EP at known hyperparameters; the `GaussianEngine.fit_many` of engines that match moments."""
-    if not all(is_log_concave(one.likelihood) for one in reading.observations):
+    if not all(is_log_concave(site.likelihood) for site in reading.observations):
         raise UnsupportedProgramError(
             "so many answers about so many items can be fitted with log-concave likelihoods only, "
             "and the program's is not (a lapse "
@@ -199,7 +205,7 @@ def fit_many(
         )
     parts, left_out = low_rank_parts(reading, rng_key)
     with progress_line("Fitting many answers", progress_bar) as report:
-        found = fit_sparse(
+        fitted = fit_sparse(
             parts,
             reading.column,
             reading.entry,
@@ -212,19 +218,19 @@ def fit_many(
             key=rng_key,
             progress=report,
         )
-    variance = np.where(found.gap_variance > 0, found.gap_variance, np.inf)
+    variance = np.where(fitted.gap_variance > 0, fitted.gap_variance, np.inf)
     info = {
         "engine": engine.name,
-        "iterations": found.sweeps,
-        "residual": found.residual,
-        "damping": found.damping,
+        "iterations": fitted.sweeps,
+        "residual": fitted.residual,
+        "damping": fitted.damping,
         "space": "sparse",
         "jitter": 0.0,
         "log_prior": 0.0,
-        "variances": found.method,
-        "gap_sd_error": float(np.max(found.gap_variance_error / (2 * variance), initial=0.0)),
-        "mean_error": float(np.max(found.mean_error, initial=0.0)),
-        "log_evidence_error": found.log_evidence_error,
+        "variances": fitted.method,
+        "gap_sd_error": float(np.max(fitted.gap_variance_error / (2 * variance), initial=0.0)),
+        "mean_error": float(np.max(fitted.mean_error, initial=0.0)),
+        "log_evidence_error": fitted.log_evidence_error,
     }
     if left_out is not None:
         info["attributes_left_out"] = left_out
@@ -234,14 +240,14 @@ def fit_many(
                 "variance: intervals come out that much too narrow; fewer attributes, longer "
                 "lengthscales, or fewer answers at a time keep more"
             )
-    if found.detail:
-        info["detail"] = found.detail
-    sites = {name: np.asarray(value) for name, value in found.sites._asdict().items()}
-    return Fitted(found.parts, found.covariance, found.log_evidence, sites, found.result, info)
+    if fitted.detail:
+        info["detail"] = fitted.detail
+    sites = {name: np.asarray(value) for name, value in fitted.sites._asdict().items()}
+    return Fitted(fitted.parts, fitted.covariance, fitted.log_evidence, sites, fitted.result, info)
 
 
 def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, Covariance], float | None]:
-    """The parts of the prior, those of attributes by inducing items; and the share of their variance that these leave out."""
+    """Parts of the prior, with attributes by inducing items, and the share of variance left out."""
     few = {
         name: part.low_rank(INDUCING, LEFT_OUT, generator(key))
         for name, part in reading.prior.parts.items()
@@ -261,7 +267,7 @@ def fit(
     progress_bar: bool,
     at_first: Mapping[str, Any] | None,
 ) -> Posterior:
-    """See `GaussianEngine.run_from`."""
+    """Fit a program to more items than a matrix has room for; see `GaussianEngine.run_from`."""
     if engine.options["hyperparameters"] == "nuts":
         raise UnsupportedProgramError(
             "hyperparameters is 'nuts', which needs a covariance of all items for each draw, and "

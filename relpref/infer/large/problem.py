@@ -1,4 +1,4 @@
-"""A program's call with data that is too large for matrices, and what stands in for them."""
+"""A program's call with data that is too large for matrices, and the tables in their place."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -46,21 +46,21 @@ class LargeReading(NamedTuple):
     observations: tuple[Observation, ...]
     offset: Floats  # the predictors where all utilities are 0, shape (m,)
     column: Positions  # the items of each answer, shape (m, 2)
-    entry: Floats  # with which weights its predictor looks at them, shape (m, 2)
+    entry: Floats  # their weights in the answer's predictor, shape (m, 2)
     shared: Shared | None  # the noise that rows share
 
     @property
     def counts(self) -> Floats:
-        """How many answers each row stands for, shape (m,)."""
-        return np.concatenate([np.asarray(one.counts) for one in self.observations])
+        """Number of answers that each row stands for, shape (m,)."""
+        return np.concatenate([np.asarray(site.counts) for site in self.observations])
 
     def blocks(self, positions: Positions) -> dict[str, Floats]:
         """Prior covariances of some items by part, shape (t, t) each."""
-        found = {name: part.block(positions, positions) for name, part in self.prior.parts.items()}
-        return {name: np.asarray(0.5 * (block + block.T)) for name, block in found.items()}
+        blocks = {name: part.block(positions, positions) for name, part in self.prior.parts.items()}
+        return {name: np.asarray(0.5 * (block + block.T)) for name, block in blocks.items()}
 
     def projection(self, positions: Positions) -> Any:
-        """The projection on some items, all that answers are about among them: a scipy sparse array, shape (m, t)."""
+        """Projection on some items, with all that answers touch; scipy sparse, shape (m, t)."""
         number = len(self.column)
         at = (np.repeat(np.arange(number), 2), np.searchsorted(positions, self.column).ravel())
         return scipy.sparse.csr_array((self.entry.ravel(), at), shape=(number, len(positions)))
@@ -71,16 +71,14 @@ class LargeProblem:
     """A call of a preference program."""
 
     program: Model
-    args: tuple[Any, ...]  # as it was called, with ``data`` in place of what was given
+    args: tuple[Any, ...]  # the call's arguments, with ``data`` in place of the original data
     kwargs: Mapping[str, Any]
     data: PreferenceData  # with scales for its graphs
-    scale_error: Mapping[
-        str, float
-    ]  # relative standard errors of scales that were estimated, by relation
+    scale_error: Mapping[str, float]  # relative standard errors of estimated scales, by relation
 
     @classmethod
     def of(cls, program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "LargeProblem":
-        """Estimate the scales of graphs that have none yet."""
+        """Read a call, and estimate the scales of graphs that have none yet."""
         data = preference_data(args, kwargs)
         assert data is not None  # or it would not be large
         if data.comparisons.group is not None:
@@ -106,14 +104,14 @@ class LargeProblem:
         return _swapped(self.args, self.kwargs, self.data, data)
 
     def known(self, fixed: Mapping[str, Any]) -> Values:
-        """Fixed hyperparameters in the shapes of their sites; errors as of `broadcast_fixed`."""
+        """Fixed hyperparameters in the shapes of their sites; errors as in `broadcast_fixed`."""
         return broadcast_fixed(self._sample[0], dict(fixed))
 
     @cached_property
     def _sample(self) -> tuple[Call, tuple[Any, ...], tuple[Site, ...]]:
-        """The program with a single answer, from which it can be told what it is."""
-        one = self.data.select_comparisons([0])
-        args, kwargs = self.called_with(marginal(one, touched(one)))
+        """The program called with a single answer, its arrays and its sites."""
+        single = self.data.select_comparisons([0])
+        args, kwargs = self.called_with(marginal(single, touched(single)))
         call, arrays = Call.split(Reduced(self.program), args, {**kwargs, "tables": None})
         try:
             with float64():  # posteriors ask outside of an engine, too
@@ -140,24 +138,27 @@ class LargeProblem:
         return processes[0]
 
     def free(self, fixed: Mapping[str, Any]) -> list[str]:
-        """Hyperparameters that are to be found."""
+        """Names of the hyperparameters that are not fixed."""
         return [
             s.name
             for s in self._sample[2]
             if not s.observed and s.name not in (self.latent, *fixed)
         ]
 
-    def _whole(self, values: Mapping[str, Any]) -> Program:
-        """The program with all data, closed over and so never compiled: JAX would ask graphs for matrices of all their nodes."""
+    def _complete(self, values: Mapping[str, Any]) -> Program:
+        """The program with all data, which it closes over.
+
+        It is never compiled, because JAX would ask graphs for matrices of all their nodes.
+        """
         call, _ = Call.split(partial(self.program, *self.args, **self.kwargs), (), {})
         observed = tuple(site.name for site in self._sample[2] if site.observed)
         layout = Layout(((self.latent, (self.data.num_items,)),), (), observed)
         return Program(call, layout, (), dict(values))
 
     def learnable(self, fixed: Mapping[str, Any]) -> dict[str, "Learnable"]:
-        """The parts of the prior whose covariances among some items depend on all."""
-        sites = self._whole(fixed).sites(jnp.zeros(self.data.num_items))
-        found = {}
+        """The parts of the prior whose covariances among some items depend on all items."""
+        sites = self._complete(fixed).sites(jnp.zeros(self.data.num_items))
+        learnable = {}
         for name, part in self._parts(sites[self.latent]["fn"].covariance).items():
             if part.depends_on_others:
                 named = {
@@ -171,13 +172,13 @@ class LargeProblem:
                         "its kernel as it stands, so it is unknown what is to be learned"
                     )
                 priors = {site: sites[site]["fn"] for site in named.values() if site}
-                found[name] = Learnable(
+                learnable[name] = Learnable(
                     name, part, {key: str(site) for key, site in named.items()}, priors
                 )
-        return found
+        return learnable
 
     def _parts(self, covariance: Any) -> Mapping[str, Any]:
-        """Parts by name, none of them a matrix of all items."""
+        """Parts of the prior by name; DataError if one of them is a matrix of all items."""
         parts: Mapping[str, Any] = getattr(covariance, "parts", {self.latent: covariance})
         for name, part in parts.items():
             if part.is_matrix:
@@ -191,30 +192,33 @@ class LargeProblem:
     def reduced(
         self, positions: Positions, tables: Mapping[str, Any], padding: bool = False
     ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
-        """The program of some items, with what parts of its prior are among these: tables, or matrices.
+        """The program of some items, with tables or matrices of parts of its prior.
 
         With ``padding`` there are more items and, where the program allows it, rows of answers, up
         to round numbers: items that no answer is about and answers that were never given change
         only the shape, for which a program is compiled.
         """
         spare = room_for_items(len(positions)) - len(positions) if padding else 0
-        known = {
-            name: Known(scipy.linalg.block_diag(one, np.eye(spare)))
-            if isinstance(one, np.ndarray)
-            else one
-            for name, one in tables.items()
+        padded = {
+            name: Known(scipy.linalg.block_diag(table, np.eye(spare)))
+            if isinstance(table, np.ndarray)
+            else table
+            for name, table in tables.items()
         }
         data = marginal(self.data, positions, spare)
-        # Keywords are looked at, such as the likelihood.
+        # `may_be_padded` reads keywords, such as the likelihood.
         program, args, kwargs = unbound(self.program, *self.called_with(data))
         if padding and may_be_padded(program, data, args, kwargs):
             more = replace(data, comparisons=padded_answers(data.comparisons))
             args, kwargs = _swapped(args, kwargs, data, more)
-        return Reduced(program), args, {**kwargs, "tables": known}
+        return Reduced(program), args, {**kwargs, "tables": padded}
 
     def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> LargeReading:
-        """What the program is at given hyperparameters; with a line for each long solve, now and later, if ``progress_bar``."""
-        reading = self._whole(values).read(in_memory=False)
+        """Read the program at given hyperparameters.
+
+        With ``progress_bar`` each long solve, now and later, shows a line.
+        """
+        reading = self._complete(values).read(in_memory=False)
         number = len(reading.offset)
         rows = SparseRows.find(
             lambda vector: reading.projection.apply(jnp.asarray(vector)),
@@ -231,7 +235,7 @@ class LargeProblem:
         kinds = [tuple(map(np.asarray, kind)) for kind in shared_noise(reading.observations)]
         shared = None
         if kinds:
-            blocks = Blocks.of([Kind.of_gaps(*its) for *its, _ in kinds])
+            blocks = Blocks.of([Kind.of_gaps(*rows) for *rows, _ in kinds])
             shared = Shared(
                 blocks, tuple(map(np.asarray, blocks.factors([sd for *_, sd in kinds])))
             )
@@ -240,7 +244,7 @@ class LargeProblem:
     def subset(
         self, most_touched: int, most_answers: int, rng: np.random.Generator
     ) -> PreferenceData:
-        """The data with so many answers, drawn at random, that no more than so many items are touched; lists whole."""
+        """Answers drawn at random, within limits of answers and of items; lists stay complete."""
         data = self.data
         if data.num_comparisons <= most_answers and len(touched(data)) <= most_touched:
             return data
@@ -248,19 +252,19 @@ class LargeProblem:
         chosen, number = [], 0
         rows = pd.Series(data.winner).groupby(data.comparisons.answers.of_rows).indices
         for answer in rng.permutation(len(rows)):
-            its = rows[answer]
-            both = {*data.winner[its].tolist(), *data.loser[its].tolist()}
-            if len(seen | both) <= most_touched:
-                seen |= both
+            comparisons = rows[answer]
+            items = {*data.winner[comparisons].tolist(), *data.loser[comparisons].tolist()}
+            if len(seen | items) <= most_touched:
+                seen |= items
                 chosen.append(answer)
-                number += len(its)
+                number += len(comparisons)
             if number >= most_answers or len(seen) == most_touched:
                 break
         return data.select_comparisons(np.sort(chosen))
 
 
 def shown(covariance: Any, name: str, progress_bar: bool) -> Any:
-    """A covariance without a matrix, which tells how far its solves are."""
+    """A covariance without a matrix that shows the progress of its solves."""
     try:
         return covariance.showing(lambda: Solves(f"covariances by {name}", progress_bar))
     except DataError as error:
@@ -270,7 +274,7 @@ def shown(covariance: Any, name: str, progress_bar: bool) -> Any:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Known:
-    """Covariances of some items by a part of the prior, shape (t, t), whatever its hyperparameters are."""
+    """Covariances of some items by a prior part, shape (t, t), at any hyperparameters."""
 
     matrix: Any
 
@@ -281,9 +285,10 @@ class Known:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Table:
-    """Covariances of t items as a function of a kernel's one hyperparameter v, Σ_k T_k(y) C_k with Chebyshev's polynomials T_k.
+    """Covariances of t items as a function of the only hyperparameter v of a kernel.
 
-    y = (log v − centre)/reach is held within −1 and 1.
+    They are Σ_k T_k(y) C_k with Chebyshev's polynomials T_k, and y = (log v − centre)/reach clipped
+    to −1 and 1.
     """
 
     centre: Any
@@ -291,7 +296,7 @@ class Table:
     coefficients: Any  # C, shape (k, t, t); a single one where there is nothing to be learned
 
     def at(self, part: Any) -> Dense:
-        """At the hyperparameters of a part of the prior, scaled as it is."""
+        """Covariance at the hyperparameters and the scale of a part of the prior."""
         coefficients = real(self.coefficients)
         if len(coefficients) == 1:
             return Dense(coefficients[0]).scaled(part.scale)
@@ -304,14 +309,17 @@ class Table:
         return Dense(jnp.tensordot(jnp.stack(terms), coefficients, 1)).scaled(part.scale)
 
     def ends_at(self, value: float) -> bool:
-        """Whether a hyperparameter was found where the range ends."""
+        """Whether a value of the hyperparameter lies at an end of the range."""
         place = (np.log(value) - self.centre) / self.reach
         return len(self.coefficients) > 1 and bool(abs(place) > 0.995)
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """A program of some items of many, with tables of its prior's parts; with None utilities are independent, to look at the sites."""
+    """A program of some of many items, with tables of its prior's parts.
+
+    If ``tables`` is None, utilities are independent, which is enough to read the sites.
+    """
 
     program: Model
 
@@ -321,7 +329,7 @@ class Reduced:
 
 
 class _Replaced(Messenger):
-    """Puts covariances from tables in place of those that a program makes of all items."""
+    """Replace the covariances of all items in a program by those from tables."""
 
     def __init__(self, tables: Mapping[str, Any] | None) -> None:
         super().__init__()
@@ -335,19 +343,19 @@ class _Replaced(Messenger):
             msg["fn"] = GaussianProcess(Identity(covariance.size))
             return
         parts = getattr(covariance, "parts", {msg["name"]: covariance})
-        known = {name: table.at(parts[name]) for name, table in self.tables.items()}
-        msg["fn"] = GaussianProcess(NamedSum({**parts, **known}))
+        replaced = {name: table.at(parts[name]) for name, table in self.tables.items()}
+        msg["fn"] = GaussianProcess(NamedSum({**parts, **replaced}))
 
 
 def touched(data: PreferenceData) -> NDArray[np.int64]:
     """Positions of the items that occur in answers, ascending; DataError if there are none."""
-    found = np.unique(np.concatenate([data.winner, data.loser])).astype(np.int64)
-    if not len(found):
+    positions = np.unique(np.concatenate([data.winner, data.loser])).astype(np.int64)
+    if not len(positions):
         raise DataError(
             "the data has no answers; so many items can be fitted only with some: ask first about "
             "a few that you choose"
         )
-    return found
+    return positions
 
 
 def _swapped(
@@ -365,7 +373,7 @@ _LOWER, _UPPER, _DRAWS = 0.0062, 0.9938, 4000
 
 
 class Learnable(NamedTuple):
-    """A part of the prior whose covariances among some items depend on all, and what is to be learned of it."""
+    """A part of the prior whose covariances among some items depend on all items."""
 
     name: str
     part: Any  # GraphCovariance
@@ -373,11 +381,14 @@ class Learnable(NamedTuple):
     priors: Mapping[str, Any]  # by site
 
     def table(self, positions: Positions, fixed: Mapping[str, Any], progress_bar: bool) -> Table:
-        """Covariances of some items over the range of the hyperparameter to be found; at the known ones if none is."""
+        """Covariances of some items over the range of the free hyperparameter, if there is one.
+
+        Otherwise they are at the fixed hyperparameters.
+        """
         free = [key for key, site in self.sites.items() if site not in fixed]
         if not free:
-            known = {key: float(fixed[site]) for key, site in self.sites.items()}
-            return Table(0.0, 1.0, self._among(self.name, positions, known, progress_bar)[None])
+            values = {key: float(fixed[site]) for key, site in self.sites.items()}
+            return Table(0.0, 1.0, self._among(self.name, positions, values, progress_bar)[None])
         site = self.sites[free[0]]
         prior = self.priors[site]
         if len(self.sites) > 1 or prior.shape():
@@ -426,11 +437,11 @@ Asked = TypeVar("Asked", bound=Posterior)
 
 
 def answered(posterior: Asked) -> Asked:
-    """A posterior itself where there is a matrix of its covariance; else that of the items that answers are about.
+    """The posterior of the items that answers are about; the posterior itself if it has a matrix.
 
-    That is a posterior of all answers by the same program, with the prior that these items have
-    among all of them, at the same hyperparameters, which are fixed. A DataError or
-    UnsupportedProgramError says why there is none.
+    The new one is a posterior of all answers by the same program, with the prior that these items
+    have among all of them, at the same fixed hyperparameters. DataError or UnsupportedProgramError
+    is raised, with the reason, if it does not exist.
     """
     if not posterior.large or not isinstance(posterior, UtilityPosterior):
         return posterior
@@ -460,16 +471,16 @@ def answered(posterior: Asked) -> Asked:
     engine = origin.engine.changed(
         program, structure="dense", fixed=dict(posterior.hyperparameters)
     )
-    some = posterior.at_positions(positions)
-    # Nothing is searched for any more.
-    info = {name: value for name, value in some.info.items() if name != "evaluations"}
+    reduced: Any = posterior.at_positions(positions)
+    # Hyperparameters are fixed, so there is no search.
+    info = {name: value for name, value in reduced.info.items() if name != "evaluations"}
     origin = replace(origin, program=program, args=args, kwargs=kwargs, engine=engine)
-    found: Any = replace(some, data=data, origin=origin, info=info)
-    return found
+    reduced = replace(reduced, data=data, origin=origin, info=info)
+    return reduced
 
 
 def approximations(posterior: Posterior) -> list[str]:
-    """What was done without a matrix of all items, and what of it is only near; nothing where there was such a matrix."""
+    """Sentences on a fit without a matrix of all items and on its errors; none with a matrix."""
     info = posterior.info
     if info.get("structure") != "sparse":
         return []

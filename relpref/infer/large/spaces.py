@@ -1,4 +1,7 @@
-"""The algebra of `relpref.infer.sites` by a sparse posterior precision, on the host; a factor is a `SparsePosterior`."""
+"""The algebra of `relpref.infer.sites` by a sparse posterior precision, on the host.
+
+A factor is a `SparsePosterior`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +27,7 @@ from relpref.infer.spaces import Marginals
 
 
 class Shared(NamedTuple):
-    """Noise that rows share, as of `relpref.infer.arrow`: its blocks, and those of F."""
+    """Noise that rows share, as in `relpref.infer.arrow`: its blocks, and those of F."""
 
     blocks: Blocks
     factors: tuple[Floats, ...]
@@ -43,7 +46,7 @@ class SparseSpace:
     rows: GroupedRows | None = None
 
     def under(self, root: Root, weights: Floats) -> SparsePosterior:
-        """The posterior under sites of these precisions, of which the root is made."""
+        """The posterior under sites of these precisions, with their root."""
         solves: Any
         if self.draws is None:
             solves = Factorised(self.latents, root)
@@ -56,12 +59,11 @@ class SparseSpace:
         return self.under(Root.of(self.latents, weights), weights)
 
     def marginals(self, factor: SparsePosterior, shift: Any, _: Any = None) -> Marginals:
-        """Without the determinant, which is needed once, at the end."""
-        found: Any = Marginals
-        return found(self.response(factor, shift), self.variances(factor).value, np.zeros(()))
+        """Marginals of the rows, without the determinant, which is needed only once, at the end."""
+        return _marginals(self.response(factor, shift), self.variances(factor))
 
     def variances(self, factor: SparsePosterior) -> Variances:
-        """Of the rows, shape (m,)."""
+        """Variances of the rows, shape (m,)."""
         looks = Items(self.latents.column, self.latents.entry[:, None, :])
         return Variances(*(part[:, 0] for part in factor.variances_of(looks)))
 
@@ -71,11 +73,11 @@ class SparseSpace:
         return rows @ np.asarray(sum(factor.by_part(rows.T @ shift, "mean").values()))
 
     def pull(self, factor: SparsePosterior, shift: Any) -> Floats:
-        """What a vector of the rows, or several, shape (m, k), pull at the utilities: their mean is Σ times it."""
+        """Pull of the rows on the utilities, whose mean is Σ times it; for (m,) or (m, k)."""
         return np.asarray(self.latents.projection.T @ shift)
 
     def lasting(self, factor: SparsePosterior) -> SparsePosterior:
-        """Without the random numbers and the solutions that only further sweeps would need."""
+        """The posterior without the draws and solutions that only further sweeps would need."""
         if self.draws is None:
             return factor
         return replace(factor, relations=Iterative(self.latents, factor.half, self.tol))
@@ -88,11 +90,11 @@ class SharedSpace(ArrowSpace):
 
     @property
     def latents(self) -> Latents:
-        found: Latents = self.inner.latents
-        return found
+        latents: Latents = self.inner.latents
+        return latents
 
     def factorise(self, precision: Any, projection: Any = None) -> Any:
-        """By the symmetric root of M, which moves with it as it must for a fixed point."""
+        """Posterior by the symmetric root of M, continuous in M as a fixed point requires."""
         precision = np.asarray(precision)
         weights, total = self.blocks.middle(precision, self.factors)
         looks = [_alone(self._rows, np.sqrt(weights.alone))]
@@ -100,21 +102,20 @@ class SharedSpace(ArrowSpace):
             values, vectors = np.linalg.eigh(block @ np.eye(entries.shape[1])[None])
             root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] @ vectors.swapaxes(1, 2)
             looks.append(Items(columns, root @ entries))
-        found = self.inner.under(Root(tuple(looks), self.latents.size), precision)
-        return replace(found, precision=weights, log_determinant=float(total))
+        posterior = self.inner.under(Root(tuple(looks), self.latents.size), precision)
+        return replace(posterior, precision=weights, log_determinant=float(total))
 
     def marginals(self, factor: Any, shift: Any, projection: Any = None) -> Marginals:
-        """Without the determinant, as of `SparseSpace`."""
-        found: Any = Marginals
-        return found(self.response(factor, shift, None), self.variances(factor).value, np.zeros(()))
+        """Marginals of the rows, without the determinant, as in `SparseSpace`."""
+        return _marginals(self.response(factor, shift, None), self.variances(factor))
 
     def variances(self, factor: Any) -> Variances:
-        """Of the rows, shape (m,)."""
+        """Variances of the rows, shape (m,)."""
         alone = factor.variances_of(_alone(self._rows, np.ones(len(self.blocks.alone))))
         each = [tuple(part[:, 0] for part in alone)]
-        for looks, own in self._left(factor.precision):
+        for looks, noise in self._left(factor.precision):
             value, *errors = factor.variances_of(looks)
-            each.append(tuple(np.concatenate(part) for part in (value + own, *errors)))
+            each.append(tuple(np.concatenate(part) for part in (value + noise, *errors)))
         return Variances(
             *(np.concatenate(part)[self.blocks.place] for part in zip(*each, strict=True))
         )
@@ -127,8 +128,13 @@ class SharedSpace(ArrowSpace):
 
     def lasting(self, factor: SparsePosterior) -> SparsePosterior:
         """See `SparseSpace.lasting`."""
-        found: SparsePosterior = self.inner.lasting(factor)
-        return found
+        posterior: SparsePosterior = self.inner.lasting(factor)
+        return posterior
+
+
+def _marginals(mean: Any, variances: Variances) -> Marginals:
+    fields: Any = mean, variances.value, np.zeros(())
+    return Marginals(*fields)
 
 
 def _alone(rows: GroupedRows, scale: Floats) -> Items:
@@ -139,7 +145,7 @@ def _alone(rows: GroupedRows, scale: Floats) -> Items:
 def space_of(
     latents: Latents, tol: float, draws: Draws | None, shared: Shared | None
 ) -> SparseSpace | SharedSpace:
-    """Of rows that share noise or none; see `SparseSpace`."""
+    """Space of rows with or without shared noise; arguments are those of `SparseSpace`."""
     if shared is None:
         return SparseSpace(latents, tol, draws, {})
     rows = SparseRows(latents.column, latents.entry, np.zeros(latents.size))
@@ -155,10 +161,14 @@ def known_posterior(
     shared: Shared | None = None,
     tol: float = 1e-8,
 ) -> SparsePosterior:
-    """The posterior under known sites, whose precisions times counts are the weights; other arguments as of `sparse_ep.fit`."""
+    """The posterior under known sites.
+
+    ``weights`` are the sites' precisions times counts; other arguments are those of
+    `sparse_ep.fit`.
+    """
     latents = Latents.of(parts, column, entry)
-    # Without samples, of which nothing is kept.
+    # No samples are drawn, because `lasting` drops them.
     draws = None if latents.small else latents.noise(np.random.default_rng(0), 0)
     space = space_of(latents, tol, draws, shared)
-    found: SparsePosterior = space.lasting(space.factorise(np.asarray(weights, np.float64)))
-    return found
+    posterior: SparsePosterior = space.lasting(space.factorise(np.asarray(weights, np.float64)))
+    return posterior

@@ -1,4 +1,4 @@
-"""The Gaussian posterior of all utilities by a sparse precision: a covariance that is never written out."""
+"""The Gaussian posterior of all utilities by a sparse precision, without a dense covariance."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ Draws = tuple[Floats, Floats]  # from N(0, Q), shape (R·n, N), and from N(0, I)
 _DENSE = 3000  # unknowns up to which a dense factor is cheaper than iterations
 _COLUMNS = 64  # that are solved for together
 _CHUNK = 2**22  # numbers of an intermediate array at a time
-# Columns of a block: wide enough to read the matrix seldom, narrow enough to stay in the cache; and
-# what a thread of its own is worth.
+# Columns of a block: wide enough to read the matrix seldom, narrow enough to stay in the cache; at
+# least as many as are worth a thread.
 _WIDEST, _NARROWEST = 32, 8
 _MOST_STEPS = 5000
 _RAISED, _ROUNDING = 1e-12, 1e-14
@@ -41,25 +41,26 @@ _LOOSE, _LOOSER = 1e-5, 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """One vector g_r ~ N(0, Q_r⁻¹) for each of R relations and w ~ N(0, I) for the attributes; answers see A u.
+    """Latent vectors of a prior with R relations and with attributes.
 
-    The items' own parts are a relation without links: Q_r = I/scale_r. Vectors over all g_r have
-    shape (R·n,) and lie one after the other.
+    They are g_r ~ N(0, Q_r⁻¹) for each relation and w ~ N(0, I) for the attributes, with the
+    utilities u = Σ_r g_r + Φ w; answers are about A u. The items' own parts are a relation without
+    links: Q_r = I/scale_r. Vectors over all g_r are concatenated, shape (R·n,).
     """
 
     size: int  # number of items n
-    relations: Mapping[
-        str, Any
-    ]  # SparsePrecision, Q_r = (Δ_r + s_r I)/scale_r, or Identity, I/scale_r
+    # SparsePrecision, Q_r = (Δ_r + s_r I)/scale_r, or Identity, I/scale_r
+    relations: Mapping[str, Any]
     factors: Mapping[str, Floats]  # shape (n, r) each; their columns together are Φ
-    column: NDArray[
-        np.integer
-    ]  # items that each row of A looks at, two different ones, shape (m, 2)
-    entry: Floats  # with which weight, 0 where there is none, shape (m, 2)
+    column: NDArray[np.integer]  # two different items of each row of A, shape (m, 2)
+    entry: Floats  # weights of these items, 0 where a row has only one, shape (m, 2)
 
     @classmethod
     def of(cls, parts: Mapping[str, Any], column: ArrayLike, entry: ArrayLike) -> "Latents":
-        """Sort the parts of the prior; what has the scale 0 is left out, and DataError names what has no sparse form."""
+        """Sort the parts of the prior, without those of scale 0.
+
+        DataError names a part without a sparse form.
+        """
         relations: dict[str, Any] = {}
         factors: dict[str, Floats] = {}
         size = next(iter(parts.values())).size
@@ -108,51 +109,51 @@ class Latents:
 
     @cached_property
     def blocks(self) -> list[tuple[slice, Any, Any]]:
-        """For each relation its rows, Q_r as a scipy CSR array, and the covariance itself."""
+        """Rows of each relation, Q_r as a scipy CSR array, and the covariance itself."""
         places = [slice(place * self.size, (place + 1) * self.size) for place in range(self.copies)]
         parts = list(self.relations.values())
         return list(zip(places, [part.inverse() for part in parts], parts, strict=True))
 
     @cached_property
     def prior(self) -> Any:
-        """The Q_r on a diagonal, scipy CSR, shape (R·n, R·n)."""
+        """Block-diagonal matrix of the Q_r, scipy CSR, shape (R·n, R·n)."""
         if not self.relations:
             return scipy.sparse.csr_array((0, 0))
         precisions = [precision for _, precision, _ in self.blocks]
         return scipy.sparse.csr_array(scipy.sparse.block_diag(precisions, format="csr"))
 
     def precision(self, root: "Root") -> Any:
-        """S = Q + (11ᵀ) ⊗ AᵀMA, the posterior precision of the g_r given w; scipy CSR, shape (R·n, R·n)."""
+        """Posterior precision of the g_r given w, S = Q + (11ᵀ) ⊗ AᵀMA, scipy CSR (R·n, R·n)."""
         gram = root.matrix.T @ root.matrix
         together = scipy.sparse.kron(np.ones((self.copies, self.copies)), gram, format="csr")
         return scipy.sparse.csr_array(self.prior + together)
 
     @cached_property
     def components(self) -> Any:
-        """Eigenvectors of S whatever the weights, scipy CSR of zeros and ones, shape (R·n, c); None if a row of A is no gap.
+        """Eigenvectors of S for any weights, scipy CSR of zeros and ones, shape (R·n, c).
 
-        Neither a relation's Laplacian nor a gap sees what is constant on a component of the
-        relation and the answers together.
+        A vector that is constant on a component of the relation and the answers together is in the
+        null space of the relation's Laplacian and of every gap. None if a row of A is no gap.
         """
         if np.any(self.entry.sum(axis=1) != 0):
             return None
         answers = abs(self.projection).T @ abs(self.projection)
-        found = []
+        members = []
         for _, precision, _ in self.blocks:
             number, label = scipy.sparse.csgraph.connected_components(
                 abs(precision) + answers, directed=False
             )
             entries = (np.ones(self.size), label, np.arange(self.size + 1))
-            found.append(scipy.sparse.csr_array(entries, shape=(self.size, number)))
-        return scipy.sparse.csr_array(scipy.sparse.block_diag(found, format="csr"))
+            members.append(scipy.sparse.csr_array(entries, shape=(self.size, number)))
+        return scipy.sparse.csr_array(scipy.sparse.block_diag(members, format="csr"))
 
     @cached_property
-    def known_inverse(self) -> Floats:
-        """One over the eigenvalues of `components`, by rows, shape (R·n, 1)."""
+    def inverse_eigenvalues(self) -> Floats:
+        """Inverse eigenvalues of `components` by row, shape (R·n, 1)."""
         return np.repeat([part.row_sum for part in self.relations.values()], self.size)[:, None]
 
     def spread(self, vectors: Floats) -> Floats:
-        """The same (n, k) for every relation, shape (R·n, k)."""
+        """Repeat an (n, k) array for every relation, shape (R·n, k)."""
         return np.tile(vectors, (self.copies, 1))
 
     def total(self, vectors: Floats) -> Floats:
@@ -160,7 +161,7 @@ class Latents:
         return vectors.reshape(self.copies, self.size, vectors.shape[1]).sum(axis=0)
 
     def noise(self, generator: np.random.Generator, number: int) -> Draws:
-        """So many draws; a Laplacian's root is its weighted incidence matrix, nothing is factorized."""
+        """Draw noise; a Laplacian has its weighted incidence matrix as a root, not a factor."""
         drawn = np.empty((self.copies * self.size, number))
         for rows, precision, part in self.blocks:
             edges = scipy.sparse.triu(-precision, 1, format="coo")
@@ -181,7 +182,7 @@ class Estimate(NamedTuple):
 
 
 class Variances(NamedTuple):
-    """Of rows, with standard errors and how they change where each sample is left out in turn, shape (..., N)."""
+    """Variances of rows, standard errors, and deviations of each sample's estimate, (..., N)."""
 
     value: Floats
     error: Floats
@@ -189,7 +190,7 @@ class Variances(NamedTuple):
 
 
 def rows_of(looks: Items, size: int) -> Any:
-    """What p rows of each of g groups take of n entries, a scipy CSR array of shape (g·p, n)."""
+    """Matrix of p rows for each of g groups, a scipy CSR array of shape (g·p, n)."""
     columns, entries = looks
     number = entries.shape[0] * entries.shape[1]
     ends = np.arange(0, entries.size + 1, entries.shape[2])
@@ -199,26 +200,26 @@ def rows_of(looks: Items, size: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Root:
-    """LᵀA with LLᵀ = M, the precision of all answers by their sites, whose blocks are those of rows that share noise."""
+    """Root LᵀA with LLᵀ = M, the precision of answers in blocks of rows that share noise."""
 
     looks: tuple[Items, ...]
     size: int  # number of items n
 
     @classmethod
     def of(cls, latents: Latents, weights: ArrayLike) -> Self:
-        """Of rows that share nothing, with these precisions."""
+        """Root for rows that share no noise, with these precisions."""
         entries = np.sqrt(weights)[:, None] * latents.entry
         return cls((Items(latents.column, entries[:, None, :]),), latents.size)
 
     @cached_property
     def matrix(self) -> Any:
-        """As a scipy CSR array, shape (m, n)."""
+        """LᵀA as a scipy CSR array, shape (m, n)."""
         return scipy.sparse.vstack(
             [rows_of(looks, self.size) for looks in self.looks], format="csr"
         )
 
     def scaled(self, factor: float) -> "Root":
-        """That of a multiple of M."""
+        """Root of a multiple of M."""
         half = np.sqrt(factor)
         return Root(
             tuple(Items(columns, half * entries) for columns, entries in self.looks), self.size
@@ -246,15 +247,18 @@ class Factorised:
         )
 
     def conditional(self, looks: Items) -> tuple[Floats, Floats]:
-        """See `Sampled.conditional`: squared rows of A V, so that items that are nearly the same do not cancel; no samples."""
+        """Exact variances of the rows, and no samples; see `Sampled.conditional`.
+
+        They are squared rows of A V, in which nearly equal items do not cancel.
+        """
         rows = rows_of(looks, self._latents.size)
         step = max(1, _CHUNK // max(1, self._white.shape[1]))
-        found = np.zeros(rows.shape[0])
-        for start in range(0, len(found), step):
+        variances = np.zeros(rows.shape[0])
+        for start in range(0, len(variances), step):
             some = slice(start, start + step)
-            found[some] = np.sum((rows[some] @ self._white) ** 2, axis=1)
+            variances[some] = np.sum((rows[some] @ self._white) ** 2, axis=1)
         shape = looks.entries.shape[:2]
-        return found.reshape(shape), np.zeros((*shape, 0))
+        return variances.reshape(shape), np.zeros((*shape, 0))
 
     def half_log_ratio(self) -> Estimate:
         prior = scipy.linalg.cholesky(self._latents.prior.toarray(), lower=True, overwrite_a=True)
@@ -286,16 +290,16 @@ class Iterative:
                 self._factors.append((rows, symmetric_lu(block + scipy.sparse.diags_array(raised))))
 
     def _precondition(self, block: Any, out: Any) -> Any:
-        """M⁻¹ times a block: the diagonal of S, and in blocks with a sparse factor more of it."""
+        """Multiply a block by M⁻¹: sparse factors for trees and chains, else the diagonal of S."""
         np.multiply(block, self._inverse, out=out)
         for rows, factor in self._factors:
             out[rows] = factor.solve(np.ascontiguousarray(block[rows]))
         return out
 
     def solve(self, rhs: Floats, purpose: str = "", tol: float = 0.0) -> Floats:
-        """S⁻¹ times an array; what is constant on components is divided by its eigenvalue."""
-        rest, known = self._split(rhs)
-        start, tol, found = self._last.get(purpose), max(tol, self._tol), np.empty_like(rhs)
+        """S⁻¹ times an array; its part constant on components is divided by the eigenvalue."""
+        rest, constant = self._split(rhs)
+        start, tol, solution = self._last.get(purpose), max(tol, self._tol), np.empty_like(rhs)
         width = int(np.clip(-(-rhs.shape[1] // cores()), _NARROWEST, _WIDEST))
 
         def solve(part: slice) -> Any:
@@ -313,37 +317,37 @@ class Iterative:
             if not np.all(solved.residual <= tol):
                 raise InferenceError(
                     f"conjugate gradients left a residual of {np.max(solved.residual):.2g} after "
-                    f"{solved.steps} products with the "
-                    f"posterior precision of {len(rhs)} unknowns, {tol:.2g} was asked for; shorter "
-                    "ranges, smaller "
-                    "amplitudes, fewer links or a larger tolerance make that easier",
+                    f"{solved.steps} products with the posterior precision of {len(rhs)} unknowns, "
+                    f"{tol:.2g} was asked for; shorter ranges, smaller amplitudes, fewer links or "
+                    "a larger tolerance make that easier",
                     solved,
                 )
-            found[:, part] = solved.values
-        found = self._split(found)[0]
+            solution[:, part] = solved.values
+        solution = self._split(solution)[0]
         if purpose:
-            self._last[purpose] = found
-        return found + known * self._latents.known_inverse
+            self._last[purpose] = solution
+        return solution + constant * self._latents.inverse_eigenvalues
 
     def _split(self, vectors: Floats) -> tuple[Floats, Floats]:
-        """What is not constant on components, and what is."""
+        """Split vectors into a rest and their part that is constant on components."""
         members = self._latents.components
         if members is None:
             return vectors, np.zeros((1, 1))
-        known = members @ ((members.T @ vectors) / members.sum(axis=0)[:, None])
-        rest = vectors - known
-        # What rounding leaves of a constant may lie anywhere, and no solve is to follow it there.
+        constant = members @ ((members.T @ vectors) / members.sum(axis=0)[:, None])
+        rest = vectors - constant
+        # A rest of mere rounding errors is 0, so that no solve amplifies it.
         rounding = _ROUNDING * np.max(np.abs(vectors), axis=0, initial=0.0)
-        return rest * (np.max(np.abs(rest), axis=0, initial=0.0) > rounding), known
+        return rest * (np.max(np.abs(rest), axis=0, initial=0.0) > rounding), constant
 
 
 class Sampled(Iterative):
-    """By conjugate gradients and samples x = S⁻¹(Q^½ ε + AᵀL ε'), whose covariance is S⁻¹ (Papandreou & Yuille 2010).
+    """Products with S⁻¹ by conjugate gradients, and variances by samples.
 
-    Each row's variance is Rao-Blackwellised: exact given everything but the items of its group,
-    plus the variance over the samples of its mean given the others (Sidén et al. 2018, "Efficient
-    covariance approximations for large sparse precision matrices"). The noise is the same in every
-    sweep, so that there is a fixed point; ``loose`` is the tolerance of the samples' solves.
+    Samples x = S⁻¹(Q^½ ε + AᵀL ε') have the covariance S⁻¹ (Papandreou & Yuille 2010). Each row's
+    variance is Rao-Blackwellised: exact given everything but the items of its group, plus the
+    variance over the samples of its mean given the others (Sidén et al. 2018, "Efficient covariance
+    approximations for large sparse precision matrices"). The noise is the same in every sweep, so
+    that a fixed point exists; ``loose`` is the tolerance of the samples' solves.
     """
 
     def __init__(
@@ -359,7 +363,10 @@ class Sampled(Iterative):
         self._noise, self._loose = noise, loose
 
     def half_log_ratio(self) -> Estimate:
-        """½ ∫₀¹ tr((Q + λAᵀMA)⁻¹ AᵀMA) dλ, the trace being the sum of the variances of the rows of LᵀA."""
+        """Half the log ratio of volumes, ½ ∫₀¹ tr((Q + λAᵀMA)⁻¹ AᵀMA) dλ.
+
+        The trace is the sum of the variances of the rows of LᵀA.
+        """
         each = np.zeros(self._noise[1].shape[1])
         for position, length in sorted(zip(_POSITIONS, _LENGTHS, strict=True), reverse=True):
             root = self._root.scaled(position)
@@ -379,7 +386,7 @@ class Sampled(Iterative):
         return rhs, self.solve(rhs, "samples", self._loose)
 
     def conditional(self, looks: Items) -> tuple[Floats, Floats]:
-        """Each row given everything but the items of its group: its variance, shape (g, p), and its mean at each sample, shape (g, p, N)."""
+        """Variances (g, p) and sampled means (g, p, N) of rows given items outside the group."""
         latents, (columns, entries), (rhs, drawn) = self._latents, looks, self._drawn
         # The block of S at the Rk unknowns of a group, and the combinations of them that are its
         # rows.
@@ -387,9 +394,9 @@ class Sampled(Iterative):
         inside = (copies + columns[:, None, :]).reshape(len(columns), -1)
         at = np.broadcast_arrays(inside[:, :, None], inside[:, None, :])
         blocks = np.asarray(self._matrix[at[0].ravel(), at[1].ravel()]).reshape(at[0].shape)
-        # A group of fewer items has places that no row looks at: they stay outside.
-        there = np.tile((entries != 0).any(axis=1), latents.copies)
-        blocks = np.where(there[:, :, None] & there[:, None, :], blocks, np.eye(there.shape[1]))
+        # Smaller groups have places that no row looks at, which are left out.
+        used = np.tile((entries != 0).any(axis=1), latents.copies)
+        blocks = np.where(used[:, :, None] & used[:, None, :], blocks, np.eye(used.shape[1]))
         rows = np.tile(entries, latents.copies)
         weights = np.linalg.solve(blocks, rows.swapaxes(1, 2))
         # x_I − S_II⁻¹ (S x)_I is the mean of x_I given the others, and S x is the right-hand side.
@@ -402,7 +409,7 @@ class Sampled(Iterative):
 
 @dataclass(frozen=True, eq=False)
 class SparsePosterior(PosteriorCovariance):
-    """Covariance of u = Σ_r g_r + Φ w under given sites; a covariance.
+    """Covariance of u = Σ_r g_r + Φ w under given sites.
 
     The weights w are eliminated (Woodbury): with S⁻¹ the covariance of the g_r given w, and E = Φ −
     Σ_r (S⁻¹ (1 ⊗ AᵀMAΦ))_r, the covariance of w is (I + (AΦ)ᵀ M A E)⁻¹ and that of u is Σ_rr'
@@ -442,7 +449,10 @@ class SparsePosterior(PosteriorCovariance):
         return np.asarray(sum(self.by_part(vectors).values()))
 
     def by_part(self, vectors: ArrayLike, purpose: str = "") -> dict[str, Floats]:
-        """Cov(part, u) times an array of shape (n,) or (n, k), for each part of the prior; they add up to Σ times the array."""
+        """Cov(part, u) times an array of shape (n,) or (n, k), for each part of the prior.
+
+        They add up to Σ times the array.
+        """
         given = np.asarray(vectors, dtype=np.float64)
         columns = given.reshape(self.size, -1)
         latents = self.latents
@@ -450,13 +460,13 @@ class SparsePosterior(PosteriorCovariance):
         seen = self.half.matrix @ (latents.factor @ weights)
         rest = latents.spread(columns - self.half.matrix.T @ seen)
         solved = self.relations.solve(rest, purpose).reshape(latents.copies, *columns.shape)
-        found = dict(zip(latents.relations, solved, strict=True))
+        parts = dict(zip(latents.relations, solved, strict=True))
         ends = np.cumsum([factor.shape[1] for factor in latents.factors.values()])
         for (name, factor), some in zip(
             latents.factors.items(), np.split(weights, ends), strict=False
         ):
-            found[name] = factor @ some
-        return {name: part.reshape(given.shape) for name, part in found.items()}
+            parts[name] = factor @ some
+        return {name: part.reshape(given.shape) for name, part in parts.items()}
 
     def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         """Σ[rows][:, columns], shape (r, c): one solve for each of the fewer."""
@@ -467,7 +477,7 @@ class SparsePosterior(PosteriorCovariance):
         return np.hstack([np.empty((rows.size, 0)), *parts])
 
     def _units(self, columns: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Floats]]:
-        """Some columns of the identity at a time."""
+        """Iterate over blocks of columns of the identity, with their positions."""
         for first in range(0, columns.size, _COLUMNS):
             some = columns[first : first + _COLUMNS]
             units = np.zeros((self.size, some.size))
@@ -483,15 +493,15 @@ class SparsePosterior(PosteriorCovariance):
         return self.matmul(np.full(self.size, 1 / self.size))
 
     def shares(self, rows: ArrayLike) -> dict[str, Floats]:
-        """Covariance of each part of some entries with their total, shape (r,): one solve for each."""
-        found: dict[str, list[Floats]] = {}
+        """Covariance of each part of some entries with their total, shape (r,), by a solve each."""
+        shares: dict[str, list[Floats]] = {}
         for some, units in self._units(np.asarray(rows, dtype=np.intp)):
             for name, part in self.by_part(units).items():
-                found.setdefault(name, []).append(part[some, np.arange(some.size)])
-        return {name: np.concatenate(part) for name, part in found.items()}
+                shares.setdefault(name, []).append(part[some, np.arange(some.size)])
+        return {name: np.concatenate(part) for name, part in shares.items()}
 
     def variances_of(self, looks: Items) -> Variances:
-        """Of rows that look at a few entries each, shape (g, p), from what they are with w known."""
+        """Variances of rows that look at a few entries each, shape (g, p), from those given w."""
         local, drawn = self.relations.conditional(looks)
         half = scipy.linalg.solve_triangular(
             self.lower, (rows_of(looks, self.size) @ self.excess).T, lower=True

@@ -1,4 +1,7 @@
-"""Expectation propagation with a sparse posterior precision: the sweeps of `relpref.infer.sites`, driven from the host."""
+"""Expectation propagation with a sparse posterior precision, driven from the host.
+
+The sweeps are those of `relpref.infer.sites`.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -25,11 +28,11 @@ _STEP = 1e-4  # relative, of a difference quotient
 
 
 class SparseFit(NamedTuple):
-    """Sites, and the posterior they stand for; NaN and None where no sweep gave one."""
+    """Sites and their posterior; NaN and None where no sweep gave a posterior."""
 
     sites: Sites  # NumPy arrays, shape (m,)
     parts: dict[str, Floats]  # of the mean of all utilities, less their prior means, shape (n,)
-    # What the errors of the variances do to the mean, as a standard error, shape (n,)
+    # Standard error of the mean due to the errors of the variances, shape (n,)
     mean_error: Floats
     gap_variance: Floats  # of the rows' projections, shape (m,)
     gap_variance_error: Floats  # standard error of the estimate at these sites, 0 where it is exact
@@ -62,8 +65,8 @@ def fit(
 ) -> SparseFit:
     """Run EP on many answers about many items.
 
-    The fixed point is that of `relpref.infer.evidence`, as near to it as the variances of the gaps:
-    the same steps and the same damping, with solves instead of a factorized matrix.
+    Steps and damping are those of `relpref.infer.evidence`, with solves instead of a factorized
+    matrix. The fixed point is the same, up to the errors of the variances of the gaps.
 
     Parameters
     ----------
@@ -116,12 +119,12 @@ def fit(
         problem = Problem(space, no_map, number, on_host)
         first = _on_host(Sites(nothing, nothing) if start is None else start)
         try:
-            found, log_normalizer, info = run(problem, first, tol, max_sweeps, progress)
+            fitted, log_normalizer, info = run(problem, first, tol, max_sweeps, progress)
             result, sweeps = CODES[int(info.code)], int(info.sweeps)
             residual, damping = float(info.residual), float(info.damping)
             ended = ended._replace(result=result, sweeps=sweeps, residual=residual, damping=damping)
             if sweeps and not result.empty:
-                ended = _concluded(problem, found, log_normalizer, ended)
+                ended = _concluded(problem, fitted, log_normalizer, ended)
         except InferenceError as error:
             ended = ended._replace(result=Result.iterations_not_converged, detail=str(error))
         except np.linalg.LinAlgError as error:
@@ -130,7 +133,7 @@ def fit(
 
 
 def _bytes(latents: Latents, exact: bool, samples: int) -> float:
-    """Memory of the arrays that are largest where the sweeps need most: factors, or noise, solutions and what they are made of."""
+    """Peak memory of the sweeps: dense factors, or noise, solutions and their right-hand sides."""
     unknowns, rows = latents.copies * latents.size, len(latents.column)
     attributes = latents.factor.shape[1] * (2.0 * unknowns + 3 * latents.size + 4 * rows)
     if exact:
@@ -139,8 +142,8 @@ def _bytes(latents: Latents, exact: bool, samples: int) -> float:
 
 
 def _on_host(sites: Sites) -> Sites:
-    found: Any = Sites
-    return found(*(np.asarray(one, np.float64) for one in sites))
+    arrays: Any = [np.asarray(values, np.float64) for values in sites]
+    return Sites(*arrays)
 
 
 def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit) -> SparseFit:
@@ -177,7 +180,7 @@ def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit
 
 
 def _slope_of_pull(problem: Problem, fit: Fit) -> Floats:
-    """Derivative of each row's pull on the means, count·(ν − τ·mean), in its variance, shape (m,)."""
+    """Derivative of each row's pull, count·(ν − τ·mean), in its variance, shape (m,)."""
     counts, (mean, variance, _) = problem.counts, fit.marginals
 
     def pull(factor: float) -> Any:

@@ -1,4 +1,4 @@
-"""Posteriors of more items than a matrix has room for, from files."""
+"""Read from files the posteriors of more items than a matrix has room for."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,7 @@ def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> I
 
 
 class Forgotten(Unknown):
-    """The prior of a custom program, which no file keeps."""
+    """The covariance of a fit by a custom program, which is not in the file."""
 
     def _refuse(self, *_: Any) -> Any:
         raise StorageError(
@@ -48,4 +48,5 @@ class Forgotten(Unknown):
             "their covariance; fit again"
         )
 
-    block = matmul = row_means = average = relative_variance = shares = arrays = _refuse  # type: ignore[assignment]
+    block = matmul = row_means = average = _refuse  # type: ignore[assignment]
+    relative_variance = shares = arrays = _refuse  # type: ignore[assignment]

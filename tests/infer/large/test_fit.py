@@ -306,7 +306,7 @@ def test_updates_know_how_well_a_scale_was_estimated(monkeypatch: pytest.MonkeyP
 def test_what_needs_a_matrix_is_refused(
     sparse: UtilityPosterior, monkeypatch: pytest.MonkeyPatch, data: PreferenceData
 ) -> None:
-    monkeypatch.setattr(large_belief, "_WHOLE", 10)
+    monkeypatch.setattr(large_belief, "_MOST", 10)
     for ask in (sparse.sd, sparse.covariance, sparse.sample, sparse.to_datatree):
         with pytest.raises(DataError, match=f"{N} items.*subset"):
             ask()
