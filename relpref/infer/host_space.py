@@ -1,7 +1,7 @@
-"""Latent space in NumPy: what is triangular stays so, and nothing is computed that is known to be 0.
+"""Latent space in NumPy, with triangular matrices whose zeros are not computed.
 
-With K = U Uᵀ for an upper triangular U, V = U chol(B)⁻ᵀ is upper triangular, too, and a third of
-the operations is left of every product and quotient. Where K is well-conditioned, V comes from K⁻¹
+With K = U Uᵀ for an upper triangular U, V = U chol(B)⁻ᵀ is upper triangular, too, and every product
+and quotient takes a third of the operations. Where K is well-conditioned, V comes from K⁻¹
 + Q, which costs half of that.
 """
 
@@ -28,9 +28,9 @@ _PANEL = 128  # columns that are computed together
 
 @dataclass(frozen=True)
 class HostSpace(LatentSpace):
-    """`LatentSpace` whose root, and V, are upper triangular."""
+    """`LatentSpace` whose root and V are upper triangular."""
 
-    inverse: Floats | None = None  # the upper triangle of K⁻¹, where that can be relied on
+    inverse: Floats | None = None  # the upper triangle of K⁻¹, where it is accurate
 
     @classmethod
     def of(cls, covariance: Covariance, rows: Rows, accurate: bool = False) -> "HostSpace":
@@ -58,33 +58,33 @@ class HostSpace(LatentSpace):
         return Factorised(root, white.T, precision, log_determinant)
 
     def product(self, right: Floats) -> Floats:
-        """The lower triangle of Uᵀ times an (n, n) array, where that is symmetric; above it anything."""
+        """Lower triangle of Uᵀ times an (n, n) array, if that is symmetric; above it anything."""
         size = len(right)
-        found = np.empty((size, size))
+        result = np.empty((size, size))
         for start in range(0, size, _PANEL):
             panel = slice(start, start + _PANEL)
             seen = slice(start + _PANEL)  # below them the root's columns are 0
-            np.matmul(right[seen, start:].T, self.root[seen, panel], out=found[start:, panel])
-        return found
+            np.matmul(right[seen, start:].T, self.root[seen, panel], out=result[start:, panel])
+        return result
 
     def quotient(self, lower: Floats) -> Floats:
         """U times the transposed inverse of a lower triangular matrix."""
-        found = np.zeros_like(lower)
+        result = np.zeros_like(lower)
         for start in range(0, len(lower), _PANEL):
             panel, seen = slice(start, start + _PANEL), slice(start + _PANEL)
             left = self.root[seen, panel].copy()
             for above in range(0, start, _PANEL):
                 rows, columns = slice(above, above + _PANEL), slice(above, start)
-                left[rows] -= found[rows, columns] @ lower[panel, columns].T
+                left[rows] -= result[rows, columns] @ lower[panel, columns].T
             corner = lower[panel, panel]
-            found[seen, panel] = left @ solve_lower(corner, np.eye(len(corner))).T
-        return found
+            result[seen, panel] = left @ solve_lower(corner, np.eye(len(corner))).T
+        return result
 
     def covariance(self, factor: Factorised) -> Floats:
         upper = lapack.dlauum(factor.white.T, lower=True)[0].T
-        found = upper + upper.T
-        np.fill_diagonal(found, np.diagonal(upper))
-        return found
+        total = upper + upper.T
+        np.fill_diagonal(total, np.diagonal(upper))
+        return total
 
     def weights(self, factor: Factorised, precision: Floats, projection: Any) -> Floats:
         if self.accurate:  # then Q is so large that QΣQ would cancel
@@ -96,12 +96,15 @@ class HostSpace(LatentSpace):
 
 
 def _inverse(lower: Any, matrix: Floats) -> Floats | None:
-    """The upper triangle of the inverse of a matrix read backwards, from its lower triangular root; None where it is ill-conditioned."""
+    """Upper triangle of the inverse of a matrix read backwards, from its lower triangular root.
+
+    None where the matrix is ill-conditioned.
+    """
     if not len(lower) or not np.isfinite(lower[-1, -1]):
         return None
     # LAPACK's upper triangle is the lower one in memory, and that the upper one backwards.
     reciprocal, _ = lapack.dpocon(lower.T, np.abs(matrix).sum(axis=0).max(), uplo="U")
     if not reciprocal * _WELL_CONDITIONED > 1:
         return None
-    found, failed = lapack.dpotri(lower.T, lower=False)
-    return None if failed else np.ascontiguousarray(found.T[::-1, ::-1])
+    inverse, failed = lapack.dpotri(lower.T, lower=False)
+    return None if failed else np.ascontiguousarray(inverse.T[::-1, ::-1])

@@ -21,7 +21,7 @@ from relpref.linalg.arrays import (
 
 
 class _Written:
-    """What is common to projections that are written out."""
+    """Base class of projections that are written out."""
 
     rows: Callable[[Array], Array]
 
@@ -71,7 +71,10 @@ class DenseRows(_Written):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SparseRows(_Written):
-    """A projection with few entries in each row: at most two, and those in some columns that all rows look at."""
+    """A projection with few entries in each row.
+
+    They are at most two, and those in a few columns that all rows share.
+    """
 
     column: Array  # shape (m, k)
     entry: Array  # 0 where there is none, shape (m, k)
@@ -84,24 +87,25 @@ class SparseRows(_Written):
         shape: tuple[int, int],
         shared: Sequence[int] = (),
     ) -> "SparseRows | None":
-        """Write out a linear map, shape (m, n), from the images of some 3 log₂ n vectors; None if a row has more than two entries.
+        """Write out a linear map, shape (m, n), from the images of some 3 log₂ n vectors.
 
-        A vector that is random where a binary digit of the column is 1, and 0 elsewhere, is mapped
-        to one of four values: 0, the share of either entry, or both. ``shared`` columns, whose
-        entries do not count, are the images of unit vectors.
+        Returns None if a row has more than two entries. A vector that is random where a binary
+        digit of the column is 1, and 0 elsewhere, is mapped to one of four values: 0, the share of
+        either entry, or both. ``shared`` columns, whose entries do not count, are the images of
+        unit vectors.
         """
         number, size = shape
         if len(shared):
             units = np.eye(size)[list(shared)]
-            whole, rest = image, 1 - units.sum(axis=0)
-            found = cls.find(lambda vector: whole(rest * vector), shape)
-            if found is None:
+            rest = 1 - units.sum(axis=0)
+            others = cls.find(lambda vector: image(rest * vector), shape)
+            if others is None:
                 return None
-            entries = np.stack([np.asarray(whole(unit)) for unit in units], axis=1)
+            entries = np.stack([np.asarray(image(unit)) for unit in units], axis=1)
             columns = np.broadcast_to(np.asarray(shared), entries.shape)
-            both = zip((columns, entries), (found.column, found.entry), strict=True)
+            both = zip((columns, entries), (others.column, others.entry), strict=True)
             column, entry = (np.concatenate(part, axis=1) for part in both)
-            if np.count_nonzero(entry, axis=1).max(initial=0) > found.entry.shape[1]:
+            if np.count_nonzero(entry, axis=1).max(initial=0) > others.entry.shape[1]:
                 return cls(column, entry, np.zeros(size))
         first, second = np.random.default_rng(0).uniform(1.0, 2.0, (2, size))
         total = np.asarray(image(first))
@@ -113,9 +117,8 @@ class SparseRows(_Written):
             seen = np.asarray(image(first * digit))
             rest = total - seen
             slack = 1e-9 * np.maximum(np.abs(seen), np.abs(total))
-            new = (
-                ~two & (np.abs(seen) > slack) & (np.abs(rest) > slack)
-            )  # the two entries part here
+            # The columns of the two entries differ in this digit.
+            new = ~two & (np.abs(seen) > slack) & (np.abs(rest) > slack)
             if new.any():
                 two |= new
                 columns[1, new] = columns[0, new]
@@ -145,11 +148,14 @@ class SparseRows(_Written):
 
     @cached_property
     def places(self) -> tuple[Any, Any, Any, Any]:
-        """Rows and columns of the entries of AᵀTA, row by row; and what each row of A adds, to which of them, at precision 1."""
+        """Rows and columns of the entries of AᵀTA, row by row, and the shares of the rows of A.
+
+        The third array tells the entry of each share, the fourth the share at precision 1.
+        """
         places = len(self.size) * self.column[:, :, None] + self.column[:, None, :]
-        found, which = np.unique(places, return_inverse=True)
+        unique, which = np.unique(places, return_inverse=True)
         return (
-            *np.divmod(found, len(self.size)),
+            *np.divmod(unique, len(self.size)),
             which.ravel(),
             self.entry[:, :, None] * self.entry[:, None, :],
         )
@@ -189,9 +195,9 @@ class SparseRows(_Written):
         """AᵀTA, shape (n, n)."""
         size = self.size.shape[0]
         if namespace(precision, self.column) is np:
-            found = np.zeros((size, size))
-            self.add_gram(precision, found)
-            return found
+            result = np.zeros((size, size))
+            self.add_gram(precision, result)
+            return result
         products = precision[:, None, None] * self.entry[:, :, None] * self.entry[:, None, :]
         rows = jnp.broadcast_to(self.column[:, :, None], products.shape)
         columns = jnp.broadcast_to(self.column[:, None, :], products.shape)

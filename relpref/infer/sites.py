@@ -35,14 +35,17 @@ from relpref.result import CODES, Result
 _BRAKE, _RELAX, _SMALLEST = 0.6, 1.15, 0.05
 _HOPELESS = 1e-3  # damping after many steps in a row that led to unusable sites
 # Held sweeps follow a fresh one with a residual below _HOLD_BELOW, at most _MOST_HELD of them, as
-# long as they make headway and until the means have settled to within _SETTLED of it.
+# long as the residual falls and until it is within _SETTLED of that of the fresh one.
 _HOLD_BELOW, _MOST_HELD, _SETTLED = 0.3, 6, 0.02
 # Where factorizations are cheap, held sweeps come after so many fresh ones.
 _SEVERAL = 10
 
 
 class Sites(NamedTuple):
-    """Natural parameters of the Gaussian sites, one for each *row* (a row of count k holds k identical sites)."""
+    """Natural parameters of the Gaussian sites, one for each *row*.
+
+    A row of count k holds k identical sites.
+    """
 
     # precision and shift: τ and ν of exp(ν x − ½ τ x²), x = the projection less its prior mean,
     # shape (m,)
@@ -58,7 +61,10 @@ class Cavity(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Rows whose likelihood is Gaussian in the predictor: their sites are the likelihoods themselves and need no iteration."""
+    """Rows whose likelihood is Gaussian in the predictor.
+
+    Their sites are the likelihoods themselves and need no iteration.
+    """
 
     rows: Array  # shape (m,)
     peak: Array  # y, where the likelihood is largest, in the coordinates of the sites, shape (m,)
@@ -66,12 +72,11 @@ class Known(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What EP needs to know."""
+    """Inputs of expectation propagation."""
 
     space: Space
     projection: Projection
-    # How many identical answers each row stands for; 0 for a row that was not answered, which
-    # changes nothing, shape (m,).
+    # Number of identical answers of each row, shape (m,); a row of 0 changes nothing.
     counts: Array
     # From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
     tilted: Callable[[Array, Array], TiltedMoments]
@@ -79,17 +84,17 @@ class Problem(NamedTuple):
     # shape (m,).
     log_concave: Any = True
     known: Known | None = None
-    # From the projections to the derivatives of the curvatures there, shape (m,) each; for those
-    # who touch the likelihoods at a point.
+    # From the projections to the derivatives of the curvatures there, shape (m,) each; for engines
+    # whose sites touch the likelihoods at a point.
     bends: Callable[[Array], Array] | None = None
-    joint: Any = None  # a `relpref.infer.joint.Joint`, for those, too, where rows are one outcome
-    # Whether a factorization costs more than a few sweeps without one; otherwise these wait until
-    # it takes long anyway.
+    joint: Any = None  # a `relpref.infer.joint.Joint`, for such engines, where rows are one outcome
+    # Whether a factorization costs more than a few held sweeps; otherwise these come only after
+    # many fresh ones.
     holding: bool = True
 
 
 class Fit(NamedTuple):
-    """Sites, and the posterior they stand for."""
+    """Sites and the posterior under them."""
 
     sites: Sites
     factor: Factorised
@@ -97,7 +102,7 @@ class Fit(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the next sweep needs."""
+    """State before the next sweep."""
 
     sites: Sites  # where the next sweep evaluates
     fit: Fit  # of the last fresh sweep
@@ -115,7 +120,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """How the sweeps went."""
+    """Diagnostics of the sweeps."""
 
     sweeps: Array  # fresh ones
     # Largest mismatch of tilted and posterior moments over the rows: of the mean in posterior sds,
@@ -127,22 +132,22 @@ class Info(NamedTuple):
 
 
 def begin(sites: Sites, fit: Fit) -> State:
-    """The state before the first sweep; the fit is there for its shapes."""
+    """The state before the first sweep; only the shapes of the fit are used."""
     xp = namespace(sites.precision)
-    one = xp.ones((), sites.precision.dtype)
-    mean, nowhere = fit.marginals.mean, one * xp.inf
-    return State(sites, fit, mean, sites, sites, one, mean, nowhere, nowhere, xp.asarray(-1))
+    unit = xp.ones((), sites.precision.dtype)
+    mean, nowhere = fit.marginals.mean, unit * xp.inf
+    return State(sites, fit, mean, sites, sites, unit, mean, nowhere, nowhere, xp.asarray(-1))
 
 
 def with_known(known: Known | None, sites: Sites) -> Sites:
-    """The sites, those of Gaussian likelihoods in closed form."""
+    """The sites, with those of Gaussian likelihoods in closed form."""
     return sites if known is None else choose(known.rows, known.sites, sites)
 
 
 def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
     """Remove one site from each row's marginal: 1/t = v/(1 − vτ), c/t = (m − vν)/(1 − vτ).
 
-    Written so, it holds for v = 0, too: two items that are one and the same to the prior.
+    This form holds for v = 0, too: two items with the same utility under the prior.
     """
     removed = marginals.variance * namespace(marginals.variance).minimum(counts, 1.0)
     left = 1 - removed * sites.precision
@@ -169,7 +174,7 @@ def advance(
     known: Known | None = None,
     holding: bool = True,
 ) -> tuple[State, Array]:
-    """The part of a sweep that comes after the algebra: where the tilted moments take the sites.
+    """Update the sites from the tilted moments, the part of a sweep after the algebra.
 
     ``fit`` is that of the sweep, if it is a fresh one, else of the last fresh one; ``marginals``
     are those under the state's sites, ``cavity`` follows from them, and ``moments`` from that.
@@ -203,7 +208,7 @@ def advance(
     good = finite & positive
     accepted = fresh & good
 
-    # What the prior alone is off by does not say whether a step without damping is too long.
+    # The residual of the prior alone does not tell whether a step without damping is too long.
     shrinking = (residual < state.residual) | ~state.base.precision.any()
     adapted = choose(
         shrinking,
@@ -212,14 +217,14 @@ def advance(
     )
     damping = choose(fresh, choose(good, adapted, 0.5 * state.damping), state.damping)
     base, aim = choose(accepted, (sites, target), (state.base, state.aim))
-    # A held sweep that went wrong moves nothing; the fresh one after it finds out where that is.
+    # A held sweep that failed moves nothing; a fresh one follows.
     start, end = choose(
         good | fresh, (choose(fresh, base, sites), choose(fresh, aim, target)), (sites, sites)
     )
     moved = Sites(*(old + damping * (new - old) for old, new in zip(start, end, strict=True)))
 
-    settled = residual < _SETTLED * state.residual
-    hold_on = good & (residual < state.held_residual) & ~settled & (state.held < _MOST_HELD)
+    close = residual < _SETTLED * state.residual
+    hold_on = good & (residual < state.held_residual) & ~close & (state.held < _MOST_HELD)
     hold = choose(fresh, holding & good & (residual < _HOLD_BELOW), hold_on)
     return State(
         sites=moved,
@@ -238,10 +243,10 @@ def advance(
 def held(
     response: Callable[[Array], Array], counts: Array, fit: Fit, sites: Sites, mean: Array
 ) -> Marginals:
-    """Marginals under new sites, with the covariance Γ and the cavity precisions of the last fresh sweep.
+    """Marginals under new sites, with covariance and cavity precisions of the last fresh sweep.
 
-    The mean solves m = m₀ + Γ(ν − ν₀ − (τ − τ₀) m), Γ and m₀ belonging to the sites τ₀ and ν₀; one
-    step of that iteration is taken. ``response`` is Γ times a vector.
+    The mean solves m = m₀ + Γ(ν − ν₀ − (τ − τ₀) m), with Γ and m₀ of the sites τ₀ and ν₀; one
+    step of that iteration is taken. ``response`` multiplies a vector by the covariance Γ.
     """
     change, variance = sites.precision - fit.sites.precision, fit.marginals.variance
     pull = counts * (sites.shift - fit.sites.shift) - counts * change * mean
@@ -263,10 +268,11 @@ def run(
     max_sweeps: int | Array,
     progress: Callable[[int, float], object] | None = None,
 ) -> tuple[Fit, Array, Info]:
-    """Sweep from given sites until the residual is within the tolerance, the sweeps are used up, or no damping helps.
+    """Sweep from given sites until the residual is within the tolerance.
 
-    Returns the fit of the last fresh sweep, log Ẑ of every row there, and how it went.
-    ``progress``, of NumPy alone, is told the number of each fresh sweep and its residual.
+    It also ends after ``max_sweeps`` or where no damping helps. Returns the fit of the last fresh
+    sweep, log Ẑ of every row there, and the diagnostics. ``progress``, with NumPy only, is called
+    with the number of each fresh sweep and its residual.
     """
     space, projection, counts = problem.space, problem.projection, problem.counts
 
@@ -298,7 +304,8 @@ def run(
     sites = with_known(problem.known, sites)
     if on_host(sites):
         number: Array = np.asarray(0)
-        nothing: Any = Fit(sites, None, Marginals(sites.shift, sites.shift, None))  # type: ignore[arg-type]
+        marginals = Marginals(sites.shift, sites.shift, None)  # type: ignore[arg-type]
+        nothing: Any = Fit(sites, None, marginals)  # type: ignore[arg-type]
     else:
         number = jnp.asarray(0)
         nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(posterior, problem), sites))
@@ -320,7 +327,7 @@ def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:
 
 
 def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
-    """How sweeps that ended so ended: an index into `relpref.result.CODES`."""
+    """Result of sweeps that ended in this state: an index into `relpref.result.CODES`."""
     finite = namespace(state.residual).isfinite(state.residual)
     no_step = (state.damping < _HOPELESS) & finite & (usable & 2 != 0)
     return ending(
@@ -336,8 +343,8 @@ def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
 
 
 def ending(reasons: list[tuple[Array, Result]]) -> Array:
-    """The number of the first result whose reason holds; that of ``max_iterations`` where none does."""
-    found: Array = CODES.index(Result.max_iterations)
+    """Code of the first result whose reason holds; ``max_iterations`` where none does."""
+    code: Array = CODES.index(Result.max_iterations)
     for reason, result in reversed(reasons):
-        found = choose(reason, CODES.index(result), found)
-    return found
+        code = choose(reason, CODES.index(result), code)
+    return code

@@ -81,7 +81,10 @@ class DualSpace:
 
     @classmethod
     def build(cls, covariance: Covariance, projection: Projection, noise: Any = 0.0) -> "DualSpace":
-        """``noise`` is the covariance of what rows have in common beyond the latent vector, shape (m, m)."""
+        """Build the Gram matrix.
+
+        ``noise`` is the covariance of the noise that rows share, shape (m, m).
+        """
         gram = projection.congruence(covariance) + noise
         return cls(gram, namespace(gram).zeros((), gram.dtype))
 
@@ -102,8 +105,8 @@ class DualSpace:
         rounding = 10 * np.finfo(before.dtype).eps * xp.max(before, initial=0.0)
         variance = xp.where(xp.abs(variance) <= rounding, 0.0, variance)
         mean = self.response(factor, shift, projection)
-        # Prior and sites cancel where both are large; the mean solves m = G(h − T m), which says
-        # what is left.
+        # Prior and sites cancel where both are large; the mean solves m = G(h − T m), whose
+        # residual corrects it.
         for _ in range(_REFINEMENTS):
             left = self.gram @ (shift - factor.precision * mean) - mean
             half = solve_lower(factor.lower, xp.sqrt(factor.precision) * left)
@@ -123,25 +126,35 @@ class DualSpace:
     def noise_weights(
         self, factor: Factorised, precision: Array, blocks: Any, factors: Sequence[Array]
     ) -> list[Array]:
-        """Blocks of M for groups of rows, `relpref.infer.arrow.Blocks`, times arrays of shape (g, p, r)."""
+        """Blocks of M for groups of rows times arrays of shape (g, p, r).
+
+        ``blocks`` are `relpref.infer.arrow.Blocks`.
+        """
         dual = self.dual_weights(factor, precision)
-        room = namespace(dual).pad(dual, (0, 1))
-        each = zip(blocks.groups, factors, strict=True)
-        return [room[group.rows[:, :, None], group.rows[:, None, :]] @ its for group, its in each]
+        padded = namespace(dual).pad(dual, (0, 1))
+        rows = (group.rows for group in blocks.groups)
+        pairs = zip(rows, factors, strict=True)
+        return [padded[row[:, :, None], row[:, None, :]] @ factor for row, factor in pairs]
 
     def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
         """R = AᵀMA, shape (n, n)."""
         return projection.back(projection.back(self.dual_weights(factor, precision)).T)
 
     def precision_limit(self) -> tuple[Array, float]:
-        """Prior variances of the projections, and the largest product of these with precisions that does not cancel."""
+        """Prior variances of the projections and the largest product with precisions.
+
+        Beyond it digits cancel.
+        """
         return namespace(self.gram).diagonal(self.gram), _MOST_IN_DUAL_SPACE
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LatentSpace:
-    """Latent space, for m > n: everything in the space of the latent vector, whitened by the root of its covariance."""
+    """Latent space, for m > n.
+
+    Everything is in the space of the latent vector, whitened by the root of its covariance.
+    """
 
     latent: ClassVar[bool] = True
 
@@ -184,7 +197,7 @@ class LatentSpace:
         return Factorised(lower, self.quotient(lower), precision, _log_determinant(lower))
 
     def product(self, right: Array) -> Array:
-        """The lower triangle of Lᵀ times an (n, r) array, where that is symmetric; above it anything."""
+        """Lower triangle of Lᵀ times an (n, r) array, if that is symmetric; above it anything."""
         return lower_of_product(self.root, right)
 
     def quotient(self, lower: Array) -> Array:
@@ -205,8 +218,8 @@ class LatentSpace:
         if not self.accurate:
             return factor.white @ (factor.white.T @ projection.adjoint(shift))
 
-        # In coordinates w with mean L w: B w = Lᵀ Aᵀ h. What rounding leaves in directions that no
-        # answer sees, the next round removes, as long as both ends of a row see the same number in
+        # In coordinates w with mean L w: B w = Lᵀ Aᵀ h. The next round removes rounding errors in
+        # directions that no answer depends on, as long as both ends of a row get the same number in
         # h − T A L w: carried by a loop, it is not computed and rounded twice.
         def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             white, left = carry
@@ -232,7 +245,10 @@ class LatentSpace:
         return self.rows.gram(precision) - cross @ cross.T
 
     def precision_limit(self) -> tuple[Array, float]:
-        """As in observation space; of variances of at most 1, for noise/√count below 1e-5 and below 1e-5 prior sds."""
+        """Prior variances, at most 1, and the largest product with precisions.
+
+        They refuse noise/√count below 1e-5 and below 1e-5 prior sds.
+        """
         return namespace(self.root).minimum(1.0, self.rows.variances(self.root)), _MOST_PRECISE
 
 
@@ -252,7 +268,10 @@ _BLOCK = 128  # below this size one product is as fast as its blocks
 
 
 def lower_of_product(root: Array, right: Array) -> Array:
-    """The lower triangle of rootᵀ @ right, for a lower triangular root, by blocks: a third of the operations; above it anything."""
+    """Lower triangle of rootᵀ @ right for a lower triangular root; above it anything.
+
+    Computed by blocks it takes a third of the operations.
+    """
     n = root.shape[0]
     if n <= _BLOCK:
         return root.T @ right
