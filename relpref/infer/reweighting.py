@@ -38,7 +38,7 @@ MIN_DRAWS = 100  # from which a tail can be fitted
 MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look so by luck
 # Directions in which the prior varies less than this, relative to the one in which it varies most,
 # are left out: their standard deviation is a hundred-thousandth of the largest, and rounding would
-# decide what is seen of them.
+# decide their values.
 _MIN_VARIANCE = 1e-10
 _COMPONENTS = 25  # of a mixture that are looked at
 _GROUPS = 50  # of draws, by which errors are found

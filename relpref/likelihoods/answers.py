@@ -270,7 +270,7 @@ class Probit(_Noisy):
     """Gaussian noise on the gap; the columns of the data determine the kind of answers.
 
     Winners alone are `ProbitComparison`, ties and strengths `GradedComparison`, probabilities
-    `SoftComparison`. With raters, each has a noise of their own; if the data has the item that was
+    `SoftComparison`. Each rater has a noise scale; if the data has the item that was
     shown first, it may gain by that.
 
     Parameters

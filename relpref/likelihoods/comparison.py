@@ -38,7 +38,7 @@ class Comparison(TreeDistribution):
     gap : Array, shape (m,)
         Utility of the first minus utility of the second; the predictor.
     scale : Array, shape () or (m,)
-        Of the noise, for example larger for a careless rater.
+        Scale of the noise, for example larger for a careless rater.
     shift : Array, shape () or (m,)
         Added to the gap, for example where the item that is shown first gains by it.
     lapse : Array, shape () or (m,), optional
@@ -54,7 +54,7 @@ class Comparison(TreeDistribution):
     leaves: ClassVar[tuple[str, ...]] = ("gap", "scale", "shift", "lapse")
     support: Any = constraints.boolean
     noise: ClassVar[Noise] = GAUSSIAN  # of each item in a list
-    # Of two outcomes: probability that the first is preferred at a standardized gap, (gap +
+    # For two outcomes: probability that the first is preferred at a standardized gap, (gap +
     # shift)/scale, and its logarithm.
     chance: ClassVar[Any]
     log_chance: ClassVar[Any]

@@ -145,7 +145,7 @@ class ListComparison(OfComparison):
         listed = self.number >= 0
         rows, present = self._rows()
         lists = self.log_prob_of_lists(value, self.single.gap)
-        # What lies beyond the rows is dropped.
+        # Indices beyond the rows are dropped.
         first = jnp.where(present[:, 0], rows[:, 0], len(listed))
         return jnp.where(listed, 0.0, alone).at[first].set(lists.astype(alone.dtype), mode="drop")
 

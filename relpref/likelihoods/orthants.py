@@ -65,7 +65,7 @@ def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
     owner = np.repeat(np.arange(number), [len(part) for part in parts])
     block = np.concatenate([block[:0], *parts])
     mean, covariance, present = mean[owner], covariance[owner], block >= 0
-    # Small blocks come first: what is between two numbers is easier to foresee than they are.
+    # Small blocks come first: numbers between two others are easier to foresee than the two.
     same = block[:, :, None] == block[:, None, :]
     rank = np.where(present, same.sum(axis=2) * size + block, (size + 1) * size)
     order = np.argsort(rank, axis=1, kind="stable")
@@ -89,7 +89,7 @@ def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
             above, below = (before >= 0) & (before < here), (here >= 0) & (before > here)
             high = np.min(earlier, axis=1, where=above, initial=np.inf)
             low = np.max(earlier, axis=1, where=below, initial=-np.inf)
-            # Of the proposal, and without the constraints.
+            # Centers and sds of the proposal, and without the constraints.
             center = centers[at][rows, :, None] + slopes[at][rows] @ drawn[:, :at]
             sd = sds[at][rows, :, None]
             low, high = ((end - center[:, 0]) / sd[:, 0] for end in (low, high))
@@ -103,7 +103,7 @@ def log_ordered(mean: Any, covariance: Any, block: Any) -> Floats:
 
 
 def _truncated(uniform: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Standard normal numbers between two limits, and the log probability of what is between."""
+    """Standard normal numbers between two limits, and the log probability of the interval."""
     turned = low > 0  # in the tail that has more digits
     low, high = np.where(turned, -high, low), np.where(turned, -low, high)
     log_low, log_high = log_ndtr(low), log_ndtr(high)
@@ -238,14 +238,14 @@ def log_chosen(mean: Any, covariance: Any, weights: Any, places: int) -> Floats:
         Utilities of p lists in each component, in the order of the items.
     covariance : array, shape (c, p, k, k)
     weights : array, shape (c,)
-        Of the components.
+        Weights of the components.
     places : int
         How many of the first are in order.
 
     Returns
     -------
     array
-        With errors as of `log_ordered`.
+        Errors are as in `log_ordered`.
     """
     components, lists, size = mean.shape
     together = max(1, _AT_ONCE // (2 * _VARIATES * len(_FRACTIONS) * size * components))
@@ -331,7 +331,7 @@ def _log_average(
             rows = left[start : start + together]
             logs = log_weights(rows, uniform)
             averages[rows] = logsumexp(logs, axis=1) - np.log(points)
-            # As of independent points; those of a lattice are better in few dimensions.
+            # Errors as for independent points; those of a lattice are better in few dimensions.
             errors[rows] = np.exp(logs - averages[rows, None]).std(axis=1) / np.sqrt(points)
         highest = np.full(len(counts), -np.inf)
         np.maximum.at(highest, owner, averages)

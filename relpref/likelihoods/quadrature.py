@@ -100,7 +100,7 @@ def quadrature_moments(log_density: Log, mean: Array, variance: Array) -> Tilted
         sd = jnp.sqrt(jnp.where(v > 0, v, 1.0))
         x, log_weights, top = _mesh(frozen, m, sd)
         z = m + sd * x
-        # What is negligible is evaluated where nothing can overflow, so that its derivatives are
+        # Negligible nodes are moved to where nothing can overflow, so that their derivatives are
         # numbers, too.
         dead = jax.vmap(frozen)(z) - 0.5 * jnp.square(x) < top - _NEGLIGIBLE
         z = jnp.where(dead, m, z)
@@ -214,7 +214,7 @@ def _mesh(log: Log, mean: Array, sd: Array) -> tuple[Array, Array, Array]:
         x = spread(low, high)
         flat = exponent(jnp.reshape(x, (-1, *mean.shape)))
         density = jnp.exp(jnp.minimum(jnp.reshape(flat, x.shape) - peak, _NEGLIGIBLE))
-        # Of the second moment, too.
+        # The error of the second moment counts, too.
         return jnp.abs(0.5 * (high - low) * jnp.sum(error * density * (1 + jnp.square(x)), axis=0))
 
     def halve(

@@ -26,7 +26,7 @@ _ROUNDS = 14  # of Newton's method for the mode, which need not be exact
 class WeightedComparison(OfComparison):
     """Powers p^w of the probability p of an answer.
 
-    Of weights other than 1 they do not add up to 1: a weighted likelihood, not a distribution of
+    For weights other than 1 they do not add up to 1: a weighted likelihood, not a distribution of
     answers. `sample` draws from p.
 
     Parameters
