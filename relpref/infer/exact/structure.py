@@ -185,9 +185,9 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         num_rows=int(np.prod(sites[label].shape)),
     )
     program = Program(call, layout, arrays, fixed)
-    offset, given, scale, groups, medians = _observed(program, np.zeros(layout.num_latents))
-    offset, given, scale = (np.asarray(x) for x in (offset, given, scale))
-    groups = None if groups is None else np.asarray(groups)
+    *columns_read, groups_read, medians = _observed(program, np.zeros(layout.num_latents))
+    offset, given, scale = (np.asarray(x) for x in columns_read)
+    groups = None if groups_read is None else np.asarray(groups_read)
     looks = SparseRows.find(
         lambda scores: np.asarray(_observed(program, scores)[0]) - offset,
         (len(offset), layout.num_latents),
