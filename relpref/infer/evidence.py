@@ -331,7 +331,7 @@ def concluded(problem: Problem, found: Approximation, its: Prior) -> Evidence:
     fit, projection, known, xp = (
         found.fit,
         problem.projection,
-        problem.known,
+        problem.gaussian,
         namespace(problem.counts),
     )
     arrived = found.info.code == _CONVERGED
@@ -482,7 +482,7 @@ def expectation_propagation(
     """Run EP from the given sites; its evidence and what the answers do to that."""
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
     cavity, xp = cavities(problem.counts, fit.sites, fit.marginals), namespace(problem.counts)
-    known = problem.known
+    known = problem.gaussian
     closed = xp.zeros(problem.counts.shape, bool) if known is None else known.rows
     counts = xp.where(closed, 0.0, problem.counts)  # of the rows that are iterated
     log_evidence = (

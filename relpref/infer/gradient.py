@@ -63,9 +63,9 @@ def bends(observations: tuple[Observation, ...], offset: Array, value: Array) ->
 def dual_vector(problem: Problem, fit: Fit) -> Array:
     """β = ν − T·mean: the posterior mean of the projections is their prior covariance times β."""
     pull = fit.sites.shift - fit.sites.precision * fit.marginals.mean
-    if problem.known is not None:
-        direct = fit.sites.precision * (problem.known.peak - fit.marginals.mean)
-        pull = namespace(pull).where(problem.known.rows, direct, pull)
+    if problem.gaussian is not None:
+        direct = fit.sites.precision * (problem.gaussian.peak - fit.marginals.mean)
+        pull = namespace(pull).where(problem.gaussian.rows, direct, pull)
     return problem.counts * pull
 
 

@@ -82,9 +82,9 @@ class HostSpace(LatentSpace):
 
     def covariance(self, factor: Factorised) -> Floats:
         upper = lapack.dlauum(factor.white.T, lower=True)[0].T
-        total = upper + upper.T
-        np.fill_diagonal(total, np.diagonal(upper))
-        return total
+        result = upper + upper.T
+        np.fill_diagonal(result, np.diagonal(upper))
+        return result
 
     def weights(self, factor: Factorised, precision: Floats, projection: Any) -> Floats:
         if self.accurate:  # then Q is so large that QΣQ would cancel

@@ -44,7 +44,7 @@ def sites_at(problem: Problem, value: Array) -> Sites:
     """The Gaussian sites that touch the likelihoods at x; a cavity without variance is a point."""
     moments = problem.tilted(value, namespace(value).zeros_like(value))
     return with_known(
-        problem.known, Sites(moments.curvature, moments.gradient + moments.curvature * value)
+        problem.gaussian, Sites(moments.curvature, moments.gradient + moments.curvature * value)
     )
 
 
@@ -100,7 +100,7 @@ def beginning(problem: Problem, sites: Sites) -> Fit:
     Where rows are taken together, the prior with the mean that has their dual vector.
     """
     if problem.joint is None:
-        return posterior(problem, with_known(problem.known, sites))
+        return posterior(problem, with_known(problem.gaussian, sites))
     nothing = problem.joint.weights(0 * problem.counts, 0 * problem.joint.directions)
     factor = problem.space.factorise(nothing, problem.projection)
     return Fit(

@@ -83,7 +83,7 @@ class Problem(NamedTuple):
     # Whether each row's likelihood is log-concave, so that a negative site precision is an error,
     # shape (m,).
     log_concave: Any = True
-    known: Known | None = None
+    gaussian: Known | None = None
     # From the projections to the derivatives of the curvatures there, shape (m,) each; for engines
     # whose sites touch the likelihoods at a point.
     bends: Callable[[Array], Array] | None = None
@@ -294,17 +294,17 @@ def run(
         cavity = cavities(counts, state.sites, marginals)
         moments = problem.tilted(*cavity)
         holding = problem.holding or sweeps >= _SEVERAL
-        kinds = problem.log_concave, problem.known, holding
+        kinds = problem.log_concave, problem.gaussian, holding
         after, usable = advance(counts, state, fit, marginals, cavity, moments, *kinds)
         sweeps = sweeps + (state.held < 0)
         if progress is not None and state.held < 0:
             progress(int(sweeps), float(after.held_residual))
         return after, sweeps, usable
 
-    sites = with_known(problem.known, sites)
+    sites = with_known(problem.gaussian, sites)
     if on_host(sites):
         number: Array = np.asarray(0)
-        marginals = Marginals(sites.shift, sites.shift, None)  # type: ignore[arg-type]
+        marginals = Marginals(sites.shift, sites.shift, None)
         nothing: Any = Fit(sites, None, marginals)  # type: ignore[arg-type]
     else:
         number = jnp.asarray(0)

@@ -132,9 +132,10 @@ class DualSpace:
         """
         dual = self.dual_weights(factor, precision)
         padded = namespace(dual).pad(dual, (0, 1))
-        rows = (group.rows for group in blocks.groups)
-        pairs = zip(rows, factors, strict=True)
-        return [padded[row[:, :, None], row[:, None, :]] @ factor for row, factor in pairs]
+        return [
+            padded[group.rows[:, :, None], group.rows[:, None, :]] @ factor
+            for group, factor in zip(blocks.groups, factors, strict=True)
+        ]
 
     def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
         """R = AᵀMA, shape (n, n)."""
