@@ -44,7 +44,7 @@ MOST_POINTS = 60  # of a lattice
 _CORNERS, _SEEN = 1.5, 2.2
 # Effective share of the rule's points below which another round follows.
 _MIN_SHARE = 0.3
-# Latents above which there are fewer points: each costs more, and answers say more.
+# Latents above which there are fewer points: each costs more, and answers are more informative.
 _SMALL, FEWER_POINTS = 100, 36
 MIN_POINTS = 24
 # The mixture is not to be relied on where fewer points are effective than this share of them, or,

@@ -83,7 +83,7 @@ def fit_many(
     Raises
     ------
     InferenceError
-        If a fit did not converge; it says which.
+        If a fit did not converge; the message names it.
     StorageError
         If the folder cannot be written, or a file in it is damaged.
     DataError

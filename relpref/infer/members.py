@@ -3,8 +3,8 @@
 Each answer depends on the hyperparameters of one member. Let θ_r be the values of member r, with
 independent priors, and let row i of the answers be that of member r(i). The approximation is q(u)
 Π_r q(θ_r), with one Gaussian site and one site on θ_r for each row. Under a cavity N(m_i, v_i) of
-its projection a row says Ẑ_i(θ) = ∫ p(y_i | z, θ) N(z; m_i, v_i) dz about its member. So at a fixed
-point of EP
+its projection a row has the likelihood Ẑ_i(θ) = ∫ p(y_i | z, θ) N(z; m_i, v_i) dz of its member. At
+a fixed point of EP therefore
 
     q(θ_r) ∝ p(θ_r) Π_{i of r} Ẑ_i(θ_r),    log Z_r = log ∫ p(θ) Π_{i of r} Ẑ_i(θ) dθ,
 
