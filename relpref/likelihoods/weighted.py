@@ -11,7 +11,6 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from relpref.likelihoods.comparison import Comparison, OfComparison
-from relpref.likelihoods.quadrature import quadrature_moments
 from relpref.likelihoods.tilted import TiltedMoments
 
 # Gauss-Legendre panels: nodes of each; edges on either side of the mode, geometric from its width
@@ -59,12 +58,7 @@ class WeightedComparison(OfComparison):
         """
         once = self.single.tilted(value, mean, variance)
         wide = variance > _NARROW
-        cavity = mean, jnp.where(wide, variance, 1.0)
-        powered = (
-            self._by_panels(value, *cavity)
-            if self.log_concave
-            else quadrature_moments(lambda z: self.weight * self._log_p(value, z), *cavity)
-        )
+        powered = self._by_panels(value, mean, jnp.where(wide, variance, 1.0))
         return TiltedMoments(
             *(
                 jnp.where(self.weight == 1, plain, jnp.where(wide, power, self.weight * plain))
@@ -78,12 +72,15 @@ class WeightedComparison(OfComparison):
         return moved.log_prob(value)
 
     def _by_panels(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments by Gauss-Legendre panels around the mode of a log-concave tilted density.
+        """Moments by Gauss-Legendre panels around the mode of the tilted density without lapses.
 
-        It falls at least like the cavity on either side of the mode.
+        That is log-concave, and falls at least like the cavity on either side of the mode. With
+        lapses there may be another mode at the cavity's mean, of the cavity's width.
         """
         m, v = jax.lax.stop_gradient((mean, variance))
-        fixed = jax.lax.stop_gradient(self)
+        fixed = copy(jax.lax.stop_gradient(self))
+        fixed.single = copy(fixed.single)
+        fixed.single.lapse = None
         sd = jnp.sqrt(v)
 
         def slope(gap: Array) -> Array:
@@ -112,6 +109,9 @@ class WeightedComparison(OfComparison):
         away = width * (_REACH * sd / width) ** powers
         near = turning * _TURN[:, None] - fixed.single.shift + jnp.zeros_like(m)
         least, most = mode - _REACH * sd, mode + _REACH * sd
+        if not self.log_concave:
+            least, most = jnp.minimum(least, m - _REACH * sd), jnp.maximum(most, m + _REACH * sd)
+            near = jnp.concatenate([near, m + sd * _TURN[:, None]])
         edges = jnp.concatenate([mode[None], mode + away, mode - away, jnp.clip(near, least, most)])
         edges = jnp.sort(edges, axis=0)
         half = 0.5 * jnp.diff(edges, axis=0)
@@ -128,8 +128,7 @@ class WeightedComparison(OfComparison):
         share = density / total
         moved = jnp.sum(share * (z - mean), axis=0)
         left = jnp.sum(share * jnp.square(z - mean - moved), axis=0)
-        return TiltedMoments(
-            highest + jnp.log(total),
-            moved / variance,
-            jnp.maximum(1 - left / variance, 0.0) / variance,
-        )
+        shrink = 1 - left / variance
+        if self.log_concave:
+            shrink = jnp.maximum(shrink, 0.0)
+        return TiltedMoments(highest + jnp.log(total), moved / variance, shrink / variance)
