@@ -268,7 +268,8 @@ class _Axes(NamedTuple):
         """The map under which the logarithm falls by ½u² on either side of each axis."""
         steps = _SEEN * np.concatenate([root.T, -root.T])
         levels = height(np.concatenate([center[None], center + steps]), False)[2]
-        drop = np.maximum(levels[0] - levels[1:], 0.1)
+        with np.errstate(invalid="ignore"):  # where the engine failed at both places
+            drop = np.fmax(levels[0] - levels[1:], 0.1)
         # A parabola through the level that is seen falls by ½_SEEN² at this distance.
         reach = np.clip(_SEEN**2 / np.sqrt(2 * drop), 0.5 * _SEEN, 2.5 * _SEEN)
         right, left = np.split(reach, 2)
@@ -382,7 +383,7 @@ def importance_points(
     most: int,
     report: Callable[[int, float], None],
 ) -> Points:
-    """At most ``most`` weighted points around the maximum.
+    """Weighted points around the maximum: not many more than ``most``.
 
     ``maximum`` has the flattened unconstrained hyperparameters, shape (p,). ``report`` is called
     with the number of points and the effective number.

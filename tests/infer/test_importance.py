@@ -257,6 +257,26 @@ def test_the_rule_is_of_degree_five(size: int) -> None:
 _MOMENTS = (1, 0, 1, 0, 3, 0)  # of a standard normal variable
 
 
+def test_places_where_the_engine_fails_are_left_out() -> None:
+    """Of a rule, half of them, its center among them; nothing remains where all fail."""
+    evaluate = _gaussian(np.eye(3), np.zeros(3))
+
+    def failing(places: NDArray[np.float64], wanted: bool) -> list[Evaluated | None]:
+        evaluated = evaluate(places, wanted)
+        return [
+            one if place.sum() > 0.3 else None for one, place in zip(evaluated, places, strict=True)
+        ]
+
+    start, given = evaluate(np.zeros((1, 3)), True)[0], (_plain(3, 3), np.zeros(3))
+    points = importance_points(failing, *given, start, 10_000, lambda *counts: None)
+    assert points.info["failed_points"] + points.info["points"] == 15
+    assert np.all(np.isfinite(points.prior_log_weights))
+    nothing = importance_points(
+        lambda places, wanted: [None] * len(places), *given, start, 10_000, lambda *counts: None
+    )
+    assert nothing.results == []
+
+
 def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
     precision = np.diag([3.0, 4.0, 1.0, 2.0, 50.0, 60.0, 70.0, 1.5])
     evaluate = _gaussian(precision, np.zeros(8))
