@@ -1,8 +1,8 @@
-"""The predictors of observed sites whose likelihood is any distribution: what of a program is affine in its latents.
+"""The predictors of observed sites whose likelihood is any distribution.
 
-The parameters of the distribution are traced as functions of the latent vector. What is affine in
-it is followed as far as it goes; the rest is the remainder. All that it takes from one row must be
-one number, up to an affine map: that is the row's predictor.
+The parameters of the distribution are traced as functions of the latent vector. Values that are
+affine in it are computed directly; the rest of the trace is the remainder. All affine values that
+the remainder takes from a row must be affine functions of a single number, the row's predictor.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ NUTS = "numpyro's MCMC(NUTS(program)) can run it"
 
 # Operations, by the names of JAX's primitives.
 _TABLE = {
-    # Affine in all operands at once; of others it is found out.
+    # Affine in all operands at once; other operations are tested.
     "linear": "add add_any sub neg slice squeeze reshape broadcast_in_dim transpose concatenate "
     "reduce_sum expand_dims copy copy_p rev cumsum",
     # Entry by entry, whatever the shape.
@@ -35,8 +35,7 @@ _TABLE = {
     "erf_inv erfc exp exp2 expm1 floor ge gt igamma integer_pow is_finite le lgamma log log1p "
     "logistic lt max min mul ne neg not or pow "
     "rem round rsqrt select_n sign sin sinh sqrt square stop_gradient sub tan tanh xor",
-    # From the entries of the first operand: they can be taken before an elementwise function as
-    # well as after it.
+    # Select entries of the first operand, before an elementwise function as well as after it.
     "picking": "broadcast_in_dim dynamic_slice expand_dims gather reshape rev slice squeeze "
     "transpose copy",
     "inlined": "pjit jit closed_call core_call",
@@ -58,9 +57,9 @@ class _Node:
     """A value of the trace."""
 
     shape: tuple[int, ...]
-    value: Any = None  # of what does not depend on the latents or is affine in them
+    value: Any = None  # if it does not depend on the latents or is affine in them
     moves: bool = False  # whether it depends on the latents
-    # call and index: where it comes from, if it is not affine
+    # The operation and the index of its result, if the value is not affine.
     call: _Call | None = None
     index: int = 0
 
@@ -71,21 +70,22 @@ Parameters = Callable[[Array], list[Any]]
 def follow(
     parameters: Parameters, vector: Array, rows: tuple[int, ...]
 ) -> tuple[Array, Parameters]:
-    """Follow what is affine in the latents in the arrays that a distribution is made of, for answers of the shape ``rows``.
+    """Split a distribution's parameters, for answers of shape ``rows``, at their affine parts.
 
-    Returns what the remainder takes from the rows at the latent vector, shape (m, k), multiples of
-    each other in every row up to a constant; and a function from such parts to the arrays.
+    Returns the affine values that the remainder takes from the rows at the latent vector, shape
+    (m, k), in every row multiples of each other up to a constant; and a function from such values
+    to the parameters.
 
     Raises
     ------
     UnsupportedProgramError
-        If what is taken from the latents is not laid out row by row.
+        If the affine values are not laid out row by row.
     """
     closed = jax.make_jaxpr(parameters)(vector)
-    found = _interpret(closed, [_Node(vector.shape, vector, moves=True)])
-    found = [_in_rows(node, rows) for node in found]
+    nodes = _interpret(closed, [_Node(vector.shape, vector, moves=True)])
+    nodes = [_in_rows(node, rows) for node in nodes]
     columns, layouts = [], []
-    for node in _leaves(found):
+    for node in _leaves(nodes):
         if node.shape[: len(rows)] != rows:
             raise UnsupportedProgramError(
                 f"takes values of shape {node.shape} from its latents, which are not one row for "
@@ -101,8 +101,8 @@ def follow(
         for key, shape, width in layouts:
             values[key] = jnp.reshape(parts[:, start : start + width], shape)
             start += width
-        known: dict[int, list[Any]] = {}
-        return [_evaluate(node, values, known) for node in found]
+        results: dict[int, list[Any]] = {}
+        return [_evaluate(node, values, results) for node in nodes]
 
     return jnp.concatenate(columns, axis=1), at
 
@@ -150,24 +150,27 @@ def _apply(equation: Any, operands: tuple[_Node, ...]) -> list[_Node]:
 
 
 def _bind(equation: Any, *values: Any) -> list[Any]:
-    found = equation.primitive.get_bind_params(equation.params)
-    # Before JAX 0.11 the functions among the parameters come apart.
-    functions, parameters = found if isinstance(found, tuple) else ((), found)
+    parameters = equation.primitive.get_bind_params(equation.params)
+    # Before JAX 0.11 the functions among the parameters are returned separately.
+    functions, parameters = parameters if isinstance(parameters, tuple) else ((), parameters)
     results = equation.primitive.bind(*functions, *values, **parameters)
     return list(results) if equation.primitive.multiple_results else [results]
 
 
 def _is_affine(equation: Any, operands: tuple[_Node, ...]) -> bool:
-    """Whether an operation is affine in the operands that are: whether its derivative does not depend on where it is taken."""
+    """Whether an operation is affine in the operands that depend on the latents.
+
+    Then its derivative does not depend on the point where it is taken.
+    """
     if not all(jnp.issubdtype(variable.aval.dtype, jnp.floating) for variable in equation.outvars):
         return False
     if equation.primitive.name in _LINEAR:
         return True
     places = [place for place, operand in enumerate(operands) if operand.moves]
 
-    def moved(*given: Array) -> list[Any]:
+    def moved(*moving: Array) -> list[Any]:
         values = [operand.value for operand in operands]
-        for place, value in zip(places, given, strict=True):
+        for place, value in zip(places, moving, strict=True):
             values[place] = value
         return _bind(equation, *values)
 
@@ -180,13 +183,13 @@ def _is_affine(equation: Any, operands: tuple[_Node, ...]) -> bool:
     return not any(by_place) and all(by_direction)
 
 
-def _picked(node: _Node, pick: Callable[[Any], Any], known: dict[int, _Node]) -> _Node:
-    """Entries of a value, taken before what is computed entry by entry, so that each row has its own."""
-    if id(node) in known:
-        return known[id(node)]
+def _picked(node: _Node, pick: Callable[[Any], Any], picked: dict[int, _Node]) -> _Node:
+    """Entries of a value, selected before elementwise operations so that each row has some."""
+    if id(node) in picked:
+        return picked[id(node)]
     if node.call is None:
         value = pick(node.value)
-        found = _Node(jnp.shape(value), value, node.moves)
+        result = _Node(jnp.shape(value), value, node.moves)
     else:
         call = _Call(lambda array: [pick(array)], (node,), False)
         if node.call.elementwise:
@@ -197,16 +200,16 @@ def _picked(node: _Node, pick: Callable[[Any], Any], known: dict[int, _Node]) ->
                         operand, lambda array: jnp.broadcast_to(array, node.shape), {}
                     )
                 scalar = operand.shape == () != node.shape
-                operands.append(operand if scalar else _picked(operand, pick, known))
+                operands.append(operand if scalar else _picked(operand, pick, picked))
             call = _Call(node.call.function, tuple(operands), True)
         shape = tuple(jax.eval_shape(pick, jax.ShapeDtypeStruct(node.shape, float)).shape)
-        found = _Node(shape, moves=True, call=call, index=node.index if call.elementwise else 0)
-    known[id(node)] = found
-    return found
+        result = _Node(shape, moves=True, call=call, index=node.index if call.elementwise else 0)
+    picked[id(node)] = result
+    return result
 
 
 def _in_rows(node: _Node, rows: tuple[int, ...]) -> _Node:
-    """A parameter that is the same for all rows, or of fewer dimensions, with an entry for each row."""
+    """A parameter that broadcasts to the rows, with an entry for each row."""
     if not node.moves or node.shape[: len(rows)] == rows:
         return node
     try:
@@ -217,7 +220,7 @@ def _in_rows(node: _Node, rows: tuple[int, ...]) -> _Node:
 
 
 def _leaves(nodes: Iterable[_Node]) -> Iterable[_Node]:
-    """What is affine in the latents, and taken by the remainder; each once, in the order of the operands."""
+    """Affine values that the remainder takes, each once, in the order of the operands."""
     seen: set[int] = set()
     left = list(nodes)[::-1]
     while left:
@@ -230,22 +233,22 @@ def _leaves(nodes: Iterable[_Node]) -> Iterable[_Node]:
                 left += node.call.operands[::-1]
 
 
-def _evaluate(node: _Node, values: dict[int, Array], known: dict[int, list[Any]]) -> Any:
-    """A value of the remainder, given what it takes from the rows."""
+def _evaluate(node: _Node, values: dict[int, Array], results: dict[int, list[Any]]) -> Any:
+    """A value of the remainder, from the affine values and earlier results of operations."""
     if not node.moves:
         return node.value
     if node.call is None:
         return values[id(node)]
     key = id(node.call)
-    if key not in known:
-        known[key] = node.call.function(
-            *(_evaluate(operand, values, known) for operand in node.call.operands)
+    if key not in results:
+        results[key] = node.call.function(
+            *(_evaluate(operand, values, results) for operand in node.call.operands)
         )
-    return known[key][node.index]
+    return results[key][node.index]
 
 
-# Of these families log p is concave in the predictor where a function of the named parameter is
-# affine in it and the others do not depend on it.
+# Families whose log density is concave in the predictor if a function of the named parameter is
+# affine in it and the other parameters do not depend on it.
 _CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
     dist.BernoulliLogits: ("logits", jnp.asarray, ()),
     dist.BinomialLogits: ("logits", jnp.asarray, ("total_count",)),
@@ -258,13 +261,12 @@ _CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
 
 
 class Doubt(NamedTuple):
-    """How far a site is from being a function of one affine predictor for each answer; all relative, 0 is perfect."""
+    """Relative deviations of a site from one affine predictor for each answer; 0 is exact."""
 
-    # By how much what the remainder takes from a row is not one number and multiples of it.
-    several: Array
-    wrong: Array  # mismatch of the log density of the predictor and that of the program
-    across: Array  # by how much an answer depends on the predictors of others
-    bent: Array  # 0 where the family is known to be log-concave
+    several: Array  # of a row's affine values from multiples of a single number
+    wrong: Array  # of the log density of the predictor from that of the program
+    across: Array  # dependence of an answer on the predictors of others
+    bent: Array  # 0 if the likelihood is surely log-concave
 
 
 @dataclass(frozen=True)
@@ -273,8 +275,7 @@ class AnySite:
 
     name: str
     site: dict[str, Any]  # as it was traced
-    # From the latent vector to the site's distribution, without what plates and masks wrap around
-    # it.
+    # Maps the latent vector to the site's distribution, without the wrappers of plates and masks.
     at: Callable[[Array], dist.Distribution]
 
     @property
@@ -291,15 +292,15 @@ class AnySite:
             raise UnsupportedProgramError(f"observed site {self.name!r} {error}") from None
 
     def _shares(self, vector: Array) -> tuple[Array, Array, Array]:
-        """Parts at the origin; which is the predictor, and what multiples of it the others are."""
+        """Affine values at the origin, the predictor's column and all columns' multiples of it."""
         parts, _ = self._followed(jnp.zeros_like(vector))
         change = self._followed(_random(vector, 1))[0] - parts
         place = jnp.argmax(change != 0, axis=1, keepdims=True)
-        own = jnp.take_along_axis(change, place, axis=1)
-        return parts, place, jnp.where(change == 0, 0.0, change / jnp.where(own == 0, 1.0, own))
+        unit = jnp.take_along_axis(change, place, axis=1)
+        return parts, place, jnp.where(change == 0, 0.0, change / jnp.where(unit == 0, 1.0, unit))
 
     def predictor(self, vector: Array) -> Array:
-        """Shape (m,)."""
+        """The predictors at a latent vector, shape (m,)."""
         parts, _ = self._followed(vector)
         if parts.shape[1] == 1:
             return parts[:, 0]
@@ -307,11 +308,9 @@ class AnySite:
         return jnp.take_along_axis(parts, place, axis=1)[:, 0]
 
     def _distribution(self, vector: Array) -> Callable[[Array], dist.Distribution]:
-        """As a function of the predictors of all rows; the latent vector is one at which the program can be traced."""
-        (first, parameters), structure = (
-            self._followed(vector),
-            jax.tree.structure(unwrap(self.site["fn"])),
-        )
+        """The distribution as a function of all rows' predictors, traced at a latent vector."""
+        first, parameters = self._followed(vector)
+        structure = jax.tree.structure(unwrap(self.site["fn"]))
         shares = None if first.shape[1] == 1 else self._shares(vector)
 
         def at(z: Array) -> dist.Distribution:
@@ -319,23 +318,23 @@ class AnySite:
             if shares is not None:
                 origin, place, slope = shares
                 parts = origin + slope * (parts - jnp.take_along_axis(origin, place, axis=1))
-            found: dist.Distribution = jax.tree.unflatten(structure, parameters(parts))
-            return found
+            distribution: dist.Distribution = jax.tree.unflatten(structure, parameters(parts))
+            return distribution
 
         return at
 
     def _log_density(self, vector: Array) -> Callable[[Array, Array], Array]:
-        """Of values, given predictors, in the shape of the rows."""
+        """Log density of values at given predictors, in the shape of the rows."""
         at, rows = self._distribution(vector), self.rows
         return lambda value, z: jnp.broadcast_to(at(z).log_prob(value), rows)
 
     def likelihood(self, vector: Array, log_concave: bool) -> ByQuadrature:
-        """With moments by quadrature; the predictors are those of a latent vector."""
+        """A likelihood with moments by quadrature, at the predictors of a latent vector."""
         z = jnp.reshape(self.predictor(vector), self.rows)
         return ByQuadrature(z, self._log_density(vector), log_concave=log_concave)
 
     def doubt(self, vectors: Array) -> Doubt:
-        """The largest over some latent vectors."""
+        """The largest deviations at some latent vectors."""
         value = jnp.broadcast_to(self.site["value"], self.rows)
         at = self._log_density(vectors[0])
         try:
@@ -348,12 +347,12 @@ class AnySite:
                 f"arg_constraints or pytree_data_fields; {NUTS}"
             ) from None
 
-        def one(vector: Array) -> tuple[Array, Array, Array]:
+        def deviations(vector: Array) -> tuple[Array, Array, Array]:
             z = jnp.reshape(self.predictor(vector), self.rows)
             parts, _ = self._followed(vector)
             origin, place, slope = self._shares(vector)
-            own = jnp.take_along_axis(parts - origin, place, axis=1)
-            several = _relative(parts - origin - slope * own, parts)
+            change = jnp.take_along_axis(parts - origin, place, axis=1)
+            several = _relative(parts - origin - slope * change, parts)
             true = self.at(vector).log_prob(value)
             ways = [jnp.reshape(_random(jnp.ravel(z), seed), z.shape) for seed in (2, 3)]
             along = [
@@ -365,11 +364,11 @@ class AnySite:
             ]
             return several, _relative(at(value, z) - true, true), jnp.max(jnp.stack(across))
 
-        several, wrong, across = (jnp.max(each) for each in jax.vmap(one)(vectors))
+        several, wrong, across = (jnp.max(each) for each in jax.vmap(deviations)(vectors))
         return Doubt(several, wrong, across, self._bent(vectors[0]))
 
     def _bent(self, vector: Array) -> Array:
-        """Whether log-concavity is not known, by the family and how its parameters depend on the predictor."""
+        """0 if the likelihood is surely log-concave, by its family and parameters, else more."""
         base = unwrap(self.site["fn"])
         if hasattr(base, "log_concave"):
             return jnp.asarray(0.0 if base.log_concave else 1.0)
@@ -378,7 +377,7 @@ class AnySite:
         name, link, others = _CONCAVE[type(base)]
         at, z = self._distribution(vector), self.predictor(vector)
         steps = [at(z + step) for step in (-1.0, 0.0, 1.0)]
-        low, middle, high = (link(jnp.asarray(getattr(one, name))) for one in steps)
+        low, middle, high = (link(jnp.asarray(getattr(step, name))) for step in steps)
         bend = _relative(low - 2 * middle + high, high - low)
         moved = [
             _relative(getattr(steps[2], other) - getattr(steps[0], other), 1.0) for other in others

@@ -1,19 +1,21 @@
-"""The arrow: Gaussian noise that the rows of a group share, such as those of one list, integrated out group by group.
+"""The arrow: Gaussian noise shared by the rows of a group, integrated out group by group.
+
+The rows of a list are such a group.
 
 Rows are g = A u + w, where w ~ N(0, C) is independent of the latent vector u, and C is
 block-diagonal with a block for each group. Under sites of precision T let M = (T⁻¹ + C)⁻¹, which is
-block-diagonal, too. Then u has the precision K⁻¹ + AᵀMA, so all that is known of the latent space
-holds with M in place of T, and
+block-diagonal, too. Then u has the precision K⁻¹ + AᵀMA, so the formulas of the latent space hold
+with M in place of T, and
 
-    h = (I − MC) ν,  u has mean Σ Aᵀh,  rows have mean A·mean + C (h − M A·mean) and covariance C −
-    CMC + (I − CM) A Σ Aᵀ (I − MC),
+    h = (I − MC) ν,  u has mean Σ Aᵀh,  rows have mean A·mean + C (h − M A·mean) and
+    covariance C − CMC + (I − CM) A Σ Aᵀ (I − MC),
 
 Σ being the posterior covariance of u. Half the log determinant is that of the latent space plus
 those of I + T^½ C T^½.
 
-The noise of a group is F ε with independent standard normal ε, so C = FFᵀ. Where these are fewer
-than its rows, as the items of a question with many answers, M = T − TF(I + FᵀTF)⁻¹FᵀT is not
-written out: the cost is that of rows × values², not rows³.
+The noise of a group is F ε with independent standard normal ε, so C = FFᵀ. If a group has fewer
+entries of ε than rows, as for a question with few items and many answers, the matrix
+M = T − TF(I + FᵀTF)⁻¹FᵀT is not formed: the cost grows as rows × values², not as rows³.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,51 +38,54 @@ from relpref.linalg.arrays import Array, namespace
 
 
 class Kind(NamedTuple):
-    """Which rows share noise of one kind: each is a sum of at most two of many independent values, which are of its group."""
+    """One kind of noise: a row's noise is a sum of at most two independent values.
+
+    The values are numbered by columns and belong to the row's group.
+    """
 
     group: NDArray[np.int64]  # −1 where there is no such noise, shape (m,)
     column: NDArray[np.int64]  # shape (m, 2)
     entry: NDArray[np.float64]  # 0 where there is none, shape (m, 2)
 
     def cut(self, rows: int) -> "Kind":
-        """Of the first rows alone."""
+        """The noise of the first rows."""
         return Kind(self.group[:rows], self.column[:rows], self.entry[:rows])
 
     @classmethod
     def of_gaps(cls, group: Any, first: Any, second: Any) -> "Kind":
-        """Of the groups and items of a `relpref.likelihoods.SharedNoise`."""
+        """The kind with the groups and items of a `relpref.likelihoods.SharedNoise`."""
         column = np.stack([first, second], axis=1)
         return cls(group, column, np.broadcast_to([1.0, -1.0], column.shape))
 
     @classmethod
     def of_values(cls, column: Any, entry: Any) -> "Kind":
-        """Of rows by the values that they take: those are in one group that lead to each other by way of values."""
-        there = entry != 0
+        """The kind whose groups are rows that are connected by common values."""
+        present = entry != 0
         size = int(column.max(initial=0)) + 1
-        ends = np.where(
-            there, column, column[np.arange(len(column)), np.argmax(there, axis=1)][:, None]
-        ).T
+        first = column[np.arange(len(column)), np.argmax(present, axis=1)]
+        ends = np.where(present, column, first[:, None]).T
         graph = scipy.sparse.coo_array((np.ones(len(column)), tuple(ends)), shape=(size, size))
         group = connected_components(graph, directed=False)[1][ends[0]]
-        return cls(np.where(there.any(axis=1), group, -1), column, entry)
+        return cls(np.where(present.any(axis=1), group, -1), column, entry)
 
 
-_MATRICES = 8  # of a group's rows that are needed at once
-_ROUNDING = 1e-14  # of the size of the largest of the squares whose rank is sought
-_WIDTHS = 8  # different numbers of rows of groups that are kept apart; of more, they are rounded up
+_MATRICES = 8  # number of matrices of a group's rows that are needed at once
+_ROUNDING = 1e-14  # eigenvalues up to this share of the largest count as zero
+_WIDTHS = 8  # different sizes of groups that are kept apart; if there are more, they are rounded up
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Groups:
-    """Groups of p rows each, and what their noise has in common."""
+    """Groups of p rows each, and the loadings of their noise."""
 
-    rows: Array  # the number of all rows where a group has fewer, shape (g, p)
-    # For each kind of noise what its rows take of independent values of sd 1, shape (g, p, r).
+    # Shape (g, p); where a group has fewer than p rows, the number of all rows takes their place.
+    rows: Array
+    # For each kind of noise the rows' loadings on independent values of sd 1, shape (g, p, r).
     shared: tuple[Array, ...]
 
     def factor(self, sds: Sequence[Array]) -> Array:
-        """F, where the rows have these sds of each kind, shape (g, p, sum of r)."""
+        """F, given the rows' sds of noise of each kind, shape (g, p, sum of r)."""
         kinds = [sd[:, :, None] * values for sd, values in zip(sds, self.shared, strict=True)]
         return namespace(*kinds).concatenate(kinds, axis=2)
 
@@ -88,15 +93,19 @@ class Groups:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Blocks:
-    """Which rows share noise; rows without are ``alone``, and the others in groups, those of one size together."""
+    """Rows by the noise that they share.
+
+    Rows without such noise are ``alone``; the others are in groups, which are put
+    together by size.
+    """
 
     alone: Array  # shape (a,)
     groups: tuple[Groups, ...]
-    place: Array  # where each row is among those alone and then those of the groups, shape (m,)
+    place: Array  # position of each row in the rows alone followed by the groups', shape (m,)
 
     @classmethod
     def of(cls, kinds: Sequence[Kind]) -> "Blocks":
-        """From the kinds of noise; a group of one that lies in one of the other is a part of that.
+        """The blocks of several kinds of noise; a group inside one of another kind joins it.
 
         Raises
         ------
@@ -114,10 +123,10 @@ class Blocks:
             widths = np.unique(steps[np.searchsorted(steps, widths)])
         groups, flat = [], [alone]
         for width, least in zip(widths, [0, *widths], strict=False):
-            its = np.flatnonzero((sizes > least) & (sizes <= width))
-            place = starts[its][:, None] + np.arange(width)
-            there = np.arange(width) < sizes[its][:, None]
-            rows = np.where(there, order[np.minimum(place, len(order) - 1)], number)
+            chosen = np.flatnonzero((sizes > least) & (sizes <= width))
+            place = starts[chosen][:, None] + np.arange(width)
+            present = np.arange(width) < sizes[chosen][:, None]
+            rows = np.where(present, order[np.minimum(place, len(order) - 1)], number)
             groups.append(Groups(rows, tuple(_shared(kind, rows) for kind in kinds)))
             flat.append(rows.ravel())
         where = np.zeros(number + 1, dtype=np.int64)
@@ -126,10 +135,10 @@ class Blocks:
         return cls(alone, tuple(groups), where[:number])
 
     def cut(self, values: Array) -> list[Array]:
-        """Values of rows, shape (m,), by groups; 0 where there is no row."""
+        """Values of rows, shape (m,), by groups; 0 in place of missing rows."""
         xp = namespace(values)
-        room = xp.concatenate([values, xp.zeros(1, values.dtype)])
-        return [room[group.rows] for group in self.groups]
+        padded = xp.concatenate([values, xp.zeros(1, values.dtype)])
+        return [padded[group.rows] for group in self.groups]
 
     def joined(self, alone: Array, values: Sequence[Array]) -> Array:
         """Values of rows, shape (m,), from those alone and those of groups."""
@@ -137,80 +146,81 @@ class Blocks:
         return xp.concatenate([alone, *(value.ravel() for value in values)])[self.place]
 
     def factors(self, sds: Sequence[Array]) -> tuple[Array, ...]:
-        """The blocks of F, by the sd of each row's noise of each kind."""
+        """The blocks of F, given the sd of each row's noise of each kind."""
         each = [self.cut(sd) for sd in sds]
         return tuple(group.factor([sd[at] for sd in each]) for at, group in enumerate(self.groups))
 
     def middle(self, precision: Array, factors: Sequence[Array]) -> "tuple[Weights, Array]":
         """M, and half the log determinant of I + TC."""
         xp = namespace(precision, *factors)
-        found = [middle_of(*each) for each in zip(self.cut(precision), factors, strict=True)]
-        total = 0.5 * sum((xp.sum(its.log_determinant) for its in found), xp.zeros(()))
-        blocks = tuple(its.weights for its in found), tuple(its.pulled for its in found)
+        middles = [middle_of(*each) for each in zip(self.cut(precision), factors, strict=True)]
+        total = 0.5 * sum((xp.sum(middle.log_determinant) for middle in middles), xp.zeros(()))
+        blocks = tuple(middle.weights for middle in middles), tuple(m.pulled for m in middles)
         return Weights(precision[self.alone], *blocks), total
 
     def matrix(self, factors: Sequence[Array]) -> Array:
         """C, shape (m, m)."""
         xp, size = namespace(self.place, *factors), len(self.place)
-        found = xp.zeros((size + 1, size + 1))
+        matrix = xp.zeros((size + 1, size + 1))
         for group, factor in zip(self.groups, factors, strict=True):
             rows, columns = group.rows[:, :, None], group.rows[:, None, :]
             covariance = factor @ factor.swapaxes(1, 2)
             if xp is np:
-                found[rows, columns] = covariance
+                matrix[rows, columns] = covariance
             else:
-                found = found.at[rows, columns].set(covariance)
-        return found[:size, :size]
+                matrix = matrix.at[rows, columns].set(covariance)
+        return matrix[:size, :size]
 
 
 def _joined(groups: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """One group for rows that share any."""
-    found = groups[0].astype(np.int64)
+    """Each row's group once groups that share rows are joined; −1 for rows in none."""
+    joined = groups[0].astype(np.int64)
     for other in groups[1:]:
-        rows = np.flatnonzero((found >= 0) & (other >= 0))
-        names = np.stack([found[rows], other[rows]])
+        rows = np.flatnonzero((joined >= 0) & (other >= 0))
+        names = np.stack([joined[rows], other[rows]])
         pairs = np.unique(names, axis=1)
         if all(len(np.unique(end)) < pairs.shape[1] for end in pairs):
             raise UnsupportedProgramError(
                 "the groups of answers that share noise cross: rows of one group of the first kind "
-                "are in several of the second, and the "
-                "other way round; leave one of the two out, make groups of one kind parts of the "
-                "other's, or, of a site that is integrated, "
+                "are in several of the second, and the other way round; leave one of the two out, "
+                "make groups of one kind parts of the other's, or, of a site that is integrated, "
                 "leave 'integrated' out of its infer, so that it is one more latent site"
             )
         # Rows, and then the groups of either kind, are joined where a row is in a group.
-        size, graph = len(found), []
+        size, edges = len(joined), []
         start = size
-        for one in (found, other):
-            inside = np.flatnonzero(one >= 0)
-            names, its = np.unique(one[inside], return_inverse=True)
-            graph.append((inside, start + its))
+        for group in (joined, other):
+            inside = np.flatnonzero(group >= 0)
+            names, position = np.unique(group[inside], return_inverse=True)
+            edges.append((inside, start + position))
             start += len(names)
-        ends = np.concatenate(graph, axis=1)
-        joined = scipy.sparse.coo_array((np.ones(ends.shape[1]), tuple(ends)), shape=(start, start))
-        label = connected_components(joined, directed=False)[1][:size]
-        found = np.where((found >= 0) | (other >= 0), label, -1)
-    return found
+        ends = np.concatenate(edges, axis=1)
+        graph = scipy.sparse.coo_array((np.ones(ends.shape[1]), tuple(ends)), shape=(start, start))
+        label = connected_components(graph, directed=False)[1][:size]
+        joined = np.where((joined >= 0) | (other >= 0), label, -1)
+    return joined
 
 
 def _shared(kind: Kind, rows: NDArray[Any]) -> NDArray[np.float64]:
-    """What rows of groups take of independent values of sd 1, no more of these than their covariance has a rank, shape (g, p, r)."""
+    """Loadings of the rows of groups on independent values of sd 1, shape (g, p, r).
+
+    Their number r is the largest rank of a group's covariance.
+    """
     group, column, entry = (
         np.append(part, np.full_like(part[:1], -1), axis=0)[rows] for part in kind
     )
-    value = (column.max(initial=0) + 1) * group[
-        :, :, None
-    ] + column  # one for each column of each group
-    taken = Items.of(value, np.where(group[:, :, None] >= 0, entry, 0.0)).entries
-    sizes, basis = np.linalg.eigh(taken.swapaxes(1, 2) @ taken)
+    group = group[:, :, None]
+    value = (column.max(initial=0) + 1) * group + column  # numbers the columns of each group
+    loadings = Items.of(value, np.where(group >= 0, entry, 0.0)).entries
+    sizes, basis = np.linalg.eigh(loadings.swapaxes(1, 2) @ loadings)
     rank = int(np.sum(sizes > _ROUNDING * sizes[:, -1:], axis=1).max(initial=0))
-    return taken @ basis[:, :, basis.shape[2] - rank :]
+    return loadings @ basis[:, :, basis.shape[2] - rank :]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Thin:
-    """diag(d) + FNFᵀ, for each group, not written out."""
+    """diag(d) + FNFᵀ for each group, without forming the matrix."""
 
     diagonal: Array  # shape (g, p)
     factor: Array  # shape (g, p, r)
@@ -221,31 +231,34 @@ class Thin:
         return self.diagonal[:, :, None] * matrices + self.factor @ seen
 
     def any(self) -> bool:
-        """Whether anything is known, where this is M of precisions d; of NumPy."""
+        """Whether any precision d is not 0; for NumPy's arrays."""
         return bool(self.diagonal.any())
 
 
 class Weights(NamedTuple):
-    """M, in place of a vector of precisions."""
+    """The blocks of M, in place of a vector of precisions."""
 
     alone: Array  # shape (a,)
     groups: tuple[Array | Thin, ...]  # shape (g, p, p) each
     pulled: tuple[Array, ...] = ()  # MF, where groups have noise, shape (g, p, r) each
 
     def any(self) -> bool:
-        """Whether anything is known; of NumPy."""
+        """Whether any weight is not 0; for NumPy's arrays."""
         return any(bool(part.any()) for part in (self.alone, *self.groups))
 
 
 class Items(NamedTuple):
-    """The latents, or values of noise, that a group of rows looks at, and how."""
+    """The latents, or values of noise, that groups of rows depend on, with their coefficients."""
 
     columns: Array  # shape (g, k)
     entries: Array  # shape (g, p, k)
 
     @classmethod
     def of(cls, column: NDArray[Any], entry: NDArray[Any]) -> "Items":
-        """From the columns that each row looks at and its entries there, 0 where there is none, shape (g, p, c) each."""
+        """The items of rows given by columns and entries, shape (g, p, c) each.
+
+        An entry of 0 marks a column that is not used.
+        """
         each = np.where(entry != 0, column, -1).reshape(len(column), -1)
         ordered = np.sort(each, axis=1)
         new = np.concatenate([ordered[:, :1] >= 0, np.diff(ordered, axis=1) > 0], axis=1)
@@ -265,20 +278,20 @@ class Items(NamedTuple):
 class GroupedRows:
     """A projection whose weights are blocks: `relpref.infer.rows.SparseRows` with M for T."""
 
-    whole: SparseRows
+    rows: SparseRows  # all rows
     alone: SparseRows
     items: tuple[Items, ...]
 
     @classmethod
     def of(cls, rows: SparseRows, blocks: Blocks) -> "GroupedRows":
-        """Of NumPy's arrays."""
+        """The grouped rows of a projection; for NumPy's arrays."""
         column, entry = np.asarray(rows.column), np.asarray(rows.entry)
         alone = SparseRows(column[blocks.alone], entry[blocks.alone], rows.size)
         items = []
         for group in blocks.groups:
-            there = group.rows < len(column)
-            at = np.where(there, group.rows, 0)
-            items.append(Items.of(column[at], np.where(there[:, :, None], entry[at], 0.0)))
+            present = group.rows < len(column)
+            at = np.where(present, group.rows, 0)
+            items.append(Items.of(column[at], np.where(present[:, :, None], entry[at], 0.0)))
         return cls(rows, alone, tuple(items))
 
     def add_gram(self, weights: Weights, matrix: Any) -> None:
@@ -287,15 +300,15 @@ class GroupedRows:
 
     def gram(self, weights: Weights) -> Array:
         """AᵀMA, shape (n, n)."""
-        size, found = self.whole.size.shape[0], self.alone.gram(weights.alone)
+        size, gram = self.rows.size.shape[0], self.alone.gram(weights.alone)
         for (columns, entries), block in zip(self.items, weights.groups, strict=True):
             seen = entries.swapaxes(1, 2) @ (block @ entries)
             if namespace(seen, columns) is np:
                 places = size * columns[:, :, None] + columns[:, None, :]
-                found += np.bincount(places.ravel(), seen.ravel(), size**2).reshape(size, size)
+                gram += np.bincount(places.ravel(), seen.ravel(), size**2).reshape(size, size)
             else:
-                found = found.at[columns[:, :, None], columns[:, None, :]].add(seen)
-        return found
+                gram = gram.at[columns[:, :, None], columns[:, None, :]].add(seen)
+        return gram
 
     def times_gram(self, weights: Weights, matrix: Array) -> Array:
         """AᵀMA times an (n, k) array."""
@@ -303,21 +316,21 @@ class GroupedRows:
 
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
-        return self.whole.variances(white)
+        return self.rows.variances(white)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Arrow:
-    """Which rows of a program share noise, and what they look at."""
+    """The noise that rows of a program share, and the latents that the rows depend on."""
 
     kinds: tuple[Kind, ...]
     blocks: Blocks
-    rows: GroupedRows | None  # None where the projection is not that of `SparseRows`
+    rows: GroupedRows | None  # None if the projection is not a `SparseRows`
 
     @classmethod
     def of(cls, kinds: Sequence[Kind], rows: SparseRows | None) -> "Arrow":
-        """Of NumPy's arrays; errors as of `Blocks.of`."""
+        """The arrow of kinds of noise; for NumPy's arrays, with the errors of `Blocks.of`."""
         blocks = Blocks.of(kinds)
         return cls(tuple(kinds), blocks, None if rows is None else GroupedRows.of(rows, blocks))
 
@@ -329,7 +342,7 @@ class ArrowSpace:
 
     latent: ClassVar[bool] = True
 
-    inner: LatentSpace  # whose rows are `GroupedRows`
+    inner: LatentSpace  # with rows of `GroupedRows`
     blocks: Blocks
     factors: tuple[Array, ...]  # the blocks of F, where C = FFᵀ
 
@@ -343,7 +356,7 @@ class ArrowSpace:
         return rows
 
     def factorise(self, precision: Array, projection: Any) -> Factorised:
-        """Find M, and factorize the latent space with it."""
+        """Factorize the latent space with M."""
         weights: Any
         weights, total = self.blocks.middle(precision, self.factors)
         factor = self.inner.factorise(weights, projection)
@@ -355,11 +368,14 @@ class ArrowSpace:
         each = zip(self.blocks.cut(vector), weights.pulled, self.factors, strict=True)
         return self.blocks.joined(
             vector[self.blocks.alone],
-            [its - _times(pulled, _seen(values, its)) for its, pulled, values in each],
+            [part - _times(pulled, _seen(values, part)) for part, pulled, values in each],
         )
 
     def response(self, factor: Factorised, shift: Array, projection: Any) -> Array:
-        """Posterior covariance of the rows times a vector: A u + C (h − M A u) with u = Σ Aᵀh."""
+        """Posterior covariance of the rows times a vector.
+
+        It is A u + C (h − M A u) with u = Σ Aᵀh.
+        """
         weights: Any = factor.precision
         pull = self._pulled(factor, shift)
         seen = self.inner.response(factor, pull, projection)
@@ -367,36 +383,36 @@ class ArrowSpace:
             self.blocks.cut(pull), self.blocks.cut(seen), weights.pulled, self.factors, strict=True
         )
         noise = [
-            _times(values, _seen(values, its) - _seen(pulled, mean))
-            for its, mean, pulled, values in each
+            _times(values, _seen(values, part) - _seen(pulled, mean))
+            for part, mean, pulled, values in each
         ]
         return seen + self.blocks.joined(0.0 * seen[self.blocks.alone], noise)
 
     def marginals(self, factor: Factorised, shift: Array, projection: Any) -> Marginals:
         """Means and variances of the rows."""
         covariance, variances = self.covariance(factor), []
-        for (columns, left), own in self._left(factor.precision):
+        for (columns, left), noise in self._left(factor.precision):
             prior = covariance[columns[:, :, None], columns[:, None, :]]
-            variances.append(((left @ prior) * left).sum(axis=2) + own)
+            variances.append(((left @ prior) * left).sum(axis=2) + noise)
         variance = self.blocks.joined(self._rows.alone.variances(factor.white), variances)
         return Marginals(self.response(factor, shift, projection), variance, factor.log_determinant)
 
     def _left(self, weights: Any) -> "Iterator[tuple[Items, Array]]":
-        """For groups of one size (I − CM) A and the variances C − CMC, shape (g, p)."""
+        """For groups of each size (I − CM) A and the diagonal of C − CMC, shape (g, p)."""
         for items, pulled, values in zip(
             self._rows.items, weights.pulled, self.factors, strict=True
         ):
             back = pulled.swapaxes(1, 2)
-            own = values - values @ (back @ values)  # C − CMC = (F − FFᵀMF)Fᵀ
+            rest = values - values @ (back @ values)  # C − CMC = (F − FFᵀMF)Fᵀ
             left = items.entries - values @ (back @ items.entries)
-            yield Items(items.columns, left), (own * values).sum(axis=2)
+            yield Items(items.columns, left), (rest * values).sum(axis=2)
 
     def latent_mean(self, factor: Factorised, shift: Array, projection: Any) -> Array:
         """Posterior mean of the latent vector."""
         return self.inner.latent_mean(factor, self._pulled(factor, shift), projection)
 
     def covariance(self, factor: Factorised) -> Array:
-        """Of the latent vector, shape (n, n)."""
+        """Posterior covariance of the latent vector, shape (n, n)."""
         return self.inner.covariance(factor)
 
     def weights(self, factor: Factorised, precision: Array, projection: Any) -> Array:
@@ -412,24 +428,22 @@ class ArrowSpace:
     ) -> list[Array]:
         """The blocks of the dual weights M − M A Σ AᵀM times arrays, shape (g, p, r)."""
         weights: Any = factor.precision
-        covariance, found = self.covariance(factor), []
-        for items, block, values in zip(self._rows.items, weights.groups, factors, strict=True):
-            prior, pulled = (
-                covariance[items.columns[:, :, None], items.columns[:, None, :]],
-                block @ values,
-            )
-            found.append(
-                pulled - block @ (items.entries @ (prior @ (items.entries.swapaxes(1, 2) @ pulled)))
-            )
-        return found
+        covariance, products = self.covariance(factor), []
+        each = zip(self._rows.items, weights.groups, factors, strict=True)
+        for (columns, entries), block, values in each:
+            prior = covariance[columns[:, :, None], columns[:, None, :]]
+            pulled = block @ values
+            seen = prior @ (entries.swapaxes(1, 2) @ pulled)
+            products.append(pulled - block @ (entries @ seen))
+        return products
 
     def precision_limit(self) -> tuple[Array, float]:
-        """As in latent space."""
+        """The limit of the latent space."""
         return self.inner.precision_limit()
 
 
 class Middle(NamedTuple):
-    """M = (T⁻¹ + C)⁻¹ of groups, and what belongs to it."""
+    """M = (T⁻¹ + C)⁻¹ of groups, with MF and log det(I + TC)."""
 
     weights: Array | Thin  # M, shape (g, p, p)
     pulled: Array  # MF, shape (g, p, r)
@@ -437,7 +451,7 @@ class Middle(NamedTuple):
 
 
 def middle_of(precision: Array, factor: Array) -> Middle:
-    """From T, shape (g, p), some of which may be 0 or negative, and F."""
+    """M of groups, from the precisions T, shape (g, p), of any sign or 0, and F."""
     xp = namespace(precision, factor)
     rows, values = factor.shape[1:]
     if values < rows:
@@ -447,11 +461,11 @@ def middle_of(precision: Array, factor: Array) -> Middle:
         return Middle(Thin(precision, seen, -inverse), seen @ inverse, xp.linalg.slogdet(middle)[1])
     root = xp.sqrt(xp.abs(precision))
     half = root[:, :, None] * root[:, None, :]
-    # With the signs S of T that is |T|^½ (S + |T|^½ C |T|^½)⁻¹ |T|^½.
+    # Let S be the signs of T, then M = |T|^½ (S + |T|^½ C |T|^½)⁻¹ |T|^½.
     signs = xp.where(precision < 0, -1.0, 1.0)
     middle = xp.eye(rows) * signs[:, None, :] + half * (factor @ factor.swapaxes(1, 2))
-    found = half * xp.linalg.inv(middle)
-    return Middle(found, found @ factor, xp.linalg.slogdet(middle)[1])
+    weights = half * xp.linalg.inv(middle)
+    return Middle(weights, weights @ factor, xp.linalg.slogdet(middle)[1])
 
 
 def _times(blocks: Array | Thin, vectors: Array) -> Array:
@@ -464,7 +478,10 @@ def _seen(factor: Array, vectors: Array) -> Array:
 
 @lazy_jit
 def offset_and_noise(program: Any) -> tuple[Array, Array, Array]:
-    """The prior mean, shape (n,), the predictors there, shape (m,), and sds of the noise that rows share, shape (kinds, m)."""
+    """Prior mean, predictors there and sds of the noise that rows share.
+
+    Their shapes are (n,), (m,) and (kinds, m).
+    """
     reading = program.read()
     return reading.location, reading.offset, jnp.stack(reading.noise)
 
@@ -476,26 +493,27 @@ def pull_of_noise(
     weights: Callable[[Sequence[Array]], list[Array]],
     pulled: Array | None = None,
 ) -> list[Array]:
-    """Derivative of the log evidence, sites held constant, in each row's sd of each kind of noise, shape (m,) each.
+    """Derivatives of the log evidence in the rows' sds of each kind of noise, shape (m,) each.
 
-    It is ½ tr((ββᵀ − M) ∂C) + vᵀ ∂C β with the dual vector β, the dual weights M, of which
-    ``weights`` finds the products with arrays of the groups, and v what is ``pulled``, if anything.
+    The sites are held constant. The derivative is ½ tr((ββᵀ − M) ∂C) + vᵀ ∂C β, where β is the dual
+    vector and M are the dual weights, whose products with arrays of the groups are computed by
+    ``weights``; v is ``pulled``, or 0 if that is None.
     """
     xp = namespace(dual)
-    vectors, found = blocks.cut(dual), []
+    vectors, pulls = blocks.cut(dual), []
     # ½ ββᵀ + vβᵀ, made symmetric, is ½ (β + v)(β + v)ᵀ − ½ vvᵀ.
     both = vectors if pulled is None else blocks.cut(dual + pulled)
-    alone = [0.0 * its for its in vectors] if pulled is None else blocks.cut(pulled)
+    alone = [0.0 * vector for vector in vectors] if pulled is None else blocks.cut(pulled)
     for kind, sd in enumerate(sds):
         shared = [group.shared[kind] for group in blocks.groups]
         factors = [
-            its[:, :, None] * values for its, values in zip(blocks.cut(sd), shared, strict=True)
+            part[:, :, None] * values for part, values in zip(blocks.cut(sd), shared, strict=True)
         ]
         slopes = []
-        for values, factor, its, less, weighed in zip(
+        for values, factor, more, less, weighed in zip(
             shared, factors, both, alone, weights(factors), strict=True
         ):
-            left, right = (each[:, :, None] * (each[:, None, :] @ factor) for each in (its, less))
+            left, right = (each[:, :, None] * (each[:, None, :] @ factor) for each in (more, less))
             slopes.append((values * (left - right - weighed)).sum(axis=2))
-        found.append(blocks.joined(xp.zeros(len(blocks.alone)), slopes))
-    return found
+        pulls.append(blocks.joined(xp.zeros(len(blocks.alone)), slopes))
+    return pulls

@@ -1,4 +1,4 @@
-"""How far EP is off where an answer was given many times, of which it makes as many factors."""
+"""The error of expectation propagation where the same answer was given many times."""
 
 import numpy as np
 
@@ -13,22 +13,22 @@ _REACH, _NODES = 30.0, 241
 def error_of_copies(
     program: Program, unconstrained: Values, evidence: Evidence
 ) -> tuple[float, float]:
-    """How far a row's identical sites are from their joint factor: an error of a mean in exact sds, and the worst ratio of an sd.
+    """Largest errors of the rows' means, in exact sds, and of their sds, as a ratio.
 
-    EP takes k equal answers for k factors, each with a Gaussian site. Here all of them are taken
-    out together and the posterior of the row's projection is integrated numerically; exact where
-    nothing else approximates.
+    EP takes k equal answers for k factors, each with a Gaussian site. Here they are replaced by
+    their product, and the posterior of the row's projection is integrated numerically, which is
+    exact where no other site approximates.
     """
-    its, moments = on_host(program, unconstrained)
+    prior, moments = on_host(program, unconstrained)
     number = program.layout.num_rows
     mean, variance, tau, nu = (
         np.asarray(array) for array in (*evidence.marginals[:2], *evidence.sites)
     )
-    counts = its.counts[:number]
+    counts = prior.counts[:number]
     left = 1 - variance * counts * tau
     rows = (counts > 1) & (left > 0) & (variance > 0)
-    if its.known is not None:
-        rows &= ~its.known.rows[:number]
+    if prior.gaussian is not None:
+        rows &= ~prior.gaussian.rows[:number]
     left = np.where(rows, left, 1.0)
     sd = np.sqrt(np.where(rows, variance, 1.0))
     point, slope = left / np.square(sd), (mean - np.square(sd) * counts * nu) / np.square(sd)

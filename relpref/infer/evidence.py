@@ -1,4 +1,7 @@
-"""Sites, evidence and its exact gradient at given hyperparameters; those of expectation propagation."""
+"""Sites, log evidence and its exact gradient at given hyperparameters.
+
+They are computed for any engine; that of expectation propagation is here.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
@@ -49,63 +52,62 @@ class Evidence(NamedTuple):
     """An engine's sites at one value of the hyperparameters, and what follows from them."""
 
     log_evidence: Array  # log Z, without the hyperparameters' prior
-    # Log density of the hyperparameters in the unconstrained space (with the Jacobian of the map to
-    # it).
+    # Log density of the hyperparameters in the unconstrained space, with the Jacobian.
     log_prior: Array
-    # Of log_evidence + log_prior in the unconstrained hyperparameters; empty if it was not asked
-    # for, zeros if ``whole``.
+    # Gradient of log_evidence + log_prior in the unconstrained hyperparameters; empty if it was not
+    # requested, zeros if ``whole``.
     gradient: Values
     sites: Sites  # at the fixed point
     marginals: Marginals  # of the predictors less their prior means
-    info: Info  # with what the prior's root needed as jitter
+    info: Info  # with the jitter that the prior's root needed
     alpha: Array  # α, shape (n,): the posterior mean is the prior mean plus K α
-    # Of the latent vector, unless ``whole`` zeros or None: its posterior mean less that of the
-    # prior, shape (n,), its posterior covariance Σ = K − K R K and R K, shape (n, n) each.
+    # Of the latent vector: posterior mean less prior mean, shape (n,), posterior covariance
+    # Σ = K − K R K and R K, shape (n, n) each. Unless ``whole``, they are zeros or None.
     drift: Array | None
     covariance: Array | None
     pulled: Array | None
     hyperparameters: Values  # on their supports
     location: Array  # prior mean of the latent vector, shape (n,)
-    # Prior covariance of each site's named parts; of a site without, the whole under the empty
-    # name. Zeros unless ``whole``.
+    # Prior covariance of each site's named parts; a site without parts has it under the empty name.
+    # Zeros unless ``whole``.
     blocks: dict[str, dict[str, Array]]
 
 
 class Approximation(NamedTuple):
-    """What an engine makes of a problem at given hyperparameters."""
+    """An engine's result for a problem at given hyperparameters."""
 
     fit: Fit
     log_evidence: Array
     info: Info
-    # Gives a function from the program at other hyperparameters to a number, whose derivative is
-    # the answers' share of that of the evidence, with the arrays that it needs as arguments, so
-    # that it is compiled once; and, where the evidence also depends on the prior by the point that
-    # it is taken at, a vector v: with β the dual vector, that derivative has vᵀ ∂G β, G the prior
-    # covariance of the projections. The function has the share of A K Aᵀ, without the noise that
-    # rows share.
+    # Returns a function from the program at other hyperparameters to a number, whose derivative is
+    # the answers' share of that of the evidence. The arrays that it needs are its arguments, so
+    # that it is compiled once. Where the evidence also depends on the prior through the point of
+    # expansion, a vector v is returned, too: the derivative has a term vᵀ ∂G β, where β is the dual
+    # vector and G the prior covariance of the projections. Of that term the function has the share
+    # of A K Aᵀ, without the noise that rows share.
     answers: Callable[[], tuple[Partial, Array | None]]
 
 
-# Of every row under its cavity, from means and variances.
+# Tilted moments of every row, from means and variances of the cavities.
 Moments = Callable[[Array, Array], TiltedMoments]
-# From a problem, sites to start from, a tolerance and a number of sweeps.
+# Arguments are a problem, sites to start from, a tolerance and a number of sweeps.
 Approximate = Callable[[Problem, Sites, Any, Any], Approximation]
 
 
 class Prior(NamedTuple):
-    """What the algebra needs of a program at given hyperparameters."""
+    """The arrays that the algebra needs from a program at given hyperparameters."""
 
     hyperparameters: Values  # as in `Evidence`
     location: Array
     offset: Array  # the predictors at the prior mean, shape (m,)
     log_prior: Array
     blocks: dict[str, dict[str, Array]]
-    known: Known | None
+    gaussian: Known | None  # sites of rows whose likelihood is Gaussian
     log_concave: Array  # of each row, shape (m,)
     counts: Array
     noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
-    projection: Array | None = None  # A, shape (m, n), where it is not known already
-    # Likelihoods and values of the answers, where they are made again from what JAX sees of them.
+    projection: Array | None = None  # A, shape (m, n), unless the program has it
+    # Likelihoods and values of the answers, where JAX sees all that they consist of.
     observations: tuple[Observation, ...] = ()
 
 
@@ -122,28 +124,28 @@ def evaluate(
 ) -> Evidence:
     """Sites and evidence of a program at given hyperparameters, from the given sites.
 
-    Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of, and
-    the gradient left out; a search does without. Where it is None, they are empty.
+    If ``whole`` is true, the (n, n) arrays of a posterior are computed and the gradient is left
+    out; a search does without these arrays. If it is None, they are empty.
 
-    Where JAX does not trace the call, and computes on CPUs, only the program is compiled: its
-    covariance, the moments of its answers and the derivatives of both. The algebra is NumPy's.
+    On CPUs, and where JAX does not trace the call, only the program is compiled: its covariance,
+    the moments of its answers and the derivatives of both. The algebra is NumPy's.
     """
     if traced(program, unconstrained, sites) or jax.default_backend() != "cpu":
-        given = (approximate, program, dual, with_gradient, unconstrained, sites)
-        return _evaluate(*given, tolerance, max_sweeps, whole)
+        arguments = (approximate, program, dual, with_gradient, unconstrained, sites)
+        return _evaluate(*arguments, tolerance, max_sweeps, whole)
     unconstrained, sites = jax.tree.map(np.asarray, (unconstrained, sites))
     with np.errstate(all="ignore"):
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
-        room = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
+        sizes = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
         full, moments = on_host(program, unconstrained)
-        its = cut(full, program.layout)
-        rows: Any = program.rows if its.projection is None else DenseRows(its.projection)
+        prior = cut(full, program.layout)
+        rows: Any = program.rows if prior.projection is None else DenseRows(prior.projection)
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(
-            block_diagonal(total(its.blocks[site]) for site in program.layout.slices)
+            block_diagonal(total(prior.blocks[site]) for site in program.layout.slices)
         )
         space: Any
-        arrow, noise = program.arrow, its.noise
+        arrow, noise = program.arrow, prior.noise
         if dual:
             space = DualSpace.build(covariance, rows, dense_noise(arrow, noise))
         else:
@@ -152,49 +154,46 @@ def evaluate(
             space = space if program.layout.joint else with_noise(space, arrow, noise)
 
         def bending(value: Array) -> Array:
-            return np.asarray(_bends(shape, unconstrained, filled(value, room["m"])))[:m]
+            return np.asarray(_bends(shape, unconstrained, filled(value, sizes["m"])))[:m]
 
         dear = (m if dual else n) > _CHEAP
         joint = None
         if program.layout.joint and arrow is not None:
             joint = joint_on_host(
-                arrow, shape, unconstrained, lambda array: filled(array, room["m"])
+                arrow, shape, unconstrained, lambda array: filled(array, sizes["m"])
             )
-        problem = Problem(
-            space, rows, its.counts, moments, its.log_concave, its.known, bending, joint, dear
-        )
-        found = approximate(problem, sites, tolerance, max_sweeps)
-        evidence = concluded(problem, found, its)
+        answers = prior.counts, moments, prior.log_concave, prior.gaussian
+        problem = Problem(space, rows, *answers, bending, joint, dear)
+        result = approximate(problem, sites, tolerance, max_sweeps)
+        evidence = concluded(problem, result, prior)
         if whole:
-            evidence = evidence._replace(**whole_arrays(program.layout, problem, found, its))
+            evidence = evidence._replace(**whole_arrays(program.layout, problem, result, prior))
         if with_gradient and whole:
             evidence = evidence._replace(gradient=jax.tree.map(np.zeros_like, unconstrained))
         elif with_gradient:
-            answers, pulled = found.answers()
-            pulls = (
-                prior_surrogate(program.layout, problem, found.fit, evidence.alpha),
-                answers,
-                *noise_surrogates(program, problem, found.fit, its.noise, pulled),
-            )
-            wide = tuple(filled_pull(pull, room) for pull in pulls)
+            pulls = surrogates(program, problem, result, prior, evidence)
+            wide = tuple(filled_pull(pull, sizes) for pull in pulls)
             gradient = jax.tree.map(np.asarray, _slope(shape, unconstrained, wide))
             evidence = evidence._replace(gradient=gradient)
     return evidence
 
 
 def on_host(program: Program, unconstrained: Values) -> tuple[Prior, Moments]:
-    """What the algebra needs of the compiled program, and the tilted moments of every row of this one, as arrays of NumPy."""
+    """The compiled program's prior and tilted moments, as arrays of NumPy.
+
+    The prior has all rows of padded data, the moments are those of the rows of ``program``.
+    """
     shape, m = program.compiled, program.layout.num_rows
-    full = Prior(*jax.tree.map(np.asarray, _prior(shape, unconstrained)))
+    full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
 
     def moments(mean: Array, variance: Array) -> TiltedMoments:
         cavity = (filled(array, shape.layout.num_rows) for array in (mean, variance))
-        found = (
+        tilted_moments = (
             _tilted(full.observations, full.offset, *cavity)
             if full.observations
             else _tilted_by(shape, unconstrained, *cavity)
         )
-        return TiltedMoments(*(np.asarray(moment)[:m] for moment in found))
+        return TiltedMoments(*(np.asarray(moment)[:m] for moment in tilted_moments))
 
     return full, moments
 
@@ -209,26 +208,27 @@ def total(parts: Mapping[str, Any]) -> Any:
     return reduce(add, parts.values())
 
 
-def cut(its: Prior, layout: Layout) -> Prior:
-    """What is known of the latents and rows of a layout, those of longer ones left out."""
-    n, m, projection = layout.num_latents, layout.num_rows, its.projection
+def cut(prior: Prior, layout: Layout) -> Prior:
+    """The prior of the latents and rows of a layout, without those of padded data."""
+    n, m, projection = layout.num_latents, layout.num_rows, prior.projection
     sizes = {site: rows.stop - rows.start for site, rows in layout.slices.items()}
-    return its._replace(
-        location=its.location[:n],
-        offset=its.offset[:m],
-        blocks=its.blocks
-        if len(its.location) == n
-        else {
+    blocks = prior.blocks
+    if len(prior.location) != n:
+        blocks = {
             site: {
                 name: np.ascontiguousarray(matrix[: sizes[site], : sizes[site]])
                 for name, matrix in parts.items()
             }
-            for site, parts in its.blocks.items()
-        },
-        known=jax.tree.map(lambda array: array[:m], its.known),
-        log_concave=its.log_concave[:m],
-        counts=its.counts[:m],
-        noise=tuple(sd[:m] for sd in its.noise),
+            for site, parts in blocks.items()
+        }
+    return prior._replace(
+        location=prior.location[:n],
+        offset=prior.offset[:m],
+        blocks=blocks,
+        gaussian=jax.tree.map(lambda array: array[:m], prior.gaussian),
+        log_concave=prior.log_concave[:m],
+        counts=prior.counts[:m],
+        noise=tuple(sd[:m] for sd in prior.noise),
         projection=None if projection is None else projection[:m, :n],
     )
 
@@ -245,46 +245,53 @@ def _evaluate(
     max_sweeps: Any,
     whole: Any,
 ) -> Evidence:
-    """As `evaluate`, all of it compiled."""
+    """Sites and evidence, see `evaluate`, in one compiled function."""
     reading = program.read(unconstrained)
-    its = prior(program, reading)
-    problem = prepared(program, reading, its, dual)
-    found = approximate(problem, sites, tolerance, max_sweeps)
-    evidence = concluded(problem, found, its)
-    answers, pulled = found.answers()
-    pulls = (
-        prior_surrogate(program.layout, problem, found.fit, evidence.alpha),
-        answers,
-        *noise_surrogates(program, problem, found.fit, its.noise, pulled),
-    )
+    prior = prior_of(program, reading)
+    problem = prepared(program, reading, prior, dual)
+    result = approximate(problem, sites, tolerance, max_sweeps)
+    evidence = concluded(problem, result, prior)
+    pulls = surrogates(program, problem, result, prior, evidence)
     slope = partial(_slope, program, unconstrained, pulls)
     if whole is None:
         return evidence._replace(gradient=slope()) if with_gradient else evidence
-    arrays = partial(whole_arrays, program.layout, problem, found, its)
+    arrays = partial(whole_arrays, program.layout, problem, result, prior)
     unfilled = partial(jax.tree.map, jnp.zeros_like, jax.eval_shape(arrays))
     evidence = evidence._replace(**jax.lax.cond(whole, arrays, unfilled))
     if not with_gradient:
         return evidence
-    # Where the arrays of a posterior are filled in, a search is at its end.
+    # A search has ended when the arrays of a posterior are computed.
     flat = partial(jax.tree.map, jnp.zeros_like, unconstrained)
     return evidence._replace(gradient=jax.lax.cond(whole, flat, slope))
 
 
-def prior(program: Program, reading: Reading, projection: bool = False) -> Prior:
-    """What is kept of a reading; with A, if it is needed as a matrix."""
+def surrogates(
+    program: Program, problem: Problem, result: Approximation, prior: Prior, evidence: Evidence
+) -> tuple[Partial, ...]:
+    """Functions of the moving program whose derivatives add up to that of the evidence."""
+    answers, pulled = result.answers()
+    return (
+        prior_surrogate(program.layout, problem, result.fit, evidence.alpha),
+        answers,
+        *noise_surrogates(program, problem, result.fit, prior.noise, pulled),
+    )
+
+
+def prior_of(program: Program, reading: Reading, projection: bool = False) -> Prior:
+    """The prior of a program's reading; with the matrix A if ``projection``."""
     blocks = {}
     for site, block in zip(program.layout.slices, reading.covariance.blocks, strict=True):
         parts = getattr(block, "parts", {"": block})
         blocks[site] = {name: part.dense() for name, part in parts.items()}
     observations = reading.observations
-    concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in observations]
+    concave = [np.full(value.size, is_log_concave(term)) for term, value, _ in observations]
     return Prior(
         hyperparameters=reading.hyperparameters,
         location=reading.location,
         offset=reading.offset,
         log_prior=reading.log_prior,
         blocks=blocks,
-        known=known_sites(observations, reading.offset),
+        gaussian=known_sites(observations, reading.offset),
         log_concave=np.concatenate(concave),
         counts=jnp.concatenate([observation.counts for observation in observations]),
         noise=reading.noise,
@@ -293,11 +300,11 @@ def prior(program: Program, reading: Reading, projection: bool = False) -> Prior
 
 
 @lazy_jit
-def _prior(program: Program, unconstrained: Values) -> Prior:
+def _compiled_prior(program: Program, unconstrained: Values) -> Prior:
     reading = program.read(unconstrained)
-    found = prior(program, reading, program.rows is None)
+    prior = prior_of(program, reading, program.rows is None)
     plain = program.layout.portable and not program.layout.quadrature
-    return found._replace(observations=reading.observations) if plain else found
+    return prior._replace(observations=reading.observations) if plain else prior
 
 
 @lazy_jit
@@ -316,7 +323,7 @@ def _bends(program: Program, unconstrained: Values, value: Array) -> Array:
 
 @lazy_jit
 def _slope(program: Program, unconstrained: Values, pulls: Any) -> Values:
-    """Gradient of the log evidence plus log prior, by functions of the program that have the same derivative."""
+    """Gradient of log evidence plus log prior, by surrogates with the same derivative."""
 
     def surrogate(unconstrained: Values) -> Array:
         moving = program.read(unconstrained)
@@ -325,47 +332,43 @@ def _slope(program: Program, unconstrained: Values, pulls: Any) -> Values:
     return jax.grad(surrogate)(unconstrained)
 
 
-def concluded(problem: Problem, found: Approximation, its: Prior) -> Evidence:
+def concluded(problem: Problem, result: Approximation, prior: Prior) -> Evidence:
     """The evidence, without its gradient and the (n, n) arrays."""
     space: Any = problem.space
-    fit, projection, known, xp = (
-        found.fit,
-        problem.projection,
-        problem.gaussian,
-        namespace(problem.counts),
-    )
-    arrived = found.info.code == _CONVERGED
-    ending = found.info.code
-    if known is not None:  # a Gaussian site may be so precise that rounding shows
+    fit, projection, gaussian = result.fit, problem.projection, problem.gaussian
+    xp = namespace(problem.counts)
+    arrived = result.info.code == _CONVERGED
+    ending = result.info.code
+    if gaussian is not None:  # a Gaussian site may be so precise that rounding shows
         precision = problem.counts * fit.sites.precision
         variance, most = space.precision_limit()
-        highest = xp.max(xp.where(known.rows, precision, 0.0) * variance, initial=0.0)
+        highest = xp.max(xp.where(gaussian.rows, precision, 0.0) * variance, initial=0.0)
         ending = xp.where((highest > most) & arrived, _TOO_PRECISE, ending)
-    elsewhere = found.info.code != _CONVERGED  # ~ would take a Python bool for a number
-    ending = xp.where(xp.isfinite(found.log_evidence) | elsewhere, ending, _NONFINITE)
+    elsewhere = result.info.code != _CONVERGED  # ~ would take a Python bool for a number
+    ending = xp.where(xp.isfinite(result.log_evidence) | elsewhere, ending, _NONFINITE)
     return Evidence(
-        log_evidence=found.log_evidence,
-        log_prior=its.log_prior,
+        log_evidence=result.log_evidence,
+        log_prior=prior.log_prior,
         gradient={},
         sites=fit.sites,
         marginals=fit.marginals,
-        info=found.info._replace(code=ending),
+        info=result.info._replace(code=ending),
         alpha=projection.adjoint(dual_vector(problem, fit)),
         drift=None,
         covariance=None,
         pulled=None,
-        hyperparameters=its.hyperparameters,
-        location=its.location,
+        hyperparameters=prior.hyperparameters,
+        location=prior.location,
         blocks={},
     )
 
 
 def whole_arrays(
-    layout: Layout, problem: Problem, found: Approximation, its: Prior
+    layout: Layout, problem: Problem, result: Approximation, prior: Prior
 ) -> dict[str, Any]:
-    """The fields of `Evidence` that are filled in if ``whole``."""
+    """The fields of `Evidence` that are computed only if ``whole``."""
     space: Any = problem.space
-    fit, projection = found.fit, problem.projection
+    fit, projection = result.fit, problem.projection
     precision, shift = problem.counts * fit.sites.precision, problem.counts * fit.sites.shift
     if problem.joint is not None:
         precision = fit.factor.precision
@@ -376,7 +379,7 @@ def whole_arrays(
         covariance = space.covariance(fit.factor)
         pulled = space.pulled(fit.factor, precision)
     else:
-        before = block_diagonal(total(its.blocks[site]) for site in layout.slices)
+        before = block_diagonal(total(prior.blocks[site]) for site in layout.slices)
         drift = before @ projection.adjoint(dual_vector(problem, fit))
         pulled = projection.back(
             space.dual_weights(fit.factor, precision) @ projection.rows(before)
@@ -387,16 +390,16 @@ def whole_arrays(
         "drift": drift,
         "covariance": covariance,
         "pulled": pulled,
-        "blocks": its.blocks,
+        "blocks": prior.blocks,
     }
 
 
 def use_dual_space(layout: Layout, space: str = "auto") -> bool:
-    """Whether to work in the m x m observation space: by "auto" where it is the cheaper one.
+    """Whether to work in the m x m observation space; "auto" chooses the cheaper one.
 
-    Never where it would not do: it takes no negative precisions, and it cancels where sites are far
-    more precise than the prior. Of far more latents than rows the second is accepted; the result
-    ``too_precise`` says then where it shows.
+    Observation space takes no negative precisions, and it loses digits where sites are far more
+    precise than the prior. That loss is accepted only with far more latents than rows; where it
+    shows, the result is ``too_precise``.
     """
     if space == "observation" and not layout.log_concave:
         raise UnsupportedProgramError(
@@ -418,30 +421,29 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
                 "leave space='auto'"
             )
         return False
-    wanted = layout.num_rows <= layout.num_latents if space == "auto" else space == "observation"
+    cheaper = layout.num_rows <= layout.num_latents if space == "auto" else space == "observation"
     careful = layout.precise and layout.num_latents <= _FAR_MORE * max(layout.num_rows, _FEW)
-    return wanted and layout.log_concave and not careful
+    return cheaper and layout.log_concave and not careful
 
 
-def prepared(program: Program, reading: Reading, its: Prior, dual: bool) -> Problem:
-    """Set up the algebra for a program that JAX traces."""
+def prepared(program: Program, reading: Reading, prior: Prior, dual: bool) -> Problem:
+    """The problem of a program that JAX traces."""
     covariance, projection = reading.covariance, reading.projection
     space: Any
     if dual:
-        space = DualSpace.build(covariance, projection, dense_noise(program.arrow, its.noise))
+        space = DualSpace.build(covariance, projection, dense_noise(program.arrow, prior.noise))
     else:
         grouped: Any = program.rows if program.arrow is None else program.arrow.rows
         accurate = program.layout.precise and program.arrow is None
         space = LatentSpace.build(covariance, projection, grouped, accurate)
-        space = space if program.layout.joint else with_noise(space, program.arrow, its.noise)
+        space = space if program.layout.joint else with_noise(space, program.arrow, prior.noise)
     moments = partial(tilted, reading.observations, reading.offset)
     bending = partial(bends, reading.observations, reading.offset)
     joint = None
     if program.layout.joint and program.arrow is not None:
         joint = joint_of(program.arrow, reading)
-    return Problem(
-        space, projection, its.counts, moments, its.log_concave, its.known, bending, joint
-    )
+    answers = prior.counts, moments, prior.log_concave, prior.gaussian
+    return Problem(space, projection, *answers, bending, joint)
 
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
@@ -457,17 +459,17 @@ def with_noise(
 
 
 def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
-    """The sites of rows whose likelihood is Gaussian in the predictor; None where there are no such rows."""
+    """Sites of rows whose likelihood is Gaussian in the predictor; None without such rows."""
     if not any(hasattr(observation.likelihood, "gaussian_site") for observation in observations):
         return None
     start, rows, peaks, precisions = 0, [], [], []
     for likelihood, value, _ in observations:
-        its = offset[start : start + value.size]
+        mean = offset[start : start + value.size]
         start += value.size
         site = getattr(likelihood, "gaussian_site", None)
-        peak, precision = map(jnp.ravel, site(value)) if site else (its, jnp.zeros_like(its))
+        peak, precision = map(jnp.ravel, site(value)) if site else (mean, jnp.zeros_like(mean))
         rows.append(np.full(value.size, site is not None))
-        peaks.append(peak - its)
+        peaks.append(peak - mean)
         precisions.append(precision)
     peak, precision = jnp.concatenate(peaks), jnp.concatenate(precisions)
     return Known(jnp.asarray(np.concatenate(rows)), peak, Sites(precision, precision * peak))
@@ -479,25 +481,25 @@ _tilted = lazy_jit(tilted)
 def expectation_propagation(
     problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any
 ) -> Approximation:
-    """Run EP from the given sites; its evidence and what the answers do to that."""
+    """Run expectation propagation from the given sites."""
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
     cavity, xp = cavities(problem.counts, fit.sites, fit.marginals), namespace(problem.counts)
-    known = problem.gaussian
-    closed = xp.zeros(problem.counts.shape, bool) if known is None else known.rows
+    gaussian = problem.gaussian
+    closed = xp.zeros(problem.counts.shape, bool) if gaussian is None else gaussian.rows
     counts = xp.where(closed, 0.0, problem.counts)  # of the rows that are iterated
     log_evidence = (
         log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
         - fit.marginals.log_determinant
         + 0.5 * xp.vdot(counts * fit.sites.shift, fit.marginals.mean)
     )
-    if known is not None:
+    if gaussian is not None:
         # A Gaussian's density at its peak, and −½ y β: the quadratic terms −½ τ y² + ½ ν·mean,
         # which would cancel, taken together.
-        height = problem.tilted(known.peak, xp.zeros_like(known.peak)).log_normalizer
-        share = problem.counts * height - 0.5 * known.peak * dual_vector(problem, fit)
-        log_evidence = log_evidence + xp.sum(xp.where(known.rows, share, 0.0))
-    # Of a Gaussian likelihood ∂log Ẑ is the derivative of its expectation under the posterior,
-    # which does without the cavity.
+        height = problem.tilted(gaussian.peak, xp.zeros_like(gaussian.peak)).log_normalizer
+        share = problem.counts * height - 0.5 * gaussian.peak * dual_vector(problem, fit)
+        log_evidence = log_evidence + xp.sum(xp.where(gaussian.rows, share, 0.0))
+    # For a Gaussian likelihood ∂log Ẑ is the derivative of the expectation of the log likelihood
+    # under the posterior, which needs no cavity.
     mean = xp.where(closed, fit.marginals.mean, cavity.mean)
     variance = xp.where(closed, 0.0, cavity.variance)
     spread = xp.where(closed, 0.5 * fit.marginals.variance, 0.0)
@@ -510,8 +512,8 @@ def _pull_of_answers(
 ) -> Array:
     # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
     # constant.
-    found = tilted(moving.observations, moving.offset, mean, variance)
-    return jnp.vdot(counts, found.log_normalizer - spread * found.curvature)
+    moments = tilted(moving.observations, moving.offset, mean, variance)
+    return jnp.vdot(counts, moments.log_normalizer - spread * moments.curvature)
 
 
 def log_evidence_of_sites(
@@ -533,6 +535,5 @@ def log_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cav
 
 def latent_moments(evidence: Evidence) -> tuple[Floats, Floats]:
     """Posterior mean, shape (n,), and covariance, shape (n, n), of the joint latent vector."""
-    return np.asarray(evidence.location) + np.asarray(evidence.drift), np.asarray(
-        evidence.covariance
-    )
+    mean = np.asarray(evidence.location) + np.asarray(evidence.drift)
+    return mean, np.asarray(evidence.covariance)

@@ -1,4 +1,8 @@
-"""The gradient of the log evidence: functions of the moving program with the same derivative, sites held constant."""
+"""The gradient of the log evidence at fixed sites.
+
+It is the derivative of surrogates: functions of the moving program, which is the program at other
+hyperparameters, that have the same derivative while the sites are held constant.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,20 +22,20 @@ from relpref.linalg.arrays import Array, namespace
 
 
 def filled(array: Array, *shape: int) -> Array:
-    """An array with zeros after what is there, up to a shape of its first axes."""
+    """An array padded at its ends with zeros, up to a shape of its first axes."""
     shape = (*shape, *array.shape[len(shape) :])
     if array.shape == shape:
         return array
-    found = np.zeros(shape)
-    found[tuple(map(slice, array.shape))] = array
-    return found
+    result = np.zeros(shape)
+    result[tuple(map(slice, array.shape))] = array
+    return result
 
 
-def filled_pull(pull: Partial, room: Mapping[str, int]) -> Partial:
-    """A function for `_slope`, of a program with more latents and rows."""
+def filled_pull(pull: Partial, sizes: Mapping[str, int]) -> Partial:
+    """A surrogate for a program with more latents (n) and rows (m), of these ``sizes``."""
     axes = _AXES.get(pull.func, ("m",) * len(pull.args))
     arrays = (
-        filled(array, *(room[axis] for axis in each))
+        filled(array, *(sizes[axis] for axis in each))
         for array, each in zip(pull.args, axes, strict=True)
     )
     return Partial(pull.func, *arrays)
@@ -40,15 +44,19 @@ def filled_pull(pull: Partial, room: Mapping[str, int]) -> Partial:
 def tilted(
     observations: tuple[Observation, ...], offset: Array, mean: Array, variance: Array
 ) -> TiltedMoments:
-    """Tilted moments of every row; sites live on the projection less its prior mean, likelihoods on the predictor."""
-    start, found = 0, []
+    """Tilted moments of every row.
+
+    Means are those of sites, which approximate the projection less its prior mean; a likelihood is
+    of the predictor.
+    """
+    start, columns = 0, []
     for likelihood, value, _ in observations:
         shape, rows = jnp.shape(likelihood.predictor), slice(start, start + value.size)
         location = jnp.reshape(mean[rows] + offset[rows], shape)
         moments = likelihood.tilted(value, location, jnp.reshape(variance[rows], shape))
-        found.append([jnp.ravel(moment) for moment in moments])
+        columns.append([jnp.ravel(moment) for moment in moments])
         start += value.size
-    return TiltedMoments(*(jnp.concatenate(columns) for columns in zip(*found, strict=True)))
+    return TiltedMoments(*(jnp.concatenate(parts) for parts in zip(*columns, strict=True)))
 
 
 def bends(observations: tuple[Observation, ...], offset: Array, value: Array) -> Array:
@@ -70,18 +78,15 @@ def dual_vector(problem: Problem, fit: Fit) -> Array:
 
 
 def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) -> Partial:
-    """A function of the moving program whose derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)), sites held constant.
+    """The prior's surrogate: its derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)) at fixed sites.
 
     β is the dual vector and M = T − T A Σ Aᵀ T. With a constant projection A that is ½ tr((ααᵀ − R)
     ∂K); where A moves, too, in latent space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent
     vector's posterior mean (less its prior mean) and covariance.
     """
     space: Any = problem.space
-    projection, precision, xp = (
-        problem.projection,
-        problem.counts * fit.sites.precision,
-        namespace(alpha),
-    )
+    projection, xp = problem.projection, namespace(alpha)
+    precision = problem.counts * fit.sites.precision
     dual, white = dual_vector(problem, fit), fit.factor.white
     if problem.joint is not None:
         precision = fit.factor.precision
@@ -99,7 +104,7 @@ def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) ->
 def noise_surrogates(
     program: Program, problem: Problem, fit: Fit, noise: tuple[Array, ...], pulled: Array | None
 ) -> tuple[Partial, ...]:
-    """As `prior_surrogate`, of the noise that rows share."""
+    """The surrogate of the noise that rows share, in a tuple; without such noise an empty tuple."""
     arrow = program.arrow
     if arrow is None or program.layout.joint:
         return ()
@@ -111,8 +116,8 @@ def noise_surrogates(
     return (Partial(_pull_of_noise, *pulls),)
 
 
-def _pull_of_noise(*given: Any) -> Array:
-    *pulls, moving = given
+def _pull_of_noise(*arguments: Any) -> Array:
+    *pulls, moving = arguments
     return sum(jnp.vdot(pull, sd) for pull, sd in zip(pulls, moving.noise, strict=True))
 
 
@@ -131,8 +136,8 @@ def _pull_of_both(alpha: Array, weights: Array, pull: Array, moving: Reading) ->
     return _pull_of_prior(alpha, weights, moving) + jnp.vdot(pull, matrix)
 
 
-# Whether the axes of what a function is given are latents (n) or rows (m); those of functions not
-# named here are rows.
+# Axes of the arguments of surrogates: latents (n) or rows (m); those of functions not listed are
+# rows.
 _AXES: dict[Any, tuple[str, ...]] = {
     _pull_of_gram: ("mm",),
     _pull_of_prior: ("n", "nn"),

@@ -1,4 +1,4 @@
-"""What of a traced function depends on what."""
+"""Dependence of the outputs of a traced function on its inputs."""
 
 from typing import Any
 
@@ -6,15 +6,14 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 
 def reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
-    """Which outputs of a jaxpr are computed from the marked inputs."""
+    """Whether each output of a jaxpr is computed from any of the marked inputs."""
     marked = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
     for equation in jaxpr.eqns:
         marks = [not isinstance(v, Literal) and v in marked for v in equation.invars]
         inner = inlined(equation)
-        found = (
-            [any(marks)] * len(equation.outvars) if inner is None else reached(inner.jaxpr, marks)
-        )
-        marked |= {variable for variable, mark in zip(equation.outvars, found, strict=True) if mark}
+        outputs = equation.outvars
+        results = [any(marks)] * len(outputs) if inner is None else reached(inner.jaxpr, marks)
+        marked |= {variable for variable, mark in zip(outputs, results, strict=True) if mark}
     return [not isinstance(v, Literal) and v in marked for v in jaxpr.outvars]
 
 

@@ -1,4 +1,4 @@
-"""What a program consists of: its latent sites and rows, its observed answers, and both at given hyperparameters."""
+"""Layout of a program's latent sites and rows, and its values at given hyperparameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
 
-MATRICES = 4  # of the size of a prior covariance that are needed at once
+MATRICES = 4  # number of matrices of the size of a prior covariance that are needed at once
 
 
 def may_be_padded(
     model: Model, data: PreferenceData, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> bool:
-    """Whether a program, and whatever else it is given, declares that it may be given data that were filled up."""
+    """Whether a program and all its other arguments declare that they accept padded data."""
     leaves = jax.tree.leaves(
         (args, kwargs), is_leaf=lambda value: not isinstance(value, dict | list | tuple)
     )
@@ -43,7 +43,7 @@ def require_memory_for(size: int) -> None:
 
 
 class Observation(NamedTuple):
-    """One observed site: its likelihood, its value, and the number of answers each of its rows stands for."""
+    """An observed site: its likelihood, its value and the number of answers of each row."""
 
     likelihood: Likelihood
     value: Array
@@ -51,7 +51,7 @@ class Observation(NamedTuple):
 
     @classmethod
     def of(cls, site: Values, likelihood: Likelihood | None = None) -> "Observation":
-        """Of a traced site; by the likelihood that its distribution is, if no other is given."""
+        """The observation of a traced site; by default with its distribution's likelihood."""
         likelihood = likelihood or as_likelihood(site["fn"])
         shape = jnp.shape(likelihood.predictor)
         return cls(likelihood, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
@@ -59,24 +59,25 @@ class Observation(NamedTuple):
 
 def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
     """The kinds of noise that rows share by their likelihoods, for all rows."""
-    found, start, total = [], 0, sum(observation.value.size for observation in observations)
+    kinds, start, total = [], 0, sum(observation.value.size for observation in observations)
     for likelihood, value, _ in observations:
-        room = (start, total - start - value.size)
+        padding = (start, total - start - value.size)
         for kind in getattr(likelihood, "shared_noise", ()):
             group, first, second = (
-                jnp.pad(jnp.ravel(part), room, constant_values=-1) for part in kind[:3]
+                jnp.pad(jnp.ravel(part), padding, constant_values=-1) for part in kind[:3]
             )
-            found.append(SharedNoise(group, first, second, jnp.pad(jnp.ravel(kind.sd), room)))
+            sd = jnp.pad(jnp.ravel(kind.sd), padding)
+            kinds.append(SharedNoise(group, first, second, sd))
         start += value.size
-    return found
+    return kinds
 
 
 def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
-    """How many answers each row of an observed site stands for, shape (m,)."""
+    """The number of answers of each row of an observed site, shape (m,)."""
     counts = 1.0 if site["scale"] is None else site["scale"]
     distribution, base = site["fn"], unwrap(site["fn"])
     while distribution is not base:
-        if isinstance(distribution, dist.MaskedDistribution):  # what is masked was not answered
+        if isinstance(distribution, dist.MaskedDistribution):  # a masked row was not answered
             counts = jnp.where(distribution._mask, counts, 0.0)
         distribution = distribution.base_dist
     return jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, jnp.zeros(()).dtype), shape))
@@ -84,17 +85,15 @@ def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which sites of a program are what; static, so that JAX can compile for it."""
+    """The roles of a program's sites; static, so that JAX can compile for it."""
 
-    # (name, shape) of the Gaussian vectors, in the order in which they lie in the joint latent
-    # vector
+    # (name, shape) of the Gaussian vectors, in their order in the joint latent vector.
     latents: tuple[tuple[str, tuple[int, ...]], ...]
-    hyperparameters: tuple[
-        tuple[str, tuple[int, ...]], ...
-    ]  # (name, shape) of the sites to be found
+    # (name, shape) of the sites to be estimated.
+    hyperparameters: tuple[tuple[str, tuple[int, ...]], ...]
     observed: tuple[str, ...]
-    # (name, bool): those of them whose tilted moments are found by quadrature, and whether they are
-    # log-concave
+    # Observed sites whose tilted moments are computed by quadrature, and whether they are
+    # log-concave.
     quadrature: tuple[tuple[str, bool], ...] = ()
     num_rows: int = 0  # entries of all predictors together
     constant_projection: bool = True  # whether the projection does not depend on hyperparameters
@@ -104,18 +103,18 @@ class Layout:
     # answers.
     precise: bool = False
     repeated: bool = False  # whether a row stands for more than 4 answers
-    ordered: bool = False  # whether some rows are those of lists, by which likelihoods share noise
-    # Whether only observation space will do: rows share noise, and the projection moves or has more
-    # than two entries in a row.
+    ordered: bool = False  # whether some rows are those of lists, whose likelihoods share noise
+    # Whether observation space is required: rows share noise, and the projection depends on
+    # hyperparameters or has more than two entries in a row.
     observation_only: bool = False
     # Whether rows that share noise are taken together at a point, see `relpref.infer.joint`,
     # instead of each with its moments.
     joint: bool = False
-    # Whether JAX may remember a run: it has arrays among its arguments, and no distribution holds
-    # what JAX does not see.
+    # Whether JAX may cache a run: there are arrays among the arguments, and no distribution holds
+    # state that JAX does not see.
     portable: bool = False
-    # Sites that are integrated out, with their lengths: noise that rows share; kinds of it that
-    # likelihoods have come before.
+    # Sites that are integrated out, with their lengths: noise that rows share, after the kinds
+    # that likelihoods define.
     integrated: tuple[tuple[str, int], ...] = ()
 
     @cached_property
@@ -125,7 +124,7 @@ class Layout:
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Where each Gaussian site lies in the joint latent vector."""
+        """The slice of each Gaussian site in the joint latent vector."""
         stops = np.cumsum([int(np.prod(shape)) for _, shape in self.latents])
         pairs = zip(self.latents, [0, *stops], stops, strict=False)
         return {name: slice(int(start), int(stop)) for (name, _), start, stop in pairs}

@@ -1,9 +1,9 @@
-"""Reads a numpyro program: its Gaussian latents, their projections, its observed sites and its hyperparameters.
+"""Programs of numpyro, read as Gaussian latents, projections, answers and hyperparameters.
 
 A `Program` is a call that was traced once. At given hyperparameters it is *read*: its Gaussian
-sites hand over their covariances, and the predictors of its observed sites are linearized in the
-latent vector, which gives the projection A as a map, with no design matrix. Whatever does not fit
-is refused by name, before anything is computed.
+sites give their covariances, and the predictors of its observed sites are linearized in the latent
+vector, which gives the projection A as a map, without a design matrix. Sites that do not fit are
+refused by name, before anything is computed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,35 +44,35 @@ from relpref.registry import unbound
 
 # Tolerance of the affinity check, relative to the predictors probed; the probes are float64.
 _TOLERANCE = 1e-7
-_SHARED = 40  # values of small sites
-# Answers in a row: identical sites that may approximate badly, and that may be far more precise
-# than the prior.
+_SHARED = 40  # largest number of values of small sites
+# Numbers of answers in a row above which identical sites may approximate badly, and above which
+# they may be far more precise than the prior.
 _MANY, _VERY_MANY = 4, 20
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Program:
-    """A numpyro program and what it is called with: the one reader of programs for all engines."""
+    """A numpyro program and its arguments: the reader of programs for all engines."""
 
     call: Call = field(metadata={"static": True})
     layout: Layout = field(metadata={"static": True})
-    arrays: tuple[Any, ...]  # those among the arguments
-    fixed: Values  # hyperparameters that are known, in the shapes of their sites
-    # Of their priors, unconstrained; the mean where the prior has no quantile function.
+    arrays: tuple[Any, ...]  # the arrays among the arguments
+    fixed: Values  # fixed hyperparameters, in the shapes of their sites
+    # Unconstrained prior medians of the hyperparameters; means where a prior has no quantile
+    # function.
     medians: Values = field(default_factory=dict)
-    # The projection, where it is constant and no predictor takes more than two latents beside those
-    # of small sites.
+    # The projection, if it is constant and no predictor depends on more than two latents besides
+    # those of small sites.
     rows: SparseRows | None = None
-    counts: Any = ()  # how many answers each row stands for, shape (m,)
-    arrow: Arrow | None = None  # where rows share noise
-    # The same of data that were filled up, see `relpref.data.padding`, so that other sizes share
-    # what JAX compiles; what it says of items and answers beyond those of this program is not to be
-    # looked at.
+    counts: Any = ()  # number of answers of each row, shape (m,)
+    arrow: Arrow | None = None  # if rows share noise
+    # The program of padded data, see `relpref.data.padding`, so that data sets of other sizes share
+    # what JAX compiles. Its values for the items and answers of the padding have no meaning.
     filled: "Program | None" = None
-    # Members of which some hyperparameters have an entry each, over which they are averaged.
+    # Members over which likelihoods are averaged: some hyperparameters have an entry for each.
     members: Members | None = None
-    # Hyperparameters in plates that are at their maximum, and the known scale of each, see
+    # Hyperparameters in plates that are at their maximum, and the site of the scale of each, see
     # `relpref.infer.plates.learned`.
     scales: tuple[tuple[str, str], ...] = field(default=(), metadata={"static": True})
 
@@ -97,13 +97,13 @@ class Program:
         ----------
         model : callable
         args, kwargs
-            Of the program.
+            Arguments of the program.
         fixed : mapping from site to value, optional
         padding : bool
-            Whether JAX may compile it for data that were filled up, if it allows that, see
+            Whether JAX may compile the program for padded data, if the program allows that, see
             `relpref.data.padding.allows_padding`.
         dense : bool
-            Whether the covariance will be written out: then there must be memory for it.
+            Whether the covariance will be a matrix in memory, which is then checked.
 
         Raises
         ------
@@ -113,24 +113,22 @@ class Program:
             If ``fixed`` does not fit the program's sites, or the prior covariance would not fit
             into memory.
         """
-        if (
-            padding
-            and (found := cls._padded(model, args, dict(kwargs or {}), dict(fixed or {})))
-            is not None
-        ):
-            require_memory_for(found.layout.num_latents)
-            return found
+        if padding:
+            program = cls._padded(model, args, dict(kwargs or {}), dict(fixed or {}))
+            if program is not None:
+                require_memory_for(program.layout.num_latents)
+                return program
         call, arrays = Call.split(model, args, kwargs or {})
-        found = discover(call, arrays, broadcast_fixed(call, dict(fixed)) if fixed else {})
+        program = discover(call, arrays, broadcast_fixed(call, dict(fixed)) if fixed else {})
         if dense:
-            require_memory_for(found.layout.num_latents)
-        return found
+            require_memory_for(program.layout.num_latents)
+        return program
 
     @classmethod
     def _padded(
         cls, model: Model, args: tuple[Any, ...], kwargs: dict[str, Any], fixed: Values
     ) -> "Program | None":
-        """The program, found out by way of data that were filled up; None where it does not allow that."""
+        """The program, traced with padded data; None if it does not allow padding."""
         model, args, kwargs = unbound(model, args, kwargs)
         data = preference_data(args, kwargs)
         if data is None or not may_be_padded(model, data, args, kwargs):
@@ -143,43 +141,42 @@ class Program:
             {name: filled if value is data else value for name, value in kwargs.items()},
         )
         try:
-            found = discover(call, arrays, broadcast_fixed(call, fixed))
+            shape = discover(call, arrays, broadcast_fixed(call, fixed))
         except (DataError, UnsupportedProgramError):
-            return None  # the message is to be about the data as they are
-        (n, m), counts, layout = (data.num_items, data.num_comparisons), found.counts, found.layout
-        room, (last, size) = (
-            (len(filled.labels), len(filled.comparisons.winner)),
-            layout.latents[-1],
-        )
-        if size != room[:1] or layout.num_rows != room[1]:
+            return None  # the message shall be about the data without padding
+        n, m, counts, layout = data.num_items, data.num_comparisons, shape.counts, shape.layout
+        last, size = layout.latents[-1]
+        if size != (len(filled.labels),) or layout.num_rows != len(filled.comparisons.winner):
             return None
         if not np.array_equal(counts[:m], data.count) or counts[m:].any():
             return None
-        rows = found.rows
-        # Latents of a fixed size, such as effects of covariates, come before the utilities, and
-        # stay.
-        its = replace(layout, latents=(*layout.latents[:-1], (last, (n,))), num_rows=m)
+        rows, arrow = shape.rows, shape.arrow
+        # Latents of a fixed size, such as effects of covariates, come before the utilities and
+        # are not padded.
+        layout = replace(layout, latents=(*layout.latents[:-1], (last, (n,))), num_rows=m)
         if rows is not None:
-            rows = SparseRows(rows.column[:m], rows.entry[:m], rows.size[: its.num_latents])
-        arrow = None
-        if found.arrow is not None:
-            arrow = Arrow.of([kind.cut(m) for kind in found.arrow.kinds], rows)
+            rows = SparseRows(rows.column[:m], rows.entry[:m], rows.size[: layout.num_latents])
+        if arrow is not None:
+            arrow = Arrow.of([kind.cut(m) for kind in arrow.kinds], rows)
         call, arrays = Call.split(model, args, kwargs)
-        # Which rows share noise has no place in what JAX compiles, or it would compile for each
-        # data set.
-        shape = replace(found, arrow=None)
-        return cls(call, its, arrays, found.fixed, found.medians, rows, counts[:m], arrow, shape)
+        # The arrow is left out of the program that JAX compiles, which would otherwise be compiled
+        # for each data set.
+        shape = replace(shape, arrow=None)
+        return cls(call, layout, arrays, shape.fixed, shape.medians, rows, counts[:m], arrow, shape)
 
     @property
     def compiled(self) -> "Program":
-        """What JAX traces: the program of data that were filled up, where there is one; hyperparameters are the same."""
+        """The program that JAX traces: that of padded data if there is one, else this one."""
         return self if self.filled is None else self.filled
 
     @classmethod
     def for_samples(
         cls, model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> "Program":
-        """As `of`, also of a program that only a sampler can run: its Gaussian vectors are those that say so."""
+        """Trace a program, see `of`, that may be one that only a sampler can run.
+
+        Its latents are then the sites with a distribution of Gaussian vectors.
+        """
         try:
             return cls.of(model, args, kwargs, dense=False)
         except UnsupportedProgramError:
@@ -200,17 +197,15 @@ class Program:
         return cls(call, layout, arrays, {})
 
     def at(self, values: Mapping[str, Any]) -> "Program":
-        """The program with some hyperparameters known, on their supports."""
+        """The program with some hyperparameters fixed at values on their supports."""
         filled = None if self.filled is None else self.filled.at(values)
-        members = (
-            None
-            if self.members is None or set(self.members.names) <= values.keys()
-            else self.members
-        )
+        members = self.members
+        if members is not None and set(members.names) <= values.keys():
+            members = None
         return replace(self, fixed={**self.fixed, **values}, filled=filled, members=members)
 
     def at_a_point(self) -> "Program":
-        """The program for an engine that touches likelihoods at a point, some of whose rows are one outcome."""
+        """The program for an engine that expands joint likelihoods of several rows at a point."""
         if self.layout.integrated:
             raise UnsupportedProgramError(
                 "some answers are lists in groups that share effects, which Laplace has not; fit "
@@ -227,18 +222,19 @@ class Program:
     def sites(
         self, vector: Array, unconstrained: Values | None = None, standard: Values | None = None
     ) -> dict[str, Values]:
-        """Every sample site at a latent vector; hyperparameters that are not given are drawn from their priors.
+        """Every sample site at a latent vector.
 
-        Those of members are at the medians of their priors, or at the quantiles of ``standard``.
+        Hyperparameters without a value are drawn from their priors; those of members are at the
+        medians of their priors, or at the quantiles of ``standard``.
         """
         if self.members is not None:
             standard = dict.fromkeys(self.members.names, 0.0) | (standard or {})
-        # Where JAX traces, it remembers the program; but not what cannot leave a compiled function,
-        # nor data that were closed over.
+        # While JAX traces, it caches the run, unless distributions hold values that cannot leave a
+        # compiled function or the program closes over its data.
         run = _run_once if self.layout.portable and isinstance(vector, jax.core.Tracer) else _run
-        given = (unconstrained or {}, standard or {})
-        found = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, *given)
-        return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in found.items()}
+        values = (unconstrained or {}, standard or {})
+        sites = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, *values)
+        return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in sites.items()}
 
     def _any_site(self, name: str, site: Values, unconstrained: Values | None) -> AnySite:
         return AnySite(
@@ -246,14 +242,14 @@ class Program:
         )
 
     def predictors(self, vector: Array, unconstrained: Values | None = None) -> Array:
-        """Of all rows, shape (m,)."""
-        sites, general, found = self.sites(vector, unconstrained), dict(self.layout.quadrature), []
+        """Predictors of all rows, shape (m,)."""
+        sites, general, parts = self.sites(vector, unconstrained), dict(self.layout.quadrature), []
         for name in self.layout.observed:
             if name in general:
-                found.append(self._any_site(name, sites[name], unconstrained).predictor(vector))
+                parts.append(self._any_site(name, sites[name], unconstrained).predictor(vector))
             else:
-                found.append(jnp.ravel(as_likelihood(sites[name]["fn"]).predictor))
-        return jnp.concatenate(found)
+                parts.append(jnp.ravel(as_likelihood(sites[name]["fn"]).predictor))
+        return jnp.concatenate(parts)
 
     def observations(
         self,
@@ -261,14 +257,14 @@ class Program:
         vector: Array,
         unconstrained: Values | None = None,
     ) -> tuple[Observation, ...]:
-        """Likelihoods, values and counts of the sites as they were traced at a latent vector."""
+        """Likelihoods, values and counts of the observed sites, traced at a latent vector."""
         if self.members is not None:
             return self._of_members(sites, vector, unconstrained, self.members)
         likelihoods: dict[str, Any] = dict.fromkeys(self.layout.observed)
         for name, concave in self.layout.quadrature:
             site = self._any_site(name, sites[name], unconstrained)
             likelihoods[name] = site.likelihood(vector, concave)
-        return tuple(Observation.of(sites[name], one) for name, one in likelihoods.items())
+        return tuple(Observation.of(sites[name], term) for name, term in likelihoods.items())
 
     def _of_members(
         self,
@@ -289,15 +285,15 @@ class Program:
         return (plain._replace(likelihood=OfMembers(each, members, plain.counts)),)
 
     def values_of_members(self, unconstrained: Values, standard: Floats) -> Values:
-        """Those of the members' sites, on their supports, at quantiles of shape (sites, number)."""
+        """Values of the members' sites on their supports, at quantiles of shape (sites, number)."""
         assert self.members is not None
-        found: Values = _values_of_members(self.compiled, unconstrained, standard)
-        return found
+        values: Values = _values_of_members(self.compiled, unconstrained, standard)
+        return values
 
     def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Reading:
-        """The program at given unconstrained hyperparameters; differentiable in them.
+        """The program at given unconstrained hyperparameters, differentiable in them.
 
-        Without ``in_memory`` covariances stay as the program made them, to be evaluated on request.
+        Without ``in_memory`` covariances stay operators, which are evaluated on request.
         """
         unconstrained = unconstrained or {}
         origin = jnp.zeros(self.layout.num_latents)
@@ -334,11 +330,11 @@ class Program:
 
     def constrained(self, draws: Values) -> Values:
         """Unconstrained hyperparameters on their supports, draw by draw."""
-        found: Values = _constrain(self.compiled, draws)
-        return found
+        values: Values = _constrain(self.compiled, draws)
+        return values
 
     def unconstrained(self, values: Mapping[str, Any]) -> Values:
-        """Values of hyperparameters on their supports, in the unconstrained space and in their shapes."""
+        """Unconstrained values, in the shapes of their sites, of hyperparameters on supports."""
         supports = {site.name: site.support for site in survey(self.compiled.call)}
         return {
             name: biject_to(supports[name]).inv(
@@ -350,7 +346,7 @@ class Program:
 
 
 def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
-    """Log density of hyperparameters in the unconstrained space, by the sites as they were traced there."""
+    """Log density of hyperparameters in the unconstrained space, by sites traced there."""
     total = jnp.zeros(())
     for name, raw in unconstrained.items():
         density, value = sites[name]["fn"], sites[name]["value"]
@@ -361,11 +357,11 @@ def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
 
 @lazy_jit
 def _constrain(program: Program, draws: Values) -> Values:
-    def one(raw: Values) -> Values:
+    def constrain(raw: Values) -> Values:
         sites = program.sites(jnp.zeros(program.layout.num_latents), raw)
         return {name: sites[name]["value"] for name in raw}
 
-    return jax.vmap(one)(draws)
+    return jax.vmap(constrain)(draws)
 
 
 @lazy_jit
@@ -401,7 +397,7 @@ def _run(
     unconstrained: Values,
     standard: Values,
 ) -> dict[str, tuple[Any, ...]]:
-    """What is kept of every sample site."""
+    """The distribution, value and scale of every sample site."""
     placed = Layout(latents, (), ()).unravel(vector)
     sites = call.trace(arrays, {**values, **placed}, unconstrained=unconstrained, standard=standard)
     return {
@@ -411,7 +407,7 @@ def _run(
     }
 
 
-# JAX remembers it, so that a program runs once for all that is asked of it.
+# JAX caches the trace, so that a program runs once for all of its derived quantities.
 _run_once = jax.jit(_run, static_argnums=(0, 1), inline=True)
 
 
@@ -442,7 +438,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
             "no observed site of the program depends on a Gaussian one "
             f"(unobserved sites: {', '.join(free) or 'none'}); {NUTS}"
         )
-    # By known moments where there are any; by following the trace where these will not do.
+    # Moments in closed form are used if possible; else the trace of the site is followed.
     unknown = tuple(name for name in observed if not sites[name].knows_moments)
     not_closed = tuple(name for name in observed if not sites[name].closed_form)
     for general in dict.fromkeys((unknown, not_closed, observed)):
@@ -452,7 +448,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
         ) -> tuple[Program, str | None]:
             return _probed(call, arrays, fixed, sites, general, [*names, *integrated])
 
-        # All at once: one compilation, and for most programs the answer.
+        # Most programs need only one compilation, with all candidates at once.
         program, problem = probe(candidates)
         if problem is not None:
             processes = [name for name in candidates if sites[name].process]
@@ -464,13 +460,14 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
             break
     else:
         raise UnsupportedProgramError(f"{problem}; {NUTS}")
-    concave, whole = dict(program.layout.quadrature), program.layout
-    latents = tuple((name, shape) for name, shape in whole.latents if name not in integrated)
-    known = {*dict(latents), *integrated, *fixed}
-    hyperparameters = tuple((name, sites[name].shape) for name in free if name not in known)
+    layout = program.layout
+    concave = dict(layout.quadrature)
+    latents = tuple((name, shape) for name, shape in layout.latents if name not in integrated)
+    others = {*dict(latents), *integrated, *fixed}
+    hyperparameters = tuple((name, sites[name].shape) for name in free if name not in others)
     most = float(np.max(program.counts, initial=0.0))
     rows, noise = None, []
-    if whole.constant_projection:
+    if layout.constant_projection:
         rows = _written(program, [name for name, _ in latents])
         noise = [_written(program, [name]) for name in integrated]
     if len(noise) < len(integrated) or None in noise:
@@ -480,7 +477,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
             f"hyperparameters change; leave {INTEGRATED!r} out of its infer, or: {NUTS}"
         )
     layout = replace(
-        whole,
+        layout,
         latents=latents,
         integrated=tuple((name, int(np.prod(sites[name].shape))) for name in integrated),
         hyperparameters=hyperparameters,
@@ -491,38 +488,36 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
         ordered=any(sites[name].shares_noise for name in observed if name not in concave),
     )
     medians = {name: np.asarray(program.medians[name]) for name, _ in hyperparameters}
-    found = replace(program, layout=layout, medians=medians, rows=rows)
+    program = replace(program, layout=layout, medians=medians, rows=rows)
     if not (layout.ordered or integrated):
-        return found
-    kinds = (
-        [Kind.of_gaps(*map(np.asarray, kind)) for kind in _names(found)] if layout.ordered else []
-    )
-    kinds += [Kind.of_values(its.column, its.entry) for its in noise if its is not None]
-    return replace(
-        found, layout=replace(layout, observation_only=rows is None), arrow=Arrow.of(kinds, rows)
-    )
+        return program
+    gaps = _gaps(program) if layout.ordered else []
+    kinds = [Kind.of_gaps(*map(np.asarray, kind)) for kind in gaps]
+    kinds += [Kind.of_values(part.column, part.entry) for part in noise if part is not None]
+    layout = replace(layout, observation_only=rows is None)
+    return replace(program, layout=layout, arrow=Arrow.of(kinds, rows))
 
 
 @lazy_jit
-def _names(program: Program) -> list[tuple[Array, ...]]:
-    """Groups of rows that share noise by their likelihoods, and the items of a row, by the kind of noise."""
+def _gaps(program: Program) -> list[tuple[Array, ...]]:
+    """Groups and pairs of items of the rows, for each kind of noise of their likelihoods."""
     return [tuple(kind)[:3] for kind in shared_noise(program.read(program.medians).observations)]
 
 
 def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
-    """What predictors take of some latents, written out; None if a row takes more than two.
+    """The projection of some latents as sparse rows; None if a row has more than two entries.
 
-    Small sites before the last one, such as effects of covariates, do not count: every row may look
-    at all of their values.
+    Small sites before the last one, such as effects of covariates, do not count: every row may
+    depend on all of their values.
     """
     slices = [program.layout.slices[name] for name in names]
-    sizes = [its.stop - its.start for its in slices]
+    sizes = [place.stop - place.start for place in slices]
 
     def image(vector: NDArray[np.float64]) -> Any:
-        whole = np.zeros(program.layout.num_latents)
-        for its, part in zip(slices, np.split(vector, np.cumsum(sizes)[:-1]), strict=True):
-            whole[its] = part
-        return _image(program, whole)
+        latents = np.zeros(program.layout.num_latents)
+        for place, part in zip(slices, np.split(vector, np.cumsum(sizes)[:-1]), strict=True):
+            latents[place] = part
+        return _image(program, latents)
 
     *before, last = sizes
     shared = range(sum(before)) if sum(before) <= min(last, _SHARED) else range(0)
@@ -531,7 +526,7 @@ def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
 
 @lazy_jit
 def _image(program: Program, vector: Array) -> Array:
-    """The linear part of the predictors, of a latent vector."""
+    """The projection of a latent vector, shape (m,)."""
     predictors = partial(program.predictors, unconstrained=program.medians)
     return jax.jvp(predictors, (jnp.zeros_like(vector),), (vector,))[1]
 
@@ -544,7 +539,7 @@ def _probed(
     general: tuple[str, ...],
     names: list[str],
 ) -> tuple[Program, str | None]:
-    """The program with the latents of these names; and why no engine can go on, if so.
+    """The program with the latents of these names, and why no engine can fit it, or None.
 
     Its predictors are tried at a few random latent vectors and two random values of the
     hyperparameters.
@@ -559,7 +554,7 @@ def _probed(
     program = Program(call, layout, arrays, fixed)
     generator = np.random.default_rng(0)
     x, z = generator.standard_normal((2, layout.num_latents))
-    # Of the other sign, so that |x| and max(x, 0) show.
+    # The sign is the other one, so that |x| and max(x, 0) show.
     y = -x * generator.uniform(0.3, 3.0, layout.num_latents)
     points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
     # Standard normal in the unconstrained space: draws from the priors would need random keys, for
@@ -573,11 +568,11 @@ def _probed(
         {name: generator.standard_normal(shape) for name, shape in shapes.items()} for _ in range(2)
     ]
     try:
-        one, medians, counts, doubts, moves = _probe(program, points, draws[0])
+        predictors, medians, counts, doubts, moves = _probe(program, points, draws[0])
         other = _probe(program, points, draws[1])[0]
     except UnsupportedProgramError as error:
         return program, str(error)
-    first, second = np.asarray(one), np.asarray(other)
+    first, second = np.asarray(predictors), np.asarray(other)
     slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
     errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
     latent = f"the latent site{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
@@ -612,38 +607,42 @@ def _probed(
 def _probe(
     program: Program, points: Array, unconstrained: Values
 ) -> tuple[Array, Values, Array, dict[str, Doubt], bool]:
-    """Predictors at latent vectors, medians of the hyperparameters' priors, counts of the rows, and what is doubtful.
+    """Predictors at latent vectors, prior medians of hyperparameters, counts and doubts.
 
-    At last whether any site's distribution, predictors apart, is computed from the latents.
+    The last value is whether any site's distribution, apart from predictors, is computed from the
+    latents.
     """
     sites, layout = program.sites(points[0], unconstrained), program.layout
     medians = {name: median(sites[name]) for name in unconstrained}
-    counts = [one.counts for one in program.observations(sites, points[0], unconstrained)]
+    observations = program.observations(sites, points[0], unconstrained)
     doubts = {
         name: program._any_site(name, sites[name], unconstrained).doubt(points[1:3])
         for name, _ in layout.quadrature
     }
 
     def others(vector: Array) -> list[Any]:
-        found: list[Any] = []
+        arrays: list[Any] = []
         for name, site in program.sites(vector, unconstrained).items():
             if name not in layout.observed:
-                found += [
-                    leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, Array)
-                ]
+                leaves = jax.tree.leaves(unwrap(site["fn"]))
+                arrays += [leaf for leaf in leaves if isinstance(leaf, Array)]
             elif name not in doubts:
                 likelihood, value, _ = Observation.of(site)
                 cavity = jnp.ones(jnp.shape(likelihood.predictor))
-                found += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
-        return found
+                arrays += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
+        return arrays
 
     moves = any(reached(jax.make_jaxpr(others)(points[0]).jaxpr, [True]))
     predictors = jax.vmap(partial(program.predictors, unconstrained=unconstrained))(points)
-    return predictors, medians, jnp.concatenate(counts), doubts, moves
+    counts = jnp.concatenate([observation.counts for observation in observations])
+    return predictors, medians, counts, doubts, moves
 
 
 def median(site: Values) -> Array:
-    """Of a site's prior, unconstrained; where it has no quantile function its mean, or its value where that is infinite."""
+    """Unconstrained median of a site's prior.
+
+    Without a quantile function it is the prior's mean, or the site's value where that is infinite.
+    """
     prior, middle = site["fn"], prior_quantile(site["fn"], 0.5)
     into = biject_to(prior.support).inv
     if middle is not None:
